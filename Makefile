@@ -15,10 +15,11 @@ else
 BIN := $(VENV)/bin
 endif
 LOWEST := .venv-lowest
+DOCS := .venv-docs
 
 .DEFAULT_GOAL := check
 .NOTPARALLEL:
-.PHONY: fast check nightly venv lint types layers lowest bench test
+.PHONY: fast check nightly venv lint types layers lowest bench test docs
 
 FAST := -m "not engine and not slow" tests/unit tests/contracts
 
@@ -76,3 +77,16 @@ bench: venv
 
 test: venv
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+$(DOCS)/installed: pyproject.toml
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/python -m pip install --quiet "pip>=25.1"
+	$(DOCS)/bin/python -m pip install --quiet --editable ".[plot,fast,onnx,sql]" --group docs
+	@touch $@
+
+# The site, in docs/_build/html: needs no network once it is installed; a warning or a broken link is an error.
+docs: $(DOCS)/installed
+	rm -rf docs/_build/html
+	$(DOCS)/bin/python -m sphinx --builder html --doctree-dir docs/_build/doctrees --fail-on-warning --keep-going --quiet \
+		docs docs/_build/html
+	$(DOCS)/bin/python tools/docs_links.py docs/_build/html

@@ -1,16 +1,16 @@
-"""Can an adversary break the promises of the calibration games? Not once, or this script ends with exit code 1.
+"""Can an adversary break the guarantees of the calibration games? Not once, or this script ends with exit code 1.
 
     python benchmarks/adversaries.py [--full] [--seed S]
 
 The adversary sees everything that the game allows: the score, all outcomes and forecasts so far, the expert, and the
 two forecasts with the probabilities of the draw, but neither the draw itself nor the key that it is made with. With two
-choices there is no draw, so it sees all. It keeps the books itself, in whole numbers, with no code shared with the
+choices there is no draw, so it sees all. It does its own bookkeeping, in integers, with no code shared with the
 package: the calibration error is the sum over the grid of |sum of (forecast - outcome)|, over T.
 
 - Two choices: the error beyond half a bin is held against m/T (Gupta 2023, 8.5) and against the certificate after
   every single row, on every run.
-- Foster's forecaster and Hedging: the mean over runs is held against 6.27, 6.17 and the certificate. Hedging also
-  against the promises on sharpness and on the Brier score, Tracking against these on every run.
+- Foster's forecaster and Hedging: the mean over runs is compared with 6.27, 6.17 and the certificate. Hedging also
+  with the guarantees on sharpness and on the Brier score, Tracking with these on every run.
 - Deterministic point forecasters are shown failing. Against Tracking with prior=0, which says exactly 0.5 at times,
   1{p <= 0.5} does little in bins of width 0.1: 0.5 and what is just above share a bin, where the outcomes 1 and 0
   average out; 1{p < 0.5} parts them.
@@ -153,12 +153,12 @@ def play(game: CalibrationGame, strategy: Strategy, n_rows: int, seed: int) -> R
 
 
 # ----------------------------------------------------------------------------------------------------------------------
-# The tables. Each line ends with whether all promises were kept.
+# The tables. Each line ends with whether all guarantees held.
 
 
 @dataclass
 class Book:
-    """Lines printed so far, and how many promises were broken."""
+    """Lines printed so far, and how many guarantees were broken."""
 
     broken: int = 0
 
@@ -244,12 +244,12 @@ def drawn(book: Book, runs: int, n_rows: int, names: tuple[str, ...], seed: int)
 
 
 def _printed_f99(n: int) -> float:
-    """002 eq. 6.27 at epsilon = 0.1."""
+    """Gupta (2023), eq. 6.27, at epsilon = 0.1."""
     return 0.05 + 2 / math.sqrt(0.1 * n)
 
 
 def _printed_hops(n: int) -> float:
-    """002 eq. 6.17 at epsilon = 0.1."""
+    """Gupta (2023), eq. 6.17, at epsilon = 0.1."""
     return 0.05 + 2 / (0.1 * math.sqrt(n))
 
 
@@ -273,9 +273,9 @@ def calibeaten(book: Book, runs: int, n_rows: int, seed: int) -> None:
             found = np.array([_against_expert(make(k), strategy, n_rows, seed + k) for k in range(runs)])
             tracks = name.startswith("TOPS")
             lost = found.max(axis=0) if tracks else found.mean(axis=0)
-            bounds = {c.quantity.split()[1]: c.bound for c in make(0).certificates(n_rows)}
-            for what, value in (("sharpness lost", lost[0]), (QUANTITY[tracks], lost[1 if tracks else 2])):
-                bound = bounds[what.split()[0]]
+            *_, sharpness, brier = (certificate.bound for certificate in make(0).certificates(n_rows))
+            pairs = (("sharpness lost", lost[0], sharpness), (QUANTITY[tracks], lost[1 if tracks else 2], brier))
+            for what, value, bound in pairs:
                 told = f"{name:<12} {strategy.__name__:<18} {what:<30} {value:>9.4f} {bound:>10.4f}"
                 book.line(told, value <= bound + 1e-12)
 
@@ -347,7 +347,7 @@ def main() -> int:
     drawn(book, 200 if full else 6, 2_000, tuple(HEDGERS)[: None if full else 2], args.seed)
     calibeaten(book, 10 if full else 2, 10_000 if full else 4_000, args.seed)
     failing(book, 20_000 if full else 5_000, args.seed)
-    print(f"\n{book.broken} promises broken; {time.perf_counter() - began:.0f} s")
+    print(f"\n{book.broken} guarantees broken; {time.perf_counter() - began:.0f} s")
     return int(book.broken > 0)
 
 

@@ -58,7 +58,7 @@ SIGNED = ("ECE", "l2", "debiased l2")
 class Generator:
     """Features from a mixture of Gaussians; log-odds a polynomial of them, moved to a wanted mean probability."""
 
-    centres: Floats
+    centers: Floats
     factors: Floats
     powers: Ints
     coefficients: Floats
@@ -66,23 +66,23 @@ class Generator:
 
     @classmethod
     def draw(cls, rng: np.random.Generator, features: int, components: int, terms: int, mean: float) -> Generator:
-        centres = rng.uniform(-2.0, 2.0, (components, features))
+        centers = rng.uniform(-2.0, 2.0, (components, features))
         factors = rng.normal(0.0, 0.35, (components, features, features)) + 0.3 * np.eye(features)
         powers = np.array(_powers(features)[:terms])
-        made = cls(centres, factors, powers, rng.normal(0.0, 1.0, len(powers)), 0.0)
+        made = cls(centers, factors, powers, rng.normal(0.0, 1.0, len(powers)), 0.0)
         z = made.log_odds(made.features(rng, 20_000))
-        scaled = cls(centres, factors, powers, made.coefficients * 2.0 / z.std(), 0.0)
+        scaled = cls(centers, factors, powers, made.coefficients * 2.0 / z.std(), 0.0)
         z = scaled.log_odds(scaled.features(rng, 20_000))
         low, high = -z.max() - 9.0, -z.min() + 9.0
         for _ in range(50):  # bisection: the mean probability rises with the intercept
             middle = (low + high) / 2.0
             low, high = (middle, high) if expit(z + middle).mean() < mean else (low, middle)
-        return cls(centres, factors, powers, scaled.coefficients, middle)
+        return cls(centers, factors, powers, scaled.coefficients, middle)
 
     def features(self, rng: np.random.Generator, rows: int) -> Floats:
-        component = rng.integers(0, len(self.centres), rows)
-        noise = rng.normal(size=(rows, self.centres.shape[1]))
-        return np.asarray(self.centres[component] + np.einsum("nij,nj->ni", self.factors[component], noise))
+        component = rng.integers(0, len(self.centers), rows)
+        noise = rng.normal(size=(rows, self.centers.shape[1]))
+        return np.asarray(self.centers[component] + np.einsum("nij,nj->ni", self.factors[component], noise))
 
     def log_odds(self, x: Floats) -> Floats:
         terms = np.stack([np.prod(x**power, axis=1) for power in self.powers], axis=1)

@@ -5,14 +5,14 @@
 For every world of ``worlds.py`` (exact truth, no code shared with the package), every size and every way to choose
 bins, many calibration sets are drawn and fitted, and each certificate is held against the true event rates of its bins:
 
-- simultaneous: broken when a promised bin's true rate is further than epsilon from its output;
-- marginal: broken when that is so for the bin of one new row, drawn from the world; rows that no promise covers count
-  as unbroken;
+- simultaneous: broken when a covered bin's true rate is further than epsilon from its output;
+- marginal: broken when that is so for the bin of one new row, drawn from the world; rows that no guarantee covers
+  count as unbroken;
 - "by bin" claims the bin's own interval [lower, upper] in place of the common epsilon, which is sharper.
 
-Every promised bin is an interval that is closed on the left. Edges that rows chose and that are not promised count for
-nothing here; the table shows how much mass is promised, and what would happen if the edges were taken to be covered.
-Random parts are drawn afresh in every repetition, as the confidence counts that draw.
+Every covered bin is an interval that is closed on the left. Edges that rows chose and that are not covered count for
+nothing here; the table shows how much mass is covered, and what would happen if the edges were taken to be covered.
+Random splits are drawn afresh in every repetition, as the confidence counts that draw.
 
 Each rate of broken certificates is put to an exact one-sided binomial test against alpha. A last section shows that the
 check has teeth: two readings of the source that look right and are not, broken far more often than alpha.
@@ -41,7 +41,7 @@ from worlds import WORLDS, World
 
 from calibrant.calibrators.binary.binning import HistogramBinning
 from calibrant.guarantees.bounds import BOUNDS
-from calibrant.guarantees.certificate import Certificate, Mode
+from calibrant.guarantees.certificate import Certificate, Coverage
 from calibrant.messages import CalibrantWarning
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally
@@ -53,7 +53,7 @@ Bools = NDArray[np.bool_]
 ALPHA = 0.1
 LEVEL = 1e-3
 FIRST = next(iter(BOUNDS))
-MODES: tuple[Mode, ...] = ("simultaneous", "marginal")
+MODES: tuple[Coverage, ...] = ("simultaneous", "marginal")
 ROUNDING = 1e-12
 """The truth is computed in double precision: this much is not held against a certificate."""
 
@@ -102,7 +102,7 @@ class Form:
     def fit(self, today: Sample, before: Sample, n_bins: int, seed: int) -> HistogramBinning:
         calibrator = HistogramBinning(n_bins)
         if self.bins == "part":
-            calibrator = HistogramBinning(n_bins, bins_from="part", random_state=seed)
+            calibrator = HistogramBinning(n_bins, bins_from="split", random_state=seed)
             return self._with_certificate(calibrator.fit_tally(self.tally(today)))
         elif self.bins == "yesterday":
             calibrator = HistogramBinning(n_bins, bins_from=self.tally(before))
@@ -117,15 +117,17 @@ class Form:
         return fitted
 
     def tally(self, sample: Sample) -> Tally:
-        return Tally.from_arrays(*sample, kind="probability", grid=self.grid)
+        return Tally.from_arrays(*sample, score_type="probability", grid=self.grid)
 
 
 FORMS: Mapping[str, Form] = {
-    "own": Form("the rows themselves, every distinct score (002 Algorithm 4.1): the default"),
+    "own": Form("the rows themselves, every distinct score (Gupta 2023, Algorithm 4.1): the default"),
     "own-g10": Form("the rows themselves, on the grid of 2^16 cells (10 bits): the default there", Grid()),
     "own-g4": Form("the rows themselves, on the grid of 2^10 cells (4 bits): the default there", Grid(bits=4)),
-    "part": Form('bins_from="part", every distinct score: a random part chooses, the rest give the rates', bins="part"),
-    "part-g4": Form('bins_from="part" on the grid of 2^10 cells', Grid(bits=4), bins="part"),
+    "part": Form(
+        'bins_from="split", every distinct score: a random part chooses, the rest give the rates', bins="part"
+    ),
+    "part-g4": Form('bins_from="split" on the grid of 2^10 cells', Grid(bits=4), bins="part"),
     "yesterday": Form("another, independent tally of the same world chooses", bins="yesterday", fixed=True),
     "width": Form("equal widths", bins="width", fixed=True),
 }
@@ -171,13 +173,13 @@ class Truth:
         return counted & ((self.rate < lower - ROUNDING) | (self.rate > upper + ROUNDING))
 
 
-FIT_FIELDS = ("promised", "largest_error", "drawn_error", "edges_in", "refused")
+FIT_FIELDS = ("covered", "largest_error", "drawn_error", "edges_in", "refused")
 CERTIFICATE_FIELDS = ("epsilon", "broken", "by_bin", "mass")
 
 
 @dataclass(frozen=True, eq=False)
 class Outcomes:
-    """What happened, by repetition: FIT_FIELDS in columns, CERTIFICATE_FIELDS by bound and mode."""
+    """Results by repetition: FIT_FIELDS in columns, CERTIFICATE_FIELDS by interval and coverage."""
 
     fits: Floats
     certificates: Floats
@@ -202,37 +204,37 @@ class Outcomes:
 def judge(
     world: World, calibrator: HistogramBinning, bounds: Sequence[str], uniform: float, row: int, out: Outcomes
 ) -> None:
-    """Hold every certificate of one fit against the truth; ``uniform`` draws the new row of the marginal claims."""
+    """Compare every certificate of one fit with the truth; ``uniform`` draws the new row of the marginal claims."""
     first = calibrator.certificate(ALPHA)
-    if not isinstance(first, Certificate):  # nothing is promised, so nothing can be broken
+    if not isinstance(first, Certificate):  # without a guarantee nothing can be broken
         out.fits[row] = 0.0, np.nan, np.nan, 0.0, 1.0
         out.certificates[row, :, :, :] = np.nan, 0.0, 0.0, 0.0
         return
     truth = Truth.of(world, first.about.knots)
-    counted = first.promised & (truth.mass > 0)
+    counted = first.covered & (truth.mass > 0)
     error = truth.error(first.outputs, counted)
     covered = np.cumsum(np.where(counted, truth.mass, 0.0))
     drawn = int(np.searchsorted(covered, uniform, side="right"))
-    inside = drawn < len(covered)  # else the new row lies where nothing is promised
+    inside = drawn < len(covered)  # else the new row lies where nothing is guaranteed
     edges_in = (error > first.epsilon + ROUNDING).any()
     if first.about.uncovered.any():
         whole = Truth.with_edges(world, first.about.knots, first.about.uncovered)
-        edges_in = (whole.error(first.outputs, first.promised & (whole.mass > 0)) > first.epsilon + ROUNDING).any()
+        edges_in = (whole.error(first.outputs, first.covered & (whole.mass > 0)) > first.epsilon + ROUNDING).any()
     out.fits[row] = covered[-1], error.max(), error[drawn] if inside else np.nan, edges_in, 0.0
     for (i, bound), (j, mode) in product(enumerate(bounds), enumerate(MODES)):
-        promise = calibrator.certificate(ALPHA, bound=bound, mode=mode) if i or j else first
-        if not promise and BOUNDS[bound].any_time:  # heaps of yesterday may become bins as rows arrive
+        issued = calibrator.certificate(ALPHA, interval=bound, coverage=mode) if i or j else first
+        if not issued and BOUNDS[bound].any_time:  # tied scores may become bins as rows arrive
             out.certificates[row, i, j] = np.nan, 0.0, 0.0, 0.0
             continue
-        if not isinstance(promise, Certificate):
-            raise TypeError(f"{bound} {mode} was refused where Clopper-Pearson was not: {promise}")
-        broken = error > promise.epsilon + ROUNDING
-        by_bin = truth.outside(promise.lower, promise.upper, counted)
+        if not isinstance(issued, Certificate):
+            raise TypeError(f"{bound} {mode} was refused where Clopper-Pearson was not: {issued}")
+        broken = error > issued.epsilon + ROUNDING
+        by_bin = truth.outside(issued.lower, issued.upper, counted)
         mass = truth.mass[broken].sum()
         if mode == "simultaneous":
-            out.certificates[row, i, j] = promise.epsilon, broken.any(), by_bin.any(), mass
+            out.certificates[row, i, j] = issued.epsilon, broken.any(), by_bin.any(), mass
         else:
-            out.certificates[row, i, j] = promise.epsilon, inside and broken[drawn], inside and by_bin[drawn], mass
+            out.certificates[row, i, j] = issued.epsilon, inside and broken[drawn], inside and by_bin[drawn], mass
 
 
 def run_chunk(world_name: str, setting: Setting, start: int, stop: int, size: Size, seed: int) -> dict[str, Outcomes]:
@@ -278,10 +280,10 @@ class Row:
     """Median."""
     error: float
     """Quantile at 1 - alpha of what epsilon bounds: the largest error of a bin, or the error at a new row's bin."""
-    promised: float
-    """Average mass that the promise covers."""
+    covered: float
+    """Average mass that the guarantee covers."""
     edges_in: float
-    """Share broken by this fit's Clopper-Pearson promise if it were taken to cover edges with the bin above them."""
+    """Share broken by this fit's Clopper-Pearson guarantee if it were taken to cover edges with the bin above them."""
     refused: float
 
     @property
@@ -303,7 +305,7 @@ class Row:
 
 
 def binomial_p(broken: int, repetitions: int) -> float:
-    """Exact chance of at least so many if each is broken with probability alpha."""
+    """Exact probability of at least this many if each is broken with probability alpha."""
     return float(stats.binomtest(broken, repetitions, ALPHA, alternative="greater").pvalue)
 
 
@@ -329,7 +331,7 @@ def rows_of(world: str, setting: Setting, form: str, bounds: Sequence[str], out:
             mass=float(out.certificate("mass", i, j).mean()),
             epsilon=float(np.nanmedian(epsilon)) if np.isfinite(epsilon).any() else float("nan"),
             error=float(np.nanquantile(error, 1 - ALPHA)) if np.isfinite(error).any() else float("nan"),
-            promised=float(out.fit("promised").mean()),
+            covered=float(out.fit("covered").mean()),
             edges_in=float(out.fit("edges_in").mean()),
             refused=float(out.fit("refused").mean()),
         )
@@ -388,7 +390,7 @@ class Flaw:
 
 
 def literal_algorithm_41(world: World, setting: Setting, rng: np.random.Generator) -> bool:
-    """002 Algorithm 4.1 to the letter: rows of boundary rank left out, the boundary value in the bin on its right.
+    """Gupta (2023), Algorithm 4.1 to the letter: rows of boundary rank left out, their value in the bin on the right.
 
     Without ties that is right. With them a boundary value's other rows count for the bin on its left, or for none.
     """
@@ -406,7 +408,7 @@ def literal_algorithm_41(world: World, setting: Setting, rng: np.random.Generato
 
 
 def corollary_33(rng: np.random.Generator, repetitions: int, *, literal: bool) -> int:
-    """002 Corollary 3.3: empirical Bernstein width of the bin with fewest rows, for all bins; or the largest width."""
+    """Gupta (2023), Corollary 3.3: one Bernstein width for all bins, of the bin with fewest rows or the largest."""
     n = np.array([299, 300, 300, 300, 300])
     rate = np.array([0.001, 0.5, 0.5, 0.5, 0.5])
     mean = rng.binomial(n, rate, size=(repetitions, len(n))) / n
@@ -484,13 +486,13 @@ def print_report(rows: Sequence[Row], wrong: Sequence[Flaw], size: Size) -> None
                 print(f"  {f'{n}/{n_bins}':<8} {form:<9}{cells}".rstrip())
     print(
         "\nTightness: median epsilon divided by the 90 % quantile of the true error that it bounds (the largest of\n"
-        "the bins, or that of a new row's bin); promised: mass of the scores that the promise covers, in %;\n"
-        "edges in: % broken if the simultaneous c-p promise were taken to cover each uncovered edge along with the\n"
+        "the bins, or that of a new row's bin); covered: mass of the scores that the guarantee covers, in %;\n"
+        "edges in: % broken if the simultaneous c-p guarantee were taken to cover each uncovered edge along with the\n"
         "bin above it (not claimed, not tested); refused: % without a certificate."
     )
     head = "".join(f"{short:>5} " for short in _SHORT.values())
     for mode in MODES:
-        print(f"{mode}\n  {'n/B':<8} {'form':<9}|  error {head}| {'promised':>8} {'edges in':>8} {'refused':>7}")
+        print(f"{mode}\n  {'n/B':<8} {'form':<9}|  error {head}| {'covered':>8} {'edges in':>8} {'refused':>7}")
         for name in names:
             print(f"{name}")
             for (n, n_bins, form), found in _lines(rows, name):
@@ -498,7 +500,7 @@ def print_report(rows: Sequence[Row], wrong: Sequence[Flaw], size: Size) -> None
                 ratios = "".join(f"{_ratio(found.get((bound, mode))):>5} " for bound in BOUNDS)
                 edges = f"{100 * some.edges_in:8.1f}" if FORMS[form].bins == "all" else f"{'':>8}"
                 line = f"  {f'{n}/{n_bins}':<8} {form:<9}| {some.error:6.4f} {ratios}"
-                print(f"{line}| {100 * some.promised:8.1f} {edges} {100 * some.refused:7.1f}")
+                print(f"{line}| {100 * some.covered:8.1f} {edges} {100 * some.refused:7.1f}")
     print("\nThe check has teeth: certificates that look right and are not, in % broken")
     for flaw in wrong:
         verdict = "caught" if flaw.caught else "NOT CAUGHT"

@@ -71,19 +71,19 @@ def max_and_argmax(p: Matrix) -> object:
 
 
 def jobs_on(p: Matrix, y: Labels, every: bool) -> list[Job]:
-    ours = partial(metrics.class_ece, p, y, uncertainty=False)
+    ours = partial(metrics.ece, p, y, uncertainty=False)
     jobs = [
         Job(PASS, partial(compiled, p, y, BINS)),
-        Job("class_ece, class-wise", partial(ours, notion="class-wise"), PASS, 2.0),
+        Job("ece, class-wise", partial(ours, notion="class-wise"), PASS, 2.0),
         Job(TOP, partial(max_and_argmax, p)),
-        Job("class_ece, top-label", ours, TOP, 2.0),
+        Job("ece, top-label", ours, TOP, 2.0),
     ]
     if every:
         jobs += [
-            Job("class_ece, confidence", partial(ours, notion="confidence"), TOP),
-            Job("class_accuracy", partial(metrics.class_accuracy, p, y), TOP),
-            Job("class_brier", partial(metrics.class_brier, p, y), PASS),
-            Job("class_log_loss", partial(metrics.class_log_loss, p, y), PASS),
+            Job("ece, confidence", partial(ours, notion="confidence"), TOP),
+            Job("accuracy", partial(metrics.accuracy, p, y), TOP),
+            Job("brier", partial(metrics.brier, p, y), PASS),
+            Job("log_loss", partial(metrics.log_loss, p, y), PASS),
         ]
     return jobs
 
@@ -92,8 +92,8 @@ def with_uncertainty(rounds: int) -> list[Job]:
     """What is computed without being asked, at its largest: two million numbers."""
     p, y = make_rows(200_000, 10)
     jobs = [
-        Job("top-label", partial(metrics.class_ece, p, y)),
-        Job("class-wise", partial(metrics.class_ece, p, y, notion="class-wise")),
+        Job("top-label", partial(metrics.ece, p, y)),
+        Job("class-wise", partial(metrics.ece, p, y, notion="class-wise")),
         Job("marginal_error", partial(metrics.marginal_error, p, y)),
     ]
     run(jobs, rounds)
@@ -127,7 +127,7 @@ def compare_with_netcal(p: Matrix, y: Labels, rounds: int) -> None:
     if importlib.util.find_spec("netcal") is None:
         print("netcal is not installed: nothing to compare with")
         return
-    ours = Job("class_ece, class-wise", partial(metrics.class_ece, p, y, uncertainty=False, notion="class-wise"))
+    ours = Job("ece, class-wise", partial(metrics.ece, p, y, uncertainty=False, notion="class-wise"))
     peer = Job("netcal ECE of each column", partial(peer_class_wise, p, y))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what peers warn of is not ours to show

@@ -1,6 +1,6 @@
 """Draw every display of several classes, to be looked at: deep nets, cover types, 60 rows, a class never named.
 
-    python benchmarks/class_pictures.py --out pictures [--cache folder] [--grey]
+    python benchmarks/class_pictures.py --out pictures [--cache folder] [--gray]
 
 The data are those of `multiclass_pools.py`; `--cache` keeps the scores of its base models. ResNet-50 on CIFAR-10 (the
 focal-loss model of Gupta 2023, chapter 5), a ResNet on the 100 classes of CIFAR-100, and cover types in seven classes
@@ -25,8 +25,8 @@ from pictures import save
 from calibrant.calibrators.multiclass.simplex import SimplexBinning
 from calibrant.displays import (
     CanonicalValidityDisplay,
-    ClassErrorDisplay,
-    ClassWiseDisplay,
+    ClasswiseDisplay,
+    MulticlassErrorDisplay,
     SimplexDisplay,
     TopLabelDisplay,
 )
@@ -66,19 +66,21 @@ def labels_of(case: Case, labels: np.ndarray) -> np.ndarray:
 def of_all(name: str, case: Case) -> Pictures:
     """Pictures of the named class and of single classes."""
     scores, y = case.test, labels_of(case, case.test_labels)
-    options: dict[str, Any] = {"classes": names_of(case), "kind": case.kind}
+    options: dict[str, Any] = {"classes": names_of(case), "score_type": case.kind}
     top = TopLabelDisplay.from_predictions(scores, y, **options)
     yield f"top-label-{name}", lambda: top
-    middle, last = top.bins.confidence[[np.abs(top.bins.confidence - 0.55).argmin(), -1]]
+    middle, last = top.bins.mean_confidence[[np.abs(top.bins.mean_confidence - 0.55).argmin(), -1]]
     yield f"top-label-{name}-zoom", lambda: top.zoom(middle)
     yield f"top-label-{name}-zoom-last", lambda: top.zoom(last)
-    yield f"class-wise-{name}", lambda: ClassWiseDisplay.from_predictions(scores, y, **options)
-    yield f"class-wise-{name}-bins", lambda: ClassWiseDisplay.from_predictions(scores, y, curve="bins", **options)
+    yield f"class-wise-{name}", lambda: ClasswiseDisplay.from_predictions(scores, y, **options)
+    yield f"class-wise-{name}-bins", lambda: ClasswiseDisplay.from_predictions(scores, y, curve="bins", **options)
     after = recalibrated(case)
     for notion in ("top-label", "class-wise"):
         yield (
             f"errors-{notion}-{name}",
-            lambda notion=notion: ClassErrorDisplay.from_predictions(scores, y, after=after, notion=notion, **options),
+            lambda notion=notion: MulticlassErrorDisplay.from_predictions(
+                scores, y, after=after, notion=notion, **options
+            ),
         )
 
 
@@ -98,7 +100,7 @@ def softmax(z: np.ndarray) -> np.ndarray:
 def of_simplex(name: str, case: Case) -> Pictures:
     """Pictures of three classes at once."""
     y, test = labels_of(case, case.cal_labels), labels_of(case, case.test_labels)
-    options: dict[str, Any] = {"classes": names_of(case), "kind": case.kind}
+    options: dict[str, Any] = {"classes": names_of(case), "score_type": case.kind}
     for scheme, settings in (("sierpinski", {"depth": 3}), ("grid", {"cells": 5}), ("projection", {"n_bins": 30})):
         cal = SimplexBinning(scheme, **settings).fit(case.cal, y, **options)
         for picture, display in (("simplex", SimplexDisplay), ("validity", CanonicalValidityDisplay)):
@@ -131,7 +133,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder for the pictures")
     parser.add_argument("--cache", type=Path, help="folder that keeps the scores of the base models")
     parser.add_argument("--only", default="", help="pictures whose name has this in it")
-    parser.add_argument("--grey", action="store_true", help="also as a black-and-white printer would show them")
+    parser.add_argument("--gray", action="store_true", help="also as a black-and-white printer would show them")
     chosen = parser.parse_args()
     chosen.out.mkdir(parents=True, exist_ok=True)
     found = wanted(chosen.cache)
@@ -141,7 +143,7 @@ def main() -> None:
     for name, case in found.items():
         for picture, compute in [*of_all(name, case), *(of_simplex(name, case) if case.classes == 3 else [])]:
             if chosen.only in picture:
-                save(picture, compute, chosen.out, chosen.grey)
+                save(picture, compute, chosen.out, chosen.gray)
 
 
 if __name__ == "__main__":

@@ -47,8 +47,9 @@ from by_hand import ENGINES, THREADS, Counts, Engine, grouped, tally, uniform_gr
 from measure import Job, run
 from numpy.typing import NDArray
 
-from calibrant import BetaScaling, Grid, HistogramBinning, IsotonicCalibrator, PlattScaling, Tally, Verdict, check
+from calibrant import BetaScaling, HistogramBinning, IsotonicCalibrator, PlattScaling, Tally, Verdict, check
 from calibrant import engine as library
+from calibrant.engine import Grid
 from calibrant.maps import LogitAffineMap, StepMap
 from calibrant.selection.folds import Folds
 from calibrant.tallies import SEGMENT_GRID, GroupedTally

@@ -12,7 +12,7 @@ from after a small warm-up fit, before the inputs exist, to after the fit, divid
 scores and int64 labels, 16 bytes a row). The inputs themselves are therefore 1.0 of it. The choice among methods has a
 bound of its own for all that the process holds, 3 GiB for 10 million rows.
 
-Peers that take long run beside ours in a turn of their own with fewer rounds; what is told is how many times longer
+Peers that take long run beside ours in a separate turn with fewer rounds; the table shows how many times longer
 they take. Venn-Abers pairs must agree with the peer's to 1e-12, or the run fails.
 """
 
@@ -36,10 +36,8 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from calibrant import (
     AutoCalibrator,
-    BayesianBinning,
     BetaScaling,
     Calibration,
-    Grid,
     HistogramBinning,
     IsotonicCalibrator,
     PlattScaling,
@@ -47,7 +45,9 @@ from calibrant import (
     Tally,
     VennAbers,
 )
+from calibrant.calibrators import BayesianBinning
 from calibrant.calibrators.base import BinaryCalibrator
+from calibrant.engine import Grid
 from calibrant.maps import LogitAffineMap, StepMap
 
 Floats = NDArray[np.float64]

@@ -9,7 +9,7 @@ score is uniform on [0.1, 0.9]. Who picks the outcome knows everything, the fore
 
 * random: an event with the chance that the score says, moved by 0.3 in the first group and by -0.3 in the second;
 * drift: the same with shifts that turn round slowly, each group at its own pace;
-* halves: no event in the first half, only events in the second (001, footnote 1);
+* halves: no event in the first half, only events in the second (Foster and Kakade 2006, footnote 1);
 * doubling: runs of 0 and 1, each twice as long as the one before;
 * contrary: 1 where the forecast is at most one half, else 0;
 * push: moves the largest error among the groups that the row is in further the way it goes;
@@ -17,8 +17,9 @@ score is uniform on [0.1, 0.9]. Who picks the outcome knows everything, the fore
 * all: makes the sum of squared errors of all groups as large as it can.
 
 "worst bias" is the largest |sum of (forecast - outcome)| / rows over the groups, at the end. "of bound" is the largest
-share of the bound that any group's error ever had, after any row: above 1 the promise is broken. The bound is
-sqrt((rows in the group + 1) (2 + 23 ln(T + 1))); 001 prints 2 sqrt((rows in the group + 1) 23 ln(T + 1)).
+share of the bound that any group's error ever had, after any row: above 1 the guarantee is broken. The bound is
+sqrt((rows in the group + 1) (2 + 23 ln(T + 1))); Foster and Kakade (2006) print
+2 sqrt((rows in the group + 1) 23 ln(T + 1)).
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class Method(Protocol):
 
 
 class Score:
-    """The model as it is."""
+    """The original model."""
 
     def predict_one(self, score: float, features: Floats) -> float:
         return score
@@ -70,7 +71,7 @@ class Score:
 
 
 class PlainRidge:
-    """001 Algorithm 1 on groups, constant and score: no forecast among the regressors."""
+    """Foster and Kakade (2006), Algorithm 1, on groups, constant and score: no forecast among the regressors."""
 
     def __init__(self) -> None:
         self.inverse, self.theta = np.eye(GROUPS + 2), np.zeros(GROUPS + 2)
@@ -159,7 +160,7 @@ class Run:
         return np.cumsum(self.groups * (self.forecasts - self.outcomes)[:, None], axis=0)
 
     def bounds(self, start: float = 2.0, regressors: int = REGRESSORS) -> Floats:
-        """What is promised of each group after each row."""
+        """The guaranteed bound of each group after each row."""
         logs = np.log1p(np.arange(1, len(self.groups) + 1))[:, None]
         return np.sqrt((1.0 + np.cumsum(np.square(self.groups), axis=0)) * (start + regressors * logs))
 
@@ -204,7 +205,8 @@ def each_group(rows: int, world: str) -> None:
     beforehand, errors = run.bounds()[-1], run.errors[-1]
     printed = 2.0 * np.sqrt((1.0 + run.groups.sum(axis=0)) * REGRESSORS * np.log1p(rows))
     print(f"\nEach group in the world '{world}': sum of (forecast - outcome), and what it cannot exceed")
-    print("(from the rows: sqrt(tau (2 + v)), which the forecaster gives; beforehand: our certificate; printed: 001)\n")
+    print("(from the rows: sqrt(tau (2 + v)), which the forecaster gives; beforehand: our certificate;")
+    print("printed: Foster and Kakade 2006)\n")
     print(
         f"{'group':>5}{'rows':>8}{'plain ridge':>13}{'calibrated':>12}{'from rows':>11}{'beforehand':>12}{'printed':>9}"
     )

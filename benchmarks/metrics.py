@@ -29,7 +29,8 @@ import numpy as np
 from measure import Job, run
 from numpy.typing import NDArray
 
-from calibrant import Grid, Tally, metrics
+from calibrant import Tally, metrics
+from calibrant.engine import Grid
 from calibrant.metrics.resampling import Resampled, bootstrap
 from calibrant.verdict import check
 
@@ -211,11 +212,11 @@ PEERS: Mapping[str, tuple[Metric, Sequence[Peer]]] = {
         (Peer("relplot", "relplot.metrics", "smECE", _scores_first, "no null value"),),
     ),
     "cumulative difference with p-value (KS)": (
-        partial(metrics.ecce_test, kind="max", method="asymptotic"),
+        partial(metrics.ecce_test, statistic="max", method="asymptotic"),
         (Peer("MAPIE", "mapie.metrics.calibration", "kolmogorov_smirnov_p_value", _truth_first),),
     ),
     "its range with p-value (Kuiper)": (
-        partial(metrics.ecce_test, kind="range", method="asymptotic"),
+        partial(metrics.ecce_test, statistic="range", method="asymptotic"),
         (
             Peer("MAPIE", "mapie.metrics.calibration", "kuiper_p_value", _truth_first),
             Peer("mcgrad", "mcgrad.metrics", "ecce_pvalue", _truth_first),

@@ -28,40 +28,38 @@ import pandas as pd
 from multiclass_peers import LOSSES, class_wise_error, losses, top_label_error
 from multiclass_pools import Case, cases, shipped_cases
 
-from calibrant import (
-    BetaScaling,
-    ClassAutoCalibrator,
-    ClassWiseHistogramBinning,
+from calibrant import BetaScaling, IsotonicCalibrator, TemperatureScaling
+from calibrant.multiclass import (
+    ClasswiseHistogramBinning,
     DirichletScaling,
-    IsotonicCalibrator,
     MatrixScaling,
+    MulticlassAutoCalibrator,
     Reduction,
     StructuredScaling,
-    TemperatureScaling,
     TopLabelHistogramBinning,
     VectorScaling,
 )
 
 MOST_HARM = 0.002
-"""Nats by which `calibrate` may be worse than the model as it is, in the mean over cases."""
+"""Nats by which `calibrate` may be worse than the original model, in the mean over cases."""
 
 FAR, ENOUGH_CASES = 0.02, 30
 """Nats by which it may be behind the best method, in the mean; and cases from which on ranks tell something."""
 
 MOST_FREE = 20
-"""Up to so many classes the matrix and the Dirichlet map are run: they have K (K + 1) numbers."""
+"""Largest number of classes with which the matrix and the Dirichlet map are run: they have K (K + 1) parameters."""
 
 OURS: Mapping[str, Callable[[], Any]] = {
-    "calibrate": ClassAutoCalibrator,
+    "calibrate": MulticlassAutoCalibrator,
     "TemperatureScaling": TemperatureScaling,
     "VectorScaling": VectorScaling,
     "MatrixScaling": MatrixScaling,
     "DirichletScaling": DirichletScaling,
     "StructuredScaling": StructuredScaling,
-    "beta, normalised": lambda: Reduction("class-wise", BetaScaling(), normalised=True),
-    "isotonic, normalised": lambda: Reduction("class-wise", IsotonicCalibrator(), normalised=True),
+    "beta, normalized": lambda: Reduction("class-wise", BetaScaling(), normalized=True),
+    "isotonic, normalized": lambda: Reduction("class-wise", IsotonicCalibrator(), normalized=True),
     "top-label binning": TopLabelHistogramBinning,
-    "class-wise binning": ClassWiseHistogramBinning,
+    "class-wise binning": ClasswiseHistogramBinning,
 }
 KEY = ["case", "seed", "peer"]
 
@@ -75,7 +73,7 @@ def one_line(case: Case, name: str) -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         start = time.perf_counter()
-        fitted = OURS[name]().fit(case.cal, case.cal_labels, classes=range(case.classes), kind=case.kind)
+        fitted = OURS[name]().fit(case.cal, case.cal_labels, classes=range(case.classes), score_type=case.kind)
         line["seconds"] = time.perf_counter() - start
         p = np.asarray(fitted.transform(case.test), dtype=np.float64)
     if name == "top-label binning":

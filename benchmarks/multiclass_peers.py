@@ -6,7 +6,7 @@
 
 The peers are scikit-learn (sigmoid and isotonic one-versus-rest, temperature), probmetrics (temperature, structured
 vector and matrix scaling), dirichletcal (vector and full Dirichlet scaling, the defaults, as in Gupta 2023) and MAPIE
-(top-label). They are no dependencies of this package: install those that are to be run. dirichletcal 0.3.dev4 lacks
+(top-label). They are not dependencies of this package: install those that are to be run. dirichletcal 0.3.dev4 lacks
 commas in its `setup.py`, so it is installed from its source with the commas put in, and it asks for names that jax and
 scipy no longer have: it was run with Python 3.10, jax 0.4.13, scipy 1.8.1 and numpy 1.23.5, and with `classes=` written
 in its call of `label_binarize`. It then gives the errors of Gupta 2023, Tables 5.4 and 5.5, for the ResNet-50.
@@ -65,10 +65,10 @@ def losses(p: Floats, labels: Labels) -> tuple[float, float, float, float]:
 
 
 def top_label_error(p: Floats, labels: Labels) -> float:
-    """Sum over predicted classes of their share times the error of the top probability; NaN marks classes not told."""
+    """Sum over predicted classes of their share times the error of the top probability; NaN marks missing classes."""
     top = np.nanargmax(p, axis=1)
-    told = p[np.arange(len(labels)), top]
-    return _error(told, (top == labels).astype(np.float64), top, p.shape[1])
+    confidence = p[np.arange(len(labels)), top]
+    return _error(confidence, (top == labels).astype(np.float64), top, p.shape[1])
 
 
 def class_wise_error(p: Floats, labels: Labels) -> float:
@@ -78,10 +78,10 @@ def class_wise_error(p: Floats, labels: Labels) -> float:
     return _error(p.ravel(), hit.ravel(), np.tile(np.arange(classes), rows), classes)
 
 
-def _error(told: Floats, happened: Floats, group: Labels, groups: int) -> float:
-    bins = np.minimum((told * BINS).astype(np.int64), BINS - 1)
-    gaps = np.bincount(group * BINS + bins, weights=happened - told, minlength=groups * BINS)
-    return float(np.abs(gaps).sum() / len(told))
+def _error(predicted: Floats, observed: Floats, group: Labels, groups: int) -> float:
+    bins = np.minimum((predicted * BINS).astype(np.int64), BINS - 1)
+    gaps = np.bincount(group * BINS + bins, weights=observed - predicted, minlength=groups * BINS)
+    return float(np.abs(gaps).sum() / len(predicted))
 
 
 # ----------------------------------------------------------------------------------------------------------- the peers
@@ -270,8 +270,8 @@ def _short(value: Any) -> Any:
 
 def table(found: pd.DataFrame) -> str:
     """Means and mean ranks by peer, over the cases on which every peer with losses has them; failures beside them."""
-    told = found[found["peer"].map(lambda name: not name.startswith("mapie"))]
-    wide = told.pivot(index=["case", "seed"], columns="peer", values=list(LOSSES)).dropna()
+    shown = found[found["peer"].map(lambda name: not name.startswith("mapie"))]
+    wide = shown.pivot(index=["case", "seed"], columns="peer", values=list(LOSSES)).dropna()
     rows = pd.DataFrame({name: wide[name].mean() for name in LOSSES})
     rows["rank"] = wide["log loss"].rank(axis=1).mean()
     rows["brier rank"] = wide["brier"].rank(axis=1).mean()

@@ -4,7 +4,7 @@
     python benchmarks/multiclass_pools.py --quick --cache folder    # the first seed of each, the small cover types
 
     for case in cases(full=True, cache=Path("folder")):
-        fit(case.cal, case.cal_labels, kind=case.kind) ...
+        fit(case.cal, case.cal_labels, score_type=case.kind) ...
 
 The data are those that `CALIBRANT_DATA` names (by default `../shared/data`; its README says where they come from).
 

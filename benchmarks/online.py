@@ -28,7 +28,7 @@ from calibrant.online import Aioli, Forecaster, Hedging, OnlineBeta, OnlinePlatt
 
 LARGEST, LOW = 36.0, 1e-5
 SLOW = 20
-"""Forecasters of many copies get this part of the rows."""
+"""Forecasters of many copies get one row in this many."""
 MAKERS: dict[str, Callable[[], Forecaster]] = {
     "OnlinePlatt": OnlinePlatt,
     "OnlineBeta": OnlineBeta,

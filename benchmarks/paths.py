@@ -5,7 +5,7 @@
 
 Gupta's proposal (2022, section 4.3.2) cuts the rows of a predicted leaf by the score of that leaf and counts each
 ancestor in the bins. It names two drawbacks: the scores of ancestors are not used, and a broad class has more rows than
-are counted for it. `bins_on="path"` answers the first, `borrow=True` the second, by shrinking towards what all leaves
+are counted for it. `bins_on="path"` answers the first, `borrow=True` the second, by shrinking toward what all leaves
 beneath a node show. Columns, all on test rows:
 
 - log loss: mean over rows and over the nodes of the predicted path; then of each level, the broadest first
@@ -15,7 +15,7 @@ beneath a node show. Columns, all on test rows:
 - strength: how many rows the word of other leaves was worth; better: share of the runs whose log loss is below that of
   the first method
 
-"200" is `least=200`: leaves predicted in fewer rows share their bins with their siblings.
+"200" is `min_rows=200`: leaves predicted in fewer rows share their bins with their siblings.
 
 Data: a synthetic tree of three levels, 36 leaves of very unequal size, labels at inner nodes in one of twenty rows,
 overconfident scores, 20,000 test rows. CIFAR-100, outputs of five nets, with the 20 superclasses of the data set and,
@@ -38,10 +38,10 @@ import pandas as pd
 from data_folder import data_folder, need_data
 from scipy.special import softmax
 
-from calibrant import PathCalibrator, Taxonomy
 from calibrant.maps import PathForecast
 from calibrant.maps.paths import path_scores
 from calibrant.metrics.multiclass.paths import path_calibration_error, path_log_loss
+from calibrant.multiclass import PathCalibrator, Taxonomy
 
 METHODS: dict[str, dict[str, Any]] = {
     "leaf, 100 a bin": {},
@@ -51,8 +51,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "leaf, 25 a bin": {"points_per_bin": 25},
     "leaf, 25, borrow": {"points_per_bin": 25, "borrow": True},
     "path, 25, borrow": {"points_per_bin": 25, "bins_on": "path", "borrow": True},
-    "leaf, 25, borrow, 200": {"points_per_bin": 25, "borrow": True, "least": 200},
-    "path, 25, borrow, 200": {"points_per_bin": 25, "bins_on": "path", "borrow": True, "least": 200},
+    "leaf, 25, borrow, 200": {"points_per_bin": 25, "borrow": True, "min_rows": 200},
+    "path, 25, borrow, 200": {"points_per_bin": 25, "bins_on": "path", "borrow": True, "min_rows": 200},
 }
 
 SUPERCLASSES = {
@@ -187,12 +187,12 @@ def table(cases: Iterator[Case]) -> pd.DataFrame:
         key = {"data": case.source, "rows": case.rows}
         lines.append(key | {"method": "as it is"} | measured(case, uncalibrated(case)))
         for name, options in METHODS.items():
-            given = {"classes": case.tree.leaves, "kind": case.kind}
+            given = {"classes": case.tree.leaves, "score_type": case.kind}
             cal = PathCalibrator(case.tree, **options).fit(case.cal, case.cal_labels, **given)
             told = cal.certificate(0.1)
             widths = {}
             if told:
-                widths = {"widest": told.epsilon, "median": float(np.median(told.half_widths[told.promised]))}
+                widths = {"widest": told.epsilon, "median": float(np.median(told.half_widths[told.covered]))}
             worth = {"strength": cal.strength_} if cal.strength_ else {}
             lines.append(key | {"method": name} | measured(case, cal.forecast(case.test)) | widths | worth)
     return pd.DataFrame(lines)

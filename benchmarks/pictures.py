@@ -1,6 +1,6 @@
-"""Draw every display on three data sets, to be looked at: 80 heaped scores, 5,000 rows, 10^6 rows with 0.3 % events.
+"""Draw every display on three data sets, to be looked at: 80 tied scores, 5,000 rows, 10^6 rows with 0.3 % events.
 
-python benchmarks/pictures.py --out pictures [--grey]
+python benchmarks/pictures.py --out pictures [--gray]
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def repeated(scores: np.ndarray, y: np.ndarray, beta: BetaScaling, edges: np.nda
     }
 
 
-def save(name: str, compute: Callable[[], Any], out: Path, grey: bool) -> None:
+def save(name: str, compute: Callable[[], Any], out: Path, gray: bool) -> None:
     start = perf_counter()
     display = compute()
     computed = perf_counter()
@@ -102,23 +102,23 @@ def save(name: str, compute: Callable[[], Any], out: Path, grey: bool) -> None:
     display.figure_.savefig(path, dpi=110)
     print(f"{name:<36}{computed - start:8.3f} s to compute{perf_counter() - computed:8.3f} s to draw")
     plt.close(display.figure_)
-    if grey:
+    if gray:
         image = plt.imread(path)[..., :3] @ np.array([0.299, 0.587, 0.114])
-        plt.imsave(out / f"{name}-grey.png", image, cmap="gray", vmin=0.0, vmax=1.0)
+        plt.imsave(out / f"{name}-gray.png", image, cmap="gray", vmin=0.0, vmax=1.0)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="folder for the pictures")
-    parser.add_argument("--grey", action="store_true", help="also as a black-and-white printer would show them")
+    parser.add_argument("--gray", action="store_true", help="also as a black-and-white printer would show them")
     chosen = parser.parse_args()
     chosen.out.mkdir(parents=True, exist_ok=True)
     for name, draw in {"heaped": heaped, "ordinary": ordinary, "rare": rare}.items():
         for display, compute in displays(*draw()):
-            save(f"{display}-{name}", compute, chosen.out, chosen.grey)
-    save("plan", lambda: PlanDisplay.from_sizes(), chosen.out, chosen.grey)
-    save("plan-target", lambda: PlanDisplay.from_sizes(epsilon=0.1), chosen.out, chosen.grey)
-    save("plan-split", lambda: PlanDisplay.from_sizes(scheme="ums", mode="marginal"), chosen.out, chosen.grey)
+            save(f"{display}-{name}", compute, chosen.out, chosen.gray)
+    save("plan", lambda: PlanDisplay.from_sizes(), chosen.out, chosen.gray)
+    save("plan-target", lambda: PlanDisplay.from_sizes(epsilon=0.1), chosen.out, chosen.gray)
+    save("plan-split", lambda: PlanDisplay.from_sizes(scheme="ums", coverage="marginal"), chosen.out, chosen.gray)
 
 
 if __name__ == "__main__":

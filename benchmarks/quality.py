@@ -61,19 +61,15 @@ from sklearn.svm import SVC
 
 from calibrant import (
     AutoCalibrator,
-    BayesianBinning,
     BetaScaling,
-    BinwiseShift,
     HistogramBinning,
-    IsotonicBinning,
     IsotonicCalibrator,
-    LogitShift,
     PlattScaling,
-    ScalingBinning,
     SplineCalibrator,
     TemperatureScaling,
     VennAbers,
 )
+from calibrant.calibrators import BayesianBinning, BinwiseShift, IsotonicBinning, LogitShift, ScalingBinning
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -173,7 +169,7 @@ def sklearn_peer(method: str) -> Method:
 
 def ours(make: Callable[[], Any]) -> Method:
     """A calibrator of this package."""
-    return lambda scores, y, new: np.asarray(make().fit(scores, y, kind="probability").transform(new))
+    return lambda scores, y, new: np.asarray(make().fit(scores, y, score_type="probability").transform(new))
 
 
 OURS: Mapping[str, Method] = {
@@ -185,7 +181,7 @@ OURS: Mapping[str, Method] = {
     "BetaScaling": ours(BetaScaling),
     "SplineCalibrator": ours(SplineCalibrator),
     "IsotonicCalibrator": ours(IsotonicCalibrator),
-    "centred isotonic": ours(lambda: IsotonicCalibrator(centred=True)),
+    "centered isotonic": ours(lambda: IsotonicCalibrator(centered=True)),
     "IsotonicBinning": ours(IsotonicBinning),
     "HistogramBinning": ours(HistogramBinning),
     "ScalingBinning": ours(ScalingBinning),
@@ -213,7 +209,7 @@ def probcal_peer(name: str) -> Method:
 
         try:
             return np.asarray(getattr(probcal, name)().fit(scores, y).predict_proba(new))
-        except ValueError:  # too few of a class for its folds: its user is left with the model as it is
+        except ValueError:  # too few of a class for its folds: its user is left with the original model
             return new
 
     return run

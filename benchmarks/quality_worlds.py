@@ -132,9 +132,9 @@ def _by_segment(method: str, scores: Floats, y: Labels, segment: Labels, new: Fl
     if method == "keep the model":
         return np.tile(new, (SEGMENTS, 1))
     if method == "calibrate":
-        return np.tile(AutoCalibrator().fit(scores, y, kind="probability").transform(new), (SEGMENTS, 1))
+        return np.tile(AutoCalibrator().fit(scores, y, score_type="probability").transform(new), (SEGMENTS, 1))
     names = np.array([f"s{place:02}" for place in range(SEGMENTS)])
-    cal = SegmentCalibrator().fit(scores, y, names[segment], kind="probability")
+    cal = SegmentCalibrator().fit(scores, y, names[segment], score_type="probability")
     return np.array([cal.transform(new, np.full(len(new), each)) for each in names])
 
 

@@ -11,7 +11,7 @@ largest |mean predicted - mean true| of a segment, "worst curve" the largest mea
 log loss above that of the truth, in thousandths of a nat.
 
 Data: a model without the segment columns is fitted to a third of the rows, calibrators to another, and all are judged
-on the last. Errors of a segment have the variance of its labels removed, sqrt(max((happened - predicted)^2 - v, 0)),
+on the last. Errors of a segment have the variance of its labels removed, sqrt(max((observed - predicted)^2 - v, 0)),
 before the largest is taken, over segments of at least 100 test rows; losses are in thousandths of a nat above the
 best. Data are those that `CALIBRANT_DATA` names (by default `../shared/data`).
 """
@@ -55,13 +55,13 @@ def as_it_is(scores: Floats, y: NDArray[np.bool_], by: Columns) -> Callable[[Flo
 
 
 def one_map(scores: Floats, y: NDArray[np.bool_], by: Columns) -> Callable[[Floats, Columns], Floats]:
-    cal = AutoCalibrator().fit(scores, y, kind="probability")
+    cal = AutoCalibrator().fit(scores, y, score_type="probability")
     return lambda new, segments: cal.transform(new)
 
 
 def segmented(mode: str) -> Method:
     def fit(scores: Floats, y: NDArray[np.bool_], by: Columns) -> Callable[[Floats, Columns], Floats]:
-        cal = SegmentCalibrator(mode=mode).fit(scores, y, by, kind="probability")  # type: ignore[arg-type]
+        cal = SegmentCalibrator(segment_method=mode).fit(scores, y, by, score_type="probability")  # type: ignore[arg-type]
         return lambda new, segments: cal.transform(new, segments)
 
     return fit

@@ -4,7 +4,7 @@
 
 Labels are drawn from the scores themselves, so every rejection is an error: at most 5 % of samples, by an exact
 one-sided binomial test at level 1e-3, or this script ends with exit code 1. Tests whose docstrings say where their
-approximate law fails are listed as known exceptions, each with its reason. Power is shown for a shift and for a slope
+approximation fails are listed as known exceptions, each with its reason. Power is shown for a shift and for a slope
 in log-odds. A last section looks at growing streams again and again.
 """
 
@@ -33,7 +33,7 @@ LEVEL = 1e-3
 DRAWS = 199
 """Simulations for each p-value: (1 + 199) alpha is whole, so an exact test has size alpha and no less."""
 
-HEAPS = np.array([0.02, 0.1, 0.3, 0.6, 0.9])
+TIED_VALUES = np.array([0.02, 0.1, 0.3, 0.6, 0.9])
 
 
 def _mixture(rng: np.random.Generator, n: int) -> Floats:
@@ -45,14 +45,14 @@ WORLDS: dict[str, Callable[[np.random.Generator, int], Floats]] = {
     "uniform": lambda rng, n: rng.random(n),
     "rare": lambda rng, n: rng.beta(1.0, 99.0, n),
     "two digits": lambda rng, n: rng.integers(1, 100, n) / 100,
-    "five heaps": lambda rng, n: rng.choice(HEAPS, n),
+    "five values": lambda rng, n: rng.choice(TIED_VALUES, n),
     "mixture": _mixture,
 }
 ABOUT = {
     "uniform": "uniform on (0, 1)",
     "rare": "Beta(1, 99), mean 0.01",
     "two digits": "0.01, 0.02, ..., 0.99",
-    "five heaps": "0.02, 0.1, 0.3, 0.6, 0.9",
+    "five values": "0.02, 0.1, 0.3, 0.6, 0.9",
     "mixture": "most near 0 and 1 but never there, 30 % in (0.5, 0.6)",
 }
 TRUTHS: dict[str, Callable[[Floats], Floats]] = {
@@ -64,21 +64,21 @@ TESTS: dict[str, Callable[[Tally], tests.Finding]] = {
     "z": tests.spiegelhalter,
     "H-L": tests.hosmer_lemeshow,
     "T-Cal": partial(tests.debiased_l2_test, repetitions=DRAWS),
-    "range": partial(tests.ecce_test, kind="range", method="simulation", repetitions=DRAWS),
-    "max": partial(tests.ecce_test, kind="max", method="simulation", repetitions=DRAWS),
-    "range~": partial(tests.ecce_test, kind="range", method="asymptotic"),
-    "max~": partial(tests.ecce_test, kind="max", method="asymptotic"),
+    "range": partial(tests.ecce_test, statistic="range", method="simulation", repetitions=DRAWS),
+    "max": partial(tests.ecce_test, statistic="max", method="simulation", repetitions=DRAWS),
+    "range~": partial(tests.ecce_test, statistic="range", method="asymptotic"),
+    "max~": partial(tests.ecce_test, statistic="max", method="asymptotic"),
     "always": tests.always_valid_test,
 }
 LEGEND = (
     "z Spiegelhalter; H-L Hosmer-Lemeshow, 10 bins; T-Cal debiased_l2_test; range, max ecce_test by simulation,\n"
-    "with ~ by the Brownian law; always always_valid_test."
+    "with ~ by the Brownian limit; always always_valid_test."
 )
-FEW = "bins with far fewer than five expected events, where chi-square is not their law"
+FEW_EVENTS = "bins with far fewer than five expected events, where chi-square is not their distribution"
 KNOWN: dict[tuple[str, str, int], str] = {
-    ("H-L", "rare", 100): FEW,
-    ("H-L", "rare", 1_000): FEW,
-    ("H-L", "mixture", 100): FEW,
+    ("H-L", "rare", 100): FEW_EVENTS,
+    ("H-L", "rare", 1_000): FEW_EVENTS,
+    ("H-L", "mixture", 100): FEW_EVENTS,
 }
 """Where a test is known to accuse too often: (test, world, n) and the reason."""
 
@@ -110,7 +110,7 @@ def draw(world: str, truth: str, n: int, rng: np.random.Generator) -> Tally:
     labels = (rng.random(n) < TRUTHS[truth](scores)).astype(int)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrantWarning)
-        return Tally.from_arrays(scores, labels, positive=1, kind="probability")
+        return Tally.from_arrays(scores, labels, positive=1, score_type="probability")
 
 
 def rejections(job: tuple[str, int, str, int], seed: int = 0) -> list[Cell]:

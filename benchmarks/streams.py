@@ -26,7 +26,17 @@ from numpy.typing import NDArray
 
 from calibrant import CalibrantWarning
 from calibrant.numerics import expit
-from calibrant.online import AsIs, Forecaster, Hedging, OnlineBeta, OnlinePlatt, Refitted, Restarting, Tracking, resume
+from calibrant.online import (
+    Forecaster,
+    Hedging,
+    Identity,
+    OnlineBeta,
+    OnlinePlatt,
+    Refitted,
+    Restarting,
+    Tracking,
+    resume,
+)
 
 Floats = NDArray[np.float64]
 Costs = dict[str, list[float]]
@@ -66,7 +76,7 @@ AFTER = {
     "at 20,000": (19_500, 20_000),
 }
 FOLLOWING: Mapping[str, Callable[[], Forecaster]] = {
-    "as it is": AsIs,
+    "as it is": Identity,
     "OnlinePlatt()": OnlinePlatt,
     "OnlinePlatt(half_life=30_000)": lambda: OnlinePlatt(half_life=30_000),
     "OnlinePlatt(half_life=10_000)": lambda: OnlinePlatt(half_life=10_000),
@@ -130,9 +140,9 @@ def new_key(seed: int, its: int, sd: float, all_keys: int = 100_000) -> dict[str
 
 RARE_ROWS = (5_000, 20_000, 100_000)
 RATES = {"1 in 100": -4.6, "1 in 1,000": -7.0}
-"""About so many events, and the mean of the log-odds."""
+"""Approximate event rate, and the mean of the log-odds."""
 RARE: Mapping[str, Callable[[], Forecaster]] = {
-    "as it is": AsIs,
+    "as it is": Identity,
     "OnlinePlatt()": OnlinePlatt,
     "OnlinePlatt(rho=1_000)": lambda: OnlinePlatt(rho=1_000),
     "OnlinePlatt(half_life=10_000)": lambda: OnlinePlatt(half_life=10_000),
@@ -148,7 +158,7 @@ RARE: Mapping[str, Callable[[], Forecaster]] = {
 
 
 def rare(seed: int, level: float) -> Costs:
-    """Costs of all rows up to so many."""
+    """Costs of all rows up to each number of RARE_ROWS."""
     scores, labels, truth = world(np.random.default_rng([3, seed]), max(RARE_ROWS), level, -0.5)
     out: Costs = {}
     for name, make in RARE.items():

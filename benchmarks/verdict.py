@@ -34,7 +34,7 @@ from calibrant.arrays import check_rows
 from calibrant.messages import CalibrantWarning
 from calibrant.numerics import Grid
 from calibrant.tallies import Clusters, Tally
-from calibrant.verdict.decision import ALPHA_LEVEL, ALPHA_SHAPE, ALPHA_SLOPE, TOLERANCE, Decision, decide
+from calibrant.verdict.decision import ALPHA_INTERCEPT, ALPHA_SHAPE, ALPHA_SLOPE, TOLERANCE, Decision, decide
 from calibrant.verdict.evidence import Evidence
 
 LEVEL = 1e-3
@@ -69,10 +69,10 @@ REPEATS = 1
 """Samples drawn at the level and slope that were seen, for each run that names a number of labels."""
 
 ALLOWED = {
-    "level": ALPHA_LEVEL,
+    "level": ALPHA_INTERCEPT,
     "slope": ALPHA_SLOPE,
     "range": ALPHA_SHAPE,
-    "against": ALPHA_LEVEL + ALPHA_SLOPE + ALPHA_SHAPE,
+    "against": ALPHA_INTERCEPT + ALPHA_SLOPE + ALPHA_SHAPE,
     "within": 0.05,
 }
 """Stated rates of wrong statements."""
@@ -128,7 +128,7 @@ def middle(base_rate: float, spread: float, tied: bool) -> tuple[float, float]:
 
 @lru_cache
 def moves(base_rate: float, spread: float, tied: bool, offset: str) -> tuple[float, float]:
-    """Shift and stretch of the truth whose level, with the slope held at 1, is off by exactly what is asked for."""
+    """Shift and slope of the truth whose intercept, with the slope fixed at 1, is off by exactly the given amount."""
     center, width = middle(base_rate, spread, tied)
     level, slope = OFFSETS[offset]
     level, stretch = level * TOLERANCE[0], slope * TOLERANCE[1] / min(width, 1.0)
@@ -142,18 +142,18 @@ def decided(scores: np.ndarray, labels: np.ndarray, groups: np.ndarray | None = 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrantWarning)  # one class
         if groups is not None:
-            rows = check_rows(scores, labels, groups=groups, kind="probability")
+            rows = check_rows(scores, labels, groups=groups, score_type="probability")
             clusters = Clusters.of_rows(rows)
-            return decide(Evidence(clusters.tally, clusters=clusters, groups=clusters.size))
-        grid = Grid() if len(scores) > 20_000 else None  # check itself counts on the grid from 65,537 rows on
-        return decide(Evidence(Tally.from_arrays(scores, labels, kind="probability", grid=grid)))
+            return decide(Evidence(clusters.tally, clusters=clusters, n_groups=clusters.size))
+        grid = Grid() if len(scores) > 20_000 else None  # check itself uses the grid above 65,536 rows
+        return decide(Evidence(Tally.from_arrays(scores, labels, score_type="probability", grid=grid)))
 
 
 @dataclass(frozen=True)
 class Found:
-    """What one run said: its state, which statements were made, and how often N more labels settled it."""
+    """What one run said: its status, which statements were made, and how often N more labels settled it."""
 
-    state: str
+    status: str
     said: tuple[str, ...]
     settled: int = 0
     repeats: int = 0
@@ -171,14 +171,14 @@ def one_run(task: tuple[World, int, int]) -> Found:
     slope = found.parameters.slope
     finite = slope is None or np.isfinite(slope.value)
     if found.more_labels is not None and finite and n + found.more_labels <= MOST_LABELS:
-        best = likelihood.best() if slope is not None else likelihood.best(stretch=0.0)
+        best = likelihood.best() if slope is not None else likelihood.best(slope_change=0.0)
         for _ in range(REPEATS):
             again = world.scores(n + found.more_labels, rng)
             x = special.logit(again)
-            truth = special.expit(x + best.shift + best.stretch * (x - likelihood.center))
-            settled += decided(again, rng.random(len(again)) < truth).state in ("calibrated", "miscalibrated")
+            truth = special.expit(x + best.shift + best.slope_change * (x - likelihood.center))
+            settled += decided(again, rng.random(len(again)) < truth).status in ("calibrated", "miscalibrated")
             repeats += 1
-    return Found(found.state, statements(found, world.offset), settled, repeats)
+    return Found(found.status, statements(found, world.offset), settled, repeats)
 
 
 def one_grouped_run(task: tuple[World, int, int]) -> Found:
@@ -189,7 +189,7 @@ def one_grouped_run(task: tuple[World, int, int]) -> Found:
     pairs = ((found.parameters.level, 0.0), (found.parameters.slope, 1.0))
     ends = [None if each is None else (*each.interval(0.95), true) for each, true in pairs]
     level, slope = (end is None or end[0] <= end[2] <= end[1] for end in ends)
-    return Found(found.state, statements(found, world.offset), covered=(level, slope))
+    return Found(found.status, statements(found, world.offset), covered=(level, slope))
 
 
 def grouped_rows(world: World, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -207,15 +207,15 @@ def statements(found: Decision, offset: str) -> tuple[str, ...]:
     """Statements that are wrong at this truth."""
     if offset == "calibrated":
         against = found.against
-        made = {"level": against.by_level, "slope": against.by_slope, "range": against.shape is not None}
-        made["against"] = found.state in ("off", "miscalibrated")
+        made = {"level": against.by_intercept, "slope": against.by_slope, "range": against.shape is not None}
+        made["against"] = found.status in ("off", "miscalibrated")
         return tuple(name for name, said in made.items() if said)
     if "limit" in offset:
         beyond = found.beyond
-        made = {"level": beyond.level, "slope": beyond.slope, "range": beyond.shape is not None}
-        made |= {"against": found.state == "miscalibrated", "within": found.state == "calibrated"}
+        made = {"level": beyond.intercept, "slope": beyond.slope, "range": beyond.shape is not None}
+        made |= {"against": found.status == "miscalibrated", "within": found.status == "calibrated"}
         return tuple(name for name, said in made.items() if said)
-    return ("within",) if found.state == "calibrated" else ()
+    return ("within",) if found.status == "calibrated" else ()
 
 
 @dataclass(frozen=True)
@@ -270,7 +270,7 @@ def summary(world: World, n: int, runs: int, pool: ProcessPoolExecutor | None = 
         n,
         groups,
         runs,
-        Counter(each.state for each in found),
+        Counter(each.status for each in found),
         Counter(name for each in found for name in each.said),
         sum(each.settled for each in found),
         sum(each.repeats for each in found),

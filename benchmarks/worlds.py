@@ -192,7 +192,7 @@ class _Table:
         return self.last - self.first
 
     def draw(self, uniform: Floats) -> NDArray[np.intp]:
-        """Return the part whose stretch of the CDF holds each uniform."""
+        """Return the part whose interval of the CDF contains each uniform."""
         if self.mass.size < 64:
             return np.searchsorted(self._inner, uniform, side="right")
         guide = self._guide
@@ -252,7 +252,7 @@ class PolynomialWorld(World):
 
     @abstractmethod
     def _tilted(self, k: int, s: Floats) -> tuple[float, Floats, Floats]:
-        """Return E[S^k], and CDF and survival at s of the law with density s^k f(s) / E[S^k].
+        """Return E[S^k], and CDF and survival at s of the distribution with density s^k f(s) / E[S^k].
 
         The two functions may be those of an extension beyond 1; only their differences on [0, 1] count.
         """
@@ -289,7 +289,7 @@ class PolynomialWorld(World):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class BetaWorld(PolynomialWorld):
-    """S ~ Beta(a, b); the tilted laws are Beta(a + k, b).
+    """S ~ Beta(a, b); the tilted distributions are Beta(a + k, b).
 
     Parameters
     ----------
@@ -359,8 +359,8 @@ def _atomic(name: str, description: str, atoms: ArrayLike, mass: ArrayLike, rate
 def _log_linear_sawtooth(name: str, description: str, cells: int) -> PiecewiseWorld:
     """Teeth on the halves of every cell of the log-linear grid with `cells` cells in each octave, octaves 2^-32 to 1/2.
 
-    Both the halves of a cell and neighbouring cells differ, so neither a boundary moved inside its cell nor one moved
-    by a cell is harmless. Each octave has 0.7 times the mass of the next one towards 1/2.
+    Both the halves of a cell and neighboring cells differ, so neither a boundary moved inside its cell nor one moved
+    by a cell is harmless. Each octave has 0.7 times the mass of the next one toward 1/2.
     """
     octaves = np.arange(32, 1, -1)
     halves = 2 * cells

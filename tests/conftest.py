@@ -55,7 +55,6 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("full" if config.getoption("--full") else "ci")
     # Registered as a plugin, since hooks in this file would not see the doctests outside `tests`.
     config.pluginmanager.register(Since(), "calibrant-since")
-    config.pluginmanager.register(DoctestsElsewhere(), "calibrant-doctests-elsewhere")
     if os.environ.get("CI", "").lower() in {"1", "true"}:
         config.pluginmanager.register(SkipIsFailure(lowest=config.getoption("--lowest")), "calibrant-skip-is-failure")
 
@@ -117,17 +116,6 @@ class SkipIsFailure:
     def _reason(report: pytest.TestReport | pytest.CollectReport) -> str:
         text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
         return text.removeprefix("Skipped: ")
-
-
-class DoctestsElsewhere:
-    """Doctests run in a folder of their own, so that those which save a file leave nothing behind."""
-
-    @pytest.fixture(autouse=True)
-    def _elsewhere(
-        self, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        if isinstance(request.node, pytest.DoctestItem):
-            monkeypatch.chdir(tmp_path_factory.mktemp("doctest"))
 
 
 class Since:

@@ -18,7 +18,7 @@ The data are those that `CALIBRANT_DATA` names (by default `../shared/data`). Se
 the mean over classes of their gaps. Equation 5.17 has the largest gap over classes and bins instead, which is larger;
 both are given. Binned calibrators are judged without further binning (Remark 5.1); bin number b of top-label histogram
 binning stands for the b-th bin of every class. Temperature scaling there chose among 0.1, 0.2, ..., 10 (1.1 here); ours
-minimises the log loss and is given beside it. Vector and Dirichlet scaling have no penalty here, as there. The slopes
+minimizes the log loss and is given beside it. Vector and Dirichlet scaling have no penalty here, as there. The slopes
 of the printed vector scaling are on the logarithms of the ratios to the last class, the default of the package that was
 used there; ours are on the logarithms of the probabilities, another family (docs/errata.md), and stand beside it.
 Dirichlet scaling is left out above 20 classes, where it would fit 10,000 numbers to 5,000 rows.
@@ -43,23 +43,18 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from multiclass_pools import Case, Floats, Labels, cases, logits
 
-from calibrant import (
-    CalibrantWarning,
-    CanonicalValidityDisplay,
-    ClassErrorDisplay,
-    ClassWiseHistogramBinning,
+from calibrant import CalibrantWarning, HistogramBinning, TemperatureScaling
+from calibrant.displays import CanonicalValidityDisplay, MulticlassErrorDisplay, SimplexDisplay, TopLabelDisplay
+from calibrant.maps.classes import softmax
+from calibrant.metrics import ece
+from calibrant.multiclass import (
+    ClasswiseHistogramBinning,
     DirichletScaling,
-    HistogramBinning,
     Reduction,
     SimplexBinning,
-    SimplexDisplay,
-    TemperatureScaling,
-    TopLabelDisplay,
     TopLabelHistogramBinning,
     VectorScaling,
 )
-from calibrant.maps.classes import softmax
-from calibrant.metrics import class_ece
 from calibrant.notions import TopLabel
 
 BINS = 15
@@ -73,7 +68,7 @@ GRID = np.arange(1, 101) / 10.0
 """Temperatures that the thesis chose from."""
 
 MOST_CLASSES = 20
-"""Up to so many classes Dirichlet scaling is fitted."""
+"""Largest number of classes with which Dirichlet scaling is fitted."""
 
 NO_RIDGE = 1e-3
 """Next to no penalty, in rows: what the thesis compared with had none."""
@@ -169,9 +164,9 @@ def dirichlet(cal: Floats, y: Labels, test: Floats, n_bins: int) -> Forecast:
     return _of_rows(_fitted(free, cal, y).transform(test))
 
 
-def normalised(cal: Floats, y: Labels, test: Floats, n_bins: int) -> Forecast:
+def normalized(cal: Floats, y: Labels, test: Floats, n_bins: int) -> Forecast:
     """The classical variant, Algorithm 5.4; its rows are sums of ratios, so they are binned like a network's."""
-    binning = Reduction("class-wise", _plain(n_bins), normalised=True)
+    binning = Reduction("class-wise", _plain(n_bins), normalized=True)
     return _of_rows(_fitted(binning, cal, y).transform(test))
 
 
@@ -182,7 +177,7 @@ def top_label(cal: Floats, y: Labels, test: Floats, n_bins: int) -> Forecast:
 
 
 def class_wise(cal: Floats, y: Labels, test: Floats, n_bins: int) -> Forecast:
-    rows = _fitted(ClassWiseHistogramBinning(n_bins=n_bins, extremes="mean"), cal, y).transform(test)
+    rows = _fitted(ClasswiseHistogramBinning(n_bins=n_bins, extremes="mean"), cal, y).transform(test)
     return Forecast(rows.argmax(axis=1), rows.max(axis=1), rows, binned_rows=True)
 
 
@@ -193,7 +188,7 @@ METHODS: dict[str, Method] = {
     "VS": vector_on_ratios,
     "VS, log p": vector,
     "DS": dirichlet,
-    "N-HB": normalised,
+    "N-HB": normalized,
     "TL-HB": top_label,
     "CW-HB": class_wise,
 }
@@ -204,7 +199,7 @@ def _plain(n_bins: int) -> HistogramBinning:
 
 
 def _fitted(calibrator: Any, cal: Floats, y: Labels) -> Any:
-    return calibrator.fit(cal, y, classes=range(cal.shape[1]), kind="logit")
+    return calibrator.fit(cal, y, classes=range(cal.shape[1]), score_type="logit")
 
 
 def _of_rows(rows: Floats) -> Forecast:
@@ -237,14 +232,14 @@ def errors(forecast: Forecast, y: Labels, n_bins: int, classes: int) -> dict[str
         numbers = numbers if forecast.bins is None else forecast.bins
         given = {"named": forecast.named, "notion": TopLabel(), "n_bins": n_bins, "strategy": strategy}
         given["classes"] = range(classes)
-        found["TL-ECE"] = class_ece(forecast.top, y, uncertainty=False, **given).value
+        found["TL-ECE"] = ece(forecast.top, y, uncertainty=False, **given).value
         found["TL-MCE"] = largest_delta(forecast, y, numbers)
-        found["5.17"] = class_ece(forecast.top, y, p=np.inf, uncertainty=False, **given).value
+        found["5.17"] = ece(forecast.top, y, p=np.inf, uncertainty=False, **given).value
     if forecast.rows is not None:
         how = "distinct" if forecast.binned_rows else "width"
         given = {"notion": "class-wise", "n_bins": n_bins, "strategy": how, "classes": range(classes)}
         kind = "independent" if forecast.binned_rows else "probability"
-        found["CW-ECE"] = 100 * class_ece(forecast.rows, y, kind=kind, uncertainty=False, **given).value
+        found["CW-ECE"] = 100 * ece(forecast.rows, y, score_type=kind, uncertainty=False, **given).value
     return found
 
 
@@ -311,7 +306,7 @@ def sweep(case: Case, counts: Sequence[int]) -> None:
 CLAIMS = {
     "TL-HB has the least TL-MCE (10 classes)": lambda f: _least(f, "TL-MCE", "TL-HB"),
     "CW-HB has the least CW-ECE": lambda f: _least(f, "CW-ECE", "CW-HB"),
-    "normalising raises CW-ECE": lambda f: f["N-HB"]["CW-ECE"] > f["CW-HB"]["CW-ECE"],
+    "normalizing raises CW-ECE": lambda f: f["N-HB"]["CW-ECE"] > f["CW-HB"]["CW-ECE"],
     "N-HB has the least TL-ECE": lambda f: _least(f, "TL-ECE", "N-HB"),
     "TL-HB has a larger TL-ECE than base (100 classes)": lambda f: f["TL-HB"]["TL-ECE"] > f["base"]["TL-ECE"],
     "TL-HB has a larger TL-ECE than TS (100 classes)": lambda f: f["TL-HB"]["TL-ECE"] > f["TS"]["TL-ECE"],
@@ -351,7 +346,7 @@ def cover_types(case: Case) -> None:
     }
     named = case.test.argmax(axis=1)
     for name, calibrator in fits.items():
-        calibrator.fit(case.cal, y, classes=range(case.classes), kind=case.kind)
+        calibrator.fit(case.cal, y, classes=range(case.classes), score_type=case.kind)
         after = calibrator.transform(case.test)[:, 0]
         before = case.test.max(axis=1)
         print(f"   {name}: class, share of rows, calibration rows, base, binned")
@@ -382,7 +377,7 @@ SIMPLEX = {
 def canonical(case: Case) -> None:
     """Figure 5.12: l1 distance between class shares and predictions in the regions of each scheme, before and after."""
     print(f"6. Figure 5.12: {case.name}, {len(case.cal):,} calibration rows; l1 error, and epsilon at 90 %\n")
-    given = {"classes": range(case.classes), "kind": case.kind}
+    given = {"classes": range(case.classes), "score_type": case.kind}
     p = softmax(case.test) if case.kind == "logit" else case.test
     for name, options in SIMPLEX.items():
         cal = SimplexBinning(**options).fit(case.cal, case.cal_labels, **given)
@@ -411,20 +406,20 @@ def draw(folder: Path, nets: Sequence[Case], covers: Sequence[Case]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     net, seven, three = nets[0], *covers
     top = TopLabelDisplay.from_predictions(
-        net.test, net.test_labels, classes=range(net.classes), kind=net.kind, n_bins=10
+        net.test, net.test_labels, classes=range(net.classes), score_type=net.kind, n_bins=10
     )
     _save(top.plot(), folder / "5.1a.png")
     _save(top.zoom(0.55).plot(), folder / "5.1b-bin-6.png")
     _save(top.zoom(0.95).plot(), folder / "5.1b-bin-10.png")
     binning = TopLabelHistogramBinning(points_per_bin=100)
-    binning.fit(seven.cal, seven.cal_labels, classes=range(seven.classes), kind=seven.kind)
-    errors = ClassErrorDisplay.from_predictions(
-        seven.test, seven.test_labels, after=binning, classes=range(seven.classes), kind=seven.kind
+    binning.fit(seven.cal, seven.cal_labels, classes=range(seven.classes), score_type=seven.kind)
+    errors = MulticlassErrorDisplay.from_predictions(
+        seven.test, seven.test_labels, after=binning, classes=range(seven.classes), score_type=seven.kind
     )
     _save(errors.plot(), folder / "5.4.png")
     simplex = SimplexBinning("sierpinski", depth=2)
-    simplex.fit(three.cal, three.cal_labels, classes=range(three.classes), kind=three.kind)
-    given = {"classes": range(three.classes), "kind": three.kind}
+    simplex.fit(three.cal, three.cal_labels, classes=range(three.classes), score_type=three.kind)
+    given = {"classes": range(three.classes), "score_type": three.kind}
     _save(
         SimplexDisplay.from_predictions(three.test, three.test_labels, binning=simplex, **given).plot(),
         folder / "5.12-right.png",

@@ -17,7 +17,7 @@ The data are those that `CALIBRANT_DATA` names (by default `../shared/data`). Se
 4. Sharpness (6.8, 6.9): what calibeating loses.
 5. Foster's forecaster on rain (Figures 1.1 and 6.16).
 
-Scores are held in [0.00001, 0.99999], as in the published experiments. BM is the model, F, W, O: Platt (PS) or beta
+Scores are clipped to [0.00001, 0.99999], as in the published experiments. BM is the model, F, W, O: Platt (PS) or beta
 scaling (BS) fitted once, again every W rows to all rows so far, or online; WHB windowed histogram binning; T and H
 before them: calibeaten by tracking or hedging. Hedging weighs its draws by totals, the package's default; 6.C by means.
 """
@@ -250,7 +250,7 @@ def verdicts(panels: Sequence[Panel]) -> None:
     print(
         "   less than two standard errors from 0; times of the figure and runs (at the end) in which it holds. The best"
     )
-    print("   of the others is picked on the same runs, which is in its favour.\n")
+    print("   of the others is picked on the same runs, which is in its favor.\n")
     for claim in CLAIMS:
         told = [(p, w) for w in claim.widths for p in panels if p.figure in claim.figures and len(p.ce[w]["BM"])]
         lines = [_verdict(claim, panel, width) for panel, width in told]
@@ -293,7 +293,7 @@ def rain() -> None:
     print(
         "   always 0.35. `shares`: how a draw weighs its two forecasts (means as printed in 6.C). A rate near the edge"
     )
-    print("   of a bin, as at Offutt, is told by both mid-points beside it.\n")
+    print("   of a bin, as at Offutt, is forecast by both mid-points beside it.\n")
     for name, y in rains().items():
         print(f"   {name}: {len(y):,} rows, rate {y.mean():.3f}")
         for shares in ("totals", "means"):

@@ -14,7 +14,7 @@ import numpy as np
 from ch6_streams import Floats, Stream
 
 from calibrant import BetaScaling, HistogramBinning
-from calibrant.online import AsIs, Forecaster, Hedging, OnlineBeta, OnlinePlatt, Refitted, Tracking
+from calibrant.online import Forecaster, Hedging, Identity, OnlineBeta, OnlinePlatt, Refitted, Tracking
 
 WHB_BINS = 20
 """Bins of equal mass in windowed histogram binning, as in the published experiment."""
@@ -46,7 +46,7 @@ def calibeaten_forecasts(stream: Stream, whb: Floats, epsilon: float, seed: int)
         "HOBS": Hedging(OnlineBeta(), epsilon=epsilon, random_state=seed),
     }
     found = {name: forecaster.forecast_many(s, y)[cal:] for name, forecaster in made.items()}
-    return {**found, "TWHB": Tracking(AsIs(), epsilon=epsilon, prior=0).forecast_many(whb, y[cal:])}
+    return {**found, "TWHB": Tracking(Identity(), epsilon=epsilon, prior=0).forecast_many(whb, y[cal:])}
 
 
 def _refitted(make: Callable[[], Any], stream: Stream) -> Floats:
@@ -54,7 +54,7 @@ def _refitted(make: Callable[[], Any], stream: Stream) -> Floats:
     s, y = stream.scores, stream.labels
     parts = []
     for start in range(stream.cal, len(s), stream.window):
-        calibrator = make().fit(s[:start], y[:start], kind="probability")
+        calibrator = make().fit(s[:start], y[:start], score_type="probability")
         parts.append(calibrator.transform(s[start : start + stream.window]))
     return np.concatenate(parts)
 

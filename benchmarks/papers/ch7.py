@@ -26,8 +26,8 @@ ch. 6" has the defaults that Algorithm 7.2 names, gamma = 0.1 and D = 1, which a
 like 1/t. MW is fitted every week to the last 10 weeks and IW every 5 weeks (7.C.1). For weather all are chosen by PCE
 on the validation hours, on parts of the grids of 7.C.2. Every method learns from the validation hours too. TOPS and
 HOPS are OPS calibeaten with bins of 0.1 (chapter 6), which chapter 7 left out. "OPS, D = 3" was picked from six D on
-the weeks that are judged, so it shows that smaller steps suit weekly batches and is no fair rival. The chapter does not
-say how a batch is learned. Row by row, 51 states that move together are 51 steps in one direction; "OPS, one step"
+the weeks that are judged, so it shows that smaller steps suit weekly batches and is not a fair rival. The chapter does
+not say how a batch is learned. Row by row, 51 states that move together are 51 steps in one direction; "OPS, one step"
 takes one Newton step a week, by the mean gradient of its rows, and was picked from five readings in the same hindsight.
 """
 
@@ -133,7 +133,7 @@ def ops(gamma: float, d: float) -> OnlinePlatt:
 
 
 def weekly(places: int) -> dict[str, Forecaster]:
-    """Methods for cases, a week being so many rows."""
+    """Methods for cases; a week has one row for each place."""
     return {
         "MW": Refitted("platt", every=places, window=10 * places),
         "IW": Refitted("platt", every=5 * places),
@@ -149,7 +149,7 @@ def weekly(places: int) -> dict[str, Forecaster]:
 
 
 def section_example() -> None:
-    print("1. Section 7.1.1: laws right on every quantile, wrong on every parity\n")
+    print("1. Section 7.1.1: distributions right on every quantile, wrong on every parity\n")
     print("   The forecast is N(0, 1); exactly: QCE 0, PCE 1/4 (in 30 bins too), sharpness 1/2, accuracy 1, AUROC 1.\n")
     table = example(100_000, 0).compare({"OPS": ops(0.001, 10), "OPS, ch. 6": OnlinePlatt()})
     print(_indented(str(table)))

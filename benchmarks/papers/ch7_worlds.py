@@ -5,12 +5,12 @@ Only the national forecasts are an expert's. Where none can be had, one is made 
 - cases by state: on the scale of arcsinh(cases), close to log(2 cases) and defined for the negative weeks that
   corrections leave, a Gaussian around last week plus its growth, foretold from the state's last two growths and the
   mean growth of all states (least squares on all weeks before, states pooled); its sd is that of the errors of the last
-  ten weeks. Growths and errors beyond 1, mostly corrections, count as 1. "national" gives every state the growth law of
-  the Forecast Hub's forecast for the whole country instead.
-- weather: as in section 7.3.2 the law of hour t is made 12 hours before from a window of 120 hours, while the value
-  before is that of hour t - 1, which it does not know. Here it is a Gaussian by ridge regression, its sd that of the
-  errors at the same hour of the day; the classifier is a logistic regression on the same columns. Values of Beijing are
-  whole numbers, so that ties, which count as decreases, are frequent.
+  ten weeks. Growths and errors beyond 1, mostly corrections, count as 1. "national" gives every state the growth
+  distribution of the Forecast Hub's forecast for the whole country instead.
+- weather: as in section 7.3.2 the distribution for hour t is made 12 hours before from a window of 120 hours, while
+  the value before is that of hour t - 1, which it does not know. Here it is a Gaussian by ridge regression, its sd
+  that of the errors at the same hour of the day; the classifier is a logistic regression on the same columns. Values
+  of Beijing are integers, so that ties, which count as decreases, are frequent.
 
 Numbers in these forecasts are fitted on the past, but their form was chosen after a look at the rows that are judged:
 
@@ -66,7 +66,7 @@ def need_worlds() -> None:
 
 
 def example(n_rows: int, seed: int) -> ParityStream:
-    """Section 7.1.1: values negative and positive in turn, and the standard normal law forecast for each."""
+    """Section 7.1.1: values negative and positive in turn, and the standard normal distribution forecast for each."""
     rng = np.random.default_rng([seed, 711])
     y = np.abs(rng.normal(size=n_rows + 1)) * np.where(np.arange(n_rows + 1) % 2, 1.0, -1.0)
     return parity_stream(GaussianForecast(np.zeros(n_rows + 1), 1.0), y)
@@ -92,7 +92,7 @@ def national() -> tuple[QuantileForecast, Floats, Floats, NDArray[Any]]:
 
 @dataclass(frozen=True)
 class Panel:
-    """Cases by week and state, the laws of both base forecasts on the same rows, week after week."""
+    """Cases by week and state, the distributions of both base forecasts on the same rows, week after week."""
 
     weeks: NDArray[Any]
     states: NDArray[Any]
@@ -108,7 +108,7 @@ def states() -> Panel:
     """51 states x 119 weeks."""
     columns = data("covid", "us_states_weekly_cases")
     weeks, codes = np.unique(columns["week_end"].astype(str), return_inverse=True)
-    names, places = np.unique(columns["state"].astype(str), return_inverse=True)
+    names, places = np.unique(columns["status"].astype(str), return_inverse=True)
     cases = np.full((len(weeks), len(names)), np.nan)
     cases[codes, places] = columns["cases"]
     mean, sd = growth_laws(np.arcsinh(cases))
@@ -141,7 +141,7 @@ def growth_laws(z: Floats) -> tuple[Floats, Floats]:
 
 
 def shared_law(weeks: NDArray[Any], before: Floats, shape: tuple[int, int]) -> QuantileForecast:
-    """Each state's law is the country's, scaled from the country's last week to the state's."""
+    """Each state's distribution is the country's, scaled from the country's last week to the state's."""
     country, _, last, of = national()
     assert (of == weeks).all()
     scaled = (country.values / last[:, None])[:, None, :] * before.reshape(shape)[:, :, None]
@@ -242,9 +242,9 @@ def _ridge(x: Floats, y: Floats, clock: NDArray[Any], train: NDArray[np.bool_]) 
 
 
 def _logistic(x: Floats, outcome: NDArray[np.bool_], rows: NDArray[np.bool_]) -> Floats:
-    """Newton's steps with a small penalty, on standardised columns."""
-    centre, scale = x[rows].mean(axis=0), x[rows].std(axis=0)
-    z = (x - centre) / np.where(scale > 0.0, scale, 1.0)
+    """Newton's steps with a small penalty, on standardized columns."""
+    center, scale = x[rows].mean(axis=0), x[rows].std(axis=0)
+    z = (x - center) / np.where(scale > 0.0, scale, 1.0)
     z[:, -1] = 1.0
     beta, zr, target = np.zeros(z.shape[1]), z[rows], outcome[rows]
     for _ in range(8):

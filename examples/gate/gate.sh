@@ -3,8 +3,8 @@
 #
 #   sh gate.sh predictions.parquet --score p --label bad --by country --fail-on segments
 #
-# Ends with 0 when the probabilities are calibrated or cannot be judged yet, with 1 when they are off, and with the code
-# of the command when the check itself could not run.
+# Exits with 0 if the probabilities are calibrated or there are too few labels to tell, with 1 if they are off, and with
+# the exit code of the command if the check could not run.
 
 status=0
 calibrant check "$@" || status=$?
@@ -16,7 +16,7 @@ case $status in
     exit 1
     ;;
   12)
-    echo "gate: closed, chance does not explain how far the probabilities are off" >&2
+    echo "gate: closed, the probabilities are significantly off" >&2
     exit 1
     ;;
   13)

@@ -3,79 +3,98 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-# Where each public name lives; "" for a sub-package that is public itself.
+if TYPE_CHECKING:
+    from calibrant import calibrators as calibrators
+    from calibrant import decisions as decisions
+    from calibrant import displays as displays
+    from calibrant import engine as engine
+    from calibrant import maps as maps
+    from calibrant import metrics as metrics
+    from calibrant import multiclass as multiclass
+    from calibrant import notions as notions
+    from calibrant import online as online
+    from calibrant import shift as shift
+    from calibrant.calibration import Calibration as Calibration
+    from calibrant.calibration import load as load
+    from calibrant.calibrators.auto import AutoCalibrator as AutoCalibrator
+    from calibrant.calibrators.binary.binning import HistogramBinning as HistogramBinning
+    from calibrant.calibrators.binary.isotonic import IsotonicCalibrator as IsotonicCalibrator
+    from calibrant.calibrators.binary.scaling import BetaScaling as BetaScaling
+    from calibrant.calibrators.binary.scaling import PlattScaling as PlattScaling
+    from calibrant.calibrators.binary.spline import SplineCalibrator as SplineCalibrator
+    from calibrant.calibrators.binary.venn_abers import VennAbers as VennAbers
+    from calibrant.calibrators.calibrate import calibrate as calibrate
+    from calibrant.calibrators.classifier import CalibratedClassifier as CalibratedClassifier
+    from calibrant.calibrators.crossfit import crossfit as crossfit
+    from calibrant.calibrators.segments import SegmentCalibrator as SegmentCalibrator
+    from calibrant.calibrators.temperature import TemperatureScaling as TemperatureScaling
+    from calibrant.displays import ReliabilityDisplay as ReliabilityDisplay
+    from calibrant.engine import TallyStore as TallyStore
+    from calibrant.engine import tally as tally
+    from calibrant.export.errors import DocumentError as DocumentError
+    from calibrant.export.errors import ExportMismatchError as ExportMismatchError
+    from calibrant.export.verify import verify as verify
+    from calibrant.guarantees.certificate import Certificate as Certificate
+    from calibrant.guarantees.no_certificate import NoCertificate as NoCertificate
+    from calibrant.guarantees.planning import plan as plan
+    from calibrant.messages import CalibrantWarning as CalibrantWarning
+    from calibrant.messages import InputError as InputError
+    from calibrant.reporting import report as report
+    from calibrant.selection.split import split_rows as split_rows
+    from calibrant.selection.split import walk_forward as walk_forward
+    from calibrant.shift import SamplingCorrection as SamplingCorrection
+    from calibrant.tallies import Tally as Tally
+    from calibrant.verdict import Verdict as Verdict
+    from calibrant.verdict import check as check
+    from calibrant.verdict import compare as compare
+
+    __version__: str
+
+# Where each public name lives; "" for a namespace that is public itself.
 _HOMES = {
     "AutoCalibrator": "calibrators.auto",
-    "BayesianBinning": "calibrators.binary.bayesian",
     "BetaScaling": "calibrators.binary.scaling",
-    "BinwiseShift": "calibrators.binary.two_stage",
     "CalibrantWarning": "messages",
     "CalibratedClassifier": "calibrators.classifier",
     "Calibration": "calibration",
-    "CanonicalValidityDisplay": "displays",
     "Certificate": "guarantees.certificate",
-    "ClassAutoCalibrator": "calibrators.multiclass.auto",
-    "ClassErrorDisplay": "displays",
-    "ClassWiseDisplay": "displays",
-    "ClassWiseHistogramBinning": "calibrators.multiclass.binning",
-    "CrossVennAbers": "calibrators.cross_venn_abers",
-    "DirichletScaling": "calibrators.multiclass.scaling",
     "DocumentError": "export.errors",
-    "Grid": "numerics",
-    "GroupedTally": "tallies",
+    "ExportMismatchError": "export.errors",
     "HistogramBinning": "calibrators.binary.binning",
     "InputError": "messages",
-    "IsotonicBinning": "calibrators.binary.isotonic",
     "IsotonicCalibrator": "calibrators.binary.isotonic",
-    "LabelShift": "shift",
-    "LogitShift": "calibrators.binary.scaling",
-    "MapDisplay": "displays",
-    "MatrixScaling": "calibrators.multiclass.scaling",
-    "ParityError": "export.errors",
-    "PathCalibrator": "calibrators.multiclass.hierarchy",
-    "PlanDisplay": "displays",
+    "NoCertificate": "guarantees.no_certificate",
     "PlattScaling": "calibrators.binary.scaling",
-    "Reduction": "calibrators.multiclass.reduction",
-    "Refusal": "guarantees.refusal",
     "ReliabilityDisplay": "displays",
     "SamplingCorrection": "shift",
-    "ScalingBinning": "calibrators.binary.two_stage",
     "SegmentCalibrator": "calibrators.segments",
-    "SimplexBinning": "calibrators.multiclass.simplex",
-    "SimplexDisplay": "displays",
     "SplineCalibrator": "calibrators.binary.spline",
-    "StructuredScaling": "calibrators.multiclass.scaling",
     "Tally": "tallies",
     "TallyStore": "engine",
-    "Taxonomy": "maps",
     "TemperatureScaling": "calibrators.temperature",
-    "TopLabelDisplay": "displays",
-    "TopLabelHistogramBinning": "calibrators.multiclass.binning",
-    "ValidityDisplay": "displays",
-    "VectorScaling": "calibrators.multiclass.scaling",
     "VennAbers": "calibrators.binary.venn_abers",
     "Verdict": "verdict",
-    "bayes_action": "decisions",
     "calibrate": "calibrators.calibrate",
+    "calibrators": "",
     "check": "verdict",
     "compare": "verdict",
     "crossfit": "calibrators.crossfit",
+    "decisions": "",
     "displays": "",
-    "label_shift": "shift",
+    "engine": "",
     "load": "calibration",
-    "mature": "maturity",
-    "mean_rate": "shift",
+    "maps": "",
     "metrics": "",
+    "multiclass": "",
     "notions": "",
     "online": "",
     "plan": "guarantees.planning",
     "report": "reporting",
-    "shift_to": "shift",
-    "split": "selection.split",
+    "shift": "",
+    "split_rows": "selection.split",
     "tally": "engine",
-    "threshold": "decisions",
     "verify": "export.verify",
     "walk_forward": "selection.split",
 }

@@ -1,4 +1,4 @@
-"""A fitted map with what is known and promised about it."""
+"""Calibration: a fitted map with its provenance and certificate."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays import Kind, check_scores
+from calibrant.arrays import ScoreType, check_scores
 from calibrant.arrays.columns import refuse_names
-from calibrant.arrays.kinds import ClassKind
 from calibrant.arrays.paths import local_path
+from calibrant.arrays.score_types import MulticlassScoreType
 from calibrant.guarantees.certificate import Certificate
 from calibrant.guarantees.content import Content
-from calibrant.guarantees.provenance import UNCALIBRATED, ClassProvenance, Provenance
-from calibrant.guarantees.refusal import Refusal
-from calibrant.maps import ClassMap, Columns, Map, PathMap, TopMap
+from calibrant.guarantees.no_certificate import NoCertificate
+from calibrant.guarantees.provenance import UNCALIBRATED, MulticlassProvenance, Provenance
+from calibrant.maps import Columns, Map, MulticlassMap, PathMap, TopMap
 from calibrant.maps.base import by_name, needed_columns, unwrapped
 from calibrant.maps.classes import top_labels
 from calibrant.messages import Advice, InputError
@@ -31,17 +31,28 @@ if TYPE_CHECKING:
     from calibrant.maps.paths import PathForecast
 
 BY_SEGMENT = "SegmentCalibrator"
-"""The method whose maps may or may not need groups, as its rows had it."""
+"""The method whose maps may or may not need groups, depending on the fitted rows."""
 
 ScoreColumns = Mapping[str, str] | Sequence[str] | None
-"""What the columns of scores are called in a table: by input of the map, in their order, or None for the same names."""
+"""Names of the columns of scores in a table: by input of the map, in their order, or None for the same names."""
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """A fitted map with what is known and promised about it; what :func:`load` returns. Needs numpy alone.
+    """A fitted map with its provenance and its certificate. :func:`load` returns it; it needs only numpy.
 
-    The map is one of a score, or one of a row of class scores.
+    Parameters
+    ----------
+    map : Map
+        A map of one score, or a multiclass map.
+    provenance : Provenance or MulticlassProvenance, optional
+        Method and data of the fit.
+    certificate : Certificate or NoCertificate, optional
+        The guarantee of the map, or the reason why there is none.
+
+    Notes
+    -----
+    Guarantee: that of ``certificate``, if there is one; a bare map has no finite-sample guarantee.
 
     Examples
     --------
@@ -56,14 +67,14 @@ class Calibration:
 
     map: Map
     provenance: Any = None
-    """A :class:`Provenance`, of several classes a :class:`ClassProvenance`."""
-    certificate: Certificate | Refusal | None = None
+    """A :class:`Provenance`; for several classes a :class:`MulticlassProvenance`."""
+    certificate: Certificate | NoCertificate | None = None
 
     def __post_init__(self) -> None:
         """Check that this is a map, and that certificate and provenance belong to it."""
         if not isinstance(self.map, Map):
             fix = "forecaster.freeze()" if hasattr(self.map, "freeze") else "one of calibrant.maps, or calibrator.map_"
-            raise InputError("map", f"must be a fixed map, not {type(self.map).__name__}", f"pass {fix}")
+            raise InputError("map", f"must be a Map, not {type(self.map).__name__}", f"pass {fix}")
         self._content.check()
 
     @property
@@ -73,21 +84,21 @@ class Calibration:
     @property
     def classes(self) -> tuple[str, ...]:
         """Names of the classes, in the order of the columns; none for a map of one score."""
-        return self.map.classes if isinstance(self.map, ClassMap) else ()
+        return self.map.classes if isinstance(self.map, MulticlassMap) else ()
 
     @property
     def classes_(self) -> NDArray[Any]:
-        """The classes in the order of the columns, as they were written in the labels of the fit."""
+        """The classes in the order of the columns, as written in the labels of the fit."""
         written = bool(self.classes) and self.provenance is not None
         return np.array(self.provenance.as_written(self.classes) if written else self.classes)
 
     @property
-    def kind(self) -> Any:
-        """What the scores are that it takes: those it was fitted on, else what the map says, else probabilities."""
-        kind: Kind | ClassKind = "probability"
+    def score_type(self) -> Any:
+        """Type of the input scores: that of the fitted scores, else that of the map, else probabilities."""
+        kind: ScoreType | MulticlassScoreType = "probability"
         if self.provenance is not None:
-            kind = self.provenance.kind
-        elif isinstance(self.map, ClassMap):
+            kind = self.provenance.score_type
+        elif isinstance(self.map, MulticlassMap):
             kind = self.map.on
         return kind
 
@@ -109,20 +120,32 @@ class Calibration:
     def transform(
         self, scores: Any, score: Any = None, by: Any = None, *, source: Any = None, name: str = "calibrated"
     ) -> Any:
-        """Calibrated probabilities, as the calibrator gave them; float32 in gives float32 out, NaN gives NaN.
+        """Calibrated probabilities, equal to those of the calibrator; float32 in gives float32 out, NaN gives NaN.
 
-        A map by group needs the groups of the rows, ``by``: the one column, or columns by name; they may also stand in
-        second place, and ``source`` is another word for them. With the name of a column, ``scores`` is a frame that has
-        its groups in it, and what comes back is the same kind of frame with the column ``name`` in addition; see
-        :func:`calibrant.engine.apply`. ``by={"region": "area_code"}`` then says what columns are called there.
+        Parameters
+        ----------
+        scores
+            Scores of one column; a frame, if ``score`` names its column; or, for a multiclass map, a matrix or a frame
+            with one column for each class, found by name.
+        score
+            Column of scores, if ``scores`` is a frame; otherwise segments may be passed here, as second argument.
+        by, source
+            Segments, for a map by group: one column, or columns by name; ``source`` is an alias of ``by``. In a frame,
+            ``by={"region": "area_code"}`` gives the names of the columns there.
+        name
+            Name of the new column of a frame.
 
-        A map of several classes takes a matrix or a frame with a column for each class, found by name, and gives one
-        column for each of ``map.outputs``, in the form that came; a row with a missing score has no probabilities.
+        Returns
+        -------
+        array, or frame
+            Probabilities. For a frame with ``score``, the same kind of frame with the column ``name`` added; see
+            :func:`calibrant.engine.apply`. For a multiclass map, one column for each of ``map.outputs``, in the form of
+            the input; a row with a missing score has no probabilities.
         """
         column, groups = _score_and_groups(score, by, source)
         if self.classes:
             if column is not None or groups is not None:
-                raise InputError("scores", "are rows of several classes, which need no other column", "pass them alone")
+                raise InputError("scores", "have one column per class and need no other column", "pass them alone")
             matrix, rebuild = self._checked_rows(scores)
             return rebuild(self.map.apply(matrix), self.map.outputs)
         if column is not None:
@@ -132,15 +155,15 @@ class Calibration:
         refuse_names("transform", by=groups)
         if groups is not None and self._may_need_none:
             groups = None
-        return self.map.apply(check_scores(scores, self.kind), needed_columns(self.map, groups, "by"))
+        return self.map.apply(check_scores(scores, self.score_type), needed_columns(self.map, groups, "by"))
 
     @property
     def _may_need_none(self) -> bool:
-        """Whether groups are left alone: segments that were not found to differ leave a map of the score."""
+        """Whether groups are ignored: if no segment was found to differ, the map needs the score alone."""
         return not self.map.columns and self.provenance is not None and self.provenance.method == BY_SEGMENT
 
     def _renamed(self, by: Any) -> dict[str, str]:
-        """What the columns of groups are called in a frame, where not as in the map."""
+        """Names of the columns of groups in a frame, where they differ from those in the map."""
         needed = self.map.columns
         if by is None or self._may_need_none:
             return {}
@@ -156,44 +179,46 @@ class Calibration:
         )
 
     def _checked_rows(self, scores: Any) -> Any:
-        """A checked matrix of class scores, and how to give results the form that came."""
+        """A checked matrix of class scores, and a function that returns results in the form of the input."""
         from calibrant.arrays.multiclass.rows import check_class_scores  # here: maps of one score do without
 
-        columns = self.provenance.columns if isinstance(self.provenance, ClassProvenance) else ()
-        return check_class_scores(scores, self._class_map.classes, self.kind, columns)
+        columns = self.provenance.columns if isinstance(self.provenance, MulticlassProvenance) else ()
+        return check_class_scores(scores, self._class_map.classes, self.score_type, columns)
 
     @property
-    def _class_map(self) -> ClassMap:
-        if not isinstance(self.map, ClassMap):
-            raise InputError("map", "is of one score, and this needs one of several classes", "use transform")
+    def _class_map(self) -> MulticlassMap:
+        if not isinstance(self.map, MulticlassMap):
+            raise InputError("map", "is a map of one score, but a multiclass map is needed", "use transform")
         return self.map
 
     def predict_proba(self, scores: Any) -> NDArray[Any]:
-        """Probabilities of several classes as :meth:`transform` gives them, always as an array."""
+        """Probabilities of several classes as in :meth:`transform`, always as an array."""
         return self.map.apply(self._checked_rows(scores)[0])
 
     def predict(self, scores: Any) -> NDArray[Any]:
-        """The class that is calibrated as the most likely one, as written in the labels of the fit.
+        """The most likely class after calibration, as written in the labels of the fit.
 
-        A map of top classes keeps the model's own.
+        A map of top classes keeps the class predicted by the model.
         """
         return np.asarray(self.classes_[self.predict_codes(scores)])
 
     def predict_codes(self, scores: Any) -> NDArray[np.intp]:
-        """Like :meth:`predict`, as places among ``classes``."""
+        """Like :meth:`predict`, as indices into ``classes``."""
         matrix, _ = self._checked_rows(scores)
         if np.isnan(matrix[:, 0]).any():
             row = int(np.isnan(matrix[:, 0]).argmax())
-            raise InputError("scores", f"lack one in row {row}, which has no most likely class", Advice.DROP_ROWS)
+            raise InputError(
+                "scores", f"has a missing value in row {row}, so there is no most likely class", Advice.DROP_ROWS
+            )
         if isinstance(self.map, TopMap | PathMap):
             return self.map.labels(matrix)[:, 0]
         return top_labels(self.map.apply(matrix), 1)[:, 0]
 
     def forecast(self, scores: Any) -> PathForecast:
-        """Probabilities along the path of each row's predicted leaf, for a map of a taxonomy."""
+        """Probabilities along the path of the predicted leaf, for each row; needs a map of a taxonomy."""
         if not isinstance(self.map, PathMap):
             raise InputError(
-                "forecast", f"needs a map of a taxonomy, and this is a {type(self.map).__name__}", "use transform"
+                "forecast", f"needs a map of a taxonomy, but this is a {type(self.map).__name__}", "use transform"
             )
         return self.map.forecast(self._checked_rows(scores)[0])
 
@@ -214,12 +239,22 @@ class Calibration:
     ) -> str | dict[str, str]:
         """The map as SQL: an expression over the column of scores, or one for each of ``map.outputs``, by name.
 
-        ``columns`` is the column of scores, or those of several classes, by class or in the order of the classes; None
-        if they are called as the classes. A map of top classes also names the class of each rank, as ``"top 1 label"``.
-        NULL or NaN in any score of a row gives NULL. Columns of groups are called as in the map;
-        ``by={"region": "area_code"}`` renames.
+        Parameters
+        ----------
+        columns
+            The column of scores, or those of several classes, by class or in the order of the classes; None if they
+            have the names of the classes.
+        dialect
+            SQL dialect; docs/guide/ship.md lists them.
+        by
+            Names of the columns of groups, if they differ from those in the map, such as ``{"region": "area_code"}``.
 
-        docs/ship.md lists the dialects. See :func:`calibrant.export.sql.expressions.to_sql`.
+        Returns
+        -------
+        str, or dict of str
+            One expression, or one by output. A map of top classes also returns the class of each rank, as
+            ``"top 1 label"``. NULL or NaN in any score of a row gives NULL. See
+            :func:`calibrant.export.sql.expressions.to_sql`.
         """
         from calibrant.export.sql.expressions import to_sql  # here, so that reading a document loads no dialects
 
@@ -234,13 +269,28 @@ class Calibration:
         connection: Any = None,
         by: Mapping[str, str] | None = None,
     ) -> Proof:
-        """Write what :meth:`to_sql` gives with the proof that it gives what :meth:`transform` gives.
+        """Write the SQL of :meth:`to_sql` with a proof that it agrees with :meth:`transform`.
 
-        Several expressions are written as columns for a SELECT. The text is run on edge values, beside every knot and
-        on 10^5 random scores (10^4 random rows, corners and ties of several classes) before it is written, and is not
-        written if a result is off (:class:`calibrant.ParityError`). It runs on ``connection`` (DuckDB, sqlite3,
-        PostgreSQL, Spark), else on the engine at hand: DuckDB and SQLite in memory, and for other dialects numpy, with
-        the text as sqlglot reads it. :func:`calibrant.verify` repeats the proof on any engine.
+        Several expressions are written as columns for a SELECT. Before it is written, the SQL is run on edge values, on
+        both sides of every knot and on 10^5 random scores (for several classes on 10^4 random rows, corners and ties).
+        If a result differs, nothing is written (:class:`calibrant.ExportMismatchError`). It runs on ``connection``
+        (DuckDB, sqlite3, PostgreSQL, Spark); otherwise on an available engine: DuckDB and SQLite in memory, and for
+        other dialects numpy, with the text as parsed by sqlglot. :func:`calibrant.verify` repeats the proof on any
+        engine.
+
+        Parameters
+        ----------
+        path
+            File to write.
+        columns, dialect, by
+            As in :meth:`to_sql`.
+        connection
+            Connection on which the SQL is checked.
+
+        Returns
+        -------
+        Proof
+            What was compared, and the largest difference.
         """
         from calibrant.export.files import write_whole
         from calibrant.export.sql.file import SqlFile
@@ -251,19 +301,30 @@ class Calibration:
         return file.proof
 
     def _as_at_fit(self, columns: str | ScoreColumns) -> str | ScoreColumns:
-        """Columns as they were given; else as they were called in the frame of the fit."""
-        if columns is None and isinstance(self.provenance, ClassProvenance):
+        """Columns as passed; otherwise their names in the frame of the fit."""
+        if columns is None and isinstance(self.provenance, MulticlassProvenance):
             return self.provenance.columns or None
         return columns
 
     def to_onnx(self, dtype: Precision = "float32", *, shape: Shape | None = ("n",)) -> onnx.ModelProto:
-        """The map as an ONNX model, checked in onnxruntime, with the proof inside.
+        """The map as an ONNX model, checked in onnxruntime, with the proof in its metadata.
 
-        It goes from ``score`` to ``calibrated``; for groups it has an input of text for each column and a LabelEncoder.
-        ``shape`` declares the sizes of all; ``None`` leaves them open, which onnxruntime takes and ``onnx.checker``
-        does not. A map of several classes goes from ``scores`` to ``calibrated``, matrices with one row per case, and
-        one of top classes also gives ``label``. Core operators only. In float32 it equals :meth:`transform` on float32.
-        See :func:`calibrant.export.onnx.model.to_onnx`.
+        The input is ``score`` and the output ``calibrated``; groups need a text input for each column and a
+        LabelEncoder. A multiclass map has the input ``scores``, a matrix with one row per case; a map of top classes
+        also has the output ``label``. Only core operators are used. In float32 it equals :meth:`transform` on float32.
+
+        Parameters
+        ----------
+        dtype
+            Precision of the model.
+        shape
+            Declared shape of inputs and outputs. ``None`` leaves it open, which onnxruntime accepts and
+            ``onnx.checker`` does not.
+
+        Returns
+        -------
+        onnx.ModelProto
+            The model; see :func:`calibrant.export.onnx.model.to_onnx`.
         """
         from calibrant.export.onnx.model import proven_model
 
@@ -272,7 +333,20 @@ class Calibration:
     def export_onnx(
         self, path: str | PathLike[str], dtype: Precision = "float32", *, shape: Shape | None = ("n",)
     ) -> Proof:
-        """Write :meth:`to_onnx` to ``path``; it is not written if a result is off."""
+        """Write :meth:`to_onnx` to ``path``; nothing is written if a result differs from :meth:`transform`.
+
+        Parameters
+        ----------
+        path
+            File to write.
+        dtype, shape
+            As in :meth:`to_onnx`.
+
+        Returns
+        -------
+        Proof
+            What was compared, and the largest difference.
+        """
         from calibrant.export.onnx.model import write_model
 
         target = local_path(path)
@@ -281,7 +355,7 @@ class Calibration:
     # -------------------------------------------------------------------------------------------------------- storing
 
     def to_json(self) -> str:
-        """The document as text; numbers survive bit for bit."""
+        """The document as JSON text; numbers are preserved bit for bit."""
         from calibrant.export.documents import written
 
         return written(self._content)
@@ -294,18 +368,19 @@ class Calibration:
         return cls(*read(text))
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the document to ``path``, as a whole or not at all; :func:`calibrant.load` reads it back."""
+        """Write the document to ``path``, completely or not at all; :func:`calibrant.load` reads it."""
         from calibrant.export.files import write_whole
 
         write_whole(local_path(path), self.to_json() + "\n")
 
     def __str__(self) -> str:
-        """Map, origin and promise."""
+        """Map, provenance and certificate."""
         lines, data = [repr(self.map)], self.provenance
         if data is not None:
-            if data.state == "uncalibrated":
+            if data.status == "uncalibrated":
                 lines.insert(0, UNCALIBRATED)
-            rows = f"rows of {len(self.classes)} classes ({data.kind})" if self.classes else f"{data.kind} scores"
+            of = data.score_type
+            rows = f"rows of {len(self.classes)} classes ({of})" if self.classes else f"{of} scores"
             events = f" with {data.events:,.12g} events" if isinstance(data, Provenance) else ""
             lines.append(f"  {data.method} fitted to {data.n:,.12g} {rows}{events}")
         if self.certificate is not None:
@@ -314,28 +389,59 @@ class Calibration:
 
 
 def _score_and_groups(score: Any, by: Any, source: Any) -> tuple[str | None, Any]:
-    """The column of scores in a frame, None for arrays; and the groups, in whichever place they were given."""
+    """The column of scores in a frame, None for arrays; and the groups, from whichever argument they were passed as."""
     column = score if isinstance(score, str) else None
     given = [each for each in (None if column is not None else score, by, source) if each is not None]
     if len(given) > 1:
-        raise InputError("by", "was given twice", "pass the groups of the rows once")
+        raise InputError("by", "was passed twice", "pass the groups of the rows once")
     return column, by_name(given[0]) if given else None
 
 
 def as_calibration(given: Any) -> Calibration:
-    """A calibration of one score, a bare map, a fitted calibrator or a classifier that holds one, as a calibration."""
+    """A Calibration of one score, from itself, a map, a fitted calibrator or a calibrated classifier."""
     found = Calibration(given) if isinstance(given, Map) else unwrapped(given)
     if not isinstance(found, Calibration):
         raise InputError(
             "calibration",
             f"must be a Calibration, a map or a fitted calibrator, got {type(given).__name__}",
-            "pass one of them, or IdentityMap() for probabilities as they are",
+            "pass one of them, or IdentityMap() for the original probabilities",
         )
     if found.classes:
-        raise InputError("calibration", f"must be of one score, and this one is of {len(found.classes)} classes")
+        raise InputError("calibration", f"must be for one score, but this one has {len(found.classes)} classes")
     return found
 
 
 def load(path: str | PathLike[str]) -> Calibration:
-    """Read what ``save`` wrote."""
+    """Read a calibration that ``save`` wrote.
+
+    Parameters
+    ----------
+    path : str or path
+        A JSON document, written by ``save`` of a calibration or of a fitted calibrator, or by ``calibrant fit``.
+
+    Returns
+    -------
+    Calibration
+        The map with its provenance and its certificate, for one score or for several classes. Its probabilities equal
+        those of the saved one bit for bit. Needs only numpy.
+
+    Raises
+    ------
+    DocumentError
+        If the file is not such a document, or its parts contradict each other. Reading runs no code from the file.
+
+    Notes
+    -----
+    Guarantee: that of the stored certificate, if there is one.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from calibrant.maps import LogitAffineMap
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     Calibration(LogitAffineMap(0.8, -0.1)).save(f"{folder}/map.json")
+    ...     loaded = load(f"{folder}/map.json")
+    >>> loaded.transform([0.5]).round(3).tolist()
+    [0.475]
+    """
     return Calibration.from_json(local_path(path).read_bytes())

@@ -1,4 +1,4 @@
-"""From costs to a cut: which probability to act at, and the raw score at which a map reaches it."""
+"""Decision thresholds from costs, on the probability and on the raw score."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays import Kind, check_scores
+from calibrant.arrays import ScoreType, check_scores
 from calibrant.calibration import Calibration, as_calibration
 from calibrant.maps import Map
 from calibrant.messages import Advice, InputError
@@ -19,26 +19,34 @@ from calibrant.numerics import Floats, first_double
 if TYPE_CHECKING:
     from calibrant.calibrators.base import BinaryCalibrator
 
-ENDS: dict[Kind, tuple[float, float]] = {
+__all__ = ["Cut", "Policy", "choose_action", "choose_threshold"]
+
+ENDS: dict[ScoreType, tuple[float, float]] = {
     "probability": (0.0, 1.0),
     "logit": (-1e300, 1e300),
     "real": (-1e300, 1e300),
 }
-"""Where scores of each kind begin and end."""
+"""Range of the scores of each type."""
 
 
 @dataclass(frozen=True)
 class Cut:
-    """A probability to act at; ``float(cut)`` is it.
+    """A decision threshold on the probability; ``float(cut)`` is the probability.
 
     Attributes
     ----------
     probability
-        Act when the calibrated probability is at least this.
+        Act if the calibrated probability is at least this.
     score
-        The least raw score that the map lifts to it; None if no score is, or if there is no map.
+        The smallest raw score that the map maps to at least this probability; None without a map, or if no score does.
     mapped
         Whether there is a map.
+
+    Examples
+    --------
+    >>> cut = choose_threshold(cost_fp=1, cost_fn=4)
+    >>> float(cut), cut.score, cut.mapped
+    (0.2, None, False)
     """
 
     probability: float
@@ -56,32 +64,41 @@ class Cut:
     def __str__(self) -> str:
         """One sentence."""
         if not self.mapped:
-            return f"Act from a probability of {self.probability:.6g} on."
+            return f"Act if the probability is at least {self.probability:.6g}."
         if self.score is None:
-            return f"Act from a probability of {self.probability:.6g} on, which no score reaches."
-        return f"Act from a probability of {self.probability:.6g} on, that is from a raw score of {self.score!r} on."
+            return f"Act if the probability is at least {self.probability:.6g}, which no score reaches."
+        return f"Act if the probability is at least {self.probability:.6g} (raw score at least {self.score!r})."
 
 
 @dataclass(frozen=True)
 class Policy:
-    """The best action by probability: ``actions[k]`` between cut k - 1 and cut k, an edge belonging to the upper side.
+    """The best action for each probability: ``actions[k]`` between cuts k - 1 and k; a cut belongs to the upper action.
+
+    Attributes
+    ----------
+    actions
+        Names of the actions that are best for some probability, by increasing probability.
+    cuts
+        Thresholds between neighboring actions, one fewer than actions.
+    score_type
+        Type of the scores that ``decide`` takes.
 
     Examples
     --------
-    >>> policy = bayes_action([[0, 20], [1, 5], [4, 0]], actions=["pass", "look", "block"])
+    >>> policy = choose_action([[0, 20], [1, 5], [4, 0]], actions=["pass", "look", "block"])
     >>> policy.decide([0.01, 0.1, 0.9]).tolist()
     ['pass', 'look', 'block']
     """
 
     actions: tuple[Any, ...]
     cuts: tuple[Cut, ...]
-    kind: Kind = "probability"
+    score_type: ScoreType = "probability"
 
     def decide(self, scores: ArrayLike) -> NDArray[Any]:
-        """The action for each raw score, or for each probability when there is no map."""
-        given = check_scores(scores, self.kind).astype(np.float64)
+        """The action for each raw score, or for each probability if there is no map."""
+        given = check_scores(scores, self.score_type).astype(np.float64)
         if np.isnan(given).any():
-            problem = "has missing values, and there is no best action without a score"
+            problem = "has missing values, for which there is no best action"
             raise InputError("scores", problem, Advice.DROP_ROWS)
         return np.asarray(self.actions)[np.searchsorted(self._edges(), given, side="right")]
 
@@ -95,83 +112,101 @@ class Policy:
 
     def __str__(self) -> str:
         """One line per action."""
-        lines = [f"{self.actions[0]}: below every cut"]
+        lines = [f"{self.actions[0]}: below all thresholds"]
         for action, cut in zip(self.actions[1:], self.cuts, strict=True):
-            raw = "" if not cut.mapped else f" (raw score {'never' if cut.score is None else repr(cut.score)})"
-            lines.append(f"{action}: from a probability of {cut.probability:.6g} on{raw}")
+            raw = "" if cut.score is None else f" (raw score at least {cut.score!r})"
+            raw = " (not reached by any raw score)" if cut.mapped and cut.score is None else raw
+            lines.append(f"{action}: probability at least {cut.probability:.6g}{raw}")
         return "\n".join(lines)
 
 
-def threshold(cost_fp: float, cost_fn: float, calibration: Calibration | Map | BinaryCalibrator | None = None) -> Cut:
-    r"""The probability from which on acting is cheaper than not acting.
+def choose_threshold(
+    cost_fp: float, cost_fn: float, calibration: Calibration | Map | BinaryCalibrator | None = None
+) -> Cut:
+    r"""Choose the probability threshold above which acting is cheaper than not acting.
 
     .. math:: t = \frac{c_{\mathrm{fp}}}{c_{\mathrm{fp}} + c_{\mathrm{fn}}},
 
-    where :math:`c_{\mathrm{fp}}` is what acting costs when there is no event and :math:`c_{\mathrm{fn}}` what not
-    acting costs when there is one, both beyond what the right decision costs.
+    where :math:`c_{\mathrm{fp}}` is the cost of acting without an event (false positive) and :math:`c_{\mathrm{fn}}`
+    the cost of not acting with an event (false negative), both in excess of the cost of the right decision.
 
     Parameters
     ----------
     cost_fp, cost_fn
-        Costs of at least 0, not both 0. For other losses use :func:`bayes_action`.
+        Costs of at least 0, not both 0. For other losses use :func:`choose_action`.
     calibration
-        With it the cut on the raw score is found too.
+        If given, the threshold on the raw score is computed too.
+
+    Returns
+    -------
+    Cut
+        The threshold; ``float`` of it is the probability.
 
     Notes
     -----
-    Edge rules: a cost of 0 puts the cut at 0 (always act) or 1. The raw cut is the least double whose image reaches t,
-    found by bisection over doubles; None if none does. Smooth maps are monotone up to 4 units in the last place, so
-    there a neighbour within as many doubles may do as well.
-    Guarantee: optimal for expected cost if probabilities are calibrated; the cut stays when the model is replaced by
-    another calibrated one. Cost: 64 evaluations of the map. Reference: Elkan 2001.
+    Edge cases: a cost of 0 puts the threshold at 0 (always act) or 1. The raw threshold is the smallest double that the
+    map maps to at least t, found by bisection over doubles; None if there is none. Smooth maps are monotone up to 4
+    units in the last place, so a neighbor within 4 doubles may qualify as well.
+    Guarantee: minimizes expected cost if the probabilities are calibrated; the threshold remains valid if the model is
+    replaced by another calibrated one. Cost: 64 evaluations of the map. Reference: Elkan (2001).
 
     Examples
     --------
     >>> from calibrant.maps import LogitAffineMap
-    >>> print(threshold(1, 19))
-    Act from a probability of 0.05 on.
-    >>> round(threshold(1, 19, LogitAffineMap(1.0, -2.0)).score, 4)  # logit(0.05) + 2 in log-odds
+    >>> print(choose_threshold(1, 19))
+    Act if the probability is at least 0.05.
+    >>> round(choose_threshold(1, 19, LogitAffineMap(1.0, -2.0)).score, 4)  # logit(0.05) + 2 in log-odds
     0.28
     """
     fp, fn = _cost("cost_fp", cost_fp), _cost("cost_fn", cost_fn)
     if fp == 0.0 and fn == 0.0:
-        raise InputError("cost_fp", "and cost_fn are both 0, so every cut costs the same", "say what a mistake costs")
+        raise InputError(
+            "cost_fp",
+            "and cost_fn are both 0, so every threshold costs the same",
+            "pass the cost of at least one mistake",
+        )
     return _cut(1.0 / (1.0 + fn / fp) if fp > 0.0 else 0.0, calibration)
 
 
-def bayes_action(
+def choose_action(
     loss_matrix: ArrayLike,
     *,
     actions: Sequence[Any] | None = None,
     calibration: Calibration | Map | BinaryCalibrator | None = None,
 ) -> Policy:
-    r"""The action of least expected loss at every probability.
+    r"""Choose the action with the smallest expected loss at every probability.
 
     .. math:: a^*(p) = \arg\min_a\; (1 - p)\, L_{a0} + p\, L_{a1},
 
     where :math:`L_{a0}` and :math:`L_{a1}` are the losses of action a without and with the event. Each action's
-    expected loss is a line in p, so the best ones follow each other along the lower envelope of the lines.
+    expected loss is linear in p, so the best actions form the lower envelope of these lines.
 
     Parameters
     ----------
     loss_matrix
         One row per action, two columns: loss without the event, loss with it. Gains are negative losses.
     actions
-        Names; by default the numbers of the rows.
+        Names of the actions; by default their row numbers.
     calibration
-        With it the cuts on the raw score are found too.
+        If given, the thresholds on the raw score are computed too.
+
+    Returns
+    -------
+    Policy
+        The actions and the thresholds between them.
 
     Notes
     -----
-    Edge rules: of equal rows the first is kept; an action that is best nowhere but at one point is left out.
-    Guarantee and cost: as for :func:`threshold`, for each cut. Reference: Elkan 2001.
+    Edge cases: of equal rows the first is kept; an action that is best only at a single point is left out.
+    Guarantee: as for :func:`choose_threshold`. Cost: as for :func:`choose_threshold`, for each threshold. Reference:
+    Elkan (2001).
 
     Examples
     --------
-    >>> print(bayes_action([[0, 20], [1, 5], [4, 0]], actions=["pass", "look", "block"]))
-    pass: below every cut
-    look: from a probability of 0.0625 on
-    block: from a probability of 0.375 on
+    >>> print(choose_action([[0, 20], [1, 5], [4, 0]], actions=["pass", "look", "block"]))
+    pass: below all thresholds
+    look: probability at least 0.0625
+    block: probability at least 0.375
     """
     losses = np.asarray(loss_matrix, dtype=np.float64)
     if losses.ndim != 2 or losses.shape[1] != 2 or not len(losses) or not (np.abs(losses) <= 1e150).all():
@@ -183,12 +218,12 @@ def bayes_action(
         raise InputError("actions", f"has {len(names)} names but loss_matrix has {len(losses)} rows", "name every row")
     order, places = _envelope(losses[:, 0], losses[:, 1] - losses[:, 0])
     cuts = tuple(_cut(place, calibration) for place in places)
-    kind: Kind = "probability" if calibration is None else as_calibration(calibration).kind
+    kind: ScoreType = "probability" if calibration is None else as_calibration(calibration).score_type
     return Policy(tuple(names[k] for k in order), cuts, kind)
 
 
-def least_score(mapping: Map, probability: float, kind: Kind = "probability") -> float | None:
-    """The least double whose image under an increasing map reaches ``probability``; None if none does.
+def least_score(mapping: Map, probability: float, score_type: ScoreType = "probability") -> float | None:
+    """The smallest double that an increasing map maps to at least ``probability``; None if there is none.
 
     Examples
     --------
@@ -199,10 +234,10 @@ def least_score(mapping: Map, probability: float, kind: Kind = "probability") ->
     if not mapping.direction.never_falls:
         raise InputError(
             "calibration",
-            "has a map that falls somewhere, so no single cut on the raw score equals one on the probability",
-            "leave it out, and cut the probability",
+            "has a map that decreases somewhere, so no threshold on the raw score matches one on the probability",
+            "leave it out, and apply the threshold to the probability",
         )
-    low, high = ENDS[kind]
+    low, high = ENDS[score_type]
     if not float(mapping.apply(np.array([high]))[0]) >= probability:
         return None
     ends = np.array([np.nextafter(low, -np.inf)]), np.array([high])
@@ -213,17 +248,17 @@ def _cut(probability: float, calibration: Any) -> Cut:
     if calibration is None:
         return Cut(probability)
     through = as_calibration(calibration)
-    return Cut(probability, least_score(through.map, probability, through.kind), True)
+    return Cut(probability, least_score(through.map, probability, through.score_type), True)
 
 
 def _cost(name: str, value: float) -> float:
     if not (isinstance(value, int | float | np.number) and 0.0 <= value <= 1e300):
-        raise InputError(name, f"must be a finite cost of at least 0, got {value!r}", "use bayes_action for gains")
+        raise InputError(name, f"must be a finite cost of at least 0, got {value!r}", "use choose_action for gains")
     return float(value)
 
 
 def _envelope(level: Floats, slope: Floats) -> tuple[list[int], list[float]]:
-    """Lines that are lowest on [0, 1] from left to right, and where each takes over."""
+    """Lines of the lower envelope on [0, 1] from left to right, and where each begins."""
     here = int(np.lexsort((slope, level))[0])
     order, places = [here], list[float]()
     while True:

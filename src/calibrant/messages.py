@@ -1,8 +1,8 @@
-"""Messages as values: what an error or a note says is data, and words are made where it is shown.
+"""Messages as values: errors and notes are data, and their text is written where it is shown.
 
 An :class:`InputError` carries the argument, the problem and the fix. A :class:`Note` carries a code and its numbers. A
-:class:`Voice` turns both into words: Python's names arguments, the command line names options, a report speaks of
-patients or borrowers. No code reads a sentence.
+:class:`Voice` writes the text of both: in Python with the names of arguments, on the command line with the names of
+options, in a report with its own nouns, such as patients or borrowers. No code parses a sentence.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ P = ParamSpec("P")
 
 
 class Advice(Enum):
-    """What to do about a problem, where edges of the package differ in how it is done; values are Python's words."""
+    """What to do about a problem, where Python, command line and reports word it differently; values are Python's."""
 
     ASK_ONE_SOURCE = "ask sources_[name].certificate(), where the calibrator has one"
     CONNECT_OR_INSTALL = "pass connection=..., or pip install 'calibrant[sql]'"
@@ -29,15 +29,13 @@ class Advice(Enum):
     DROP_OR_REPAIR_SCORES = "drop these rows or repair the score"
     DROP_ROWS = "drop these rows"
     DROP_UNLABELED = "drop these rows; a label that has not arrived is not a negative"
-    FILTER_ROWS = "know why they are there and filter them out, or pass unusable='leave out' to go on without them"
+    FILTER_ROWS = "find out where they come from and filter them out, or pass unusable='leave out' to skip them"
     FIT_FIRST = "fit a calibrator first"
-    FIT_ONE_SEGMENT = "HistogramBinning, fitted to a segment's rows alone, can be proved"
+    FIT_ONE_SEGMENT = "fit HistogramBinning to the rows of one segment to get a certificate for it"
     FIT_PLATT = "cal = calibrant.PlattScaling().fit(scores, y)"
-    IMPORTANCE_WEIGHTS = "pass weights='importance'"
+    IMPORTANCE_WEIGHTS = "pass weight_type='importance'"
     NAME_SCORES = "pass the column of scores"
-    ONE_AGAINST_REST = (
-        "Calibrant's binary calibrators take two classes, so pass y == c for one class c against the rest"
-    )
+    ONE_AGAINST_REST = "two classes are needed, so pass y == c for one class c against the rest"
     PASS_GUARANTEE = "pass guarantee=(epsilon, alpha)"
     PASS_PROBABILITIES = "pass probabilities, such as model.predict_proba(X)[:, 1]"
     REPAIR_OR_DROP_ROWS = "repair or drop these rows"
@@ -78,7 +76,7 @@ class Phrase:
         self.template, self.values = template, values
 
     def say(self, voice: Voice) -> str:
-        """The words of an edge."""
+        """The text as this voice writes it."""
         return self.template.format_map({name: voice.say(value) for name, value in self.values.items()})
 
     def __str__(self) -> str:
@@ -94,7 +92,7 @@ Text = str | Phrase | Advice
 
 @dataclass(frozen=True)
 class Nouns:
-    """What an edge calls rows, events and scores."""
+    """What a voice calls rows, events and scores."""
 
     row: str = "row"
     rows: str = "rows"
@@ -108,7 +106,7 @@ class Nouns:
 
 
 class Voice:
-    """How an edge puts messages into words; this one is Python's."""
+    """How messages are written for a reader; this is the voice of the Python interface."""
 
     nouns = Nouns()
 
@@ -129,7 +127,7 @@ class Voice:
         return self.argument(subject) if isinstance(subject, str) else self.say(subject)
 
     def say(self, value: object) -> Any:
-        """A reference in words; what is none stays as it is."""
+        """The text of an argument, setting, advice, phrase or note; any other value is returned unchanged."""
         match value:
             case Argument(name):
                 return self.argument(name)
@@ -154,7 +152,12 @@ PYTHON = Voice()
 
 
 class InputError(ValueError):
-    """An argument that cannot be used.
+    """Error: an argument that cannot be used, with the problem and the fix.
+
+    Parameters
+    ----------
+    subject, problem, fix
+        See the attributes.
 
     Attributes
     ----------
@@ -171,8 +174,8 @@ class InputError(ValueError):
     --------
     >>> str(InputError("scores", "is empty", "pass at least one row"))
     'scores is empty: pass at least one row'
-    >>> str(InputError(Setting("kind", "odds"), "is not a kind of scores", "leave it out"))
-    "kind='odds' is not a kind of scores: leave it out"
+    >>> str(InputError(Setting("score_type", "odds"), "is not a type of scores", "leave it out"))
+    "score_type='odds' is not a type of scores: leave it out"
     """
 
     def __init__(self, subject: str | Setting, problem: Text, fix: Text | None = None) -> None:
@@ -185,11 +188,11 @@ class InputError(ValueError):
         return self.subject if isinstance(self.subject, str) else self.subject.argument
 
     def say(self, voice: Voice) -> str:
-        """The error in the words of an edge."""
+        """The error as a voice writes it."""
         return voice.error(self.subject, self.problem, self.fix)
 
     def about(self, subject: str | Setting) -> InputError:
-        """The same problem of another argument."""
+        """The same problem, reported for another argument."""
         return InputError(subject, self.problem, self.fix)
 
     def __str__(self) -> str:
@@ -197,7 +200,7 @@ class InputError(ValueError):
 
 
 class MissingPackage(ImportError):
-    """A package that is not installed and is needed for what was asked.
+    """Error: an optional package is needed and not installed.
 
     Examples
     --------
@@ -219,14 +222,14 @@ class MissingPackage(ImportError):
 
 
 class NoteKind(Generic[P]):
-    """A sort of note: its code, and the function that writes its sentence. Made by :func:`note`."""
+    """A kind of note: its code, and the function that writes its text. Made by :func:`note`."""
 
     def __init__(self, code: str, write: Callable[Concatenate[Voice, P], str], names: Sequence[str]) -> None:
         self.code, self.write, self._names = code, write, names
         self.__doc__, self.__module__ = write.__doc__, write.__module__
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Note:
-        """The note with these numbers."""
+        """A note of this kind with these numbers."""
         return Note(self, dict(zip(self._names, args, strict=False)) | kwargs)
 
     def __reduce__(self) -> str:
@@ -236,18 +239,18 @@ class NoteKind(Generic[P]):
 
 @dataclass(frozen=True)
 class Note:
-    """Something worth knowing: a code, which programs read, and its numbers; :meth:`say` makes the sentence."""
+    """Information for the user: a code for programs, its numbers, and :meth:`say`, which writes the text."""
 
     kind: NoteKind[...]
     values: Mapping[str, Any]
 
     @property
     def code(self) -> str:
-        """What programs read."""
+        """The code, for programs."""
         return self.kind.code
 
     def say(self, voice: Voice) -> str:
-        """The note in the words of an edge."""
+        """The note as a voice writes it."""
         return self.kind.write(voice, **self.values)
 
     def __str__(self) -> str:
@@ -273,8 +276,8 @@ def note(code: str, template: str) -> NoteKind[...]: ...
 def note(code: str, template: str | None = None) -> Any:
     """Turn a function that writes a sentence from a voice and numbers into a :class:`NoteKind`, which makes the notes.
 
-    A sentence without choices is a template of its numbers and of the :class:`Nouns`. Notes are
-    pickled by the name under which their module holds the kind.
+    A text without conditions can be given as a template with the numbers and the :class:`Nouns`. Notes are pickled by
+    the name of their kind in its module.
 
     Examples
     --------
@@ -303,7 +306,7 @@ def note(code: str, template: str | None = None) -> Any:
 
 
 class CalibrantWarning(UserWarning):
-    """Something that Calibrant guessed, or that looks like a mistake but may be intended; ``note`` has its code."""
+    """Warning: Calibrant guessed something, or the input looks like a mistake; ``note.code`` says which."""
 
     def __init__(self, note: Note) -> None:
         super().__init__(note)
@@ -314,7 +317,7 @@ class CalibrantWarning(UserWarning):
 
 
 def warn(message: Note) -> None:
-    """Warn at the first caller outside the package, so that the user sees a line of their own."""
+    """Issue a warning that points at the first caller outside the package, so that users see their own line."""
     frame, level = sys._getframe(), 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == "calibrant":
         frame, level = frame.f_back, level + 1
@@ -325,7 +328,7 @@ def warn(message: Note) -> None:
 
 
 def plural(count: float, noun: str, nouns: str | None = None, *, shown: str | None = None) -> str:
-    """A count with its noun; ``shown`` is the count as it is to be read, such as a rounded one.
+    """A count with its noun; ``shown`` is the count as text, for example rounded.
 
     Examples
     --------
@@ -338,7 +341,7 @@ def plural(count: float, noun: str, nouns: str | None = None, *, shown: str | No
 
 
 def first_line(error: Exception) -> str:
-    r"""The first line of what another library says, which may say more.
+    r"""The first line of an error message of another library.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""Which binary claims a multiclass notion of calibration makes.
+"""Notions of multiclass calibration, and the binary claims that each of them makes.
 
-A forecaster that gives a row of class probabilities can be calibrated in several senses (002 Table 5.1). Each sense
-here is one small value. It says which claims "the label is class c, with probability g" are to hold, and on what they
-are conditioned; metrics, calibrators, certificates and pictures all read it, so that each sense is written down once.
+Class probabilities can be calibrated in several senses (Gupta 2023, Table 5.1). Each notion here is one small value. It
+defines which claims "the label is class c, with probability g" must hold, and on what they are conditioned. Metrics,
+calibrators, certificates and displays all use it, so that each notion is defined once.
 """
 
 from __future__ import annotations
@@ -16,27 +16,44 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays.columns import is_whole
-from calibrant.arrays.multiclass.rows import ClassRows
+from calibrant.arrays.multiclass.rows import MulticlassRows
 from calibrant.maps.classes import blocks, held, softmax, top_labels
 from calibrant.messages import InputError, Setting, listed
 from calibrant.numerics import Floats
 
-WIDE = 16
-"""Columns of a matrix that are turned into rows together: a row of them fills whole lines of the cache."""
+__all__ = [
+    "NOTIONS",
+    "Canonical",
+    "Claim",
+    "Classwise",
+    "Confidence",
+    "Notion",
+    "TopKConfidence",
+    "TopKLabel",
+    "TopLabel",
+]
+
+COLUMN_BLOCK = 16
+"""Number of columns of a matrix that are transposed together, for full use of cache lines."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One binary claim about every row: the class that it names, and how likely it says that class is.
+    """One binary claim about every row: a class and its claimed probability.
 
     Attributes
     ----------
     rank
-        The class of the rank-th largest score, from 1; None where the class is the same in all rows.
+        The claim is about the class of the rank-th largest score, from 1; None if the class is the same in all rows.
     column
-        That class; None where it depends on the row.
+        That class; None if it depends on the row.
     by_label
-        Whether the claim is to hold among the rows of each named class separately.
+        Whether the claim must hold among the rows of each named class separately.
+
+    Examples
+    --------
+    >>> Confidence().claims(3)
+    (Claim(rank=1, column=None, by_label=False),)
     """
 
     rank: int | None
@@ -52,7 +69,17 @@ class Claim:
         return named, np.take_along_axis(p, named[:, None], axis=1)[:, 0]
 
     def problems(self, place: int, named: NDArray[np.intp], scores: NDArray[Any], classes: int) -> Iterator[Problem]:
-        """The binary data sets of what :meth:`read` gave: one, or one for each class; ``place`` is kept in them."""
+        """The binary data sets of the result of :meth:`read`: one, or one for each class.
+
+        Parameters
+        ----------
+        place
+            Index of this claim among those of the notion, stored in each problem.
+        named, scores
+            The result of :meth:`read`.
+        classes
+            Number of classes.
+        """
         if not self.by_label:
             yield Problem(place, self.column, None, scores, named)
             return
@@ -65,20 +92,20 @@ class Claim:
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """One binary calibration problem: rows, the probability claimed in each, and the class that it is about.
+    """One binary calibration problem: rows, the claimed probability of each, and the class that it refers to.
 
     Attributes
     ----------
     claim
-        Place of its claim among those of the notion.
+        Index of its claim among those of the notion.
     column
-        The class whose rows these are; None where rows of all classes are together.
+        The class named by these rows; None if rows of all classes are together.
     rows
-        Indices of the rows, increasing; None for all.
+        Indices of the rows, ascending; None for all.
     scores
-        The probability claimed in each of these rows.
+        The claimed probability in each of these rows.
     named
-        The class that it is claimed for.
+        The class to which it refers.
     """
 
     claim: int
@@ -88,7 +115,7 @@ class Problem:
     named: NDArray[np.intp]
 
     def events(self, labels: NDArray[np.intp]) -> NDArray[np.bool_]:
-        """Whether the claim came true, by row of the problem."""
+        """Whether the claim is true, for each row of the problem."""
         return np.asarray(self.pick(labels) == self.named)
 
     def pick(self, values: NDArray[Any]) -> NDArray[Any]:
@@ -97,38 +124,38 @@ class Problem:
 
 
 class Certified(NamedTuple):
-    """What a certificate about the claims of a notion rests on (docs/certificates/classes.md), and how it is worded."""
+    """The theorem behind a certificate of a notion (docs/certificates/classes.md), and its wording."""
 
     theorem: str
     among: str
-    """Of which rows the share is meant."""
+    """The rows to which the share refers."""
     meets: str
     """The same for one new row."""
     every: str = "for every class and each of its bins"
     unit: tuple[str, str] = ("class", "classes")
-    """What the parts of the certificate are, one and several."""
+    """Name of the parts of the certificate, singular and plural."""
 
 
 @dataclass(frozen=True)
 class Notion(ABC):
-    """A sense in which rows of class probabilities can be calibrated.
+    """Base class of notions of multiclass calibration.
 
-    An error of the notion is the mean over its claims; the error of a claim that holds by label is the mean over rows,
-    that is, over named classes by how often they are named (002 eq. 5.4).
+    The error of a notion is the mean over its claims. The error of a claim by label is the mean over rows, that is,
+    over named classes weighted by how often they are named (Gupta 2023, eq. 5.4).
     """
 
     name: ClassVar[str]
     certified: ClassVar[Certified | None] = None
-    """None where no theorem here covers it."""
+    """None if no theorem here covers it."""
     class_axis: ClassVar[str | None] = None
-    """What pictures of its error by class call the classes; None where classes have no error of their own."""
+    """Axis label of the classes in displays of the error by class; None if classes have no separate error."""
 
     @abstractmethod
     def claims(self, classes: int) -> tuple[Claim, ...]:
         """The binary claims that it makes about rows of this many classes."""
 
     def supported_claims(self, classes: int) -> tuple[Claim, ...]:
-        """The claims, if maps and metrics can hold them: about ranks 1 to k in order, or about every class in order."""
+        """The claims, if maps and metrics support them: about ranks 1 to k in order, or about every class in order."""
         claims = self.claims(classes)
         k = len(claims)
         by_rank = claims in [tuple(Claim(rank + 1, None, each) for rank in range(k)) for each in (False, True)]
@@ -142,19 +169,19 @@ class Notion(ABC):
         return claims
 
     def problems(self, p: NDArray[Any]) -> Iterator[Problem]:
-        """The binary data sets of a matrix of probabilities, claim by claim and class by class (002 Algorithm 5.5).
+        """The binary data sets of a matrix of probabilities, by claim and class (Gupta 2023, Algorithm 5.5).
 
         A class that no row names has a problem without rows.
         """
         for place, claim in enumerate(self.claims(p.shape[1])):
             yield from claim.problems(place, *claim.read(p), p.shape[1])
 
-    def row_problems(self, rows: ClassRows) -> Iterator[Problem]:
-        """Like :meth:`problems`, of checked rows and in float64, without a second matrix of their probabilities.
+    def row_problems(self, rows: MulticlassRows) -> Iterator[Problem]:
+        """Like :meth:`problems`, for checked rows and in float64, without a copy of the matrix of probabilities.
 
-        Logits go through softmax, and classes are named by the rows as they came, as a map of classes does both: its
-        knots meet the very doubles that they came from. Columns are read so many at a time. Cost: one pass over the
-        matrix, and one sort of each row where there are two ranks or more.
+        Logits go through softmax, and classes are ranked by the original scores, both as in a multiclass map, so that
+        knots of the map are exactly these doubles. Columns are read in blocks. Cost: one pass over the matrix, and one
+        sort of each row if there are two ranks or more.
         """
         size = len(rows.classes)
         claims = self.supported_claims(size)
@@ -174,11 +201,12 @@ class Notion(ABC):
 
 @dataclass(frozen=True)
 class Confidence(Notion):
-    r"""Among all rows with top probability r, whatever their class, a share r is right (002 eq. 5.1).
+    r"""Confidence calibration: of all rows with top probability r, whatever their class, a share r is right.
 
     .. math:: P(Y = c(X) \mid h(X)) = h(X)
 
-    The weakest notion: classes that err in opposite directions hide each other (002 Example 5.1).
+    (Gupta 2023, eq. 5.1). This is the weakest notion: errors of classes in opposite directions cancel (Example 5.1
+    there).
 
     Examples
     --------
@@ -203,9 +231,11 @@ class Confidence(Notion):
 
 @dataclass(frozen=True)
 class TopLabel(Notion):
-    r"""Among rows where class l is predicted with probability r, a share r is of class l (002 eq. 5.2).
+    r"""Top-label calibration: of rows where class l is predicted with probability r, a share r is of class l.
 
     .. math:: P(Y = c(X) \mid h(X), c(X)) = h(X)
+
+    Reference: Gupta (2023), eq. 5.2.
 
     Examples
     --------
@@ -228,15 +258,17 @@ class TopLabel(Notion):
 
 
 @dataclass(frozen=True)
-class ClassWise(Notion):
-    r"""For every class l: among rows that give it probability r, a share r is of class l (002 eq. 5.5).
+class Classwise(Notion):
+    r"""Class-wise calibration: for every class l, of rows that give it probability r, a share r is of class l.
 
     .. math:: P(Y = l \mid h_l(X)) = h_l(X) \quad\text{for every } l
+
+    Reference: Gupta (2023), eq. 5.5.
 
     Examples
     --------
     >>> p = np.array([[0.6, 0.4], [0.3, 0.7]])
-    >>> [problem.scores.tolist() for problem in ClassWise().problems(p)]
+    >>> [problem.scores.tolist() for problem in Classwise().problems(p)]
     [[0.6, 0.3], [0.4, 0.7]]
     """
 
@@ -260,7 +292,7 @@ class TopK(Notion):
     k: int = 3
 
     by_label: ClassVar[bool]
-    """Whether each claim is to hold for each class separately."""
+    """Whether each claim must hold for each class separately."""
 
     def claims(self, classes: int) -> tuple[Claim, ...]:
         """A claim for each rank."""
@@ -271,7 +303,19 @@ class TopK(Notion):
 
 
 class TopKConfidence(TopK):
-    r"""Confidence for each of the k most likely classes (002 eq. 5.6)."""
+    r"""Confidence calibration for each of the k most likely classes (Gupta 2023, eq. 5.6).
+
+    Parameters
+    ----------
+    k : int
+        Number of classes per row, from 1 to the number of classes.
+
+    Examples
+    --------
+    >>> p = np.array([[0.6, 0.4], [0.3, 0.7]])
+    >>> [problem.scores.tolist() for problem in TopKConfidence(2).problems(p)]
+    [[0.6, 0.7], [0.4, 0.3]]
+    """
 
     by_label: ClassVar[bool] = False
     name: ClassVar[str] = "top-k-confidence"
@@ -286,7 +330,19 @@ class TopKConfidence(TopK):
 
 
 class TopKLabel(TopK):
-    r"""Top-label for each of the k most likely classes (002 eq. 5.7)."""
+    r"""Top-label calibration for each of the k most likely classes (Gupta 2023, eq. 5.7).
+
+    Parameters
+    ----------
+    k : int
+        Number of classes per row, from 1 to the number of classes.
+
+    Examples
+    --------
+    >>> p = np.array([[0.6, 0.4], [0.3, 0.7]])
+    >>> [problem.scores.tolist() for problem in TopKLabel(2).problems(p)]
+    [[0.6], [0.7], [0.3], [0.4]]
+    """
 
     by_label: ClassVar[bool] = True
     name: ClassVar[str] = "top-k-label"
@@ -301,33 +357,38 @@ class TopKLabel(TopK):
 
 @dataclass(frozen=True)
 class Canonical(Notion):
-    r"""Among rows with the probabilities r, classes are distributed as r says, all at once (002 section 5.G).
+    r"""Canonical calibration: of rows with the probabilities r, the joint class distribution is r.
 
     .. math:: E[\mathbf Y \mid \mathbf h(X)] = \mathbf h(X)
 
-    The strongest notion, and no set of binary claims: it implies the class-wise one (002 Proposition 5.1), not the
-    other way round. It can be reached and measured for few classes only.
+    The strongest notion, and not a set of binary claims. It implies class-wise calibration (Gupta 2023, Proposition
+    5.1 and section 5.G), but not conversely. It can be achieved and measured only for few classes.
+
+    Examples
+    --------
+    >>> str(as_notion("canonical"))
+    'canonical'
     """
 
     name: ClassVar[str] = "canonical"
 
     def claims(self, classes: int) -> tuple[Claim, ...]:
-        """None: whoever needs binary claims cannot use it."""
+        """Raises an error: it cannot be used where binary claims are needed."""
         raise InputError(
             Setting("notion", self.name),
-            "is about whole rows and makes no binary claims",
+            "refers to all classes jointly and has no binary claims",
             "use 'class-wise', which it implies, or SimplexBinning for few classes",
         )
 
 
 NOTIONS: dict[str, type[Notion]] = {
-    cls.name: cls for cls in (Confidence, TopLabel, ClassWise, TopKConfidence, TopKLabel, Canonical)
+    cls.name: cls for cls in (Confidence, TopLabel, Classwise, TopKConfidence, TopKLabel, Canonical)
 }
 """Every notion, by name."""
 
 
 def as_notion(given: Notion | str) -> Notion:
-    """A notion, or the one of that name.
+    """A notion, from itself or from its name.
 
     Examples
     --------
@@ -342,25 +403,25 @@ def as_notion(given: Notion | str) -> Notion:
 
 
 def notion_by_class(given: Notion | str) -> Notion:
-    """A notion in which each class has an error of its own; others are refused."""
+    """A notion in which each class has a separate error; an error for other notions."""
     notion = as_notion(given)
     if notion.class_axis is None:
         known = listed([repr(name) for name, kind in NOTIONS.items() if kind.class_axis is not None], "or")
-        raise InputError(Setting("notion", notion.name), "gives no error of each class", f"use {known}")
+        raise InputError(Setting("notion", notion.name), "has no error by class", f"use {known}")
     return notion
 
 
-def _columns(rows: ClassRows, wanted: list[int]) -> Iterator[Floats]:
+def _columns(rows: MulticlassRows, wanted: list[int]) -> Iterator[Floats]:
     """The wanted columns as probabilities, one after the other."""
-    sums = _softmax_sums(rows) if rows.kind == "logit" else None
-    for start in range(0, len(wanted), WIDE):
-        block = np.array(rows.scores[:, wanted[start : start + WIDE]].T, dtype=np.float64, order="C")
+    sums = _softmax_sums(rows) if rows.score_type == "logit" else None
+    for start in range(0, len(wanted), COLUMN_BLOCK):
+        block = np.array(rows.scores[:, wanted[start : start + COLUMN_BLOCK]].T, dtype=np.float64, order="C")
         for column in block:
             column += 0.0  # a negative zero is zero
             yield column if sums is None else np.exp(held(column) - sums[0]) / sums[1]
 
 
-def _softmax_sums(rows: ClassRows) -> tuple[Floats, Floats]:
+def _softmax_sums(rows: MulticlassRows) -> tuple[Floats, Floats]:
     """Largest logit of each row, and the sum that :func:`softmax` divides by."""
     largest, total = np.empty(len(rows)), np.empty(len(rows))
     for part in blocks(rows.scores):
@@ -370,12 +431,12 @@ def _softmax_sums(rows: ClassRows) -> tuple[Floats, Floats]:
     return largest, total
 
 
-def _tops(rows: ClassRows, ranks: int) -> tuple[NDArray[np.intp], Floats]:
+def _tops(rows: MulticlassRows, ranks: int) -> tuple[NDArray[np.intp], Floats]:
     """The classes of the largest scores of each row, and their probabilities."""
     named, values = np.empty((len(rows), ranks), dtype=np.intp), np.empty((len(rows), ranks))
     for part in blocks(rows.scores):
         s = rows.scores[part].astype(np.float64, copy=False)
         named[part] = top_labels(s, ranks)
-        p = softmax(s) if rows.kind == "logit" else s
+        p = softmax(s) if rows.score_type == "logit" else s
         values[part] = np.take_along_axis(p, named[part], axis=1) + 0.0
     return named, values

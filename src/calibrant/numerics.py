@@ -1,7 +1,6 @@
-"""Numerical ground: log-odds without surprises, the exact grid, guide tables and fingerprints.
+"""Numerical tools: log-odds with defined ends, the exact grid, lookup tables and fingerprints.
 
-Needs numpy alone. Passes over rows work in cache-sized chunks, so that they cost the arithmetic and not the memory
-traffic of their temporaries.
+Needs numpy alone. Passes over rows work in chunks that fit into the cache, so that temporary arrays cost little.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ CHUNK = 1 << 15
 """Rows per pass: 256 KiB of float64, which stays in the second-level cache."""
 
 CLAMP = 2.0**-32
-"""How far from 0 and 1 log-odds are clipped where no data say otherwise."""
+"""Default distance from 0 and 1 at which probabilities are clipped before log-odds are taken."""
 
 LEAST_LOW, LARGEST_HIGH = 1e-300, 1.0 - 2.0**-53
-"""Log-odds are taken between these: nearer to 0 doubles lose their digits, and the next double above is 1."""
+"""Smallest and largest probability with log-odds: below the first, doubles lose digits; above the second comes 1."""
 
 LOG_ODDS_LIMIT = 36.0
-"""Log-odds are held inside this range before :func:`expit`: from about 36.7 on a double rounds the result to 1."""
+"""Log-odds are clipped to this absolute value before :func:`expit`: above about 36.7 the result rounds to 1."""
 
 FLOAT32_BELOW_ONE = np.float32(1.0 - 2.0**-24)
 FLOAT32_ABOVE_ZERO = np.nextafter(np.float32(0.0), np.float32(1.0))
@@ -68,7 +67,7 @@ class Ends(NamedTuple):
 
     @classmethod
     def of(cls, scores: NDArray[Any]) -> Self:
-        """The ends for these scores; the usual distances when none lies strictly between 0 and 1."""
+        """The ends for these scores; the default distances when none lies strictly between 0 and 1."""
         if not len(scores):
             return cls()
         usual = scores.min() > 0.0 and scores.max() < 1.0
@@ -90,7 +89,7 @@ USUAL_ENDS = Ends()
 
 
 def logit(p: NDArray[Any], ends: Ends = USUAL_ENDS) -> Floats:
-    r"""Log-odds :math:`\log(p / (1 - p))` of probabilities clipped to the ends.
+    r"""Log-odds :math:`\log(p / (1 - p))` of probabilities clipped to ``ends``.
 
     Examples
     --------
@@ -116,7 +115,7 @@ def expit(z: NDArray[Any]) -> Floats:
 
 
 OUTPUT_ENDS = Ends(float(expit(np.array(-LOG_ODDS_LIMIT))), float(expit(np.array(LOG_ODDS_LIMIT))))
-"""The most extreme probabilities that :func:`expit` gives; losses count outputs beyond them as these."""
+"""The most extreme probabilities that :func:`expit` returns; losses clip outputs to them."""
 
 
 def multiply_odds(p: NDArray[Any], factor: float) -> Floats:
@@ -152,20 +151,20 @@ def log_loss(p: Floats, n: NDArray[Any], events: NDArray[Any]) -> float:
 
 
 def float_keys(x: Floats) -> Ints:
-    """Integers that sort as the floats do (NaN excluded); -0.0 and 0.0 get the same key."""
+    """Integers in the same order as the floats (NaN excluded); -0.0 and 0.0 get the same key."""
     bits = (x + 0.0).view(np.int64)
     return np.asarray(bits ^ ((bits >> 63) & np.int64(0x7FFFFFFFFFFFFFFF)))
 
 
 def _from_keys(keys: Ints) -> Floats:
-    """The floats that :func:`float_keys` made integers of."""
+    """Inverse of :func:`float_keys`."""
     return np.asarray(keys ^ ((keys >> 63) & np.int64(0x7FFFFFFFFFFFFFFF))).view(np.float64)
 
 
 def first_double(passed: Callable[[Floats], NDArray[np.bool_]], low: Floats, high: Floats) -> Floats:
-    """The least double above ``low``, up to ``high``, at which ``passed`` holds, element by element.
+    """The smallest double above ``low``, up to ``high``, at which ``passed`` is true, for each element.
 
-    ``passed`` is given one double for each element and must hold from some double on; at ``high`` it is taken to.
+    ``passed`` takes one double for each element and must stay true once it is true; at ``high`` it is assumed to be.
     Cost: at most 64 calls.
 
     Examples
@@ -184,38 +183,38 @@ def first_double(passed: Callable[[Floats], NDArray[np.bool_]], low: Floats, hig
 # ------------------------------------------------------------------------------------------------------------- The grid
 
 OCTAVES = 31
-"""Binades of q = min(s, 1 - s) that have cells of their own: 2^-32 <= q < 2^-1."""
+"""Octaves (powers of two) of q = min(s, 1 - s) that are divided into cells: 2^-32 <= q < 2^-1."""
 
 POSITION_BITS = 30
-"""Bits of position inside an octave that offsets keep, on every grid."""
+"""Bits of the position inside an octave that offsets store, on every grid."""
 
 TINY = 2.0**-32
-"""Positive q below this share one cell."""
+"""All positive q below this share one cell."""
 
 FIRST_OCTAVE = (1023 - 32) << POSITION_BITS
-"""Exponent field of the double 2^-32 above the leading bits of its mantissa: where the octaves' bit patterns begin."""
+"""Leading bits of the double 2^-32: where the bit patterns of the octaves begin."""
 
 
 @dataclass(frozen=True)
 class Grid:
-    r"""A log-linear grid of cells on [0, 1], computed with exact IEEE operations only.
+    r"""A grid of score cells on [0, 1] with equal relative width near 0 and 1, exact on every engine.
 
-    With :math:`q = s` below 0.5 and :math:`q = 1 - s` from 0.5 on, octave :math:`o` holds
+    With :math:`q = s` for s < 0.5 and :math:`q = 1 - s` otherwise, octave :math:`o` holds
     :math:`2^{-o} \le q < 2^{-o+1}`, :math:`o = 2, \dots, 32`, and
 
     .. math:: t = \lfloor (q\,2^o - 1)\,2^{30} \rfloor
 
     is the position in it; a cell is the top ``bits`` bits of t. Multiplying by a power of two, subtracting 1 from
-    [1, 2), taking 1 - s for s >= 0.5 and the floor are exact in double precision, so every engine agrees to the cell.
-    Codes are int32, ascend with s and mirror about 0.5: ``code(1 - s) == -code(s)``. Exactly 0, (0, 2^-32), 0.5,
-    (1 - 2^-32, 1) and exactly 1 have cells of their own. Cells below 0.5 are closed on the left, above it on the right.
+    [1, 2), taking 1 - s for s >= 0.5 and the floor are exact in double precision, so every engine finds the same cell.
+    Codes are int32, increase with s and are symmetric about 0.5: ``code(1 - s) == -code(s)``. Exactly 0, (0, 2^-32),
+    0.5, (1 - 2^-32, 1) and exactly 1 have separate cells. Cells below 0.5 are closed on the left, others on the right.
 
     Parameters
     ----------
     bits
         Cells per octave are ``2**bits``: 10 gives 63,488 cells and five special ones, 4 gives 992 and five.
     low, high
-        Range of the scores; anything but (0, 1) is mapped onto it by ``(s - low) * (1 / (high - low))`` first.
+        Range of the scores; other ranges than (0, 1) are first mapped to it by ``(s - low) * (1 / (high - low))``.
 
     Examples
     --------
@@ -228,11 +227,11 @@ class Grid:
     high: float = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse grids whose cells could not be nested or whose range is empty."""
+        """Refuse unsupported numbers of bits and empty or infinite ranges."""
         if not 0 <= self.bits <= 16:
             raise ValueError(f"bits must be between 0 and 16, got {self.bits}")
         if not (self.low < self.high and float(self.high) - float(self.low) < np.inf):
-            raise ValueError(f"the grid's range must be finite and not empty, got [{self.low}, {self.high}]")
+            raise ValueError(f"low must be below high, and both finite, got [{self.low}, {self.high}]")
 
     @property
     def top(self) -> int:
@@ -241,12 +240,12 @@ class Grid:
 
     @property
     def unit(self) -> bool:
-        """Whether the range is [0, 1], so that no affine map comes first."""
+        """Whether the range is [0, 1], so that scores need no rescaling."""
         return self.low == 0.0 and self.high == 1.0
 
     @property
     def scale(self) -> float:
-        """What a score's distance from ``low`` is multiplied by; engines may not round a division alike."""
+        """Factor for a score's distance from ``low``; a division may be rounded differently by engines."""
         return 1.0 / (self.high - self.low)
 
     def to_unit(self, scores: Floats) -> Floats:
@@ -303,7 +302,7 @@ class Grid:
         return np.asarray(np.clip(scores, self.lower_edges(codes), highest))  # rounding must not leave the cell
 
     def lower_edges(self, codes: NDArray[Any]) -> Floats:
-        """Smallest double in each cell: where a step map that separates this cell from the one below has its knot."""
+        """Smallest double in each cell: the knot of a step map that separates this cell from the one below."""
         codes = codes.astype(np.int64)
         edge, width = self.lower_q(np.abs(codes))
         unit = np.where(codes < 0, edge, np.nextafter(1.0 - (edge + width), 1.0))
@@ -319,7 +318,15 @@ class Grid:
     def coarsen(
         self, codes: NDArray[Any], offset: NDArray[Any], n: NDArray[Any], bits: int
     ) -> tuple[Ints, NDArray[Any]]:
-        """Codes and summed offsets on the grid with fewer ``bits``; exact, cells nest."""
+        """Codes and summed offsets on the grid with fewer ``bits``; exact, because cells are nested.
+
+        Parameters
+        ----------
+        codes, offset, n
+            Code, sum of offsets and number of rows of each cell of this grid.
+        bits
+            Bits of the coarser grid, at most those of this one.
+        """
         drop = self.bits - bits
         codes = codes.astype(np.int64)
         magnitude = np.abs(codes)
@@ -335,11 +342,11 @@ class Grid:
 
 
 class Guide:
-    """Exact ``np.searchsorted(knots, x, side="right")`` at a cost that does not depend on where the scores crowd.
+    """Exact ``np.searchsorted(knots, x, side="right")``, by a lookup table and few comparisons.
 
-    A table indexed by the leading bits of the float (sign, exponent and some mantissa) says how many knots lie below
-    that bucket; what is left is one comparison, or a few where knots share a bucket. The buckets follow the score's own
-    binary scale, so rare-event scores near 0 are served as well as ordinary ones.
+    A table indexed by the leading bits of the float (sign, exponent and some mantissa) gives the number of knots below
+    that bucket. One comparison follows, or a few where knots share a bucket. The buckets are fine near 0, so scores of
+    rare events are located as fast as others.
     """
 
     __slots__ = ("_base", "_crowd", "_first", "_knots", "_shift", "_signed")
@@ -363,7 +370,7 @@ class Guide:
         self._first = first.astype(np.int32)
 
     def locate(self, x: Floats) -> NDArray[np.int32]:
-        """Number of knots at or below each ``x``; NaN lands anywhere and must be masked by the caller."""
+        """Number of knots at or below each ``x``; undefined for NaN, which the caller must mask."""
         bits = (x + 0.0).view(np.int64)
         if self._signed:
             bits = bits ^ ((bits >> 63) & np.int64(0x7FFFFFFFFFFFFFFF))
@@ -388,13 +395,13 @@ _MIX = np.uint64(0xBF58476D1CE4E5B9)
 
 
 def fingerprint(keys: Ints, n: NDArray[Any], events: NDArray[Any]) -> int:
-    r"""A 64-bit sum over cells that adds when tallies add and ignores the order of rows.
+    r"""A 64-bit hash of cells that is additive over tallies and does not depend on the order of rows.
 
     .. math:: F = \sum_c \operatorname{mix}(k_c)\,(n_c + \gamma\, e_c) \bmod 2^{64}
 
-    where ``mix`` is a multiplication and a folded shift. It tells accidental difference from equality; it is not a
-    defence against someone who wants two data sets to collide. Real-valued weights enter by their bit patterns, so
-    there it depends on how weights were summed.
+    where ``mix`` is a multiplication and a shift. It detects accidental differences; it does not protect against
+    someone who wants two data sets to collide. Real-valued weights enter by their bit patterns, so it then depends on
+    how weights were summed.
     """
     total = np.uint64(0)
     with np.errstate(over="ignore"):
@@ -407,16 +414,16 @@ def fingerprint(keys: Ints, n: NDArray[Any], events: NDArray[Any]) -> int:
 
 
 def row_fingerprint(matrix: NDArray[Any], labels: NDArray[Any], mass: NDArray[Any]) -> int:
-    """A 64-bit sum over labelled rows of a matrix that adds when parts are put together and ignores their order.
+    """A 64-bit hash of labeled rows of a matrix that is additive and does not depend on their order.
 
-    Every number of a row enters by its bit pattern and its column. What it tells and does not: see :func:`fingerprint`.
+    Every number of a row enters by its bit pattern and its column. For its limits see :func:`fingerprint`.
     """
     with np.errstate(over="ignore"):
         return int((row_hashes(matrix, labels) * _as_bits(mass)).sum(dtype=np.uint64))
 
 
 def row_hashes(matrix: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.uint64]:
-    """A 64-bit hash of each labelled row; equal rows have equal ones."""
+    """A 64-bit hash of each labeled row; equal rows have equal hashes."""
     hashes = np.empty(len(matrix), dtype=np.uint64)
     factors = (2 * np.arange(1, matrix.shape[1] + 1).astype(np.uint64) + np.uint64(1)) * _EVENT_FACTOR
     with np.errstate(over="ignore"):

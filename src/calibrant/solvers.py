@@ -1,4 +1,4 @@
-"""Small optimizers: isotonic pooling, Newton's method with step halving, logistic regression in a few parameters."""
+"""Small optimizers: isotonic regression, Newton's method with step halving, logistic regression in a few parameters."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from calibrant.numerics import Floats
 NEWTON_STEPS = 100
 STEP_HALVINGS = 40
 NEAR, SETTLED = 1e-10, 1e-20
-"""Newton decrements, relative to the loss: at the first a step is taken even if rounding hides the descent, and at the
-second the fit of a logistic regression ends."""
+"""Newton decrements, relative to the loss. Below the first, a step is taken even if rounding hides the descent; below
+the second, a logistic regression has converged."""
 
 ROUNDING = 1e-12
-"""Rates of weighted rows that differ by less, relatively, are equal, whatever the unit of the weights."""
+"""Relative difference below which the event rates of weighted rows count as equal."""
 
 
 def pool_adjacent(n: NDArray[Any], events: NDArray[Any]) -> NDArray[np.intp]:
-    r"""Where each block of the isotonic regression of ``events / n`` begins.
+    r"""First cell of each block of the isotonic regression of ``events / n``.
 
-    Pool-adjacent-violators is scipy's; block sums are then taken again from the counts and blocks whose rates do not
-    rise strictly are joined, so the blocks do not depend on how cells were pooled beforehand. Cost: linear.
+    The pool-adjacent-violators algorithm is scipy's. Block sums are then recomputed from the counts, and blocks whose
+    rates do not strictly increase are joined, so the blocks do not depend on earlier pooling. Cost: linear.
 
     Examples
     --------
     >>> pool_adjacent(np.array([1, 1, 1, 1]), np.array([0, 1, 0, 1])).tolist()
     [0, 1, 3]
     """
-    from scipy.optimize import isotonic_regression  # here: slow to import, and a small check pools nothing
+    from scipy.optimize import isotonic_regression  # imported here because it is slow to load
 
     if not len(n):
         return np.zeros(0, dtype=np.intp)
@@ -59,10 +59,10 @@ class Minimum(NamedTuple):
     """Where :func:`damped_newton` ended."""
 
     visited: Floats
-    """The last point at which the loss was taken."""
+    """The last point at which the loss was evaluated."""
     there: Derivatives
     point: Floats
-    """The minimum: the visited point plus one last step, if the search settled."""
+    """The minimum: the visited point plus one last step, if the search converged."""
     settled: bool
 
 
@@ -73,20 +73,20 @@ def damped_newton(
     settled: Callable[[float], float],
     bounded: Callable[[Floats], Floats] = lambda point: point,
 ) -> Minimum:
-    """Minimize a convex loss by Newton's method: a step is halved until the loss falls.
+    """Minimize a convex loss by Newton's method; each step is halved until the loss decreases.
 
     Parameters
     ----------
     evaluate
         Loss, gradient and curvature at a point.
     step
-        What Newton's method adds to a point, given its derivatives.
+        The Newton step at a point, given the derivatives there.
     start
         The first point.
     settled
         The decrement (gradient times step, twice the expected descent) at which the search ends, given the loss.
     bounded
-        Moves a point into the region that is searched.
+        Projects a point onto the feasible region.
 
     Examples
     --------
@@ -120,7 +120,7 @@ def softplus(z: Floats) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True)
 class LogisticFit:
-    """Coefficients of a logistic regression and whether Newton's method settled."""
+    """Coefficients of a logistic regression and whether Newton's method converged."""
 
     coefficients: Floats
     converged: bool
@@ -136,9 +136,9 @@ def fit_logistic(
     r"""Weighted logistic regression in ``size`` parameters by Newton's method with step halving.
 
     Minimizes :math:`\sum_c n_c \log(1 + e^{x_c\beta}) - e_c\, x_c\beta` over :math:`\beta`, with
-    :math:`\beta_j \ge 0` for the listed parameters. Negative values are excluded by solving the faces of the
-    constraint set, which for one or two parameters are at most four problems; the loss is convex, so the best face is
-    the solution. Cost: one pass over the pieces per step.
+    :math:`\beta_j \ge 0` for the listed parameters. The constraints are enforced by solving on every face of the
+    constraint set, at most four problems for one or two parameters; the loss is convex, so the best face is the
+    solution. Cost: one pass over the pieces per step.
 
     Examples
     --------

@@ -62,8 +62,7 @@ def test_no_parameter_takes_an_address(subtests, run, here):
                 assert done.exit_code == 1
                 named = door if door.startswith("--") else ""
                 assert (
-                    f"{named} {address} is an address, and only local files are supported: pass a local path"
-                    in done.stderr
+                    f"{named} {address} is a URL, and only local files are supported: pass a local path" in done.stderr
                 )
                 assert done.stdout == ""
                 assert sorted(path.name for path in here.rglob("*")) == before
@@ -72,7 +71,7 @@ def test_no_parameter_takes_an_address(subtests, run, here):
 def test_a_folder_called_like_an_address_changes_nothing(run, here):
     (here / "s3:" / "bucket").mkdir(parents=True)
     (here / "s3:" / "bucket" / "rows.csv").write_bytes((here / "rows.csv").read_bytes())
-    assert "is an address" in run("check", "s3://bucket/rows.csv").stderr
+    assert "is a URL" in run("check", "s3://bucket/rows.csv").stderr
 
 
 def test_file_addresses_are_decoded_everywhere(run, here):
@@ -113,4 +112,4 @@ def test_an_empty_path_is_refused(run):
     """The text of a variable that the shell does not have, which for a store would be the current folder."""
     done = run("tally", "rows.csv", "--day", "2026-03-01", "--store", "")
     assert done.exit_code == 2
-    assert "it is empty" in done.stderr
+    assert "value is empty" in done.stderr

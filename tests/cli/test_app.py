@@ -13,7 +13,7 @@ import pytest
 from tests.cli.conftest import command_line
 from typer.testing import CliRunner
 
-from calibrant.arrays.kinds import kind_guessed
+from calibrant.arrays.score_types import kind_guessed
 from calibrant.cli import app as application
 from calibrant.cli import console
 from calibrant.cli.app import COMMANDS, app
@@ -55,7 +55,7 @@ def test_help_is_fast():
 def test_help_lists_every_command_and_the_exit_codes():
     told = CliRunner().invoke(app, ["--help"]).stdout
     assert all(f"\n  {name} " in told for name in NAMES)
-    assert "10 miscalibrated, 11 cannot tell" in " ".join(told.split())
+    assert "10 miscalibrated, 11 cannot tell, 12 off, 13 a segment or period is off" in " ".join(told.split())
 
 
 def test_every_command_is_explained_with_an_example_to_copy(subtests):
@@ -118,9 +118,7 @@ def broken(monkeypatch):
 def test_a_bug_asks_to_be_reported(run, broken):
     done = run("check", "rows.csv")
     assert done.exit_code == 1
-    assert done.stderr.startswith(
-        "error: this is a mistake in calibrant itself, please report it (TypeError: a bug of ours)"
-    )
+    assert done.stderr.startswith("error: internal error in calibrant, please report it (TypeError: a bug of ours)")
 
 
 def test_debug_shows_where_a_bug_is(run, broken):
@@ -137,7 +135,7 @@ def test_warnings_of_the_library_are_notes(run, monkeypatch):
     monkeypatch.setattr(planning, "plan", plan)
     done = run("plan", "--labels", "500", "--n-bins", "5", "--json")
     assert json.loads(done.stdout)["n_bins"] == 5
-    assert done.stderr.startswith("note: scores read as logits (from -3 to 3): pass --kind logit to confirm")
+    assert done.stderr.startswith("note: scores read as logits (from -3 to 3): pass --score-type logit to confirm")
 
 
 def test_work_gives_back_what_it_made_and_raises_what_it_raised():

@@ -45,7 +45,7 @@ def test_a_csv_stays_as_it_is_written_and_finds_its_groups(calibrant: Any, tmp_p
     by_flag = ByGroupMap("flag", (True,), (HIGH,), None)
     said = calibrant("apply", rows, "--map", stored(by_flag), "--out", out, "--force")
     assert out.read_text().splitlines()[1:] == ["0.5,007,True,0.75", "0.50,12,False,", "0.5,,,"]
-    assert "2 rows without a score or a group of the map in 'flag' have none" in " ".join(said.stdout.split())
+    assert "2 rows without a score or a group of the map in 'flag' have no probability" in " ".join(said.stdout.split())
 
 
 def test_columns_of_groups_are_renamed(calibrant: Any, tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_columns_of_groups_are_renamed(calibrant: Any, tmp_path: Path) -> None:
     calibrant("apply", rows, "--map", path, "--out", out, "--by", "region=area", "--by", "branch=shop")
     assert duckdb.read_parquet(str(out)).project("calibrated").fetchall() == [(0.75,), (None,)]
     told = calibrant("apply", rows, "--map", path, "--out", out, "--force", "--by", "area=region", code=1).stderr
-    assert "names no column of groups of this map: it needs 'region', 'branch'" in told
+    assert "is not a group column of this map: it needs 'region', 'branch'" in told
 
 
 def test_a_map_by_group_is_exported_and_verified(calibrant: Any, tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_map_by_group_is_exported_and_verified(calibrant: Any, tmp_path: Path)
         calibrant("verify", tmp_path / name)
     assert '"area code"' in (tmp_path / "map.sql").read_text()
     assert (
-        "says nothing about ONNX"
+        "does not apply to ONNX"
         in calibrant("export", path, "--out", tmp_path / "b.onnx", "--by", "region=a", code=1).stderr
     )
     proof = json.loads(calibrant("export", path, "--json").stdout)
@@ -89,7 +89,7 @@ def test_rows_of_groups_that_the_map_does_not_list_are_counted(calibrant: Any, t
     rows.write_text("score,region\n0.5,n\n0.5,x\n0.5,x\n0.5,it's\n0.5,\n")
     words = ["apply", rows, "--map", stored(ByGroupMap("region", ("n", "it's"), (HIGH, HIGH), LOW)), "--out", out]
     told = " ".join(calibrant(*words).stdout.split())
-    assert "2 rows have a group in 'region' that the map does not list, such as 'x', and got the map of all." in told
+    assert "2 rows have a group in 'region' that the map does not list, such as 'x': the global map was used." in told
     words[3] = stored(ByGroupMap("region", ("n", "x"), (HIGH, HIGH), None))
     told = json.loads(calibrant(*words, "--force", "--json").stdout)
     assert told["unlisted"] == [{"column": "region", "rows": 1, "examples": ["it's"], "mapped": False}]
@@ -104,9 +104,10 @@ def test_no_row_with_a_group_of_the_map_is_a_mistake(calibrant: Any, tmp_path: P
     words = ["apply", rows, "--map", stored(ByGroupMap("region", (3, 4), (HIGH, LOW), LOW)), "--out", out]
     told = calibrant(*words, code=1).stderr
     assert (
-        "the column 'region' has no group of the map, which lists '3', '4' in 'region': the column holds 'x3'" in told
+        "the column 'region' has no group of the map, which lists '3', '4' in 'region': the column contains 'x3'"
+        in told
     )
-    assert "name the right column with --by region=COL, or pass --allow-unlisted" in told
+    assert "pass the right column with --by region=COL, or pass --allow-unlisted" in told
     assert not out.exists()
     assert "1 row has a group in 'region'" in " ".join(calibrant(*words, "--allow-unlisted").stdout.split())
 
@@ -129,7 +130,7 @@ def test_whole_numbers_with_gaps_as_pandas_writes_them_are_groups(
     assert (end, to) != ("csv", "csv") or "0.5,3.0,0.75" in out.read_text()
     rows.with_suffix(".csv").write_text("score,edu\n0.5,3.0\n0.5,3.5\n")
     told = calibrant("apply", rows.with_suffix(".csv"), "--map", path, "--out", out, "--force", code=1).stderr
-    assert "the column 'edu' (--by edu=COL) holds 3.5: a group is text, an integer or true or false" in told
+    assert "the column 'edu' (--by edu=COL) contains 3.5: groups must be text, integers or booleans" in told
 
 
 # --------------------------------------------------------------------------------------------------- fitted by segment
@@ -140,7 +141,7 @@ def test_whole_numbers_with_gaps_as_pandas_writes_them_are_groups(
     [
         (["--by", "land"], {"by": "land"}),
         (["--by", "land", "--by", "w"], {"by": ["land", "w"]}),
-        (["--by", "land", "--multicalibrate"], {"by": "land", "mode": "multicalibrate"}),
+        (["--by", "land", "--multicalibrate"], {"by": "land", "segment_method": "multicalibrate"}),
         (["--source", "land"], {"source": "land"}),
     ],
 )
@@ -162,14 +163,14 @@ def test_fit_by_segment_says_it_in_options(calibrant: Any, words: list[str]) -> 
     told = " ".join(calibrant("fit", "rows.csv", "--label", "mixed", *words, "--out", "m.json").stdout.split())
     assert not any(python in told for python in ("segments_", "sources_", "comparison_", "HistogramBinning"))
     assert "All segments: --json." in told
-    assert ("What it compared for the map of all" in told) == ("--by" in words)
+    assert ("Candidates for the global map" in told) == ("--by" in words)
 
 
 @pytest.mark.parametrize("end", ["csv", "parquet"])
 def test_check_finds_the_groups_of_the_map_in_the_file(calibrant: Any, end: str) -> None:
     calibrant("fit", "rows.csv", "--label", "mixed", "--by", "land", "--out", "m.json")
     told = calibrant("check", f"rows.{end}", "--label", "mixed", "--map", "m.json", code=11).stdout
-    assert told.startswith("In-sample: about 100 %")
+    assert told.startswith("In-sample: the map was fitted to about 100 %")
 
 
 def test_a_method_may_be_named_for_the_map_of_all(calibrant: Any, columns: dict[str, Any]) -> None:
@@ -182,7 +183,7 @@ def test_a_method_may_be_named_for_the_map_of_all(calibrant: Any, columns: dict[
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ("--multicalibrate", "--multicalibrate is about segments: name their columns with --by, or leave it out"),
+        ("--multicalibrate", "--multicalibrate needs segments: pass their columns with --by, or leave it out"),
         ("--by land --source w", "--by and --source cannot be combined: leave one of them out"),
         ("--by land --guarantee 0.1", "--guarantee cannot be combined with --by: leave one of them out"),
         ("--source land --groups patient", "--groups cannot be combined with --source: leave one of them out"),
@@ -197,4 +198,4 @@ def test_what_cannot_be_fitted_by_segment_is_told(calibrant: Any, words: str, to
 def test_a_store_holds_no_rows_to_fit_segments_to(calibrant: Any) -> None:
     calibrant("tally", "rows.csv", "--by", "land", "--store", "kept", "--day", "2026-01-01")
     told = calibrant("fit", "kept", "--by", "land", "--out", "m.json", code=1).stderr
-    assert "kept is a tally store, and --by needs rows: name their files" in told
+    assert "kept is a tally store, and --by needs rows: pass files of rows" in told

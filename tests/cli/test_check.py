@@ -24,7 +24,7 @@ def test_the_exit_code_is_the_answer(subtests, run):
         (["few.csv"], 11, "CANNOT TELL YET: "),
         (["rows.csv", "--score", "nothing"], 1, ""),
         (["rows.csv", "--tolerance", "much"], 2, ""),
-        (["rows.csv", "--kind", "odd"], 2, ""),
+        (["rows.csv", "--score-type", "odd"], 2, ""),
         ([], 2, ""),
     ]:
         with subtests.test(words=words, code=code, head=head):
@@ -59,13 +59,13 @@ def test_json_is_what_the_library_says_about_the_arrays(run, columns, path):
 
 
 def test_weights_time_and_the_event_reach_the_library(run, columns):
-    words = ["--label", "outcome", "--positive", "very bad", "--weight", "w", "--counts", "--time", "day", "--json"]
+    words = ["--label", "outcome", "--positive", "very bad", "--weight", "w", "--frequency", "--time", "day", "--json"]
     told = json.loads(run("check", "rows.parquet", *words).stdout)
     verdict = cb.check(
         columns["score"],
         columns["outcome"],
         columns["w"],
-        weights="counts",
+        weight_type="frequency",
         time=columns["day"],
         positive="very bad",
     )
@@ -76,8 +76,8 @@ def test_weights_time_and_the_event_reach_the_library(run, columns):
 def test_log_odds_are_read_as_such(run, columns):
     p = columns["score"]
     write({"x": np.log(p / (1 - p)), "label": columns["label"]}, "logits.csv")
-    told = json.loads(run("check", "logits.csv", "--score", "x", "--kind", "logit", "--json").stdout)
-    assert told["state"] == "calibrated"
+    told = json.loads(run("check", "logits.csv", "--score", "x", "--score-type", "logit", "--json").stdout)
+    assert told["status"] == "calibrated"
     assert told["predicted"] == pytest.approx(p.sum())
 
 
@@ -129,7 +129,7 @@ def test_words_are_wrapped_and_tables_fit_a_terminal(run):
     lines = done.stdout.splitlines()
     assert max(map(len, lines)) <= 80
     assert any(line.startswith("    ") for line in lines)  # a sentence that goes on hangs deeper than it began
-    assert "Segments: chance does not explain 1 of 4" in lines
+    assert "Segments: 1 of 4 significantly off" in lines
     (italy,) = (line for line in lines if "land = it" in line)
     assert "too high" in italy
     assert sum(line.startswith("  2026-") for line in lines) == 8
@@ -147,8 +147,8 @@ def test_the_segments_left_out_are_counted(run, columns):
     label = np.where(segment < 14, columns["label"] * (np.arange(len(segment)) % 3 == 0), columns["label"])
     write({"score": columns["score"], "label": label, "segment": segment}, "many.csv")
     out = run("check", "many.csv", "--by", "segment").stdout
-    assert "Segments: chance does not explain 14 of 20" in out
-    assert "and 8 more, 2 of which chance does not explain" in out
+    assert "Segments: 14 of 20 significantly off" in out
+    assert "and 8 more, 2 of them significantly off" in out
 
 
 def test_hints_speak_of_commands(run, columns):

@@ -39,8 +39,8 @@ def test_the_answer_is_about_what_the_map_makes_of_the_scores(run, mapped, here)
 def test_rows_that_the_map_was_fitted_to_are_not_called_calibrated(run, mapped):
     done = run("check", "old.parquet", "-m", "map.json")
     assert done.exit_code == 11
-    assert done.stdout.startswith("In-sample: about 100 % of these rows were used to fit the map")
-    assert "CANNOT TELL YET: the map has seen these rows; judge it on others." in done.stdout
+    assert done.stdout.startswith("In-sample: the map was fitted to about 100 % of these rows")
+    assert "CANNOT TELL YET: the map was fitted to these rows; evaluate it on held-out rows." in done.stdout
 
 
 def test_a_map_that_is_not_there_is_told(run, mapped):
@@ -57,7 +57,7 @@ def test_heaped_rows_that_the_map_was_fitted_to_are_known_again(run, here, n):
     assert run("fit", "heaped.csv", "--out", "heaped.json").exit_code == 0
     done = run("check", "heaped.csv", "--map", "heaped.json")
     assert done.exit_code == 11
-    assert done.stdout.startswith("In-sample: about 100 % of these rows were used to fit the map")
+    assert done.stdout.startswith("In-sample: the map was fitted to about 100 % of these rows")
 
 
 def test_segments_and_periods_that_are_off_change_the_exit_code_when_asked(run):

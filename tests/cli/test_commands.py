@@ -28,15 +28,15 @@ def rows_of(path: str) -> list[tuple]:
 def test_fit_saves_the_map_of_the_library(subtests, run, columns):
     for method, calibrator in [
         ("auto", cb.AutoCalibrator()),
-        ("shift", cb.LogitShift()),
+        ("shift", cb.calibrators.LogitShift()),
         ("temperature", cb.TemperatureScaling()),
         ("platt", cb.PlattScaling()),
         ("beta", cb.BetaScaling()),
         ("spline", cb.SplineCalibrator()),
         ("isotonic", cb.IsotonicCalibrator()),
         ("binning", cb.HistogramBinning()),
-        ("scaling-binning", cb.ScalingBinning()),
-        ("bayesian-binning", cb.BayesianBinning()),
+        ("scaling-binning", cb.calibrators.ScalingBinning()),
+        ("bayesian-binning", cb.calibrators.BayesianBinning()),
         ("venn-abers", cb.VennAbers()),
     ]:
         with subtests.test(method):
@@ -94,7 +94,7 @@ def test_many_log_odds_are_counted_on_a_grid_of_their_range(run):
     columns = made(70_000, seed=5)
     p = columns["score"]
     write({"x": np.log(p / (1 - p)), "label": columns["label"]}, "logits.parquet")
-    done = run("fit", "logits.parquet", "--score", "x", "--kind", "logit", "--out", "m.json")
+    done = run("fit", "logits.parquet", "--score", "x", "--score-type", "logit", "--out", "m.json")
     assert done.exit_code == 0
     assert cb.load("m.json").transform([0.0])[0] == pytest.approx(0.5, abs=0.02)
 
@@ -106,8 +106,8 @@ def test_by_itself_fit_is_calibrate(run, columns):
     done = run("fit", "rows.csv", "--label", "bad", "--out", "m.json")
     expected = cb.calibrate(columns["score"], columns["bad"])
     assert cb.load("m.json").map == expected.map_
-    assert f"Chose {expected.choice_}" in done.stdout
-    assert "What it compared" in done.stdout
+    assert f"Chosen: {expected.choice_} (" in done.stdout
+    assert "Candidates, on held-out rows" in done.stdout
     for line in expected.comparison_.lines:
         if line.loss == line.loss:
             assert f"{line.loss:.5f}" in done.stdout
@@ -119,7 +119,7 @@ def test_by_itself_fit_is_calibrate(run, columns):
 def test_keeping_the_model_is_an_answer_and_a_map(run):
     done = run("fit", "rows.csv", "--out", "m.json")
     assert done.exit_code == 0
-    assert "Keep your model as it is" in done.stdout
+    assert "Keep the original model" in done.stdout
     np.testing.assert_allclose(cb.load("m.json").transform([0.2, 0.7]), [0.2, 0.7], rtol=0, atol=1e-15)
 
 
@@ -129,9 +129,9 @@ def test_rare_events_are_recalibrated(run):
     events = np.random.default_rng(0).binomial(5_000, 1 / (1 + np.exp(-x - 0.3)))
     columns = {"score": np.tile(1 / (1 + np.exp(-x)), 2), "label": np.repeat([0, 1], 200)}
     write(columns | {"rows": np.r_[5_000 - events, events]}, "rare.csv")
-    done = run("fit", "rare.csv", "--weight", "rows", "--counts", "--out", "m.json")
+    done = run("fit", "rare.csv", "--weight", "rows", "--frequency", "--out", "m.json")
     assert done.exit_code == 0
-    assert "Keep your model" not in done.stdout
+    assert "Keep the original model" not in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80
     p = cb.load("m.json").transform(columns["score"][:200])
     assert p.sum() * 5_000 == pytest.approx(events.sum(), rel=0.05)
@@ -141,7 +141,7 @@ def test_where_nothing_could_be_compared_there_is_no_table(run, columns):
     write({"score": columns["score"][:6], "label": np.array([0, 1, 0, 0, 1, 0])}, "six.csv")
     done = run("fit", "six.csv", "--out", "m.json")
     assert done.exit_code == 0
-    assert "What it compared" not in done.stdout
+    assert "Candidates, on held-out rows" not in done.stdout
     assert cb.load("m.json").transform([0.3])[0] == pytest.approx(0.3, abs=1e-15)
 
 
@@ -196,7 +196,7 @@ def test_log_odds_of_patients_are_split_by_patient(run):
     columns = made(70_000, seed=5)
     p = columns["score"]
     write({"x": np.log(p / (1 - p)), "label": columns["label"], "patient": columns["patient"]}, "logits.parquet")
-    words = ["fit", "logits.parquet", "--score", "x", "--kind", "logit", "--groups", "patient", "--out", "m.json"]
+    words = ["fit", "logits.parquet", "--score", "x", "--score-type", "logit", "--groups", "patient", "--out", "m.json"]
     done = run(*words)
     assert done.exit_code == 0, done.stderr
     assert cb.load("m.json").transform([0.0])[0] == pytest.approx(0.5, abs=0.02)
@@ -269,7 +269,7 @@ def test_a_full_disk_leaves_what_was_there(run, stored, here, target):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert done.exit_code == 1
-    assert f"--out {target} was not written, and is as it was" in " ".join(done.stderr.split())
+    assert f"--out {target} was not written or changed" in " ".join(done.stderr.split())
     assert (here / target).read_text() == "what was there"
     assert sorted(here.iterdir()) == before
 
@@ -314,8 +314,8 @@ def test_plan_answers_with_the_third(run):
     assert " ".join(run("plan", "--epsilon", "0.05", "--n-bins", "10").stdout.split()) == str(
         cb.plan(epsilon=0.05, n_bins=10)
     )
-    done = run("plan", "--labels", "5000", "--epsilon", "0.08", "--mode", "marginal", "--scheme", "ums", "--json")
-    assert json.loads(done.stdout) == asdict(cb.plan(n=5000, epsilon=0.08, mode="marginal", scheme="ums")) | {
+    done = run("plan", "--labels", "5000", "--epsilon", "0.08", "--coverage", "marginal", "--scheme", "ums", "--json")
+    assert json.loads(done.stdout) == asdict(cb.plan(n=5000, epsilon=0.08, coverage="marginal", scheme="ums")) | {
         "outlook": []
     }
 
@@ -323,7 +323,7 @@ def test_plan_answers_with_the_third(run):
 def test_plan_leaves_out_rows_without_a_score(run):
     Path("gaps.csv").write_text("score\n0.25\nNaN\n0.5\n0.75\n", encoding="utf-8")
     words = ["plan", "--labels", "2000", "--n-bins", "3", "--scores", "gaps.csv"]
-    assert "lacks 1 of 4 scores: leave these rows out with --where" in run(*words).stderr
+    assert "lacks 1 of 4 scores: exclude these rows with --where" in run(*words).stderr
     assert run(*words, "--where", "isfinite(score)").exit_code == 0
 
 
@@ -392,7 +392,7 @@ def test_a_day_is_added_once_and_replaced_on_demand(run):
     assert "already there: 2026-03-01." in run("tally", "rows.csv", "--label", "bad", *words).stdout
     other = run("tally", "rows.csv", "--label", "mixed", *words)
     assert other.exit_code == 1
-    assert "--replace would put 4,000 rows in 4 segments in place of 4,000 rows in 4 segments: pass" in other.stderr
+    assert "--replace would replace 4,000 rows in 4 segments by 4,000 rows in 4 segments: pass" in other.stderr
     assert "written: 2026-03-01." in run("tally", "rows.csv", "--label", "mixed", "--replace", *words).stdout
 
 
@@ -421,7 +421,7 @@ def test_a_pipeline_of_processes(here):
     assert done.stderr == ""
     done = command_line("check", "scored.parquet", "--score", "calibrated", "--label", "bad", "--json", cwd=here)
     assert done.returncode == 0
-    assert json.loads(done.stdout)["state"] == "calibrated"
+    assert json.loads(done.stdout)["status"] == "calibrated"
 
 
 def test_what_head_does_not_read_is_no_accident(here):

@@ -23,17 +23,17 @@ def fitted(run: Any) -> cb.Calibration:
 def test_export_writes_what_the_library_writes(run: Any, fitted: cb.Calibration, dialect: str) -> None:
     done = run("export", "map.json", "--dialect", dialect, "--score", "p d", "--out", "map.sql")
     assert done.exit_code == 0
-    assert "Wrote map.sql. Compared on" in done.stdout
+    assert "Wrote map.sql. Compared with the map on" in done.stdout
     assert SqlFile.parse(Path("map.sql").read_text()).text == fitted.to_sql("p d", dialect)
     again = run("verify", "map.sql")
     assert again.exit_code == 0
-    assert again.stdout.startswith("Compared on")
+    assert again.stdout.startswith("Compared with the map on")
 
 
 def test_export_without_a_file_prints_the_expression_alone(run: Any, fitted: cb.Calibration) -> None:
     done = run("export", "map.json")
     assert done.stdout == fitted.to_sql("score") + "\n"
-    assert "Compared on DuckDB" in done.stderr
+    assert "Compared with the map on DuckDB" in done.stderr
     told = json.loads(run("export", "map.json", "--json").stdout)
     assert told["expression"] == fitted.to_sql("score")
     assert told["proof"]["scores"] > 100_000
@@ -63,23 +63,23 @@ def test_an_edited_file_fails_the_pipeline(run: Any, fitted: cb.Calibration) -> 
 
 
 MISTAKES = {
-    "no such map": ("export no.json", "the map no.json does not exist: make it with calibrant fit ... --out no.json"),
-    "not a map": ("export rows.csv", "rows.csv is damaged, or no map that calibrant saved"),
+    "no such map": ("export no.json", "the map no.json does not exist: create it with calibrant fit ... --out no.json"),
+    "not a map": ("export rows.csv", "rows.csv is damaged or is not a map saved by calibrant"),
     "unknown dialect": ("export map.json --dialect algol", "dialect must be one of duckdb, "),
     "unknown form": (
         "export map.json --out map.txt",
-        "has a name whose end does not say what to write: end it in one of .sql .onnx",
+        "has an unknown file extension: use one of .sql .onnx",
     ),
     "over the map": ("export map.json --out map.json", "one of .sql .onnx"),
     "there already": ("export map.json --out there.sql", "there.sql exists: pass --force"),
-    "a type of SQL": ("export map.json --dtype float64", "--dtype says nothing about SQL: leave it out"),
-    "a type of a file of SQL": ("export map.json --out m.sql --dtype float64", "--dtype says nothing about SQL"),
-    "a dialect of ONNX": ("export map.json --out m.onnx --dialect duckdb", "--dialect says nothing about ONNX"),
-    "a column of ONNX": ("export map.json --out m.onnx --score p", "--score says nothing about ONNX"),
-    "force without a file": ("export map.json --force", "--force goes with --out: name the file to overwrite"),
+    "a type of SQL": ("export map.json --dtype float64", "--dtype does not apply to SQL: leave it out"),
+    "a type of a file of SQL": ("export map.json --out m.sql --dtype float64", "--dtype does not apply to SQL"),
+    "a dialect of ONNX": ("export map.json --out m.onnx --dialect duckdb", "--dialect does not apply to ONNX"),
+    "a column of ONNX": ("export map.json --out m.onnx --score p", "--score does not apply to ONNX"),
+    "force without a file": ("export map.json --force", "--force needs --out: pass the file to overwrite"),
     "no folder": ("export map.json --out no/map.sql", "is in the folder no, which does not exist"),
-    "nothing to verify": ("verify no.sql", "no.sql does not exist: make it with calibrant export"),
-    "no export": ("verify rows.csv", "the file is no SQL file that export_sql wrote"),
+    "nothing to verify": ("verify no.sql", "no.sql does not exist: create it with calibrant export"),
+    "no export": ("verify rows.csv", "the file was not written by export_sql"),
     "a table": ("verify rows.parquet", "it is not text"),
 }
 

@@ -21,7 +21,7 @@ def shell(script: list[str], here: Path, **variables: str) -> subprocess.Complet
 STATES = [
     (["rows.csv"], 0, "gate: open\n"),
     (["rows.csv", "--label", "bad"], 1, "gate: closed, the probabilities are off by more than the tolerance\n"),
-    (["rows.csv", "--label", "mixed"], 1, "gate: closed, chance does not explain how far the probabilities are off\n"),
+    (["rows.csv", "--label", "mixed"], 1, "gate: closed, the probabilities are significantly off\n"),
     (
         ["rows.csv", "--label", "mixed", "--by", "land", "--tolerance", "0.5", "--fail-on", "segments"],
         1,

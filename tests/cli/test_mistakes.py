@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from tests.cli.conftest import command_line, write
 
-PYTHON = ("=True", "kind=", "positive=", "weights=", "calibrant.", "astype", "predict_proba", "Traceback")
+PYTHON = ("=True", "score_type=", "positive=", "weight_type=", "calibrant.", "astype", "predict_proba", "Traceback")
 """What only a reader of Python would understand."""
 
 
@@ -46,7 +46,7 @@ def make_mistakes(columns):
     changed("percent.csv", score=100 * score)
     changed("logits.csv", score=np.log(score / (1 - score)))
     changed("gaps.csv", score=gaps)
-    changed("unlabelled.csv", label=np.where(np.arange(len(label)) < 7, np.nan, label))
+    changed("unlabeled.csv", label=np.where(np.arange(len(label)) < 7, np.nan, label))
     changed("one-two.csv", label=label + 1)
     changed("three.csv", label=np.arange(len(label)) % 3)
     changed("one-class.csv", label=np.zeros_like(label))
@@ -74,7 +74,7 @@ COLUMNS = "'id', 'score', 'label', 'bad', 'mixed', 'outcome', 'land', 'day', 'pa
 BOTH = {
     "a column nearly right": (
         "rows.csv --score Scor",
-        f"rows.csv has no column 'Scor' (--score): did you mean 'score'? It has {COLUMNS}",
+        f"rows.csv has no column 'Scor' (--score): did you mean 'score'? Columns: {COLUMNS}",
     ),
     "a column that is not there": (
         "rows.csv --label y",
@@ -84,30 +84,30 @@ BOTH = {
         "rows.csv --score bad --label score",
         "the column 'bad' and the column 'score' look swapped: pass --score score --label bad",
     ),
-    "scores of text": ("text.csv", "the column 'score' (--score) holds text such as 'about 0."),
+    "scores of text": ("text.csv", "the column 'score' (--score) contains text such as 'about 0."),
     "a word for a missing score": (
         "na.csv",
-        "the column 'score' (--score) holds 'NA' among numbers: know why, then leave these rows out with "
+        "the column 'score' (--score) contains 'NA' among numbers: find out why, then exclude these rows with "
         "--where \"score <> 'NA'\"",
     ),
     "a word for a missing label": (
         "na.csv --score other --label score --where isfinite(other)",
-        "the column 'score' (--label) holds 'NA' among labels: know why, then leave these rows out with "
+        "the column 'score' (--label) contains 'NA' among labels: find out why, then exclude these rows with "
         "--where \"score <> 'NA'\"",
     ),
     "a number in words": (
         "na.csv --score words",
-        "the column 'words' (--score) holds text such as 'half': name a column of numbers with --score, or repair it",
+        "the column 'words' (--score) contains text such as 'half': pass a numeric column with --score, or fix it",
     ),
     "numbers as text in Parquet": (
         "words.parquet",
-        "the column 'score' (--score) holds numbers written as text: write numbers into the file",
+        "the column 'score' (--score) contains numbers stored as text: store it as numbers",
     ),
     "counts of nothing": (
-        "rows.csv --counts",
-        "--counts says what weights are: name their column with --weight, or leave --counts out",
+        "rows.csv --frequency",
+        "--frequency needs weights: pass their column with --weight, or leave --frequency out",
     ),
-    "decimals with a comma": ("comma.csv", "write decimals with a point"),
+    "decimals with a comma": ("comma.csv", "use a decimal point"),
     "labels of text": (
         "rows.csv --label outcome",
         "the column 'outcome' holds the labels 'good' and 'very bad': pass --positive 'very bad' or --positive good, "
@@ -120,21 +120,21 @@ BOTH = {
     ),
     "an event of another type": (
         "rows.csv --positive worse",
-        "--positive worse cannot be a label: the column 'label' holds",
+        "--positive worse cannot be a label: the column 'label' has the type DOUBLE",
     ),
     "no bytes": ("empty.csv", "empty.csv is empty (0 bytes): write it again, or leave it out"),
     "no bytes in Parquet": ("empty.parquet", "empty.parquet is empty (0 bytes): write it again, or leave it out"),
-    "no rows": ("header.csv", "header.csv has names of columns and no rows: see how it was written"),
+    "no rows": ("header.csv", "header.csv has a header but no rows: check how it was written"),
     "no file": ("row.csv", "row.csv does not exist: did you mean rows.csv?"),
     "no file, and others of its kind": ("llm.parquet", "llm.parquet does not exist: check the path"),
     "no file, one of another kind": ("few.parquet", "few.parquet does not exist: did you mean few.csv?"),
     "no file and nothing like it": ("nothing/at-all.csv", "nothing/at-all.csv does not exist: check the path"),
     "no match": ("q*.csv", "q*.csv matches no file: check the folder and the pattern"),
-    "a folder": ("folder", "folder is a folder and no tally store: name its files, as in 'folder/*.csv'"),
-    "an address": ("https://x.org/a.csv", "https://x.org/a.csv is an address, and only local files are supported"),
+    "a folder": ("folder", "folder is a folder, not a tally store: pass the files in it, as in 'folder/*.csv'"),
+    "an address": ("https://x.org/a.csv", "https://x.org/a.csv is a URL, and only local files are supported"),
     "text called Parquet": (
         "text.parquet",
-        "text.parquet is not a Parquet file: write it again, or rename it if it is CSV",
+        "text.parquet is not a valid Parquet file: write it again, or rename it if it is CSV",
     ),
     "labels 1 and 2": (
         "one-two.csv",
@@ -142,63 +142,68 @@ BOTH = {
     ),
     "three classes": (
         "three.csv",
-        "the column 'label' has more than two distinct values (0, 1, 2, ...): two classes are needed, so make a "
+        "the column 'label' has more than two distinct values (0, 1, 2, ...): labels must have two classes: create a "
         "column that is 1 for one class and 0 for the rest",
     ),
     "percentages": (
         "percent.csv",
         "the column 'score' holds values between 0 and 100 that look like percentages",
     ),
-    "CSV and Parquet": ("rows.csv rows.parquet", "rows.csv is CSV and rows.parquet is Parquet: pass files of one kind"),
-    "CSV and TSV": ("rows.csv rows.tsv", "rows.csv is CSV and rows.tsv is TSV: pass files of one kind"),
+    "CSV and Parquet": (
+        "rows.csv rows.parquet",
+        "rows.csv is CSV and rows.parquet is Parquet: pass files of one format",
+    ),
+    "CSV and TSV": ("rows.csv rows.tsv", "rows.csv is CSV and rows.tsv is TSV: pass files of one format"),
     "other columns": (
         "rows.csv renamed.csv",
-        "renamed.csv has no column 'label' (--label), which other files have: leave it out or rename it",
+        "renamed.csv has no column 'label' (--label), which other files have: leave this file out or rename its column",
     ),
     "an unknown kind of file": (
         "rows.xlsx",
-        "rows.xlsx has a name whose end does not say what it is: end it in one of .csv .tsv .csv.gz .tsv.gz .parquet "
-        ".pq",
+        "rows.xlsx has an unknown file extension: use one of .csv .tsv .csv.gz .tsv.gz .parquet .pq",
     ),
-    "uneven lines": ("ragged.csv", "its lines do not split into columns alike"),
-    "another encoding": ("latin.csv", "latin.csv is not written in UTF-8: save it as UTF-8"),
-    "no gzip": ("plain.csv.gz", "plain.csv.gz is not compressed by gzip: rename it to end in .csv, or compress it"),
+    "uneven lines": ("ragged.csv", "its lines have different numbers of columns"),
+    "another encoding": ("latin.csv", "latin.csv is not encoded in UTF-8: save it as UTF-8"),
+    "no gzip": ("plain.csv.gz", "plain.csv.gz is not a gzip file: rename it to end in .csv, or compress it"),
     "a word among numbers": (
         "late.csv",
-        "late.csv, line 40002: the column 'label' holds 'n/a' where numbers are expected: repair it, or name "
+        "late.csv, line 40002: the column 'label' contains 'n/a', expected numbers: fix the value, or pass "
         "another column",
     ),
-    "weights of text": ("rows.csv --weight land", "the column 'land' (--weight) holds text such as '"),
-    "a condition that is none": ("rows.csv --where scor>0", "--where 'scor>0' is not a condition on these columns"),
+    "weights of text": ("rows.csv --weight land", "the column 'land' (--weight) contains text such as '"),
+    "a condition that is none": (
+        "rows.csv --where scor>0",
+        "--where 'scor>0' is not a valid condition on these columns",
+    ),
     "a condition on another type": (
         "rows.csv --where label='a'",
-        "--where \"label='a'\" is not a condition on these columns: Could not convert string 'a' to DOUBLE",
+        "--where \"label='a'\" is not a valid condition on these columns: Could not convert string 'a' to DOUBLE",
     ),
-    "standard input": ("-", "standard input is not read: write the rows to a file first"),
-    "a pipe": ("pipe.csv", "pipe.csv is no plain file and is not read: write the rows to a file first"),
+    "standard input": ("-", "standard input cannot be read: write the rows to a file first"),
+    "a pipe": ("pipe.csv", "pipe.csv is not a regular file and cannot be read: write the rows to a file first"),
     "no names": (
         "nameless.csv",
-        "nameless.csv has no column 'score' (--score): it has no header line, so write the names of columns above it",
+        "nameless.csv has no column 'score' (--score): it has no header line: add the column names as the first line",
     ),
     "a condition that nothing meets": (
         "rows.csv --where score>2",
-        "rows.csv has no row for which --where 'score>2' holds: loosen it",
+        "rows.csv has no row that satisfies --where 'score>2': relax the condition",
     ),
     "days of files": (
         "rows.csv --from 2026-01-01",
-        "--from and --to choose days of a tally store, and these are files: use --where",
+        "--from and --to apply to a tally store, and these are files: use --where",
     ),
 }
 
 CHECK = {
     "missing scores": (
         "gaps.csv",
-        "the column 'score' has 3 missing values (NaN), the first at row 3 counted from 0: repair them, or leave "
-        "them out with --where 'isfinite(score)'",
+        "the column 'score' has 3 missing values (NaN), the first at row 3 counted from 0: fix them, or exclude "
+        "them with --where 'isfinite(score)'",
     ),
     "missing labels": (
-        "unlabelled.csv",
-        "leave these rows out with --where 'label IS NOT NULL'; a label that has not arrived is not a negative",
+        "unlabeled.csv",
+        "exclude these rows with --where 'label IS NOT NULL'; a label that has not arrived is not a negative",
     ),
     "times of text": ("rows.csv --time land", "--time holds text that is not an ISO 8601 date"),
     "groups of fractions": (
@@ -206,35 +211,35 @@ CHECK = {
         "--groups must be integers or strings, got float64: convert them to text first",
     ),
     "groups of dates": ("rows.csv --groups day", "--groups must be integers or strings, got datetime64["),
-    "parts of rows": ("na.csv --score other --weight other --counts", "repair it, or leave --counts out"),
+    "parts of rows": ("na.csv --score other --weight other --frequency", "repair it, or leave --frequency out"),
     "scores that are no probabilities": (
-        "rows.csv --kind real",
-        "fit a map first (calibrant fit), or pass --kind logit for log-odds",
+        "rows.csv --score-type real",
+        "fit a map first (calibrant fit), or pass --score-type logit for log-odds",
     ),
 }
 
 FIT = {
     "missing scores": (
         "gaps.csv",
-        "3 of 4,000 rows cannot be counted (score 'score' missing in 3): know why, then leave them out with "
+        "3 of 4,000 rows cannot be used (score 'score' missing in 3): find out why, then exclude them with "
         "--where 'isfinite(score)'",
     ),
-    "log-odds": ("logits.csv", "if they are log-odds, pass --kind logit"),
+    "log-odds": ("logits.csv", "if they are log-odds, pass --score-type logit"),
     "bins without binning": (
         "rows.csv --n-bins 5",
-        "--n-bins belongs to --method binning or scaling-binning: add that, or leave --n-bins out",
+        "--n-bins needs --method binning or scaling-binning: add that, or leave --n-bins out",
     ),
     "a loss without a choice": (
         "rows.csv --method isotonic --loss brier",
-        "--loss belongs to --method auto: add that, or leave --loss out",
+        "--loss needs --method auto: add that, or leave --loss out",
     ),
     "a guarantee of another method": (
         "rows.csv --method binning --guarantee 0.1",
-        "--guarantee belongs to --method auto: add that, or leave --guarantee out",
+        "--guarantee needs --method auto: add that, or leave --guarantee out",
     ),
     "a confidence of nothing": (
         "rows.csv --alpha 0.1",
-        "--alpha belongs to --guarantee and to --method binning: add one of them, or leave --alpha out",
+        "--alpha needs --guarantee or --method binning: add one of them, or leave --alpha out",
     ),
     "a guarantee that is none": (
         "rows.csv --guarantee 2",
@@ -242,13 +247,13 @@ FIT = {
     ),
     "a guarantee beyond the labels": (
         "rows.csv --guarantee 0.001",
-        "--guarantee 0.001 --alpha 0.1 cannot be kept with 4,000 labels, where even two bins are not within 0.001",
+        "--guarantee 0.001 --alpha 0.1 cannot be met with 4,000 labels: even two bins are not within 0.001",
     ),
-    "a look at no guarantee": ("rows.csv --look 2", "--look belongs to --guarantee"),
+    "a look at no guarantee": ("rows.csv --look 2", "--look needs --guarantee"),
     "a look before the first": ("rows.csv --guarantee 0.2 --look 0", "--look must be an integer of at least 1"),
     "a guarantee for rows that depend on each other": (
         "rows.csv --guarantee 0.1 --groups patient",
-        "--guarantee cannot be kept: --groups says that rows depend on each other",
+        "--guarantee is not possible: rows of the same group (--groups) may depend on each other",
     ),
     "two ways to split rows": (
         "rows.csv --groups patient --time day",
@@ -256,15 +261,15 @@ FIT = {
     ),
     "two ways to say how many bins": (
         "rows.csv --method binning --n-bins 5 --epsilon 0.1",
-        "--n-bins and --epsilon both choose the number of bins: give one of them",
+        "--n-bins and --epsilon both set the number of bins: pass one of them",
     ),
     "an impossible confidence": (
         "rows.csv --method binning --alpha 2",
         "--alpha must lie strictly between 0 and 1, got 2",
     ),
-    "an error out of reach": ("rows.csv --method binning --epsilon 0.001", "one bin alone needs"),
+    "an error out of reach": ("rows.csv --method binning --epsilon 0.001", "even one bin needs"),
     "beta on log-odds": (
-        "logits.csv --kind logit --method beta",
+        "logits.csv --score-type logit --method beta",
         "the column 'score' must be probabilities, not logit scores: use --method platt",
     ),
 }
@@ -272,19 +277,19 @@ FIT = {
 OTHERS = {
     "no map": (
         "apply rows.csv --map no.json --out o.csv",
-        "the map no.json does not exist: make it with calibrant fit ... --out no.json",
+        "the map no.json does not exist: create it with calibrant fit ... --out no.json",
     ),
     "a folder as a map": (
         "apply rows.csv --map folder --out o.csv",
-        "the map folder is a folder: name the file that calibrant fit saved",
+        "the map folder is a folder: pass the file that calibrant fit saved",
     ),
     "a damaged map": (
         "apply rows.csv --map damaged.json --out o.csv",
-        "damaged.json is damaged, or no map that calibrant saved",
+        "damaged.json is damaged or is not a map saved by calibrant",
     ),
     "no such folder": (
         "apply rows.csv --map m.json --out no/o.csv",
-        "--out no/o.csv is in the folder no, which does not exist: make it with mkdir -p no",
+        "--out no/o.csv is in the folder no, which does not exist: create it with mkdir -p no",
     ),
     "an output that is an input": (
         "apply rows.csv --map m.json --out ./rows.csv --force",
@@ -296,46 +301,52 @@ OTHERS = {
     ),
     "a map that is there": ("fit rows.csv --out m.json", "--out m.json exists: pass --force to overwrite it"),
     "a report that is there": ("report rows.csv --out m.json", "--out m.json exists: pass --force to overwrite it"),
-    "force without a file": ("tally rows.csv --force", "--force goes with --out: name the file to overwrite"),
-    "a word for a missing score": ("apply na.csv --map m.json --out o.csv", "holds 'NA' among numbers: know why"),
-    "the same for Parquet": ("apply na.csv --map m.json --out o.parquet", "holds 'NA' among numbers: know why"),
+    "force without a file": ("tally rows.csv --force", "--force needs --out: pass the file to overwrite"),
+    "a word for a missing score": (
+        "apply na.csv --map m.json --out o.csv",
+        "contains 'NA' among numbers: find out why",
+    ),
+    "the same for Parquet": ("apply na.csv --map m.json --out o.parquet", "contains 'NA' among numbers: find out why"),
     "an output that is there": (
         "apply rows.csv --map m.json --out few.csv",
-        "--out few.csv exists: pass --force to overwrite it, or name another file",
+        "--out few.csv exists: pass --force to overwrite it, or another file name",
     ),
     "an output of no kind": (
         "apply rows.csv --map m.json --out o.xlsx",
-        "--out o.xlsx has a name whose end does not say what to write",
+        "--out o.xlsx has an unknown file extension",
     ),
     "a column that is there": (
         "apply rows.csv --map m.json --out o.csv --name land",
-        "--name is 'land', a column that the frame has already: pass another name",
+        "--name is 'land', and the frame already has this column: pass another name",
     ),
     "a report of no kind": (
         "report rows.csv --out r.pdf",
-        "--out r.pdf has a name whose end does not say what to write: end it in one of .html .md .json",
+        "--out r.pdf has an unknown file extension: use one of .html .md .json",
     ),
     "a map of no kind": (
         "fit rows.csv --out map.pkl",
-        "--out map.pkl has a name whose end does not say what to write: end it in one of .json",
+        "--out map.pkl has an unknown file extension: use one of .json",
     ),
     "a folder as output": (
         "tally rows.csv --out folder/.csv/../../folder",
-        "has a name whose end does not say what to write",
+        "has an unknown file extension",
     ),
     "a plan of one": (
         "plan --labels 50",
-        "--n-bins is missing: pass exactly two of --labels, --n-bins and --epsilon; the answer is the third",
+        "--n-bins is missing: pass exactly two of --labels, --n-bins and --epsilon; the third is computed",
     ),
     "a plan with a whole error": ("plan --labels 50 --epsilon 5", "--epsilon must lie strictly between 0 and 1, got 5"),
     "a plan for no labels": ("plan --labels 0 --n-bins 5", "--labels must be an integer of at least 1, got 0"),
-    "a plan with scores of text": ("plan --labels 50 --n-bins 2 --scores text.csv", "holds text such as 'about"),
+    "a plan with scores of text": ("plan --labels 50 --n-bins 2 --scores text.csv", "contains text such as 'about"),
     "a score of no file": (
         "plan --epsilon 0.05 --n-bins 10 --score nope",
-        "--score is about a file of scores: name it with --scores, or leave --score out",
+        "--score needs a file of scores: pass it with --scores, or leave --score out",
     ),
-    "a condition on no file": ("plan --epsilon 0.05 --n-bins 10 --where x", "--where is about a file of scores"),
-    "a new model of text": ("compare rows.csv --old score --new land", "the column 'land' (--new) holds text such as"),
+    "a condition on no file": ("plan --epsilon 0.05 --n-bins 10 --where x", "--where needs a file of scores"),
+    "a new model of text": (
+        "compare rows.csv --old score --new land",
+        "the column 'land' (--new) contains text such as",
+    ),
     "a new model that is not there": ("compare rows.csv --old score --new p", "rows.csv has no column 'p' (--new)"),
     "a new model in percent": (
         "compare rows.csv --old score --new w",
@@ -355,15 +366,15 @@ OTHERS = {
     ),
     "a store with two days": (
         "tally rows.csv --store kept --day 2026-03-01 --time day",
-        "--day and --time both say the day of the rows: pass one of them",
+        "--day and --time both give the day of the rows: pass one of them",
     ),
     "a store by the hour": (
         "tally rows.csv --store kept --time day --every 1h",
-        "--store keeps days: leave --every out",
+        "--store always uses periods of one day: leave --every out",
     ),
     "a store of log-odds": (
-        "tally rows.csv --store kept --day 2026-01-01 --kind logit",
-        "--store keeps probabilities, not logit scores",
+        "tally rows.csv --store kept --day 2026-01-01 --score-type logit",
+        "--store accepts probabilities, not logit scores",
     ),
     "no day": (
         "tally rows.csv --store kept --day tomorrow",
@@ -371,16 +382,16 @@ OTHERS = {
     ),
     "a day without a store": (
         "tally rows.csv --day 2026-01-01",
-        "--day goes with --store: name the folder of a tally store",
+        "--day needs --store: pass the folder of a tally store",
     ),
-    "an hour of nothing": ("tally rows.csv --every 1h", "--every cuts the column of --time: name it"),
+    "an hour of nothing": ("tally rows.csv --every 1h", "--every needs --time: pass the time column"),
     "time as a segment": (
         "tally stamps.csv --by at",
-        "--by at holds timestamps: use --time at, which cuts them into days, hours or months",
+        "--by at holds timestamps: use --time at, which splits them into days, hours or months",
     ),
     "text as time": (
         "tally rows.csv --time land",
-        "--time land is of type String, and only dates and timestamps can be cut: use --by land",
+        "--time land is of type String, and only dates and timestamps can be split into periods: use --by land",
     ),
 }
 
@@ -423,17 +434,17 @@ def test_the_other_commands_say_what_to_do(subtests, run, more):
 
 
 STORE = {
-    "another column": ("check kept --score p", "kept is a tally store, which knows its columns: leave --score out"),
+    "another column": ("check kept --score p", "kept is a tally store, whose columns are fixed: leave --score out"),
     "files beside it": ("check kept rows.csv", "kept is a tally store: pass it alone"),
     "no day": ("check kept --from soon", "--from soon is not a day"),
     "days that it lacks": (
         "check kept --from 2027-01-01 --to 2027-01-31",
-        "--from 2027-01-01 and --to 2027-01-31 choose no day of the store 'kept'",
+        "--from 2027-01-01 and --to 2027-01-31 select no day of the store 'kept'",
     ),
     "other segments": ("tally rows.csv --store kept --by day --day 2026-03-02", "leave --by out"),
     "rows of a store": (
         "tally kept --store other --day 2026-03-02",
-        "kept is a tally store, and rows are needed: name their files",
+        "kept is a tally store, and this command needs rows: pass files of rows",
     ),
 }
 
@@ -480,7 +491,7 @@ def test_a_folder_that_must_not_be_written_is_told(run, monkeypatch):
 def test_a_folder_that_is_not_ours_is_told_before_the_work(run, monkeypatch):
     monkeypatch.setattr("os.access", lambda *words: False)
     assert answer(run, "fit rows.csv --out map.json") == (
-        "--out map.json is in the folder ., which is read-only: name a file in another one"
+        "--out map.json is in the folder ., which is read-only: pass a file in another folder"
     )
 
 

@@ -44,9 +44,14 @@ def test_the_refusal_says_what_replace_would_lose(run):
     rows = TallyStore("kept").window()["de"].total
     done = run(*of("it"))
     assert done.exit_code == 1
-    assert done.stderr.startswith("error: tallies of 2026-11-01 differ from those in the store. --replace would put ")
-    assert f"segments that these lack would be lost: 'de' ({rows:,} rows): pass --replace" in done.stderr
-    assert "add every part under a name of its own with --part, after rm -r kept/days/day=2026-11-01" in done.stderr
+    assert done.stderr.startswith(
+        "error: tallies of 2026-11-01 differ from those in the store. --replace would replace "
+    )
+    assert (
+        f"segments that are missing from the new tallies would be lost: 'de' ({rows:,} rows): pass --replace"
+        in done.stderr
+    )
+    assert "rows with rm -r kept/days/day=2026-11-01, and add every part under its own name with --part" in done.stderr
     assert "replace=True" not in done.stderr
     assert list(TallyStore("kept").window()) == ["de"]
 
@@ -60,14 +65,14 @@ def test_mixing_whole_days_and_parts_is_refused(run):
     run("tally", "rows.csv", "--by", "land", "--store", "kept", "--day", "2026-11-02", "--part", "a")
     done = run("tally", "rows.csv", "--by", "land", "--store", "kept", "--day", "2026-11-02", "--replace")
     assert done.exit_code == 1
-    assert "tallies of 2026-11-02 may repeat rows of the day, which is stored in parts, 'a' (4,000 rows)" in done.stderr
+    assert "tallies of 2026-11-02 may repeat rows of the day, which is stored in parts: 'a' (4,000 rows)" in done.stderr
 
 
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["--part", "a"], "--part goes with --store"),
-        (["--store", "kept", "--day", "2026-11-01", "--part", "a/b"], "--part a/b becomes the name of a file"),
+        (["--part", "a"], "--part needs --store"),
+        (["--store", "kept", "--day", "2026-11-01", "--part", "a/b"], "--part a/b is not a valid name of a file"),
     ],
 )
 def test_mistakes_with_parts(run, words, expected):
@@ -99,7 +104,7 @@ def test_missing_days_are_noted(run, kept, words):
     """BUG 6: these were judged without a word."""
     done = run(*words, *RANGE)
     expected = "20 of the 23 days from 2026-11-08 to 2026-11-30 are missing (2026-11-11 to 2026-11-30)"
-    assert done.stderr == f"note: the store 'kept' is incomplete: {expected}; only what is there is counted\n"
+    assert done.stderr == f"note: the store 'kept' is incomplete: {expected}; the result has only the stored rows\n"
     assert done.exit_code in (0, 10, 11)
     assert run(*words, "--from", "2026-11-08", "--to", "2026-11-10", "--require-all-days").stderr == ""
 
@@ -109,7 +114,7 @@ def test_all_days_may_be_required(run, kept, words):
     done = run(*words, *RANGE, "--require-all-days", *(["--json"] if words[0] == "check" else []))
     assert (done.exit_code, done.stdout) == (1, "")
     expected = "20 of the 23 days from 2026-11-08 to 2026-11-30 are missing (2026-11-11 to 2026-11-30)"
-    fix = "add what is missing, or leave it out"
+    fix = "add the missing days, or leave it out"
     assert done.stderr == f"error: --require-all-days does not hold for the store 'kept': {expected}: {fix}\n"
     assert not Path("m.json").exists()
     assert not Path("r.md").exists()
@@ -125,4 +130,4 @@ def test_json_on_stdout_stays_json(run, kept, here):
 def test_files_have_no_days(run, words):
     done = run(*words, "--require-all-days")
     assert done.exit_code == 1
-    assert "--require-all-days is about a tally store, and these are files: leave it out" in done.stderr
+    assert "--require-all-days applies to a tally store, and these are files: leave it out" in done.stderr

@@ -23,16 +23,19 @@ SAID: dict[str, tuple[Callable[[], object], str]] = {
     "two labels": (lambda: cb.check(S, ["a", "b", "a", "b"]), "pass --positive b or --positive a"),
     "one label": (lambda: cb.check(S, ["a", "a", "a", "a"]), "pass --positive with the label"),
     "not that label": (lambda: cb.check(S, ["a", "b", "a", "b"], positive="c"), "--positive c is not among the labels"),
-    "percent": (lambda: cb.check([10, 40, 60, 90], Y), "divide the column by 100, or pass --kind real"),
-    "real scores": (lambda: cb.check(S, Y, kind="real"), "(calibrant fit), or pass --kind logit"),
-    "outside": (lambda: cb.check([-3.0, 0.4, 0.6, 0.9], Y, kind="probability"), "pass --kind logit or --kind real,"),
+    "percent": (lambda: cb.check([10, 40, 60, 90], Y), "divide the column by 100, or pass --score-type real"),
+    "real scores": (lambda: cb.check(S, Y, score_type="real"), "(calibrant fit), or pass --score-type logit"),
+    "outside": (
+        lambda: cb.check([-3.0, 0.4, 0.6, 0.9], Y, score_type="probability"),
+        "pass --score-type logit or --score-type real,",
+    ),
     "fractions as counts": (
-        lambda: cb.check(S, Y, [0.5, 1, 1, 1], weights="counts"),
-        "--counts takes integers below 2**53: repair it, or leave --counts out",
+        lambda: cb.check(S, Y, [0.5, 1, 1, 1], weight_type="frequency"),
+        "--frequency takes integers below 2**53: repair it, or leave --frequency out",
     ),
     "rows that cannot be counted": (
         lambda: cb.tally(duckdb.sql(f"FROM {ROWS}"), "s", "y"),
-        "leave them out with --where",
+        "exclude them with --where",
     ),
     "two of three": (lambda: cb.plan(n=5), "exactly two of --labels, --n-bins and --epsilon"),
     "no error": (lambda: cb.plan(n=5, epsilon=7.5), "--epsilon must lie"),
@@ -44,10 +47,10 @@ SAID: dict[str, tuple[Callable[[], object], str]] = {
         lambda: cb.tally(duckdb.sql("SELECT 0.5 AS s, 1 AS y, TIMESTAMP '2026-01-01' AS d"), "s", "y", by="d"),
         "--by d holds timestamps: use --time d",
     ),
-    "a store's segments": (lambda: cb.TallyStore("kept", by=["g", "g"]), "--by g --by g repeats 'g'"),
+    "a store's segments": (lambda: cb.TallyStore("kept", by=["g", "g"]), "--by g --by g uses the name 'g' twice"),
     "no day yet": (lambda: cb.TallyStore("kept").window(), "pass --from and --to, or add a day"),
     "no day": (lambda: cb.TallyStore("kept").window("soon", "2026-01-01"), "--from soon is not a day"),
-    "beta": (lambda: cb.BetaScaling().fit(S, Y, kind="logit"), "use --method platt"),
+    "beta": (lambda: cb.BetaScaling().fit(S, Y, score_type="logit"), "use --method platt"),
 }
 
 
@@ -65,10 +68,10 @@ def test_hints_and_notes_speak_of_options():
     p = rng.beta(2, 5, 3000)
     verdict = cb.check(np.sqrt(p), rng.random(3000) < p / 4, rng.integers(1, 3, 3000))
     told = " ".join(note.say(VOICE) for note in (*verdict.hints, *verdict.notes, gain_not_measured()))
-    assert "In Python, SamplingCorrection undoes it without labels" in told
+    assert "In Python, SamplingCorrection corrects it without labels" in told
     assert "Or, with labels: calibrant fit FILES --out map.json" in told
-    assert "pass --counts to keep" in told
-    assert "unless --time or --groups says" in told
+    assert "pass --frequency to keep" in told
+    assert "pass --time or --groups to define folds" in told
     assert not re.search(r"\b(kind|positive|weights|time|groups|by)=", told)
 
 

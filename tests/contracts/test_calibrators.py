@@ -23,8 +23,8 @@ from calibrant.calibrators.base import BinaryCalibrator
 from calibrant.calibrators.binary.scaling import BetaScaling
 from calibrant.calibrators.segments import SegmentCalibrator
 from calibrant.guarantees.certificate import About, Certificate
+from calibrant.guarantees.no_certificate import NoCertificate
 from calibrant.guarantees.provenance import Sampling
-from calibrant.guarantees.refusal import Refusal
 from calibrant.maps import BetaMap, ComposeMap, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
 from calibrant.messages import CalibrantWarning, InputError
 from calibrant.numerics import Grid, expit
@@ -87,18 +87,18 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
         {"epsilon": 0.3, "alpha": 0.2},
         {"n_bins": 6, "strategy": "width"},
         {"points_per_bin": 60, "bins_from": "all"},
-        {"bins_from": "part", "random_state": 0},
-        {"bins_from": "part", "part_size": 0.3, "random_state": 5},
-        {"bins_from": "part", "part_size": 100, "n_bins": 3, "random_state": 1},
+        {"bins_from": "split", "random_state": 0},
+        {"bins_from": "split", "split_size": 0.3, "random_state": 5},
+        {"bins_from": "split", "split_size": 100, "n_bins": 3, "random_state": 1},
         {"bins_from": YESTERDAY, "n_bins": 8},
         {"n_bins": 5, "estimate": "all"},
         {"n_bins": 20, "extremes": "mean"},
     ],
-    "IsotonicBinning": [{"random_state": 0}, {"min_rows": 20, "part_size": 0.3, "random_state": 1}],
+    "IsotonicBinning": [{"random_state": 0}, {"min_rows": 20, "split_size": 0.3, "random_state": 1}],
     "IsotonicCalibrator": [
         {},
         {"step": True},
-        {"centred": True},
+        {"centered": True},
         {"shrink_ends": False},
         {"step": True, "shrink_ends": False},
     ],
@@ -115,9 +115,9 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
         {},
         {"n_bins": 4},
         {"scaling": BetaScaling()},
-        {"part_size": 0.5, "random_state": 0},
+        {"split_size": 0.5, "random_state": 0},
         {"outcomes": True, "random_state": 0},
-        {"outcomes": True, "n_bins": 3, "part_size": 100, "random_state": 1},
+        {"outcomes": True, "n_bins": 3, "split_size": 100, "random_state": 1},
     ],
     "SplineCalibrator": [
         {},
@@ -176,13 +176,13 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
 NEED_ROWS = {
     "AutoCalibrator(guarantee=(0.5, 0.1),look=2)": 50,
     "HistogramBinning(epsilon=0.3,alpha=0.2)": 40,
-    "HistogramBinning(bins_from=part,part_size=0.3,random_state=5)": 2,
-    "HistogramBinning(bins_from=part,part_size=100,n_bins=3,random_state=1)": 101,
+    "HistogramBinning(bins_from=split,split_size=0.3,random_state=5)": 2,
+    "HistogramBinning(bins_from=split,split_size=100,n_bins=3,random_state=1)": 101,
     "IsotonicBinning(random_state=0)": 2,
-    "IsotonicBinning(min_rows=20,part_size=0.3,random_state=1)": 2,
-    "ScalingBinning(part_size=0.5,random_state=0)": 2,
+    "IsotonicBinning(min_rows=20,split_size=0.3,random_state=1)": 2,
+    "ScalingBinning(split_size=0.5,random_state=0)": 2,
     "ScalingBinning(outcomes=True,random_state=0)": 2,
-    "ScalingBinning(outcomes=True,n_bins=3,part_size=100,random_state=1)": 101,
+    "ScalingBinning(outcomes=True,n_bins=3,split_size=100,random_state=1)": 101,
 }
 
 # Cases that refuse logits and other real scores with an InputError, and why.
@@ -192,9 +192,9 @@ ONLY_PROBABILITIES = (
         "HistogramBinning(n_bins=6,strategy=width)": "equal widths cut [0, 1]",
         "BinwiseShift()": "errors are added to probabilities",
         "BinwiseShift(n_bins=4)": "errors are added to probabilities",
-        "BayesianBinning()": "the prior of a bin is centred on its middle in [0, 1]",
-        "BayesianBinning(spread=3.0)": "the prior of a bin is centred on its middle in [0, 1]",
-        "BayesianBinning(prior_rows=20)": "the prior of a bin is centred on its middle in [0, 1]",
+        "BayesianBinning()": "the prior of a bin is centered on its middle in [0, 1]",
+        "BayesianBinning(spread=3.0)": "the prior of a bin is centered on its middle in [0, 1]",
+        "BayesianBinning(prior_rows=20)": "the prior of a bin is centered on its middle in [0, 1]",
         "HistogramBinning(bins_from=tally,n_bins=8)": "yesterday's tally holds probabilities",
         "ScalingBinning(scaling=BetaScaling(), not fitted)": "the beta map is one of (0, 1)",
     }
@@ -262,7 +262,7 @@ def test_the_table_is_complete():
 def is_split(case: Case) -> bool:
     """Whether some rows choose the bins or the scaling and others fill the bins; importance weights cannot be drawn."""
     options, name = case.options, case.cls.__name__
-    scaled = name == "ScalingBinning" and ("part_size" in options or bool(options.get("outcomes")))
+    scaled = name == "ScalingBinning" and ("split_size" in options or bool(options.get("outcomes")))
     return scaled or name == "IsotonicBinning" or "guarantee" in options
 
 
@@ -297,7 +297,7 @@ def test_weights_mean_repetition(case):
     for decimals in (2, None):  # with and without ties
         scores, y = sample(decimals=decimals)
         counts = np.random.default_rng(1).integers(0, 4, len(y))
-        weighted = case.fit(scores, y, counts, weights="counts")
+        weighted = case.fit(scores, y, counts, weight_type="frequency")
         same(weighted, case.fit(np.repeat(scores, counts), np.repeat(y, counts)))
 
 
@@ -306,8 +306,8 @@ def test_weight_zero_is_no_row(case):
     scores, y = sample()
     w = np.random.default_rng(2).integers(0, 3, len(y))
     keep = w > 0
-    for weights in ("counts", "importance"):
-        same(case.fit(scores, y, w, weights=weights), case.fit(scores[keep], y[keep], w[keep], weights=weights))
+    for weights in ("frequency", "importance"):
+        same(case.fit(scores, y, w, weight_type=weights), case.fit(scores[keep], y[keep], w[keep], weight_type=weights))
 
 
 @cases()
@@ -339,7 +339,7 @@ def merged_parts_equal_the_whole(case: Case, grid: Grid | None, weighted: bool) 
     counts = np.random.default_rng(4).integers(1, 4, len(y)) if weighted else np.ones(len(y), dtype=np.int64)
 
     def tally(rows: slice) -> Tally:
-        weight = {"sample_weight": counts[rows], "weights": "counts"} if weighted else {}
+        weight = {"sample_weight": counts[rows], "weight_type": "frequency"} if weighted else {}
         return Tally.from_arrays(scores[rows], y[rows], grid=grid, **weight)
 
     parts = tally(slice(0, 100)) + tally(slice(100, 250)) + tally(slice(250, None))
@@ -399,9 +399,9 @@ def test_whole_importance_weights_are_repetition(case):
     for decimals in (2, None):
         scores, y = sample(decimals=decimals)
         w = np.random.default_rng(6).integers(1, 4, len(y))
-        counted, weighted = case.fit(scores, y, w, weights="counts"), case.fit(scores, y, w.astype(float))
+        counted, weighted = case.fit(scores, y, w, weight_type="frequency"), case.fit(scores, y, w.astype(float))
         assert counted.map_ == weighted.map_
-        assert isinstance(weighted.certificate(), Refusal)
+        assert isinstance(weighted.certificate(), NoCertificate)
 
 
 @one_each()
@@ -448,11 +448,11 @@ def assert_inside(case: Case, dtypes: Iterable[type[np.floating]]) -> None:
         assert ((out > 0) & (out < 1)).all()
 
 
-def neighbours(centres: np.ndarray, count: int = 3) -> np.ndarray:
-    """The floats next to each centre, in the centres' own precision."""
-    out, down, up = [centres], centres, centres
+def neighbors(centers: np.ndarray, count: int = 3) -> np.ndarray:
+    """The floats next to each center, in the centers' own precision."""
+    out, down, up = [centers], centers, centers
     for _ in range(count):
-        down, up = np.nextafter(down, centres.dtype.type(-1)), np.nextafter(up, centres.dtype.type(2))
+        down, up = np.nextafter(down, centers.dtype.type(-1)), np.nextafter(up, centers.dtype.type(2))
         out += [down, up]
     return np.concatenate(out)
 
@@ -495,7 +495,7 @@ def assert_ranking(case: Case, make: Callable[[], Any], dtypes: Iterable[type[np
         near = np.concatenate([EDGE_SCORES, knots_of(cal.map_)[::7], rng.random(50)]).astype(dtype)
         for scores in (
             rng.random(2000).astype(dtype),
-            neighbours(near),
+            neighbors(near),
             (10.0 ** -rng.uniform(0, 40, 500)).astype(dtype),
         ):
             assert_never_inverts(cal, np.clip(scores, 0, 1))
@@ -566,7 +566,7 @@ DEGENERATE = {
     "separated, inverted": (np.linspace(0, 1, 100), np.linspace(0, 1, 100) < 0.5),
     "nearly separated": (np.linspace(0, 1, 100), (np.arange(100) >= 50) ^ np.isin(np.arange(100), [49, 50])),
     "three heaps": (np.repeat([0.8, 0.9, 0.95], 200), np.arange(600) % 10 < 8),
-    "adjacent floats": (neighbours(np.full(1, 0.7), 30), np.arange(61) % 2),
+    "adjacent floats": (neighbors(np.full(1, 0.7), 30), np.arange(61) % 2),
     "denormal": (np.arange(100) * 5e-324, np.arange(100) % 3 == 0),
     "0.1 % events": (np.linspace(0, 0.01, 5000), np.arange(5000) % 1000 == 500),
     "99.9 % events": (1 - np.linspace(0, 0.01, 5000), np.arange(5000) % 1000 != 500),
@@ -780,7 +780,7 @@ def test_it_prints_itself(case):
 def assert_equal_values(a: Any, b: Any) -> None:
     """Two frozen values, number by number and bit by bit."""
     assert type(a) is type(b)
-    if not is_dataclass(a) or isinstance(a, Refusal):  # what was stored has its words as text
+    if not is_dataclass(a) or isinstance(a, NoCertificate):  # what was stored has its words as text
         assert a == b
         return
     for field in fields(a):
@@ -814,7 +814,7 @@ def test_json_round_trip_is_bit_equal(case, tmp_path):
 @one_each(guarantee=True)
 def test_a_certificate_or_the_reason_why_not(case):
     answer = fitted(case).certificate(alpha=0.2)
-    assert isinstance(answer, Certificate if is_certified(case) else Refusal)
+    assert isinstance(answer, Certificate if is_certified(case) else NoCertificate)
     assert str(answer).endswith(".")
     assert bool(answer) == is_certified(case)
 
@@ -824,7 +824,7 @@ def test_a_certificate_holds_together(case):
     answer = fitted(case).certificate(alpha=0.2)
     assert answer.alpha == 0.2
     assert (answer.lower <= answer.upper).all()
-    assert answer.epsilon == answer.half_widths[answer.promised].max()
+    assert answer.epsilon == answer.half_widths[answer.covered].max()
     assert answer.n + answer.uncovered_rows <= 400
     assert 0 < answer.epsilon <= 1
     assert "80 %" in str(answer)
@@ -840,9 +840,9 @@ def test_no_certificate_for_rows_that_no_theorem_covers(case, subtests):
         with subtests.test(code):
             cal = case.fit(*sample(), **declared)
             answer = cal.certificate()
-            assert isinstance(answer, Refusal)
+            assert isinstance(answer, NoCertificate)
             assert answer.code == code
-            assert isinstance(cal.calibration_.certificate, Refusal)
+            assert isinstance(cal.calibration_.certificate, NoCertificate)
 
 
 @of_the_base()
@@ -872,9 +872,9 @@ def test_rows_that_are_not_independent_carry_no_certificate(case):
 
 
 def assert_refused_by_sampling(cal: BinaryCalibrator, independent: BinaryCalibrator) -> None:
-    assert isinstance(cal.certificate(), Refusal)
+    assert isinstance(cal.certificate(), NoCertificate)
     assert cal.certificate() != independent.certificate()
-    assert isinstance(cal.calibration_.certificate, Refusal)
+    assert isinstance(cal.calibration_.certificate, NoCertificate)
 
 
 @of_the_base()
@@ -893,13 +893,13 @@ def test_what_groups_say_is_not_overruled(case):
     grouped = case.fit(scores, y, groups=np.arange(400) % 20, sampling="independent")
     assert grouped.provenance_.sampling == "grouped"
     both = case.fit(scores, y, time=np.arange(400), sampling="selected")
-    assert isinstance(both.certificate(), Refusal)
+    assert isinstance(both.certificate(), NoCertificate)
 
 
 @cases(where=lambda case: not is_certified(case))
 def test_the_reason_for_no_certificate_does_not_depend_on_alpha(case):
     answer = fitted(case).certificate()
-    assert isinstance(answer, Refusal)
+    assert isinstance(answer, NoCertificate)
     assert answer == fitted(case).certificate(0.3)
 
 
@@ -947,8 +947,8 @@ def takes_other_kinds(case: Case) -> bool:
 def test_logits_and_real_scores(case):
     for kind, grid in KINDS_AND_GRIDS:
         scores, y = other_kind(kind)
-        cal = case.fit_tally(Tally.from_arrays(scores, y, kind=kind, grid=grid))
-        assert cal.provenance_.kind == kind
+        cal = case.fit_tally(Tally.from_arrays(scores, y, score_type=kind, grid=grid))
+        assert cal.provenance_.score_type == kind
         probes = np.concatenate([scores, [-1e6, -1e-300, -0.0, 0.0, 1e6]])
         out = cal.transform(probes)
         assert ((out >= 0) & (out <= 1)).all()
@@ -961,14 +961,14 @@ def test_logits_and_real_scores(case):
 def test_other_kinds_are_refused_by_methods_of_probabilities(case):
     for kind, grid in KINDS_AND_GRIDS:
         with pytest.raises(InputError):
-            case.fit_tally(Tally.from_arrays(*other_kind(kind), kind=kind, grid=grid))
+            case.fit_tally(Tally.from_arrays(*other_kind(kind), score_type=kind, grid=grid))
 
 
 @of_the_base()
 def test_a_fit_to_rows_of_another_kind_is_the_fit_to_their_tally(case):
     for kind in ("logit", "real"):
         scores, y = other_kind(kind)
-        same(case.fit(scores, y, kind=kind), case.fit_tally(Tally.from_arrays(scores, y, kind=kind)))
+        same(case.fit(scores, y, score_type=kind), case.fit_tally(Tally.from_arrays(scores, y, score_type=kind)))
 
 
 HUGE = np.array([-1e300, 1e300, 1e299, 0.0, 1.0, 5e299] * 30), np.arange(180) % 3 == 0
@@ -976,10 +976,10 @@ HUGE = np.array([-1e300, 1e300, 1e299, 0.0, 1.0, 5e299] * 30), np.arange(180) % 
 
 @cases(where=lambda case: takes_other_kinds(case) and case.cls.__name__ != "LogitShift")
 def test_real_scores_at_the_end_of_arithmetic(case):
-    assert np.isfinite(case.fit(*HUGE, kind="real").transform(HUGE[0])).all()
+    assert np.isfinite(case.fit(*HUGE, score_type="real").transform(HUGE[0])).all()
 
 
 @cases(where=lambda case: takes_other_kinds(case) and case.cls.__name__ == "LogitShift")
 def test_scores_that_are_no_log_odds_are_refused_in_words(case):
     with pytest.raises(InputError, match="log-odds"):
-        case.fit(*HUGE, kind="real")
+        case.fit(*HUGE, score_type="real")

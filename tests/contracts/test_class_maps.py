@@ -29,10 +29,10 @@ from calibrant.export.tolerance import only_copies
 from calibrant.maps import (
     CLASS_KINDS,
     BetaMap,
-    ClassMap,
     ComposeMap,
     IdentityMap,
     LogitAffineMap,
+    MulticlassMap,
     PerClassMap,
     PiecewiseLinearMap,
     SimplexBinsMap,
@@ -101,7 +101,7 @@ def flat_path() -> PathMap:
     )
 
 
-SAMPLES: dict[str, list[ClassMap]] = {
+SAMPLES: dict[str, list[MulticlassMap]] = {
     "softmax": [
         SoftmaxMap(AB, [2.0], [], "probability", 1e-9),
         SoftmaxMap(ABC, [0.7], [], "logit", 0.5),
@@ -146,7 +146,7 @@ every_map = in_subtests("map_", BY_KIND)
 
 
 @functools.cache
-def rows_for(map_: ClassMap) -> Any:
+def rows_for(map_: MulticlassMap) -> Any:
     """Rows of every sort, without missing scores."""
     rows = proof_matrix(map_)
     kept = rows[~np.isnan(rows).any(axis=1)]
@@ -154,7 +154,7 @@ def rows_for(map_: ClassMap) -> Any:
     return kept
 
 
-def some_rows(map_: ClassMap, count: int = 50) -> Any:
+def some_rows(map_: MulticlassMap, count: int = 50) -> Any:
     return rows_for(map_)[-count:]
 
 
@@ -253,7 +253,7 @@ def test_float32_is_the_rounded_double(map_):
 
 
 @every_map
-def test_rows_are_independent_of_their_neighbours(map_):
+def test_rows_are_independent_of_their_neighbors(map_):
     rows = np.resize(some_rows(map_, 300), (40_000, len(map_.classes)))
     whole = map_.apply(rows)
     assert whole.shape == (40_000, len(map_.outputs))
@@ -269,7 +269,7 @@ def test_rows_are_independent_of_their_neighbours(map_):
 # --------------------------------------------------------------------------------------------------------------- values
 
 
-def assert_frozen(map_: ClassMap) -> None:
+def assert_frozen(map_: MulticlassMap) -> None:
     for field in fields(map_):
         with pytest.raises(FrozenInstanceError):
             setattr(map_, field.name, 0.5)
@@ -287,7 +287,7 @@ def test_the_callers_array_is_never_written_to(map_):
     assert rows.tobytes() == some_rows(map_).tobytes()
 
 
-COPIES: dict[str, Callable[[ClassMap], ClassMap]] = {
+COPIES: dict[str, Callable[[MulticlassMap], MulticlassMap]] = {
     "copy": copy.copy,
     "deepcopy": copy.deepcopy,
     "pickle": lambda map_: pickle.loads(pickle.dumps(map_)),
@@ -317,7 +317,7 @@ def test_different_maps_are_different_and_print_one_line():
         assert len(repr(a)) < 200
 
 
-INVALID: list[tuple[type[ClassMap], tuple[Any, ...]]] = [
+INVALID: list[tuple[type[MulticlassMap], tuple[Any, ...]]] = [
     (SoftmaxMap, (("a",), [1.0], [], "logit", 0.1)),
     (SoftmaxMap, (("a", "a"), [1.0], [], "logit", 0.1)),
     (SoftmaxMap, (("a", ""), [1.0], [], "logit", 0.1)),
@@ -355,7 +355,7 @@ def fewer_rows(monkeypatch, full_size):
         monkeypatch.setattr(samples, "RANDOM_ROWS", 1_000)
 
 
-def proves(map_: ClassMap, connection: Any, dialect: str) -> None:
+def proves(map_: MulticlassMap, connection: Any, dialect: str) -> None:
     columns = [f"s{j}" for j in range(len(map_.classes))]
     text = BETWEEN.join(to_sql(map_, columns, dialect).values())
     proof = prove_sql(map_, text, columns, engine_of(connection))

@@ -13,22 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calibrant import (
-    BetaScaling,
-    Certificate,
-    Grid,
-    HistogramBinning,
-    IsotonicCalibrator,
-    PlattScaling,
-    Tally,
-    displays,
-)
+from calibrant import BetaScaling, Certificate, HistogramBinning, IsotonicCalibrator, PlattScaling, Tally, displays
 from calibrant.calibrators.multiclass.simplex import SimplexBinning
 from calibrant.displays import (
     CanonicalValidityDisplay,
-    ClassErrorDisplay,
-    ClassWiseDisplay,
+    ClasswiseDisplay,
     MapDisplay,
+    MulticlassErrorDisplay,
     PlanDisplay,
     ReliabilityDisplay,
     SimplexDisplay,
@@ -38,6 +29,7 @@ from calibrant.displays import (
 )
 from calibrant.displays.multiclass import rates as class_rates
 from calibrant.displays.multiclass import regions
+from calibrant.engine import Grid
 from calibrant.maps import LogitAffineMap
 from calibrant.metrics.binary.validity import validity_curve
 
@@ -100,10 +92,10 @@ def simplex_bins() -> Any:
 OF_CLASS_ROWS: dict[str, Build] = {
     "top-label": TopLabelDisplay.from_predictions,
     "top-label, bin": lambda p, *a, **k: TopLabelDisplay.from_predictions(p, *a, n_bins=1, **k).zoom(0.5),
-    "class-wise": ClassWiseDisplay.from_predictions,
-    "class-wise, bins": lambda *a, **k: ClassWiseDisplay.from_predictions(*a, curve="bins", **k),
-    "class errors": ClassErrorDisplay.from_predictions,
-    "class errors, after": lambda p, *a, **k: ClassErrorDisplay.from_predictions(
+    "class-wise": ClasswiseDisplay.from_predictions,
+    "class-wise, bins": lambda *a, **k: ClasswiseDisplay.from_predictions(*a, curve="bins", **k),
+    "class errors": MulticlassErrorDisplay.from_predictions,
+    "class errors, after": lambda p, *a, **k: MulticlassErrorDisplay.from_predictions(
         p, *a, after=np.full(np.shape(p), 1 / 3), notion="class-wise", **k
     ),
     "simplex": lambda *a, **k: SimplexDisplay.from_predictions(*a, binning=simplex_bins(), **k),
@@ -121,7 +113,7 @@ def binned() -> tuple[HistogramBinning, Certificate]:
 
 def of_logits(calibrator: Any) -> Any:
     scores, y = draw()
-    return calibrator.fit(np.log(scores / (1 - scores)), y, kind="logit")
+    return calibrator.fit(np.log(scores / (1 - scores)), y, score_type="logit")
 
 
 def with_after(scores: np.ndarray, y: np.ndarray) -> ReliabilityDisplay:
@@ -138,7 +130,7 @@ LISTED: dict[str, Callable[[], Any]] = {
     "reliability, rare overlay": lambda: with_after(*rare()),
     "validity, certified": lambda: ValidityDisplay.from_predictions(*draw(), certificate=binned()[1]),
     "validity, marginal": lambda: ValidityDisplay.from_predictions(
-        *draw(), certificate=binned()[0].certificate(mode="marginal")
+        *draw(), certificate=binned()[0].certificate(coverage="marginal")
     ),
     "map, binning": lambda: MapDisplay.from_map(binned()[0]),
     "map, rare binning": lambda: MapDisplay.from_map(HistogramBinning().fit(*rare())),
@@ -151,21 +143,21 @@ LISTED: dict[str, Callable[[], Any]] = {
     **{name: lambda build=build: build(*draw_classes()) for name, build in OF_CLASS_ROWS.items()},
     "top-label, many": lambda: TopLabelDisplay.from_predictions(*draw_classes(3_000, 40)),
     "top-label, many in a bin": lambda: TopLabelDisplay.from_predictions(*draw_classes(3_000, 40)).zoom(0.15),
-    "class-wise, many": lambda: ClassWiseDisplay.from_predictions(*draw_classes(3_000, 40)),
-    "class-wise, log-odds": lambda: ClassWiseDisplay.from_predictions(*draw_classes(), axes="log-odds"),
-    "class-wise, two": lambda: ClassWiseDisplay.from_predictions(*draw_classes(300, 2)),
-    "class errors, many": lambda: ClassErrorDisplay.from_predictions(*draw_classes(3_000, 40)),
+    "class-wise, many": lambda: ClasswiseDisplay.from_predictions(*draw_classes(3_000, 40)),
+    "class-wise, log-odds": lambda: ClasswiseDisplay.from_predictions(*draw_classes(), axes="log-odds"),
+    "class-wise, two": lambda: ClasswiseDisplay.from_predictions(*draw_classes(300, 2)),
+    "class errors, many": lambda: MulticlassErrorDisplay.from_predictions(*draw_classes(3_000, 40)),
     "plan": PlanDisplay.from_sizes,
     "plan, target": lambda: PlanDisplay.from_sizes(epsilon=0.1),
-    "plan, one size": lambda: PlanDisplay.from_sizes([300], scheme="ums", mode="marginal", max_bins=12),
+    "plan, one size": lambda: PlanDisplay.from_sizes([300], scheme="ums", coverage="marginal", max_bins=12),
     "plan, close sizes": lambda: PlanDisplay.from_sizes([1_000, 1_050, 1_100, 1_150]),
 }
 
 
 FIRST = {
     "CanonicalValidityDisplay": "canonical validity",
-    "ClassErrorDisplay": "class errors",
-    "ClassWiseDisplay": "class-wise",
+    "MulticlassErrorDisplay": "class errors",
+    "ClasswiseDisplay": "class-wise",
     "MapDisplay": "map, binning",
     "PlanDisplay": "plan, target",
     "ReliabilityDisplay": "reliability",
@@ -184,13 +176,13 @@ def from_rows(name: str) -> Any:
 
 EVERY = LISTED | {name: lambda name=name: from_rows(name) for name in displays.__all__ if name not in FIRST}
 ONE_OF_EACH = [FIRST.get(name, name) for name in displays.__all__]
-BASE = [FIRST[name] for name in ("ReliabilityDisplay", "ClassWiseDisplay", "TopLabelBinDisplay")]
+BASE = [FIRST[name] for name in ("ReliabilityDisplay", "ClasswiseDisplay", "TopLabelBinDisplay")]
 """Three pictures, one for each way to add a panel, for what the base class does."""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _few_draws():
-    """Fewer simulated data sets behind the grey: it lies where it lay, about, and is quick to compute."""
+    """Fewer simulated data sets behind the gray: it lies where it lay, about, and is quick to compute."""
     with pytest.MonkeyPatch.context() as patch:
         for module in (rates, class_rates, regions):
             patch.setattr(module, "DRAWS", 60)
@@ -199,6 +191,7 @@ def _few_draws():
 
 @pytest.fixture(autouse=True)
 def _close_figures():
+    plt.close("all")
     yield
     plt.close("all")
 
@@ -234,8 +227,8 @@ ValidityDisplay.from_predictions([0.2, 0.7], [0, 1]).data
 MapDisplay.from_map(IdentityMap()).data, PlanDisplay.from_sizes([1000]).data
 p, y = [[0.7, 0.2, 0.1], [0.2, 0.5, 0.3], [0.1, 0.3, 0.6]], "abc"
 four = SimplexBinsMap(tuple(y), "grid", 1, [], [], [1, 0, 0], "probability")
-TopLabelDisplay.from_predictions(p, list(y)).zoom(0.7).data, ClassWiseDisplay.from_predictions(p, list(y)).data
-ClassErrorDisplay.from_predictions(p, list(y)).data, SimplexDisplay.from_predictions(p, list(y), binning=four).data
+TopLabelDisplay.from_predictions(p, list(y)).zoom(0.7).data, ClasswiseDisplay.from_predictions(p, list(y)).data
+MulticlassErrorDisplay.from_predictions(p, list(y)).data, SimplexDisplay.from_predictions(p, list(y), binning=four).data
 CanonicalValidityDisplay.from_predictions(p, list(y), binning=four).data
 assert not any(name.partition(".")[0] == "matplotlib" for name in sys.modules)
 """
@@ -369,7 +362,7 @@ def test_only_what_the_rows_say_matters(name, subtests):
     times = np.random.default_rng(4).integers(0, 4, 60)
     repeated = numbers(build(np.repeat(scores, times), np.repeat(y, times)).data)
     with subtests.test("counts are repetition"):
-        counted = Tally.from_arrays(scores, y, times, weights="counts")
+        counted = Tally.from_arrays(scores, y, times, weight_type="frequency")
         assert_alike(numbers(build(counted).data), repeated)
     if name != "reliability, log-odds bins":
         # Bins even in log-odds begin where an event is due among the rows that the weights are worth: they may differ.
@@ -411,7 +404,7 @@ def test_edges_are_drawn(name, subtests):
 # ----------------------------------------------------------------------------------------------------- rows of classes
 
 
-CHANCE = ("low", "high", "delta_chance", "null", "null_high", "grey", "shown", "heaped", "outside", "error_by_chance")
+CHANCE = ("low", "high", "delta_chance", "null", "null_high", "gray", "shown", "heaped", "outside", "error_by_chance")
 
 
 def without_chance(data: Any) -> Any:
@@ -462,6 +455,6 @@ def test_edges_of_class_rows_are_drawn(name, subtests):
     with subtests.test("float32"):
         sketch(build(p.astype(np.float32), y))
     with subtests.test("logits of a matrix"):
-        sketch(build(np.log(p), y, kind="logit"))
+        sketch(build(np.log(p), y, score_type="logit"))
     with subtests.test("huge and tiny weights"):
         sketch(build(p, y, 10.0 ** np.linspace(-12, 12, 50)))

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from tests.cases import every
 
 from calibrant import InputError, online
-from calibrant.guarantees.online_promise import OnlineCertificate
-from calibrant.guarantees.refusal import Refusal
+from calibrant.guarantees.no_certificate import NoCertificate
+from calibrant.guarantees.online_certificate import OnlineCertificate
 from calibrant.online.base import KINDS, Forecaster, register, resume
 from calibrant.online.compiled import KernelForecaster
 from calibrant.online.kernels import compiler, object_steps
@@ -59,7 +59,7 @@ VARIANTS: dict[str, dict[str, Callable[[], Forecaster]]] = {
         "on beta": lambda: online.Tracking(OnlineBeta(), epsilon=0.05),
         "on windows": lambda: online.Tracking(Refitted("bins", every=50)),
         "on several": lambda: online.Tracking(MultiExpert(OnlinePlatt(), OnlineBeta())),
-        "of a model": lambda: online.Tracking(online.AsIs()),
+        "of a model": lambda: online.Tracking(online.Identity()),
     },
     "Hedging": {
         "": lambda: online.Hedging(OnlinePlatt(), random_state=3),
@@ -334,7 +334,7 @@ def test_a_frozen_map_says_what_the_forecaster_says_now(name: str) -> None:
 @every("name", NAMES)
 def test_a_certificate_is_a_bound_or_a_refusal_in_one_sentence(name: str) -> None:
     found = CASES[name]().certificate(10_000)
-    assert isinstance(found, OnlineCertificate | Refusal)
+    assert isinstance(found, OnlineCertificate | NoCertificate)
     assert str(found).endswith(".")
     if isinstance(found, OnlineCertificate):
         assert found.bound >= 0.0
@@ -358,7 +358,7 @@ def test_states_of_others_and_broken_states_are_refused(name: str) -> None:
             CASES[name]().restore(broken)
     with pytest.raises(InputError, match="state"):
         resume({**state, "forecaster": "os.system"})
-    with pytest.raises(InputError, match="not JSON"):
+    with pytest.raises(InputError, match="not valid JSON"):
         resume("{")
 
 
@@ -406,11 +406,11 @@ def test_a_refused_state_changes_nothing_on_any_level() -> None:
 
 
 def test_an_expert_must_be_a_forecaster_of_one_score() -> None:
-    with pytest.raises(InputError, match=r"expert must be one of calibrant.online, not 0.5"):
+    with pytest.raises(InputError, match=r"expert must be a forecaster of calibrant.online, not 0.5"):
         online.Tracking(0.5)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="takes rows of classes"):
+    with pytest.raises(InputError, match="takes class probabilities"):
         online.Tracking(online.OnlineTemperature(3))
-    with pytest.raises(InputError, match="expert must need one score alone, and CalibratedRegression needs features"):
+    with pytest.raises(InputError, match="expert must need only a score, but CalibratedRegression needs features"):
         online.Tracking(online.CalibratedRegression(2))
 
 

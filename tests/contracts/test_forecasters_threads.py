@@ -34,8 +34,8 @@ PATIENCE = 60.0
 ASKED = [0.25, 0.7]
 
 CLASS_CASES: dict[str, Callable[[], Forecaster]] = {
-    "OnlineClasses": lambda: online.OnlineClasses(online.Tracking(online.OnlinePlatt()), 3),
-    "OnlineClasses class-wise": lambda: online.OnlineClasses(online.OnlinePlatt(), 3, "class-wise"),
+    "OnlineMulticlass": lambda: online.OnlineMulticlass(online.Tracking(online.OnlinePlatt()), 3),
+    "OnlineMulticlass class-wise": lambda: online.OnlineMulticlass(online.OnlinePlatt(), 3, "class-wise"),
     "OnlineTemperature": lambda: online.OnlineTemperature(3),
 }
 ALL = CASES | CLASS_CASES
@@ -44,7 +44,7 @@ GUARDED = [
     "CalibratedRegression",
     "Hedging two choices",
     "MultiExpert",
-    "OnlineClasses",
+    "OnlineMulticlass",
     "OnlinePlatt",
     "OnlineTemperature",
     "Refitted platt",
@@ -305,7 +305,7 @@ def test_a_forked_child_may_predict_and_learns_when_it_is_resumed(name: str) -> 
             lambda: forecaster.forecast_many(*many),
         ):
             with pytest.raises(
-                RuntimeError, match=r"was forked.*use calibrant.online.resume\(forecaster.to_json\(\)\)"
+                RuntimeError, match=r"created before a fork.*use calibrant.online.resume\(forecaster.to_json\(\)\)"
             ):
                 call()
         unmoved = forecaster.to_json()

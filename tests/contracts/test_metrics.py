@@ -28,7 +28,7 @@ VALUES: dict[str, Callable[..., Any]] = {
     "net_benefit": net_benefit,
     "recalibration": recalibration,
     "validity_curve": validity_curve,
-    "validity_curve, neighbours": lambda *data: validity_curve(*data, method="neighbours"),
+    "validity_curve, neighbors": lambda *data: validity_curve(*data, method="neighbors"),
 }
 """Functions of (scores, labels, weights), each with a value that has `to_dict`."""
 
@@ -104,7 +104,7 @@ def test_integer_weights_are_repetition(name: str) -> None:
 def test_declared_counts_are_repetition_in_every_number(name: str) -> None:
     scores, labels = rows()
     times = np.random.default_rng(1).integers(0, 4, len(scores))
-    weighted = VALUES[name](Tally.from_arrays(scores, labels, times, weights="counts"))
+    weighted = VALUES[name](Tally.from_arrays(scores, labels, times, weight_type="frequency"))
     alike(weighted, VALUES[name](np.repeat(scores, times), np.repeat(labels, times)), 1e-9)
 
 
@@ -184,5 +184,5 @@ def test_a_mistake_is_answered_in_a_sentence(subtests: pytest.Subtests) -> None:
                 function([0.2, 0.4])
             with pytest.raises(InputError, match="pass it alone"):
                 function(Tally.from_arrays([0.2, 0.4], [0, 1]), [0, 1])
-            with pytest.raises(InputError, match="needs probabilities"):
-                function(Tally.from_arrays([2.0, 4.0], [0, 1], kind="logit"))
+            with pytest.raises(InputError, match="need probabilities"):
+                function(Tally.from_arrays([2.0, 4.0], [0, 1], score_type="logit"))

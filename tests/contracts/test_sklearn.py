@@ -24,14 +24,13 @@ from calibrant import (
     AutoCalibrator,
     BetaScaling,
     CalibratedClassifier,
-    CrossVennAbers,
     HistogramBinning,
     IsotonicCalibrator,
-    LogitShift,
     PlattScaling,
     SplineCalibrator,
     TemperatureScaling,
 )
+from calibrant.calibrators import CrossVennAbers, LogitShift
 from calibrant.calibrators.base import BinaryCalibrator
 
 CALIBRATORS = [
@@ -67,9 +66,11 @@ class ColumnZero(ClassifierMixin, BaseEstimator):
             )
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, X)
         # The checks hold whole weights against repeated rows, which is what counts are; they must be declared.
-        meaning = "counts" if weight is not None and (weight == np.floor(weight)).all() else "importance"
+        meaning = "frequency" if weight is not None and (weight == np.floor(weight)).all() else "importance"
         self.calibrator_ = clone(self.calibrator)
-        self.calibrator_.fit(_expit(X[:, 0]), encoder.transform(y), weight, weights=meaning, kind="probability")
+        self.calibrator_.fit(
+            _expit(X[:, 0]), encoder.transform(y), weight, weight_type=meaning, score_type="probability"
+        )
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:

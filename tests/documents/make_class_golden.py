@@ -16,17 +16,17 @@ from tests.contracts.test_class_maps import SAMPLES
 from tests.documents.make_golden import write
 
 from calibrant.calibration import Calibration
-from calibrant.calibrators.multiclass.binning import ClassWiseHistogramBinning, TopLabelHistogramBinning
+from calibrant.calibrators.multiclass.binning import ClasswiseHistogramBinning, TopLabelHistogramBinning
 from calibrant.calibrators.multiclass.hierarchy import PathCalibrator
 from calibrant.calibrators.multiclass.simplex import SimplexBinning
 from calibrant.export.documents import FORMAT
-from calibrant.guarantees.provenance import ClassProvenance
-from calibrant.guarantees.refusal import IMPOSSIBLE
+from calibrant.guarantees.no_certificate import IMPOSSIBLE
+from calibrant.guarantees.provenance import MulticlassProvenance
 from calibrant.maps import (
     BetaMap,
-    ClassMap,
     IdentityMap,
     LogitAffineMap,
+    MulticlassMap,
     PathMap,
     PerClassMap,
     PiecewiseLinearMap,
@@ -45,12 +45,12 @@ RATES = [0.6, 1 / 3, 0.7, 0.5, 0.9, 0.8, 0.95]
 STEPS = StepMap([5e-324, 0.2, 1 / 3, 0.75], [0.0, 0.1 + 0.2, 0.25, 0.7, 1.0])
 PARTS = (STEPS, LogitAffineMap(0.9, 0.1), PiecewiseLinearMap([0.1, 0.9], [0.2, 0.8]))
 
-MAPS: dict[str, ClassMap] = {
+MAPS: dict[str, MulticlassMap] = {
     "softmax": SoftmaxMap(NAMES, [1 / 1.7], [], "logit", 1e-9),
     "softmax-diagonal": SoftmaxMap(NAMES, [0.7, 1.4, -0.2], [0.1 + 0.2, -2.0, 0.0], "probability", 2.0**-32),
     "softmax-matrix": SoftmaxMap(NAMES, np.arange(9) / 7, [], "logit", 1e-300),
     "per-class": PerClassMap(NAMES, PARTS, "probability", False),
-    "per-class-normalised": PerClassMap(NAMES, (STEPS, BetaMap(0.7, 1.3, 0.2), IdentityMap()), "logit", True),
+    "per-class-normalized": PerClassMap(NAMES, (STEPS, BetaMap(0.7, 1.3, 0.2), IdentityMap()), "logit", True),
     "top": TopMap(NAMES, 2, (STEPS, LogitAffineMap(0.9, 0.1)), "probability"),
     "top-by-label": TopMap(NAMES, 1, PARTS, "logit"),
     "simplex-bins-projection": SimplexBinsMap(
@@ -73,17 +73,17 @@ def documents() -> dict[str, Calibration]:
     p = rng.dirichlet([1.0, 2.0, 3.0], 900).round(3)
     p[:, 2] = 1.0 - p[:, 0] - p[:, 1]
     y = (rng.random(900)[:, None] > np.cumsum(p, axis=1)[:, :2]).sum(axis=1)
-    origin = ClassProvenance(
+    origin = MulticlassProvenance(
         "by hand", "probability", 1000.5, np.array([300.5, 0.0, 700.0]), "importance", "grouped", "0" * 16, "0.1"
     )
     out = {}
     for name, map_ in MAPS.items():
         out[f"{name}.none"] = Calibration(map_)
-        out[f"{name}.refusal"] = Calibration(map_, origin, IMPOSSIBLE)
+        out[f"{name}.no-certificate"] = Calibration(map_, origin, IMPOSSIBLE)
     leaves = np.array(TREE.leaves)
     fitted = {
         "top-label": TopLabelHistogramBinning(50).fit(p, y),
-        "class-wise": ClassWiseHistogramBinning(100).fit(p, y, weights="counts"),
+        "class-wise": ClasswiseHistogramBinning(100).fit(p, y, weight_type="frequency"),
         "simplex": SimplexBinning(n_bins=5).fit(p, y, classes=range(3)),
         "paths": PathCalibrator(TREE, 60).fit(p, leaves[y], classes=leaves),
     }

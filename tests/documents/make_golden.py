@@ -2,7 +2,7 @@
 
     PYTHONPATH=src:. python tests/documents/make_golden.py
 
-Every map kind appears without a certificate and with a refusal, the step map, which alone can carry one, with
+Every map kind appears without a certificate and with a NoCertificate, the step map, which alone can carry one, with
 certificates too, and every calibrator once as fitted. A kind that is not in `MAPS` appears with its first sample in
 `tests/contracts/test_maps.py`. Maps of several classes have a folder of their own, `make_class_golden.py`.
 """
@@ -85,9 +85,9 @@ def certificate() -> Certificate:
     return Certificate(
         epsilon=float(np.maximum(outputs - lower, upper - outputs)[rows > 0].max()),
         alpha=0.1,
-        mode="simultaneous",
-        bound="clopper-pearson",
-        kind="probability",
+        coverage="simultaneous",
+        interval="clopper-pearson",
+        score_type="probability",
         n=int(rows.sum()),
         about=ScoreBins(
             knots=np.array([5e-324, 0.1, 0.2, 1 / 3, 0.75]),
@@ -101,7 +101,7 @@ def certificate() -> Certificate:
         rows=rows,
         events=events,
         assumptions=(Assumption.INDEPENDENT, Assumption.BINS_BEFORE),
-        source="made up: größer",
+        reference="made up: größer",
     )
 
 
@@ -114,7 +114,7 @@ def documents() -> dict[str, Calibration]:
     out = {}
     for name, map_ in MAPS.items():
         out[f"{name}.none"] = Calibration(map_)
-        out[f"{name}.refusal"] = Calibration(map_, refused.provenance_, refused.certificate())
+        out[f"{name}.no-certificate"] = Calibration(map_, refused.provenance_, refused.certificate())
     promise = certificate()
     origin = replace(binned.provenance_, n=promise.n + promise.uncovered_rows, events=int(promise.events.sum()) + 2)
     out["step.certificate"] = Calibration(MAPS["step"], origin, promise)
@@ -127,20 +127,20 @@ def documents() -> dict[str, Calibration]:
         "binning-own-rows": binned,
         "binning-own-rows-99": HistogramBinning(5, alpha=0.01).fit(scores, y),
         "binning-grid": HistogramBinning().fit_tally(grid),
-        "binning-part-grid": HistogramBinning(bins_from="part", random_state=3).fit_tally(grid),
+        "binning-split-grid": HistogramBinning(bins_from="split", random_state=3).fit_tally(grid),
         "binning-width": HistogramBinning(7, strategy="width").fit_tally(exact),
         "binning-table": HistogramBinning().fit_tally(table),
-        "binning-logit": HistogramBinning(4).fit(np.round(8 * scores - 4, 2), y, kind="logit"),
+        "binning-logit": HistogramBinning(4).fit(np.round(8 * scores - 4, 2), y, score_type="logit"),
         "binning-selected": HistogramBinning(5).fit(scores, y, sampling="selected"),
         "binning-out-of-fold": HistogramBinning(5).fit_tally(exact, sampling="out-of-fold"),
-        "binning-by-class": HistogramBinning(5).fit(scores, y, np.where(y, 0.25, 1.5), weights="by-class"),
+        "binning-by-class": HistogramBinning(5).fit(scores, y, np.where(y, 0.25, 1.5), weight_type="by-class"),
         "binning-time": HistogramBinning(5).fit(scores, y, time=np.arange(1000)),
     }
     out |= {f"fitted.{name}": cal.calibration_ for name, cal in fitted.items()}
-    marginal = binned.certificate(0.05, bound="hoeffding", mode="marginal")
+    marginal = binned.certificate(0.05, interval="hoeffding", coverage="marginal")
     out["fitted.binning-marginal"] = Calibration(binned.map_, binned.provenance_, marginal)
     fixed = fitted["binning-width"]
-    always = fixed.certificate(bound="always-valid")
+    always = fixed.certificate(interval="always-valid")
     out["fitted.binning-always-valid"] = Calibration(fixed.map_, fixed.provenance_, always)
     return out
 

@@ -31,7 +31,7 @@ def test_every_kind_and_every_promise_has_a_document() -> None:
     bodies = [json.loads(path.read_text()) for path in DOCUMENTS if path.parent.name == f"v{FORMAT}"]
     held = {(body["map"]["is"], (body["certificate"] or {"is": "none"})["is"]) for body in bodies}
     assert not without_document(CLASS_KINDS, bodies), "run tests/documents/make_class_golden.py"
-    assert {promise for _, promise in held} == {"none", "refusal", "certificate"}
+    assert {promise for _, promise in held} == {"none", "no-certificate", "certificate"}
     promises = [body["certificate"] for body in bodies if "about" in (body["certificate"] or {})]
     assert {promise["about"]["is"] for promise in promises} == set(ABOUT) - {ScoreBins.key}
 
@@ -74,7 +74,7 @@ def test_a_promise_goes_with_its_own_map_alone(subtests: pytest.Subtests) -> Non
 
 
 def test_an_output_that_was_changed_no_longer_has_its_promise(subtests: pytest.Subtests) -> None:
-    for text in [text for text in TEXTS if b'certificate",' in text]:
+    for text in [text for text in TEXTS if b'"certificate",' in text]:
         with subtests.test(text[:80].decode()):
             body = json.loads(text)
             table = next(each for each in _lists(body["map"]) if each and all(type(value) is float for value in each))
@@ -108,7 +108,7 @@ def _refused(body: Any) -> bool:
 
 def test_a_map_of_classes_is_no_map_of_one_score_and_the_other_way_round() -> None:
     assert Calibration.from_json(TEXTS[0]).classes
-    with pytest.raises(InputError, match="must be of one score"):
+    with pytest.raises(InputError, match="must be for one score"):
         as_calibration(Calibration.from_json(TEXTS[0]))
     body = json.loads(TEXTS[0])
     inside = {"is": "compose", "maps": [body["map"]]}
@@ -122,7 +122,7 @@ def test_a_map_of_classes_is_no_map_of_one_score_and_the_other_way_round() -> No
             Calibration.from_json(json.dumps(body | {part: origin}))
         own = [json.loads(text)[part] for text in TEXTS if json.loads(text)[part]]
         for each in own:
-            if each["is"] != "refusal":
+            if each["is"] != "no-certificate":
                 with pytest.raises(DocumentError):
                     Calibration.from_json(json.dumps(score | {part: each}))
 

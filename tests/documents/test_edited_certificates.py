@@ -14,7 +14,7 @@ from scipy import stats
 import calibrant
 from calibrant.calibration import Calibration
 from calibrant.calibrators.binary.binning import HistogramBinning
-from calibrant.calibrators.multiclass.binning import ClassWiseHistogramBinning, TopLabelHistogramBinning
+from calibrant.calibrators.multiclass.binning import ClasswiseHistogramBinning, TopLabelHistogramBinning
 from calibrant.calibrators.multiclass.hierarchy import PathCalibrator
 from calibrant.calibrators.multiclass.simplex import SimplexBinning
 from calibrant.export.errors import DocumentError
@@ -136,7 +136,7 @@ def grouped_rows(document: Document) -> None:
 
 
 def importance_weights(document: Document) -> None:
-    document["provenance"]["weights"] = "importance"
+    document["provenance"]["weight_type"] = "importance"
 
 
 EDITS: list[Callable[[Document], None]] = [
@@ -175,7 +175,7 @@ def test_alpha_that_paid_for_a_choice_is_not_spent_twice() -> None:
 
 def test_a_certificate_of_rows_sampled_by_class_says_at_which_odds() -> None:
     scores, y = scored()
-    cal = HistogramBinning(5, strategy="width").fit(scores, y, np.where(y == 1, 1.0, 20.0), weights="by-class")
+    cal = HistogramBinning(5, strategy="width").fit(scores, y, np.where(y == 1, 1.0, 20.0), weight_type="by-class")
     document = as_document(Calibration(cal.map_, cal.provenance_, cal.certificate()))
     assert document["certificate"]["about"]["odds"] == pytest.approx(0.05)
     assert not refused(document)
@@ -184,20 +184,20 @@ def test_a_certificate_of_rows_sampled_by_class_says_at_which_odds() -> None:
 
 
 def test_a_promise_about_one_new_row_does_not_become_one_about_all_bins() -> None:
-    document = binary(mode="marginal")
-    document["certificate"]["mode"] = "simultaneous"
+    document = binary(coverage="marginal")
+    document["certificate"]["coverage"] = "simultaneous"
     assert refused(document)
 
 
 def test_intervals_are_those_of_the_bound_that_is_named(subtests: pytest.Subtests) -> None:
     """Another name is believed only where its intervals would have been no wider."""
-    for told in BOUNDS:
+    for named in BOUNDS:
         for made in BOUNDS:
-            with subtests.test(told=told, made=made):
-                document = binary(bound=made)
-                document["certificate"]["bound"] = told
+            with subtests.test(named=named, made=made):
+                document = binary(interval=made)
+                document["certificate"]["interval"] = named
                 certificate = document["certificate"]
-                low, high = BOUNDS[told](certificate["events"], certificate["rows"], 0.1 / 5)
+                low, high = BOUNDS[named](certificate["events"], certificate["rows"], 0.1 / 5)
                 wider = (np.array(certificate["lower"]) <= low + 1e-12).all() and (
                     np.array(certificate["upper"]) >= high - 1e-12
                 ).all()
@@ -219,7 +219,7 @@ def test_bins_that_rows_chose_are_not_promised_for_ever() -> None:
     ends = BOUNDS["always-valid"](certificate["events"], certificate["rows"], 0.1 / len(certificate["rows"]))
     certificate["lower"], certificate["upper"] = (end.tolist() for end in ends)
     widened(certificate, 1.0)
-    certificate["bound"] = "always-valid"
+    certificate["interval"] = "always-valid"
     assert refused(document)
 
 
@@ -235,7 +235,7 @@ def test_what_was_issued_is_read_again(subtests: pytest.Subtests) -> None:
                             n, [0, size, 0, 1, 3 * size, 9 * size - 1], edges=[0.1, 0.2, 0.3, 0.4, 0.5]
                         )
                         cal = HistogramBinning().fit_tally(tally)
-                        promise = cal.certificate(alpha, bound=bound, mode=mode)
+                        promise = cal.certificate(alpha, interval=bound, coverage=mode)
                         assert not refused(as_document(Calibration(cal.map_, cal.provenance_, promise)))
 
 
@@ -258,8 +258,8 @@ SIMPLEX: dict[str, Callable[[], Any]] = {
 }
 BY_CLASS: dict[str, Callable[[], Any]] = {
     "top-label": lambda: TopLabelHistogramBinning(100).fit(*classed()),
-    "class-wise": lambda: ClassWiseHistogramBinning(200).fit(*classed()),
-    "part": lambda: TopLabelHistogramBinning(100, bins_from="part").fit(*classed()),
+    "class-wise": lambda: ClasswiseHistogramBinning(200).fit(*classed()),
+    "part": lambda: TopLabelHistogramBinning(100, bins_from="split").fit(*classed()),
 }
 
 
@@ -305,7 +305,7 @@ def test_a_part_of_a_certificate_of_classes_has_no_alpha_of_its_own(name: str) -
 @pytest.mark.parametrize("name", SIMPLEX)
 def test_a_certificate_of_regions_follows_from_its_counts(name: str, mode: Any) -> None:
     cal = SIMPLEX[name]()
-    made = calibrant.Calibration(cal.map_, cal.provenance_, cal.certificate(mode=mode))
+    made = calibrant.Calibration(cal.map_, cal.provenance_, cal.certificate(coverage=mode))
     assert not refused(as_document(made))
     for edit in (_alpha_halved, _regions_narrowed, _classes_narrowed, _rows_of_a_class_moved):
         document = as_document(made)
@@ -313,7 +313,7 @@ def test_a_certificate_of_regions_follows_from_its_counts(name: str, mode: Any) 
         assert refused(document), edit.__name__
     if mode == "marginal":
         document = as_document(made)
-        document["certificate"]["mode"] = "simultaneous"
+        document["certificate"]["coverage"] = "simultaneous"
         assert refused(document)
 
 
@@ -352,7 +352,7 @@ def _rows_of_a_class_moved(certificate: Document) -> None:
 
 def test_a_projection_is_not_promised_for_ever() -> None:
     document = as_document(SIMPLEX["projection"]().calibration_)
-    document["certificate"]["bound"] = "always-valid"
+    document["certificate"]["interval"] = "always-valid"
     for name, end in (("lower", 0.0), ("upper", 1.0)):
         document["certificate"][name] = [end] * len(document["certificate"][name])
     distances = document["certificate"]["about"]["distances"]
@@ -365,7 +365,7 @@ def test_a_certificate_of_paths_follows_from_its_counts(subtests: pytest.Subtest
     for mode in ["simultaneous", "marginal"]:
         with subtests.test(mode=mode):
             cal = paths()
-            made = calibrant.Calibration(cal.map_, cal.provenance_, cal.certificate(mode=mode))
+            made = calibrant.Calibration(cal.map_, cal.provenance_, cal.certificate(coverage=mode))
             assert not refused(as_document(made))
             document = as_document(made)
             document["certificate"]["alpha"] /= 2
@@ -379,7 +379,7 @@ def test_a_certificate_of_paths_follows_from_its_counts(subtests: pytest.Subtest
             assert refused(document)
             if mode == "marginal":
                 document = as_document(made)
-                document["certificate"]["mode"] = "simultaneous"
+                document["certificate"]["coverage"] = "simultaneous"
                 assert refused(document)
 
 

@@ -13,8 +13,8 @@ from tests.documents.make_golden import GOLDEN, hexes, images
 
 from calibrant.calibration import Calibration, load
 from calibrant.export.documents import FORMAT
-from calibrant.guarantees.certificate import Certificate, Mode
-from calibrant.guarantees.provenance import Sampling, Weighting
+from calibrant.guarantees.certificate import Certificate, Coverage
+from calibrant.guarantees.provenance import Sampling, WeightType
 from calibrant.maps import KINDS, IdentityMap, StepMap
 
 CHANGELOG = Path(__file__).parents[2] / "CHANGELOG.md"
@@ -26,7 +26,7 @@ def without_document(kinds: Iterable[str], bodies: list[Any]) -> set[tuple[str, 
     """Kinds without a document of the current format; a kind that no version was released with may still have none."""
     held = {(body["map"]["is"], (body["certificate"] or {"is": "none"})["is"]) for body in bodies}
     heading = next(line for line in CHANGELOG.read_text().splitlines() if line.startswith("## "))
-    wanted = {(kind, certificate) for kind in kinds for certificate in ("none", "refusal")}
+    wanted = {(kind, certificate) for kind in kinds for certificate in ("none", "no-certificate")}
     started = {kind for kind, _ in held} if "unreleased" in heading.lower() else set(kinds)
     return {(kind, certificate) for kind, certificate in wanted - held if kind in started}
 
@@ -38,13 +38,13 @@ def test_every_kind_and_every_promise_has_a_document():
     promises = [
         body["certificate"] for body in bodies if (body["certificate"] or {"is": "none"})["is"] == "certificate"
     ]
-    assert {promise["mode"] for promise in promises} == set(get_args(Mode))
-    assert {promise["kind"] for promise in promises} >= {"probability", "logit"}
+    assert {promise["coverage"] for promise in promises} == set(get_args(Coverage))
+    assert {promise["score_type"] for promise in promises} >= {"probability", "logit"}
     assert any(any(promise["about"]["uncovered"]) for promise in promises)
     assert any(any(not n for n in promise["rows"]) for promise in promises)
     origins = [body["provenance"] for body in bodies if body["provenance"]]
     assert {origin["sampling"] for origin in origins} == set(get_args(Sampling))
-    assert {origin["weights"] for origin in origins} == set(get_args(Weighting))
+    assert {origin["weight_type"] for origin in origins} == set(get_args(WeightType))
     assert {origin["resolution"] for origin in origins} == {"exact", "grid", "bins"}
 
 

@@ -200,7 +200,7 @@ def remove_a_field(container: Any, key: Any, rng: random.Random) -> None:
 @tree
 def add_a_field(container: Any, key: Any, rng: random.Random) -> None:
     if isinstance(container, dict):
-        container[rng.choice([*NAMES, "apply", "kind", "_guide", "n", "maps", "format"])] = rng.choice(
+        container[rng.choice([*NAMES, "apply", "score_type", "_guide", "n", "maps", "format"])] = rng.choice(
             [*NAMES, 1, None]
         )
     else:
@@ -216,7 +216,7 @@ def name_something_else(container: Any, key: Any, rng: random.Random) -> None:
 def claim_another_kind(container: Any, key: Any, rng: random.Random) -> None:
     if isinstance(container, dict) and "is" in container:
         container["is"] = rng.choice(
-            [*NAMES, "identity", "step", "beta", "compose", "certificate", "provenance", "refusal"]
+            [*NAMES, "identity", "step", "beta", "compose", "certificate", "provenance", "no-certificate"]
         )
 
 
@@ -396,7 +396,7 @@ def edit_alpha(certificate: dict[str, Any], rng: random.Random) -> None:
 
 @forgery
 def edit_words(certificate: dict[str, Any], rng: random.Random) -> None:
-    name = rng.choice(["mode", "bound", "kind"])
+    name = rng.choice(["coverage", "interval", "score_type"])
     certificate[name] = rng.choice(["", "joint", "wilson", "clopper-pearson ", None, 1, *NAMES])
 
 

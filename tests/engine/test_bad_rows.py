@@ -65,12 +65,14 @@ def test_bad_scores_are_counted_and_refused(
             with subtests.test(engine=engine, name=name):
                 bad, why = BAD_SCORES[name]
                 table = rows([0.25, *bad, 0.75, 0.0], [0, *[1] * len(bad), 1, 0])
-                refused = rf"^frame has {len(bad)} of {len(bad) + 3} rows that cannot be counted \({why}\): know why"
+                refused = (
+                    rf"^frame has {len(bad)} of {len(bad) + 3} rows that cannot be counted \({why}\): find out where"
+                )
                 with pytest.raises(InputError, match=refused):
                     tally(frame(engine, table), "s", "y", grid=Grid())
                 with pytest.raises(InputError, match=why):
                     tally(frame(engine, table), "s", "y")
-                with pytest.warns(CalibrantWarning, match=rf"{why}\); they were left out"):
+                with pytest.warns(CalibrantWarning, match=rf"left out .*{why}\)"):
                     left = tally(frame(engine, table), "s", "y", grid=Grid(), unusable="leave out")
                 assert left.fingerprint == Tally.from_arrays([0.25, 0.75, 0.0], [0, 1, 0], grid=Grid()).fingerprint
 
@@ -182,27 +184,27 @@ def test_other_kinds_on_a_declared_range(
                 z = np.append(np.clip(rng.normal(size=500) * 2, -8, 8), [-8.0, 8.0, 0.0])
                 y = rng.integers(0, 2, 503)
                 grid = Grid(low=-8.0, high=8.0)
-                got = tally(frame(engine, rows(z.tolist(), y.tolist())), "s", "y", grid=grid, kind=kind)
-                expected = Tally.from_arrays(z, y, kind=kind, grid=grid)
-                assert (got.kind, got.grid) == (kind, grid)
+                got = tally(frame(engine, rows(z.tolist(), y.tolist())), "s", "y", grid=grid, score_type=kind)
+                expected = Tally.from_arrays(z, y, score_type=kind, grid=grid)
+                assert (got.score_type, got.grid) == (kind, grid)
                 assert got.fingerprint == expected.fingerprint
                 assert HistogramBinning(5).fit_tally(got).map_ == HistogramBinning(5).fit_tally(expected).map_
                 for bad, count in (([8.5], 1), ([-9.0, None, NAN], 3)):
                     table = rows([*z.tolist(), *bad], [*y.tolist(), *[1] * count])
                     with pytest.raises(InputError, match=rf"{count} of {503 + count} rows"):
-                        tally(frame(engine, table), "s", "y", grid=grid, kind=kind)
+                        tally(frame(engine, table), "s", "y", grid=grid, score_type=kind)
 
 
 def test_kind_and_grid_must_agree() -> None:
     table = rows([0.25, 0.75], [0, 1])
     for options in (
-        {"kind": "logit", "by": "y"},
-        {"kind": "real", "grid": Grid(4)},
+        {"score_type": "logit", "by": "y"},
+        {"score_type": "real", "grid": Grid(4)},
         {"grid": Grid(low=-1.0, high=2.0)},
     ):
         with pytest.raises(InputError, match="grid"):
             tally(table, "s", "y", **options)
-    assert tally(table, "s", "y", kind="probability").total == 2
+    assert tally(table, "s", "y", score_type="probability").total == 2
 
 
 def test_the_count_is_of_all_rows(subtests: pytest.Subtests, frame: Callable[[str, Any], Any]) -> None:

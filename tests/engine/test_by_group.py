@@ -110,14 +110,14 @@ def test_floats_that_are_whole_numbers_pass_in_memory_and_not_where_they_have_an
     for engine in ("duckdb", "spark"):
         with pytest.raises(InputError, match="cast it to text or to integers first"):
             apply(MAPS["whole"], frame(engine, table), "s")
-    with pytest.raises(InputError, match=r"the column 'whole' holds 3\.5: a group is text, an integer"):
+    with pytest.raises(InputError, match=r"the column 'whole' holds 3\.5: groups must be text, integers or booleans"):
         apply(MAPS["whole"], pd.DataFrame({"s": [0.2], "whole": [3.5]}), "s")
 
 
 def test_columns_that_are_not_there_are_named(frame: Any) -> None:
     with pytest.raises(InputError, match="frame has no column 'text'"):
         apply(MAPS["text"], pd.DataFrame({"s": [0.5]}), "s")
-    with pytest.raises(InputError, match="by names 'area', which this map does not need"):
+    with pytest.raises(InputError, match="by contains 'area', which this map does not need"):
         apply(MAPS["text"], pd.DataFrame({"s": [0.5]}), "s", by={"area": "text"})
-    with pytest.raises(InputError, match="must name other columns than those of scores"):
+    with pytest.raises(InputError, match="must differ from the score columns"):
         apply(MAPS["text"], pd.DataFrame({"s": [0.5]}), "s", by={"text": "s"})

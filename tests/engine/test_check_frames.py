@@ -14,7 +14,7 @@ import pytest
 
 from calibrant.messages import InputError
 from calibrant.verdict import Verdict, check
-from calibrant.verdict.evidence import MOST_ROWS
+from calibrant.verdict.evidence import MAX_EXACT_ROWS
 
 pytestmark = pytest.mark.engine
 
@@ -67,7 +67,7 @@ def test_a_column_that_is_not_there_is_named_with_those_that_are(
 @pytest.fixture(scope="module")
 def many() -> dict[str, Any]:
     rng = np.random.default_rng(1)
-    n = MOST_ROWS + 20_000
+    n = MAX_EXACT_ROWS + 20_000
     scores, patient = rng.beta(1.2, 4, n), rng.integers(0, 20_000, n)
     return {
         "p": scores,
@@ -101,9 +101,9 @@ def test_a_large_frame_gives_what_arrays_give(engine: str, many: dict[str, Any])
         there = check(frame, score="p", label="bad", **{role: columns[role] for role in roles})
         here = check(many["p"], many["bad"], **arrays)
         if "groups" in roles:  # a large frame is counted in 200 buckets of the groups, arrays group by group
-            assert there.state == here.state
-            assert (there.rows, there.events, there.groups) == (here.rows, here.events, here.groups)
-            for one, other in ((there.level, here.level), (there.slope, here.slope)):
+            assert there.status == here.status
+            assert (there.rows, there.events, there.n_groups) == (here.rows, here.events, here.n_groups)
+            for one, other in ((there.intercept, here.intercept), (there.slope, here.slope)):
                 assert one.value == pytest.approx(other.value, abs=1e-9)
                 assert one.se == pytest.approx(other.se, rel=0.15)  # 200 buckets give it to 5 %
             for one, other in zip(*(sorted(v.segments, key=lambda s: s.value) for v in (there, here)), strict=True):
@@ -128,10 +128,10 @@ def test_weights_in_a_large_frame_give_what_arrays_give_but_the_gain(engine: str
 @pytest.mark.parametrize("engine", FRAMES)
 def test_log_odds_in_a_large_frame(engine: str, many: dict[str, Any]) -> None:
     def numbers(verdict: Verdict) -> tuple[Any, ...]:
-        return verdict.state, verdict.rows, verdict.events
+        return verdict.status, verdict.rows, verdict.events
 
-    there = check(FRAMES[engine](many), score="z", label="bad", kind="logit")
-    here = check(many["z"], many["bad"], kind="logit")
+    there = check(FRAMES[engine](many), score="z", label="bad", score_type="logit")
+    here = check(many["z"], many["bad"], score_type="logit")
     assert numbers(there) == numbers(here)
     assert there.predicted == pytest.approx(here.predicted, rel=1e-6)
 
@@ -149,12 +149,12 @@ def test_what_a_large_frame_cannot_do_is_said(subtests: pytest.Subtests, many: d
     for engine in ["duckdb", "polars lazy", "pandas"]:
         with subtests.test(engine=engine):
             frame = FRAMES[engine](many)
-            with pytest.raises(InputError, match="more than 10,000 distinct values: cut it into days or months"):
+            with pytest.raises(InputError, match="more than 10,000 distinct values: truncate it to days or months"):
                 check(frame, score="p", label="bad", time="id")
-            with pytest.raises(InputError, match="groups must name a column of the frame"):
+            with pytest.raises(InputError, match="groups must be a column name: the frame has too many rows"):
                 check(frame, score="p", label="bad", groups=many["patient"])
             with pytest.raises(InputError, match="fit a calibrator first"):
-                check(frame, score="z", label="bad", kind="real")
+                check(frame, score="z", label="bad", score_type="real")
             with pytest.raises(InputError, match=r"score 'z' outside \[0, 1\] in"):
                 check(frame, score="z", label="bad")
 

@@ -12,8 +12,8 @@ from tests.contracts.test_class_maps import ABC, SAMPLES, mixed, some_rows, step
 
 from calibrant.calibration import Calibration
 from calibrant.calibrators.base import Fit
-from calibrant.calibrators.multiclass.base import ClassCalibrator
-from calibrant.export.errors import DocumentError, ParityError
+from calibrant.calibrators.multiclass.base import MulticlassCalibrator
+from calibrant.export.errors import DocumentError, ExportMismatchError
 from calibrant.export.onnx.model import prove_model, session_of, to_onnx
 from calibrant.export.verify import verify
 from calibrant.maps import IdentityMap, PerClassMap, SoftmaxMap, StepMap, TopMap
@@ -97,7 +97,7 @@ def test_a_file_carries_its_proof_and_is_verified(tmp_path: Path) -> None:
 
 def test_a_model_that_is_off_does_not_pass(tmp_path: Path) -> None:
     right, other = SAMPLES["softmax"][0], SoftmaxMap(("a", "b"), [2.0 + 1e-9], [], "probability", 1e-9)
-    with pytest.raises(ParityError, match=r"gives .* for '[ab]' of the scores .* rows are off"):
+    with pytest.raises(ExportMismatchError, match=r"gives .* for '[ab]' of the scores .* rows differ"):
         prove_model(right, session_of(to_onnx(other, "float64").SerializeToString()))
     top = TopMap(("a", "b"), 1, (StepMap([], [0.5]),), "probability")
     turned = to_onnx(top)
@@ -105,11 +105,11 @@ def test_a_model_that_is_off_does_not_pass(tmp_path: Path) -> None:
         for attribute in node.attribute:
             if node.op_type == "TopK" and attribute.name == "largest":
                 attribute.i = 0
-    with pytest.raises(ParityError, match="the class of 'top 1'"):
+    with pytest.raises(ExportMismatchError, match="the class of 'top 1'"):
         prove_model(top, session_of(turned.SerializeToString()))
     with pytest.raises(InputError, match="another model"):
         verify(Calibration(right).to_onnx(), session_of(Calibration(other).to_onnx().SerializeToString()))
-    with pytest.raises(DocumentError, match="holds no calibration"):
+    with pytest.raises(DocumentError, match="contains no calibration"):
         verify(to_onnx(right))
     mixed_up = to_onnx(StepMap([0.5], [0.1, 0.8]))
     entry = mixed_up.metadata_props.add()
@@ -128,7 +128,7 @@ def test_a_fitted_calibrator_exports_itself(tmp_path: Path) -> None:
     p = rng.dirichlet(np.ones(3), 600)
     y = np.array(["a", "b", "c"])[[rng.choice(3, p=row) for row in p]]
 
-    class Cooler(ClassCalibrator):
+    class Cooler(MulticlassCalibrator):
         def _fit_classes(self, rows: Any) -> Any:
             return Fit(SoftmaxMap(rows.classes, [1.3], [], "probability", 1e-9))
 

@@ -17,7 +17,7 @@ from tests.engine.postgres import Server
 import calibrant as cb
 from calibrant.calibration import Calibration
 from calibrant.export import samples
-from calibrant.export.errors import DocumentError, ParityError
+from calibrant.export.errors import DocumentError, ExportMismatchError
 from calibrant.export.sql import file
 from calibrant.export.sql.dialects import DIALECTS, EXECUTED_DIALECTS, engine_of
 from calibrant.export.sql.engines import Engine
@@ -26,7 +26,7 @@ from calibrant.export.sql.file import BETWEEN, SqlFile, prove_sql
 from calibrant.export.sql.interpreter import reader
 from calibrant.export.tolerance import only_copies
 from calibrant.export.verify import verify
-from calibrant.maps import ClassMap, IdentityMap, LogitAffineMap, PerClassMap, SoftmaxMap, StepMap, TopMap
+from calibrant.maps import IdentityMap, LogitAffineMap, MulticlassMap, PerClassMap, SoftmaxMap, StepMap, TopMap
 from calibrant.messages import InputError
 
 duckdb = pytest.importorskip("duckdb")
@@ -39,7 +39,7 @@ HALVES = PerClassMap(ABC, (StepMap([0.5], [0.2, 0.6]), StepMap([0.5], [0.3, 0.7]
 COOLER = SoftmaxMap(ABC, [1.7], [], "probability", 1e-9)
 
 
-def proved(map_: ClassMap, engine: Engine) -> cb.Proof:
+def proved(map_: MulticlassMap, engine: Engine) -> cb.Proof:
     """Under names of columns that stages might want for themselves."""
     columns = [("stage", "x1", "Found", "place", "x2", "piece", "rows", "step")[j] for j in range(len(map_.classes))]
     return prove_sql(map_, BETWEEN.join(to_sql(map_, columns, engine.dialect).values()), columns, engine)
@@ -56,7 +56,7 @@ def test_postgres_gives_what_apply_gives(subtests: pytest.Subtests, postgres: Se
 
 
 @pytest.mark.parametrize("map_", SPARK, ids=repr)
-def test_spark_gives_what_apply_gives(spark: Any, map_: ClassMap, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_gives_what_apply_gives(spark: Any, map_: MulticlassMap, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(samples, "RANDOM_ROWS", 1_000)
     proof = proved(map_, engine_of(spark))
     if only_copies(map_):
@@ -70,7 +70,7 @@ def test_other_dialects_are_read_back_and_say_that_they_were_not_executed(
     monkeypatch.setattr(samples, "RANDOM_ROWS", 200)
     engine = reader(dialect)
     two = TopMap(ABC, 2, (LogitAffineMap(1.1, 0.2), steps(3)), "logit")
-    shared = replace(HALVES, normalised=True)
+    shared = replace(HALVES, normalized=True)
     for map_ in (COOLER, shared, two, SAMPLES["simplex-bins"][0]):
         names = ["a b", "x1", "stage"]
         renamed = replace(map_, classes=("p", "q", "r"))
@@ -139,7 +139,7 @@ def test_columns_that_do_not_fit_are_refused(subtests: pytest.Subtests) -> None:
         ("pqr", "3 names"),
         ({"it's": "p"}, "for each class"),
         (["p", "q", "p"], "two classes the column"),
-        (["p", "q", "P"], "capital letters"),
+        (["p", "q", "P"], "ignore case"),
         (["p", "q", ""], "must be a name"),
         (["p", "q", 3], "must be a name"),
         (["p", "q", "a\0"], "must be a name"),
@@ -153,7 +153,7 @@ def test_what_is_too_long_for_an_engine_is_refused_with_a_way_out() -> None:
     with pytest.raises(InputError, match="the map has 101 classes: use to_onnx"):
         to_sql(SoftmaxMap(many, [1.5], [], "logit", 0.1))
     few = many[:90]
-    with pytest.raises(InputError, match=f"over {LONGEST:,} characters for this map: use to_onnx"):
+    with pytest.raises(InputError, match=f"more than {LONGEST:,} characters for this map: use to_onnx"):
         to_sql(SoftmaxMap(few, np.ones(90 * 90) / 7, [], "logit", 0.1))
     assert len("".join(to_sql(SoftmaxMap(many[:40], [1.5], [], "logit", 0.1)).values())) < LONGEST
     with pytest.raises(InputError, match="dialect must be one of"):
@@ -213,7 +213,7 @@ def test_a_file_is_verified_on_the_users_engine(tmp_path: Path, postgres: Server
         assert made.engine.startswith("PostgreSQL ")
         assert verify(path, connection) == made
     with (
-        pytest.raises(InputError, match="must be one of postgres, as the text"),
+        pytest.raises(InputError, match="must match the dialect of the text, postgres"),
         closing(sqlite3.connect(":memory:")) as other,
     ):
         verify(path, other)
@@ -225,7 +225,7 @@ def test_a_file_that_was_changed_does_not_pass(tmp_path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     literal = DIALECTS["sqlite"].literal(0.7)
     path.write_text(text.replace(literal, "0.75"), encoding="utf-8")
-    with pytest.raises(ParityError, match=r"gives 0\.75 for .* where the map gives 0\.7; .* rows are off"):
+    with pytest.raises(ExportMismatchError, match=r"gives 0\.75 for .* but the map gives 0\.7; .* rows differ"):
         verify(path)
     lines = text.split("\n")
     for broken in (
@@ -247,7 +247,7 @@ def test_labels_that_are_swapped_do_not_pass(tmp_path: Path) -> None:
     Calibration(TopMap(("cat", "dog"), 1, (IdentityMap(),), "probability")).export_sql(path, ["p", "q"])
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace("'cat'", "'?'").replace("'dog'", "'cat'").replace("'?'", "'dog'"), encoding="utf-8")
-    with pytest.raises(ParityError, match="the class of 'top 1'"):
+    with pytest.raises(ExportMismatchError, match="the class of 'top 1'"):
         verify(path)
 
 
@@ -262,7 +262,7 @@ def test_a_file_with_the_map_of_one_score_in_it_is_refused(tmp_path: Path) -> No
     for path, other in ((classes, score), (score, classes)):
         mixed = tmp_path / "mixed.sql"
         mixed.write_text(path.read_text("utf-8").replace(document(path), document(other)), encoding="utf-8")
-        with pytest.raises(DocumentError, match="and a map of"):
+        with pytest.raises(DocumentError, match="do not match its map"):
             verify(mixed)
 
 
@@ -279,6 +279,6 @@ def test_an_export_that_is_off_is_not_written(tmp_path: Path, monkeypatch: pytes
         return {name: text.replace("1.7e0", "1.8e0") for name, text in right(*given).items()}
 
     monkeypatch.setattr(file, "expressions", wrong)
-    with pytest.raises(ParityError, match="do not use this export"):
+    with pytest.raises(ExportMismatchError, match="do not use this export"):
         Calibration(COOLER).export_sql(tmp_path / "x.sql", ["a", "b", "c"])
     assert not (tmp_path / "x.sql").exists()

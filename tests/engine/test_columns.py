@@ -138,7 +138,7 @@ def test_frames_in_memory_refuse_what_arrays_refuse(
                 with pytest.raises(InputError, match=r"the column 's' (must lie in \[0, 1\]|has 1 infinity)"):
                     apply(STEPS, rows, "s")
                 if bad != INF:
-                    assert column(apply(STEPS, rows, "s", kind="real"), "calibrated")[0] == 0.1
+                    assert column(apply(STEPS, rows, "s", score_type="real"), "calibrated")[0] == 0.1
 
 
 def test_lazy_frames_hold_a_score_outside_at_the_end_of_the_map(
@@ -154,7 +154,7 @@ def test_lazy_frames_hold_a_score_outside_at_the_end_of_the_map(
 
 
 def test_a_calibration_brings_its_kind() -> None:
-    logits = Tally.from_arrays([-2.0, 3.0], [0, 1], kind="logit")
+    logits = Tally.from_arrays([-2.0, 3.0], [0, 1], score_type="logit")
     cal = Calibration(LogitAffineMap(1.0, 0.0, on="score"), Provenance.of("test", logits, "independent"))
     rows = pd.DataFrame({"s": [-2.0, 3.0]})
     assert apply(cal, rows, "s")["calibrated"].tolist() == cal.transform([-2.0, 3.0]).tolist()
@@ -186,7 +186,7 @@ def test_what_cannot_be_done_is_said_in_one_sentence(
             with pytest.raises(InputError, match="no column 'score': it has 's', 'land', 'calibrated'"):
                 apply(STEPS, rows, "score")
             with pytest.raises(
-                InputError, match="is 'calibrated', a column that the frame has already: pass another name"
+                InputError, match="is 'calibrated', and the frame already has this column: pass another name"
             ):
                 apply(STEPS, rows, "s")
             with pytest.raises(InputError, match="score='land' holds String and not numbers"):

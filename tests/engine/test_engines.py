@@ -149,7 +149,7 @@ def checked(read: Read, paths: Sequence[str], **options: Any) -> dict[str, Any]:
 
 def assert_same(there: Tally, here: Tally) -> None:
     """Bit for bit."""
-    kinds = [(t.kind, t.grid, t.resolution, t.counts, t.whole) for t in (there, here)]
+    kinds = [(t.score_type, t.grid, t.resolution, t.counts, t.whole) for t in (there, here)]
     assert kinds[0] == kinds[1]
     for column in ("keys", "n", "events", "offset"):
         ours, theirs = getattr(here.cells, column), getattr(there.cells, column)
@@ -178,7 +178,7 @@ def by_keys(*keyed: str, weight: str | None = None, grid: Grid = SEGMENT_GRID) -
     code = np.zeros(ROWS, dtype=np.int64)
     for names, index in distinct:
         code = code * len(names) + index
-    options: dict[str, Any] = {} if weight is None else {"weights": "counts", "sample_weight": data[weight]}
+    options: dict[str, Any] = {} if weight is None else {"weight_type": "frequency", "sample_weight": data[weight]}
     found = GroupedTally.from_arrays(data["s"], data["y"], groups=code, grid=grid, **options)
     out = {}
     for number, part in found.items():
@@ -225,13 +225,13 @@ def test_on_any_grid_and_kind(engine: Any, paths: dict[int, list[str]]) -> None:
         paths[3],
         {
             "segment": {"grid": SEGMENT_GRID},
-            "logit": {"score": "z", "kind": "logit", "grid": LOGITS},
-            "real": {"score": "z", "kind": "real", "grid": replace(LOGITS, bits=4)},
+            "logit": {"score": "z", "score_type": "logit", "grid": LOGITS},
+            "real": {"score": "z", "score_type": "real", "grid": replace(LOGITS, bits=4)},
         },
     )
     assert_same(there["segment"], Tally.from_arrays(data["s"], data["y"], grid=SEGMENT_GRID))
-    assert_same(there["logit"], Tally.from_arrays(data["z"], data["y"], kind="logit", grid=LOGITS))
-    assert_same(there["real"], Tally.from_arrays(data["z"], data["y"], kind="real", grid=replace(LOGITS, bits=4)))
+    assert_same(there["logit"], Tally.from_arrays(data["z"], data["y"], score_type="logit", grid=LOGITS))
+    assert_same(there["real"], Tally.from_arrays(data["z"], data["y"], score_type="real", grid=replace(LOGITS, bits=4)))
 
 
 def test_heaped_scores_are_kept_as_they_are(engine: Any, paths: dict[int, list[str]]) -> None:
@@ -261,8 +261,8 @@ def test_weights_that_are_counts_repeat_rows(engine: Any, paths: dict[int, list[
         tallied_each_way,
         paths[8],
         {
-            "grid": {"sample_weight": "times", "weights": "counts"},
-            "heaped": {"score": "heaped", "sample_weight": "times", "weights": "counts"},
+            "grid": {"sample_weight": "times", "weight_type": "frequency"},
+            "heaped": {"score": "heaped", "sample_weight": "times", "weight_type": "frequency"},
         },
     )
     repeated = np.repeat(np.arange(ROWS), data["times"])
@@ -297,7 +297,7 @@ def test_tallies_side_by_side(engine: Any, paths: dict[int, list[str]]) -> None:
         paths[8],
         {
             "land": {"by": "land"},
-            "both": {"by": ["land", "grade"], "sample_weight": "times", "weights": "counts"},
+            "both": {"by": ["land", "grade"], "sample_weight": "times", "weight_type": "frequency"},
             "at": {"time": "at"},
             "day": {"time": "day"},
             "instant": {"time": "instant"},
@@ -358,7 +358,7 @@ def test_unusable_rows_are_counted_by_reason_and_refused_or_left_out(engine: Any
     of = f"{len(BAD):,} of {len(mixed):,} rows"
     assert engine.run(refused, path, **options).startswith(f"frame has {of} that cannot be counted ({WHY})")
     got, messages = engine.run(left_out, path, **options)
-    assert messages == [f"{of} cannot be counted ({WHY}); they were left out"]
+    assert messages == [f"left out {of} that cannot be counted ({WHY})"]
     expected = engine.run(tallied, clean, **options)
     assert list(got) == list(expected)
     for key in expected:
@@ -426,10 +426,10 @@ def verdict_on_arrays() -> dict[str, Any]:
     by = {name: data[name] for name in ("land", "grade")}
     buckets = cluster_buckets(data["patient"])  # a frame of this size is counted in these
     found = check(data["s"], data["y"], by=by, time=data["week"], groups=buckets)
-    return replace(found, groups=len(np.unique(data["patient"]))).to_dict()
+    return replace(found, n_groups=len(np.unique(data["patient"]))).to_dict()
 
 
 def test_the_verdict_is_that_on_arrays(engine: Any, paths: dict[int, list[str]]) -> None:
     there = engine.run(checked, paths[1], by=["land", "grade"], time="week", groups="patient")
-    assert there["state"] == verdict_on_arrays()["state"] == "miscalibrated"
+    assert there["status"] == verdict_on_arrays()["status"] == "miscalibrated"
     assert_close(there, verdict_on_arrays())

@@ -40,7 +40,7 @@ CASES = [
 ]
 
 
-def _neighbours(x: np.ndarray) -> np.ndarray:
+def _neighbors(x: np.ndarray) -> np.ndarray:
     return np.concatenate([x, np.nextafter(x, 0.0), np.nextafter(x, 1.0)])
 
 
@@ -51,7 +51,7 @@ def _edges(bits: int) -> np.ndarray:
 
 
 def _unit_scores() -> np.ndarray:
-    """Edges and their neighbours, special values, coarse decimals, float32 values and plain randomness."""
+    """Edges and their neighbors, special values, coarse decimals, float32 values and plain randomness."""
     rng = np.random.default_rng(20)
     q = _edges(10)
     tiny = np.finfo(np.float64).tiny
@@ -59,9 +59,9 @@ def _unit_scores() -> np.ndarray:
         [0.0, -0.0, 0.5, 1.0, 2.0**-32, 1.0 - 2.0**-32, 2.0**-33, 1.0 - 2.0**-33, tiny, tiny / 2, 5e-324]
     )
     parts = [
-        _neighbours(q),
-        _neighbours(1.0 - q),
-        _neighbours(special[special > 0.0]),
+        _neighbors(q),
+        _neighbors(1.0 - q),
+        _neighbors(special[special > 0.0]),
         special,
         np.arange(10_001) / 10_000,
         np.arange(1, 64) * 5e-324,
@@ -75,7 +75,7 @@ def _unit_scores() -> np.ndarray:
 
 
 def _range_scores(grid: Grid) -> np.ndarray:
-    """Scores of a declared range: the images of cell edges, their neighbours, the ends and randomness."""
+    """Scores of a declared range: the images of cell edges, their neighbors, the ends and randomness."""
     rng = np.random.default_rng(21)
     unit = np.concatenate([_edges(grid.bits), 1.0 - _edges(grid.bits), [0.0, 0.5, 1.0]])
     images = grid.low + unit * (grid.high - grid.low)

@@ -196,11 +196,11 @@ def test_weights_that_would_overflow_are_refused(subtests: pytest.Subtests, fram
         with subtests.test(engine):
             n = 2_100
             table = pa.table({"s": np.full(n, 0.5), "y": np.zeros(n, dtype=np.int64), "w": np.full(n, 2**53 - 1)})
-            with pytest.raises(InputError, match="more than 64 bits can hold"):
-                tally(frame(table), "s", "y", sample_weight="w", weights="counts")
+            with pytest.raises(InputError, match="more than fits into 64 bits"):
+                tally(frame(table), "s", "y", sample_weight="w", weight_type="frequency")
             above = pa.table({"s": [0.5], "y": [0], "w": [2**53]})
             with pytest.raises(InputError, match=r"not an integer below 2\*\*53 in 1"):
-                tally(frame(above), "s", "y", sample_weight="w", weights="counts")
+                tally(frame(above), "s", "y", sample_weight="w", weight_type="frequency")
 
 
 def test_columns_of_two_backends() -> None:

@@ -60,14 +60,14 @@ def model_of(map_: Map, dtype: str) -> Any:
     return to_onnx(map_, dtype)
 
 
-def run(model: Any, scores: Any, optimised: bool = True, groups: dict[str, Any] | None = None) -> Any:
-    return answer(session_of(model, optimised), scores, groups)
+def run(model: Any, scores: Any, optimized: bool = True, groups: dict[str, Any] | None = None) -> Any:
+    return answer(session_of(model, optimized), scores, groups)
 
 
-def session_of(model: Any, optimised: bool = True) -> Any:
+def session_of(model: Any, optimized: bool = True) -> Any:
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1
-    if not optimised:
+    if not optimized:
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     return ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
@@ -81,7 +81,7 @@ def leaves(map_: Map) -> list[Map]:
 
 
 def edges(map_: Map, dtype: str) -> Any:
-    """Marks of either sign and knots of every part with both neighbours, infinities, zeros and NaN."""
+    """Marks of either sign and knots of every part with both neighbors, infinities, zeros and NaN."""
     knots = [knot for part in leaves(map_) for knot in getattr(part, "knots", ())]
     with np.errstate(over="ignore", under="ignore"):
         marks = np.array([*MARKS, *(-mark for mark in MARKS), *knots]).astype(dtype)
@@ -120,7 +120,7 @@ def test_the_model_gives_what_apply_gives(subtests: pytest.Subtests) -> None:
                 assert_equals_apply(run(model_of(map_, dtype), scores, groups=texts(map_, scores.shape)), map_, scores)
 
 
-def test_the_evaluator_of_onnx_agrees_and_so_does_a_runtime_that_optimises_nothing(subtests: pytest.Subtests) -> None:
+def test_the_evaluator_of_onnx_agrees_and_so_does_a_runtime_that_optimizes_nothing(subtests: pytest.Subtests) -> None:
     from onnx.reference import ReferenceEvaluator
 
     for dtype in TYPES:
@@ -128,7 +128,7 @@ def test_the_evaluator_of_onnx_agrees_and_so_does_a_runtime_that_optimises_nothi
             with subtests.test(dtype=dtype, map_=map_):
                 scores, model = edges(map_, dtype), model_of(map_, dtype)
                 groups = texts(map_, scores.shape)
-                assert_equals_apply(run(model, scores, optimised=False, groups=groups), map_, scores)
+                assert_equals_apply(run(model, scores, optimized=False, groups=groups), map_, scores)
                 with np.errstate(all="ignore"):  # NaN and infinities pass through numpy there
                     assert_equals_apply(
                         ReferenceEvaluator(model).run(None, {"score": scores, **groups})[0], map_, scores
@@ -326,7 +326,7 @@ def test_columns_of_groups_may_be_called_nearly_anything(subtests: pytest.Subtes
 
 def test_a_column_of_groups_with_the_name_of_another_end_is_refused() -> None:
     for column in ("score", "calibrated"):
-        with pytest.raises(ValueError, match="as a model calls its scores: rename it"):
+        with pytest.raises(ValueError, match="which the model uses for scores: rename the column"):
             to_onnx(ByGroupMap(column, ("a",), (IdentityMap(),), None))
 
 

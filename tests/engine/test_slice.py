@@ -71,7 +71,7 @@ def _assert_same(a: Tally, b: Tally) -> None:
         ours, theirs = getattr(a.cells, column), getattr(b.cells, column)
         assert ours.dtype == theirs.dtype
         np.testing.assert_array_equal(ours, theirs)
-    assert (a.grid, a.kind, a.resolution, a.counts) == (b.grid, b.kind, b.resolution, b.counts)
+    assert (a.grid, a.score_type, a.resolution, a.counts) == (b.grid, b.score_type, b.resolution, b.counts)
     assert a.fingerprint == b.fingerprint
 
 

@@ -57,8 +57,8 @@ def assert_same(a: Mapping[Any, Tally] | Tally, b: Mapping[Any, Tally] | Tally) 
         a, b = {None: a}, {None: b}
     assert a.keys() == b.keys()
     for key in a:
-        assert (a[key].counts, a[key].whole, a[key].grid, a[key].kind) == (
-            (b[key].counts, b[key].whole, b[key].grid, b[key].kind)
+        assert (a[key].counts, a[key].whole, a[key].grid, a[key].score_type) == (
+            (b[key].counts, b[key].whole, b[key].grid, b[key].score_type)
         )
         for name in ("keys", "n", "events", "offset", "rows", "row_events", "w2", "w2_events"):
             x, y = getattr(a[key].cells, name), getattr(b[key].cells, name)
@@ -99,8 +99,10 @@ def histories(draw: st.DrawFn) -> list[GroupedTally]:
             scores = rng.choice([0.0, 0.1, 0.100001, 0.5, 0.9, 1.0, rng.random()], n)
             y = np.append(rng.integers(0, 2, n), [0, 1])
             w = {"none": None, "real": rng.random(n + 2) + 0.01}.get(weights, rng.integers(1, 9, n + 2).astype(float))
-            meaning: Any = "counts" if weights == "counts" else "importance"
-            tallies[key] = Tally.from_arrays(np.append(scores, [0.2, 0.8]), y, w, weights=meaning, grid=SEGMENT_GRID)
+            meaning: Any = "frequency" if weights == "counts" else "importance"
+            tallies[key] = Tally.from_arrays(
+                np.append(scores, [0.2, 0.8]), y, w, weight_type=meaning, grid=SEGMENT_GRID
+            )
         days.append(GroupedTally(tallies))
     return days
 
@@ -141,7 +143,7 @@ def test_counts_that_do_not_fit_are_refused_and_do_not_wrap(tmp_path):
     store = TallyStore(tmp_path)
     for place in range(3):
         store.add(DAY + timedelta(days=place), counted(2**36, SEGMENT_GRID))
-    with pytest.raises(InputError, match="cannot hold the sums of this many rows"):
+    with pytest.raises(InputError, match="sums of this many rows exceed 64 bits"):
         store.window()
 
 
@@ -208,8 +210,8 @@ def test_a_day_of_one_row(tmp_path):
 
 def test_logits_go_on_a_grid_of_their_range(tmp_path):
     grid = Grid(6, -8.0, 8.0)
-    tally = Tally.from_arrays([-2.0, 0.1, 3.0], [0, 1, 1], kind="logit", grid=grid)
-    TallyStore(tmp_path, grid=grid, kind="logit").add(DAY, tally)
+    tally = Tally.from_arrays([-2.0, 0.1, 3.0], [0, 1, 1], score_type="logit", grid=grid)
+    TallyStore(tmp_path, grid=grid, score_type="logit").add(DAY, tally)
     assert_same(TallyStore(tmp_path).window(), tally)
 
 
@@ -245,9 +247,9 @@ def test_both_ends_of_a_window_belong_to_it_and_gaps_are_named(tmp_path):
         assert_same(store.window(first="2026-03-03"), one(5))
     assert store.missing() == [date(2026, 3, 3), date(2026, 3, 4)]
     assert store.missing("2026-03-05", "2026-03-06") == [date(2026, 3, 6)]
-    with pytest.raises(InputError, match="first='2026-03-03' and last='2026-03-04' choose no day of the store"):
+    with pytest.raises(InputError, match="first='2026-03-03' and last='2026-03-04' select no day of the store"):
         store.window("2026-03-03", "2026-03-04")
-    with pytest.raises(InputError, match="lies after last="):
+    with pytest.raises(InputError, match="is after last="):
         store.window("2026-03-03", "2026-03-01")
 
 
@@ -269,7 +271,7 @@ def test_an_empty_store_has_no_days_and_no_window(tmp_path):
     assert not store.path.exists()
     assert store.missing(DAY, DAY) == [DAY]
     for ends in [(), (DAY, DAY)]:
-        with pytest.raises(InputError, match="no day"):
+        with pytest.raises(InputError, match=r"no day|in an empty store"):
             store.window(*ends)
 
 
@@ -325,19 +327,19 @@ def test_what_the_store_cannot_keep_is_refused_in_a_sentence(subtests, store):
     for tallies, message in [
         (one(), "must be a GroupedTally by land"),
         (GroupedTally({}), "no rows"),
-        (grouped(0, (1, 2)), "segments 'land' that are string in the store"),
+        (grouped(0, (1, 2)), "column 'land', whose values are string in the store"),
         (grouped(0, ("a", 1)), "mix int and str"),
         (grouped(0, (("a", "b"),)), "must be text, integers, booleans or dates"),
         (grouped(0, (None,)), "must be text"),
         (grouped(0, (0.5,)), "must be text"),
         (grouped(0, ("\ud800",)), "cannot be written"),
         (GroupedTally({"a": one(grid=Grid(2))}), "coarser grid"),
-        (GroupedTally({"a": Tally.from_table([3, 4], [1, 2], edges=[0.5])}), "bins of your own"),
+        (GroupedTally({"a": Tally.from_table([3, 4], [1, 2], edges=[0.5])}), "is a table of bins"),
         (
-            GroupedTally({"a": Tally.from_arrays([-1.0, 2.0], [0, 1], kind="logit")}),
+            GroupedTally({"a": Tally.from_arrays([-1.0, 2.0], [0, 1], score_type="logit")}),
             "got logit scores",
         ),
-        (GroupedTally({"a": one(), "b": one(weight=np.full(204, 0.5))}), "mix counts and importance weights"),
+        (GroupedTally({"a": one(), "b": one(weight=np.full(204, 0.5))}), "mix frequency and importance weights"),
     ]:
         with subtests.test(message):
             with pytest.raises(InputError, match=message):
@@ -367,13 +369,13 @@ def test_a_store_knows_itself(tmp_path):
     made = TallyStore(tmp_path, by=["a", "b"], grid=Grid(5))
     made.add(DAY, GroupedTally({("x", 1): one(grid=Grid(5))}))
     opened = TallyStore(tmp_path)
-    assert (opened.by, opened.grid, opened.kind) == (("a", "b"), Grid(5), "probability")
+    assert (opened.by, opened.grid, opened.score_type) == (("a", "b"), Grid(5), "probability")
     assert TallyStore(tmp_path, by=["a", "b"]).grid == Grid(5)
     assert "1 days" in repr(opened)
 
 
 def test_contradictory_arguments_are_refused(subtests, store):
-    for options in [{"by": "b"}, {"by": ()}, {"grid": Grid()}, {"kind": "logit"}, {"grid": Grid(4, 0, 2)}]:
+    for options in [{"by": "b"}, {"by": ()}, {"grid": Grid()}, {"score_type": "logit"}, {"grid": Grid(4, 0, 2)}]:
         with (
             subtests.test(options=options),
             pytest.raises(InputError, match=f"leave {next(iter(options))} out"),
@@ -392,14 +394,14 @@ def test_names_that_clash_are_refused(subtests, tmp_path):
     for by in ["n", "CODE", "day", "", ("a", "A"), ("a", "a")]:
         with (
             subtests.test(by=by),
-            pytest.raises(InputError, match=r"repeats .*, or takes it from the store's own columns"),
+            pytest.raises(InputError, match=r"uses the name .* twice, or .* of the store's own columns"),
         ):
             TallyStore(tmp_path, by=by)
 
 
 def test_kinds_and_grids_must_fit(tmp_path):
     with pytest.raises(InputError, match="is not one for logit scores"):
-        TallyStore(tmp_path, kind="logit")
+        TallyStore(tmp_path, score_type="logit")
 
 
 def changed(**fields: Any) -> Callable[[str], str]:
@@ -418,8 +420,8 @@ def test_a_damaged_description_is_one_clear_error(subtests, store):
         changed(format=2),
         changed(format=True),
         changed(format="1"),
-        changed(kind="pickle"),
-        changed(kind="logit"),
+        changed(score_type="pickle"),
+        changed(score_type="logit"),
         changed(by="land"),
         changed(by=[1]),
         changed(by=["n"]),
@@ -507,11 +509,11 @@ def test_a_file_that_says_it_is_something_else_is_refused(subtests, store):
     for about in [
         {"grid": {"bits": 5, "low": 0.0, "high": 1.0}},
         {"day": "2026-03-02"},
-        {"kind": "logit"},
+        {"score_type": "logit"},
         {"format": 2},
         {"by": ["other"]},
-        {"weights": "importance"},
-        {"weights": "none"},
+        {"weight_type": "importance"},
+        {"weight_type": "none"},
         {"more": 1},
     ]:
         with subtests.test(about=about):
@@ -726,7 +728,7 @@ def test_a_frame_of_several_days_is_kept_day_by_day(tmp_path, by):
 
 def test_a_frame_needs_a_day_or_a_time(tmp_path):
     for options in ({}, {"day": DAY, "time": "at"}):
-        with pytest.raises(InputError, match="day must be given, or else time"):
+        with pytest.raises(InputError, match="day or time must be given, and not both"):
             TallyStore(tmp_path).add_frame(frame(), "s", "y", **options)
 
 
@@ -737,7 +739,7 @@ def test_yesterday_supplies_the_bins_of_todays_certificate(tmp_path):
         store.add(DAY + timedelta(days=place), day)
     yesterday, today = (store.window(day, day) for day in store.days)
     promise = HistogramBinning(n_bins=10, bins_from=yesterday["de"]).fit_tally(today["de"]).certificate()
-    assert promise.source == str(FIXED_SOURCE)
+    assert promise.reference == str(FIXED_SOURCE)
     assert promise.n == today["de"].total
     assert len(promise.rows) == 10
-    assert HistogramBinning(n_bins=10).fit_tally(today["de"]).certificate().source != str(FIXED_SOURCE)
+    assert HistogramBinning(n_bins=10).fit_tally(today["de"]).certificate().reference != str(FIXED_SOURCE)

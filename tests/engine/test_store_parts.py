@@ -123,7 +123,7 @@ def test_a_store_without_segments_has_parts_too(tmp_path):
 def test_names_that_are_no_file_names_are_refused(subtests, store):
     for part in ["", " ", "a b", "05:00", "../x", "a/b", "a\\b", ".hidden", "é", "x" * 101, 5, b"a"]:
         with subtests.test(part=part):
-            with pytest.raises(InputError, match="becomes the name of a file"):
+            with pytest.raises(InputError, match="is not a valid name of a file"):
                 store.add(DAY, grouped(), part=part)
             assert not store.path.exists()
 
@@ -157,11 +157,11 @@ def test_the_refusal_says_what_replacing_would_lose(store):
     with pytest.raises(OtherTallies) as refused:
         store.add(DAY, grouped(2, ["FR", "US"]))
     assert str(refused.value) == (
-        "tallies of 2026-03-01 differ from those in the store. replace=True would put 400 rows in 2 segments in place "
-        "of 600 rows in 3 segments, and segments that these lack would be lost: 'DE' (200 rows), 'IT' (200 rows): pass "
-        "replace=True if labels came late or rows were corrected, and those segments are to go. If these are another "
-        "part of the day, add every part under a name of its own with part, after remove('2026-03-01'), which deletes "
-        "the 600 rows"
+        "tallies of 2026-03-01 differ from those in the store. replace=True would replace 600 rows in 3 segments by "
+        "400 rows in 2 segments, and segments that are missing from the new tallies would be lost: 'DE' (200 rows), "
+        "'IT' (200 rows): pass replace=True if labels came late or rows were corrected, and these segments should be "
+        "deleted. If these are another part of the day, delete the 600 rows with remove('2026-03-01'), and add every "
+        "part under its own name with part"
     )
     assert files(store) == before
     assert store.add(DAY, grouped(2, ["FR", "US"]), replace=True)
@@ -170,7 +170,7 @@ def test_the_refusal_says_what_replacing_would_lose(store):
 
 def test_a_correction_of_the_same_segments_loses_none(store):
     store.add(DAY, grouped(1))
-    with pytest.raises(OtherTallies, match="would put 400 rows in 2 segments in place of 400 rows in 2 segments"):
+    with pytest.raises(OtherTallies, match="would replace 400 rows in 2 segments by 400 rows in 2 segments"):
         store.add(DAY, grouped(2))
     with pytest.raises(OtherTallies) as refused:
         store.add(DAY, grouped(2))
@@ -180,7 +180,7 @@ def test_a_correction_of_the_same_segments_loses_none(store):
 def test_physical_rows_are_stated_for_weighted_days(tmp_path):
     store = TallyStore(tmp_path)
     store.add(DAY, one(1, weighted=True))
-    with pytest.raises(OtherTallies, match="put 150 rows in place of 200 rows"):
+    with pytest.raises(OtherTallies, match="replace 200 rows by 150 rows"):
         store.add(DAY, one(2, rows=150, weighted=True))
 
 
@@ -211,8 +211,8 @@ def test_a_whole_day_over_parts_is_refused(store, replace):
     with pytest.raises(DayInParts) as refused:
         store.add(DAY, grouped(3), replace=replace)
     assert str(refused.value) == (
-        "tallies of 2026-03-01 may repeat rows of the day, which is stored in parts, 'eu' (200 rows), 'us' (200 rows): "
-        "pass part with the name of one part to add or replace it, or delete all of them, 400 rows, with "
+        "tallies of 2026-03-01 may repeat rows of the day, which is stored in parts: 'eu' (200 rows), 'us' (200 rows): "
+        "pass part with the name of one part to add or replace it, or delete all parts (400 rows) with "
         "remove('2026-03-01') and add the whole day"
     )
     assert files(store) == before
@@ -248,7 +248,7 @@ def test_a_day_that_is_whole_and_in_parts_is_refused(store):
     other.add(DAY, grouped(1))
     shutil.copy(other.path / "days/day=2026-03-01/tally.parquet", store.path / "days/day=2026-03-01")
     for action in (store.window, store.missing, lambda: store.days, lambda: store.add(DAY, grouped(1), part="us")):
-        with pytest.raises(DocumentError, match="rows may be there twice"):
+        with pytest.raises(DocumentError, match="rows may be counted twice"):
             action()
     assert store.remove(DAY)
     assert store.days == []
@@ -258,7 +258,9 @@ def test_a_copied_part_is_refused(store):
     store.add(DAY, grouped(1), part="eu")
     folder = store.path / "days/day=2026-03-01"
     shutil.copy(folder / "tally-eu.parquet", folder / "tally-us.parquet")
-    with pytest.raises(DocumentError, match=r"tally-us\.parquet says it is .*\"part\": \"eu\""):
+    with pytest.raises(
+        DocumentError, match=r"tally-us\.parquet is in the wrong place of the store: .*\"part\": \"eu\""
+    ):
         store.window()
 
 
@@ -539,7 +541,7 @@ def test_a_day_that_lacks_a_part_of_other_days_says_so(store):
         for part in ("eu", "us") if day != 2 else ("eu",):
             store.add(date(2026, 3, day), grouped(day), part=part)
     store.add("2026-03-04", grouped(4))  # whole: has no parts to lack
-    expected = r"parts that other days have are missing \(2026-03-02: 'us'\)"
+    expected = r"some days have fewer parts than others \(2026-03-02: 'us'\)"
     with pytest.raises(MissingDays, match=expected):
         store.window(require_all_days=True)
     with pytest.warns(CalibrantWarning, match=expected):

@@ -58,7 +58,7 @@ def test_a_tally_survives_the_death_of_a_worker(cluster: Cluster, standalone: Dr
     cluster.workers[0].kill()
     there = standalone.result()
 
-    here = Tally.from_arrays(scores, labels, np.full(ROWS, COPIES), weights="counts", grid=Grid())
+    here = Tally.from_arrays(scores, labels, np.full(ROWS, COPIES), weight_type="frequency", grid=Grid())
     assert there.total == ROWS * COPIES
     for column in ("keys", "n", "events", "offset"):
         np.testing.assert_array_equal(getattr(there.cells, column), getattr(here.cells, column))

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from calibrant import BetaScaling, Grid, IsotonicCalibrator, PlattScaling, Tally
+from calibrant import BetaScaling, IsotonicCalibrator, PlattScaling, Tally
+from calibrant.engine import Grid
 
 FOLDER = Path(__file__).parent / "r"
 

@@ -16,7 +16,7 @@ from calibrant.calibrators.binary.isotonic import IsotonicCalibrator
 from calibrant.calibrators.binary.scaling import BetaScaling, PlattScaling
 from calibrant.guarantees.bounds import (
     BOUNDS,
-    Bound,
+    IntervalName,
     always_valid,
     bernstein,
     clopper_pearson,
@@ -25,8 +25,8 @@ from calibrant.guarantees.bounds import (
     umd_epsilon,
 )
 from calibrant.guarantees.certificate import Certificate
+from calibrant.guarantees.no_certificate import NoCertificate
 from calibrant.guarantees.planning import plan, split_size
-from calibrant.guarantees.refusal import Refusal
 from calibrant.messages import InputError
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally
@@ -35,7 +35,7 @@ ALPHAS = (0.5, 0.1, 0.01, 1e-4)
 
 
 def test_the_type_lists_the_table() -> None:
-    assert get_args(Bound) == tuple(BOUNDS)
+    assert get_args(IntervalName) == tuple(BOUNDS)
 
 
 def all_counts(sizes: tuple[int, ...] = (1, 2, 3, 5, 10, 37, 100, 299, 1_000)) -> tuple[np.ndarray, np.ndarray]:
@@ -54,10 +54,10 @@ def test_eq_410_gives_0992_at_2900_rows() -> None:
 
 
 def test_eq_411_gives_010026_at_1500_rows_and_1510_is_the_first_below_a_tenth() -> None:
-    assert round(umd_epsilon(1500, 10, 0.1, mode="marginal"), 5) == 0.10026
-    below = [n for n in range(20, 2_000) if umd_epsilon(n, 10, 0.1, mode="marginal") < 0.1]
+    assert round(umd_epsilon(1500, 10, 0.1, coverage="marginal"), 5) == 0.10026
+    below = [n for n in range(20, 2_000) if umd_epsilon(n, 10, 0.1, coverage="marginal") < 0.1]
     assert below[0] == 1510
-    assert plan(n_bins=10, epsilon=0.1, mode="marginal").n == 1510
+    assert plan(n_bins=10, epsilon=0.1, coverage="marginal").n == 1510
 
 
 def test_eq_48_at_the_sizes_of_figure_42(subtests: pytest.Subtests) -> None:
@@ -89,8 +89,8 @@ def test_the_arithmetic_of_4b_for_sample_splitting() -> None:
 @pytest.mark.parametrize(("mode", "n"), [("marginal", 2_899), ("simultaneous", 4_977)])
 def test_sample_splitting_needs_far_fewer_labels_by_the_exact_law_of_spacings(mode: Any, n: int) -> None:
     """Both statements of (0.1, 0.1)-calibration with 10 bins; 4.B states the marginal one and needs 17,500."""
-    assert plan(n_bins=10, epsilon=0.1, scheme="ums", mode=mode).n == n
-    assert plan(n=n - 1, n_bins=10, scheme="ums", mode=mode).epsilon > 0.1
+    assert plan(n_bins=10, epsilon=0.1, scheme="ums", coverage=mode).n == n
+    assert plan(n=n - 1, n_bins=10, scheme="ums", coverage=mode).epsilon > 0.1
 
 
 def test_the_marginal_plan_of_sample_splitting_counts_the_bin_that_a_new_row_falls_in(
@@ -104,7 +104,7 @@ def test_the_marginal_plan_of_sample_splitting_counts_the_bin_that_a_new_row_fal
     for n, n_bins in [(2_899, 10), (500, 3), (20_000, 40)]:
         with subtests.test(n=n, n_bins=n_bins):
             alpha, part = 0.1, split_size(n, n_bins)
-            epsilon = plan(n=n, n_bins=n_bins, alpha=alpha, scheme="ums", mode="marginal").epsilon
+            epsilon = plan(n=n, n_bins=n_bins, alpha=alpha, scheme="ums", coverage="marginal").epsilon
             gap, rest = (part + 1) // n_bins, n - part
             smallest = round(np.log(4 / alpha) / (2 * epsilon**2))
             for any_bin, met in [(gap, gap + 1), (gap + 1, gap + 2)]:
@@ -257,29 +257,31 @@ def test_the_planned_n_is_the_least_that_reaches(subtests: pytest.Subtests) -> N
     for n_bins, epsilon, alpha in [(1, 0.1, 0.1), (5, 0.1, 0.1), (10, 0.05, 0.01), (22, 0.3, 0.2)]:
         for scheme, mode in SCHEMES:
             with subtests.test(n_bins=n_bins, epsilon=epsilon, alpha=alpha, scheme=scheme, mode=mode):
-                found = plan(n_bins=n_bins, epsilon=epsilon, alpha=alpha, scheme=scheme, mode=mode)
+                found = plan(n_bins=n_bins, epsilon=epsilon, alpha=alpha, scheme=scheme, coverage=mode)
                 assert found.epsilon <= epsilon
-                assert found.epsilon == plan(n=found.n, n_bins=n_bins, alpha=alpha, scheme=scheme, mode=mode).epsilon
-                assert plan(n=found.n - 1, n_bins=n_bins, alpha=alpha, scheme=scheme, mode=mode).epsilon > epsilon
+                assert (
+                    found.epsilon == plan(n=found.n, n_bins=n_bins, alpha=alpha, scheme=scheme, coverage=mode).epsilon
+                )
+                assert plan(n=found.n - 1, n_bins=n_bins, alpha=alpha, scheme=scheme, coverage=mode).epsilon > epsilon
 
 
 def test_the_planned_bins_are_the_most_that_reach(subtests: pytest.Subtests) -> None:
     for n, epsilon in [(1_000, 0.12), (5_000, 0.08), (20_000, 0.06), (100_000, 0.05)]:
         for scheme, mode in SCHEMES:
             with subtests.test(n=n, epsilon=epsilon, scheme=scheme, mode=mode):
-                found = plan(n=n, epsilon=epsilon, scheme=scheme, mode=mode)
+                found = plan(n=n, epsilon=epsilon, scheme=scheme, coverage=mode)
                 assert found.epsilon <= epsilon
-                assert plan(n=n, n_bins=found.n_bins + 1, scheme=scheme, mode=mode).epsilon > epsilon
+                assert plan(n=n, n_bins=found.n_bins + 1, scheme=scheme, coverage=mode).epsilon > epsilon
 
 
 @pytest.mark.parametrize("mode", ["simultaneous", "marginal"])
 def test_the_original_scheme_is_eq_410(mode: Any) -> None:
     for n, n_bins, alpha in ((2_900, 10, 0.1), (1_000, 5, 0.02), (20_000, 22, 0.1)):
-        found = plan(n=n, n_bins=n_bins, alpha=alpha, scheme="umd-original", mode=mode)
+        found = plan(n=n, n_bins=n_bins, alpha=alpha, scheme="umd-original", coverage=mode)
         union, rows_a_bin = (n_bins if mode == "simultaneous" else 1), n // n_bins
         by_hand = np.sqrt(np.log(2 * union / alpha) / (2 * (rows_a_bin - 1))) + 1 / rows_a_bin
         assert found.epsilon == pytest.approx(by_hand, rel=1e-12)
-        assert found.epsilon > plan(n=n, n_bins=n_bins, alpha=alpha, mode=mode).epsilon
+        assert found.epsilon > plan(n=n, n_bins=n_bins, alpha=alpha, coverage=mode).epsilon
         assert "eq. 4.10" in str(found)
 
 
@@ -323,7 +325,7 @@ def test_a_plan_that_cannot_be_made_says_so(subtests: pytest.Subtests) -> None:
         {"n": 100, "epsilon": 1.5},
         {"n": 0, "n_bins": 5},
         {"n": 100, "n_bins": 5, "alpha": 0.0},
-        {"n": 100, "n_bins": 5, "mode": "average"},
+        {"n": 100, "n_bins": 5, "coverage": "average"},
         {"n": 100, "n_bins": 5, "scheme": "isotonic"},
         {"n": 100.5, "n_bins": 5},
     ]:
@@ -345,42 +347,44 @@ def rows(n: int = 400) -> tuple[np.ndarray, np.ndarray]:
 def test_rows_that_are_not_independent_get_no_certificate(subtests: pytest.Subtests) -> None:
     for arguments, reason in [
         ({"sample_weight": np.linspace(0.5, 1.5, 400)}, "importance weights"),
-        ({"groups": np.arange(400) // 4}, "groups says"),
-        ({"time": np.arange(400)}, "time says"),
+        ({"groups": np.arange(400) // 4}, "rows of the same group (groups) may depend"),
+        ({"time": np.arange(400)}, "rows ordered in time (time) may depend"),
     ]:
         with subtests.test(reason):
             refusal = HistogramBinning(4).fit(*rows(), **arguments).certificate()
-            assert isinstance(refusal, Refusal)
+            assert isinstance(refusal, NoCertificate)
             assert not refusal
             assert str(refusal).startswith("No certificate: ")
             assert reason in str(refusal)
 
 
-@pytest.mark.parametrize(("sampling", "reason"), [("out-of-fold", "out-of-fold"), ("selected", "chosen among several")])
+@pytest.mark.parametrize(
+    ("sampling", "reason"), [("out-of-fold", "out-of-fold"), ("selected", "selected among several")]
+)
 def test_scores_that_break_the_theorems_assumption_get_no_certificate(sampling: Any, reason: str) -> None:
     refusal = HistogramBinning(4).fit_tally(Tally.from_arrays(*rows()), sampling=sampling).certificate()
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, NoCertificate)
     assert reason in str(refusal)
 
 
 @pytest.mark.parametrize("calibrator", [PlattScaling(), BetaScaling()], ids=lambda c: type(c).__name__)
 def test_injective_maps_say_that_no_guarantee_is_possible(calibrator: Any) -> None:
     refusal = calibrator.fit(*rows()).certificate()
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, NoCertificate)
     assert "no distribution-free guarantee is possible" in str(refusal)
     assert "Theorem 3.3" in str(refusal)
 
 
 def test_isotonic_steps_are_chosen_with_the_labels_that_fill_them() -> None:
     refusal = IsotonicCalibrator().fit(*rows()).certificate()
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, NoCertificate)
     assert "HistogramBinning" in str(refusal)
 
 
 def test_repetition_counts_keep_the_certificate_of_the_repeated_rows() -> None:
     scores, y = rows()
     counts = np.random.default_rng(2).integers(1, 4, len(y))
-    counted = HistogramBinning(4).fit(scores, y, counts, weights="counts").certificate()
+    counted = HistogramBinning(4).fit(scores, y, counts, weight_type="frequency").certificate()
     repeated = HistogramBinning(4).fit(np.repeat(scores, counts), np.repeat(y, counts)).certificate()
     assert isinstance(counted, Certificate)
     assert isinstance(repeated, Certificate)
@@ -395,7 +399,7 @@ def test_a_certificate_is_at_the_calibrators_own_alpha_unless_asked_otherwise() 
 
 
 def test_a_certificate_that_cannot_be_asked_for(subtests: pytest.Subtests) -> None:
-    for arguments in [{"alpha": 0.0}, {"alpha": 1.0}, {"bound": "wald"}, {"mode": "average"}]:
+    for arguments in [{"alpha": 0.0}, {"alpha": 1.0}, {"interval": "wald"}, {"coverage": "average"}]:
         with subtests.test(arguments=arguments), pytest.raises(InputError):
             HistogramBinning(4).fit(*rows()).certificate(**arguments)
 
@@ -406,21 +410,21 @@ def test_epsilon_is_the_largest_distance_from_an_output_to_its_interval(subtests
             with subtests.test(mode=mode, bound=bound):
                 calibrator = HistogramBinning(6, strategy="width" if bound == "always-valid" else "mass")
                 calibrator.fit_tally(Tally.from_arrays(*rows(), grid=Grid()))
-                promise = calibrator.certificate(0.2, bound=bound, mode=mode)
+                promise = calibrator.certificate(0.2, interval=bound, coverage=mode)
                 assert isinstance(promise, Certificate)
-                share = 0.2 / promise.promised.sum() if mode == "simultaneous" else 0.2
+                share = 0.2 / promise.covered.sum() if mode == "simultaneous" else 0.2
                 lower, upper = BOUNDS[bound](promise.events, promise.rows, share)
                 assert promise.lower.tolist() == lower.tolist()
                 assert promise.upper.tolist() == upper.tolist()
-                widths = np.maximum(promise.outputs - lower, upper - promise.outputs)[promise.promised]
+                widths = np.maximum(promise.outputs - lower, upper - promise.outputs)[promise.covered]
                 assert promise.epsilon == widths.max()
 
 
-@pytest.mark.parametrize("bins_from", ["all", "part"])
+@pytest.mark.parametrize("bins_from", ["all", "split"])
 def test_an_always_valid_promise_needs_bins_that_no_row_has_chosen(bins_from: Any) -> None:
-    refusal = HistogramBinning(4, bins_from=bins_from).fit(*rows()).certificate(bound="always-valid")
-    assert isinstance(refusal, Refusal)
-    assert "bins that no row has chosen" in str(refusal)
+    refusal = HistogramBinning(4, bins_from=bins_from).fit(*rows()).certificate(interval="always-valid")
+    assert isinstance(refusal, NoCertificate)
+    assert "do not depend on the rows" in str(refusal)
 
 
 @pytest.mark.parametrize("mode", ["simultaneous", "marginal"])
@@ -428,19 +432,21 @@ def test_an_always_valid_promise_pays_for_bins_that_are_still_empty(mode: Any) -
     """Ten widths of which six hold rows: alpha is divided by all ten, for Clopper-Pearson by six."""
     scores, y = rows()
     cal = HistogramBinning(10, strategy="width").fit(0.6 * scores, y)
-    always, once = (cal.certificate(0.1, bound=bound, mode=mode) for bound in ("always-valid", "clopper-pearson"))
+    always, once = (
+        cal.certificate(0.1, interval=bound, coverage=mode) for bound in ("always-valid", "clopper-pearson")
+    )
     assert isinstance(always, Certificate)
     assert isinstance(once, Certificate)
-    assert always.promised.sum() == once.promised.sum() == 6
+    assert always.covered.sum() == once.covered.sum() == 6
     for promise, bins in ((always, 10), (once, 6)):
         share = 0.1 / bins if mode == "simultaneous" else 0.1
-        lower, upper = BOUNDS[promise.bound](promise.events, promise.rows, share)
+        lower, upper = BOUNDS[promise.interval](promise.events, promise.rows, share)
         assert (promise.lower.tolist(), promise.upper.tolist()) == (lower.tolist(), upper.tolist())
 
 
 @pytest.mark.parametrize("arguments", [{"strategy": "width"}, {"bins_from": Tally.from_arrays(*rows(50))}])
 def test_an_epsilon_cannot_be_planned_for_bins_that_these_rows_do_not_choose(arguments: dict[str, Any]) -> None:
-    with pytest.raises(InputError, match="epsilon cannot be planned"):
+    with pytest.raises(InputError, match="epsilon is only supported for bins that these rows define"):
         HistogramBinning(epsilon=0.2, **arguments).fit(*rows())
 
 
@@ -448,14 +454,14 @@ def test_an_epsilon_cannot_be_planned_for_bins_that_these_rows_do_not_choose(arg
 def test_the_bins_for_an_epsilon_are_those_of_the_plan(estimate: Any, scheme: Any) -> None:
     cal = HistogramBinning(epsilon=0.2, estimate=estimate).fit(*rows(1_000))
     assert (cal.bins_.n > 0).sum() == plan(n=1_000, epsilon=0.2, scheme=scheme).n_bins
-    promise = cal.certificate(bound="hoeffding")
+    promise = cal.certificate(interval="hoeffding")
     assert isinstance(promise, Certificate)
     assert promise.epsilon <= 0.2
 
 
 def test_an_untied_certificate_with_hoeffdings_bound_is_at_most_eq_48() -> None:
     for n, n_bins in ((21, 10), (1_000, 5), (5_000, 10)):
-        promise = HistogramBinning(n_bins, extremes="mean").fit(*rows(n)).certificate(0.1, bound="hoeffding")
+        promise = HistogramBinning(n_bins, extremes="mean").fit(*rows(n)).certificate(0.1, interval="hoeffding")
         assert isinstance(promise, Certificate)
         assert promise.epsilon <= umd_epsilon(n, n_bins, 0.1) + 1e-12
 

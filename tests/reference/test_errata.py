@@ -16,7 +16,7 @@ from scipy.special import log_softmax, softmax
 
 from calibrant.maps import SoftmaxMap
 from calibrant.metrics import ece
-from calibrant.online import AsIs, Tracking
+from calibrant.online import Identity, Tracking
 from calibrant.solvers import pool_adjacent
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ def test_tracking_is_miscalibrated_by_outcomes_below_one_half_and_not_by_outcome
     closed: bool, error: float
 ) -> None:
     """Section 6.3.3: 1/2 shares the bin [0.5, 0.6) of eq. 6.10 with what is just above it."""
-    tops = Tracking(AsIs(), epsilon=0.1, prior=0)
+    tops = Tracking(Identity(), epsilon=0.1, prior=0)
     forecasts, outcomes = [], []
     for _ in range(4_000):
         forecasts.append(tops.predict_one(0.5))

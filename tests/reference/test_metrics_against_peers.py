@@ -43,7 +43,7 @@ def _rows(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def _case(name: str) -> Case:
     """A tally whose weights are counts, since peers got repeated rows, and their numbers about it."""
     scores, y, weights = _rows(name)
-    return Tally.from_arrays(scores, y, weights.astype(int), weights="counts"), NUMBERS[name]
+    return Tally.from_arrays(scores, y, weights.astype(int), weight_type="frequency"), NUMBERS[name]
 
 
 def close(value: float, relative: float = 1e-10) -> Any:
@@ -130,7 +130,7 @@ def test_point_estimates_do_not_ask_what_a_weight_is(subtests: pytest.Subtests) 
         with subtests.test(name=name):
             rows, peers = _rows(name), NUMBERS[name]
             assert float(ece(*rows, n_bins=15)) == close(peers["netcal"]["ece_15_width"])
-            assert float(ecce(*rows, kind="max")) == close(peers["probcal"]["ecce_max"])
+            assert float(ecce(*rows, statistic="max")) == close(peers["probcal"]["ecce_max"])
             assert float(skce(*rows, bandwidth=0.2)) == pytest.approx(
                 peers["probcal"]["skce_laplace_0.2"] / 2.0, rel=1e-9
             )
@@ -166,7 +166,7 @@ def test_ece_over_bins_of_equal_mass_is_that_of_peers_where_rows_divide_evenly(s
 
 
 def _split_edges(tally: Tally, n_bins: int) -> np.ndarray:
-    """Cuts of uncertainty-calibration: numpy's array_split, half-way between neighbours, bins closed on the right."""
+    """Cuts of uncertainty-calibration: numpy's array_split, half-way between neighbors, bins closed on the right."""
     parts = np.array_split(np.repeat(tally.scores, tally.n), n_bins)
     cuts = np.unique([(left[-1] + right[0]) / 2.0 for left, right in pairwise(parts)])
     return np.nextafter(cuts[cuts < tally.scores[-1]], 1.0)
@@ -290,7 +290,7 @@ def test_the_largest_cumulative_difference_is_that_of_probcal(subtests: pytest.S
     for name in NAMES:
         with subtests.test(name=name):
             tally, peers = _case(name)
-            assert float(ecce(tally, kind="max")) == close(peers["probcal"]["ecce_max"])
+            assert float(ecce(tally, statistic="max")) == close(peers["probcal"]["ecce_max"])
 
 
 def test_cumulative_differences_without_ties_are_those_of_mapie_and_mcgrad(subtests: pytest.Subtests) -> None:
@@ -298,13 +298,15 @@ def test_cumulative_differences_without_ties_are_those_of_mapie_and_mcgrad(subte
         with subtests.test(name=name):
             tally, peers = _case(name)
             mapie, mcgrad = peers["mapie"], peers["mcgrad"]
-            assert float(ecce(tally, kind="max")) == close(mapie["ks"] * mapie["length_scale"], 1e-6)  # jitter of 1e-8
-            found = ecce_test(tally, kind="max", method="asymptotic")
+            assert float(ecce(tally, statistic="max")) == close(
+                mapie["ks"] * mapie["length_scale"], 1e-6
+            )  # jitter of 1e-8
+            found = ecce_test(tally, statistic="max", method="asymptotic")
             # MAPIE cuts its series short for large statistics: for the weighted data its p-value is -8e-12.
             assert found.p_value == pytest.approx(mapie["ks_p"], rel=1e-5, abs=1e-11)
             if name != "weighted":  # there MCGrad's order of repeated rows moves the walk between two scores
-                assert float(ecce(tally, kind="range")) == close(mcgrad["ecce"])
-                found = ecce_test(tally, kind="range", method="asymptotic")
+                assert float(ecce(tally, statistic="range")) == close(mcgrad["ecce"])
+                found = ecce_test(tally, statistic="range", method="asymptotic")
                 assert found.statistic == close(mcgrad["ecce_sigma"])
                 assert found.p_value == pytest.approx(mcgrad["ecce_p"], rel=1e-9)
 
@@ -318,7 +320,7 @@ def test_the_laws_of_cumulative_differences_are_those_of_mapie() -> None:
 def test_the_walk_starts_at_zero() -> None:
     # Steps 0.9, 0.8, 0.7, -0.4 lead to 0.9, 1.7, 2.4, 2.0; the range from 0 on is 2.4, the variance is
     # 0.09 + 0.16 + 0.21 + 0.24 = 0.7. MAPIE forgets the start: its range is 2.4 - 0.9.
-    found = ecce_test([0.1, 0.2, 0.3, 0.4], [1, 1, 1, 0], kind="range", method="asymptotic").statistic
+    found = ecce_test([0.1, 0.2, 0.3, 0.4], [1, 1, 1, 0], statistic="range", method="asymptotic").statistic
     assert found == close(2.4 / np.sqrt(0.7))
     assert found == close(STORED["walk_above_zero"]["mcgrad"])
     assert STORED["walk_above_zero"]["mapie"] == pytest.approx(1.5 / np.sqrt(0.7), rel=1e-6)
@@ -332,9 +334,9 @@ def test_ties_have_no_order_and_so_cannot_lengthen_the_walk() -> None:
     # 0.1, 0.25, ...: the sums of y - s by heap, from the file.
     steps = tally.events - tally.n * tally.scores
     walk = np.append(0.0, np.cumsum(steps)) / tally.total
-    assert float(ecce(tally, kind="range")) == close(float(np.ptp(walk)))
-    assert float(ecce(tally, kind="max")) <= peers["mapie"]["ks"] * sigma
-    assert float(ecce(tally, kind="range")) < min(peers["mapie"]["kuiper"] * sigma, peers["mcgrad"]["ecce"])
+    assert float(ecce(tally, statistic="range")) == close(float(np.ptp(walk)))
+    assert float(ecce(tally, statistic="max")) <= peers["mapie"]["ks"] * sigma
+    assert float(ecce(tally, statistic="range")) < min(peers["mapie"]["kuiper"] * sigma, peers["mcgrad"]["ecce"])
 
 
 # ----------------------------------------------------------------------------------------------------------------------

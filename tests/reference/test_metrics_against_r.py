@@ -31,7 +31,7 @@ def _columns(name: str) -> dict[str, np.ndarray]:
 def _case(name: str) -> tuple[Tally, dict[str, Any]]:
     """A tally whose weights are counts, as R's repeated rows are, and R's numbers about it."""
     columns = _columns(name)
-    tally = Tally.from_arrays(columns["score"], columns["y"], columns["weight"].astype(int), weights="counts")
+    tally = Tally.from_arrays(columns["score"], columns["y"], columns["weight"].astype(int), weight_type="frequency")
     return tally, NUMBERS["data"][name]
 
 

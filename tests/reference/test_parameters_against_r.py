@@ -29,7 +29,7 @@ def test_intervals_are_those_of_confint(subtests: pytest.Subtests) -> None:
     for name in NUMBERS:
         with subtests.test(name=name):
             scores, y, _ = rows(name)
-            found = Parameters.of(Tally.from_arrays(scores, y, kind="probability"))
+            found = Parameters.of(Tally.from_arrays(scores, y, score_type="probability"))
             for parameter, key in ((found.level, "level"), (found.slope, "slope")):
                 assert parameter is not None
                 assert parameter.interval(0.95) == pytest.approx(
@@ -41,7 +41,7 @@ def test_the_variance_between_groups_is_that_of_vcov_cl_and_near_the_jackknife(s
     for name in NUMBERS:
         with subtests.test(name=name):
             scores, y, groups = rows(name)
-            clusters = Clusters.of_rows(check_rows(scores, y, groups=groups, kind="probability"))
+            clusters = Clusters.of_rows(check_rows(scores, y, groups=groups, score_type="probability"))
             assert clusters.size == NUMBERS[name]["groups"]
             found, nobody = Parameters.of(clusters), np.zeros(clusters.size, dtype=bool)
             for parameter, key in ((found.level, "level"), (found.slope, "slope")):
@@ -58,12 +58,12 @@ def test_the_variance_between_groups_is_that_of_vcov_cl_and_near_the_jackknife(s
 def influences(found: Parameters, clusters: Clusters, key: str) -> tuple[np.ndarray, np.ndarray]:
     """What each group adds to the estimate, and its variance if rows were independent."""
     likelihood = found.likelihood
-    best = likelihood.best(stretch=0.0) if key == "level" else likelihood.best()
-    p = likelihood.shifted(best.shift, best.stretch)
+    best = likelihood.best(slope_change=0.0) if key == "level" else likelihood.best()
+    p = likelihood.shifted(best.shift, best.slope_change)
     if key == "level":
         lever = np.full(len(p), 1.0 / float((likelihood.n * p * (1 - p)).sum()))
     else:
-        covariance = np.linalg.inv(likelihood.information(best.shift, best.stretch))
+        covariance = np.linalg.inv(likelihood.information(best.shift, best.slope_change))
         lever = covariance[1, 0] + covariance[1, 1] * likelihood.distance
     variance = (lever**2 * p * (1 - p))[clusters.cell] * clusters.n
     return clusters.sums(lever * (1 - p), -lever * p), np.bincount(clusters.cluster, variance)

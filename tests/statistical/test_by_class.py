@@ -23,7 +23,7 @@ def test_exactly_all_outcomes_of_one_bin(subtests):
             for k in range(1, n):
                 y = np.arange(n) < k
                 cal = cb.HistogramBinning(n_bins=1, strategy="width")
-                promise = cal.fit(np.full(n, 0.5), y, np.where(y, kept, 1.0), weights="by-class").certificate(ALPHA)
+                promise = cal.fit(np.full(n, 0.5), y, np.where(y, kept, 1.0), weight_type="by-class").certificate(ALPHA)
                 chance = stats.binom.pmf(k, n, sampled)
                 false += chance * bool(abs(promise.outputs[0] - rate) > promise.epsilon)
                 outside += chance * bool(rate < promise.lower[0] or rate > promise.upper[0])
@@ -47,13 +47,13 @@ def broken(promise) -> bool:
     place = np.searchsorted(promise.about.knots, expit(0.7 * GRID), side="right")
     mass = np.maximum(np.bincount(place, minlength=len(promise.rows)), 1)
     rates = np.bincount(place, expit(GRID), len(promise.rows)) / mass
-    return bool(((rates < promise.lower - 1e-4) | (rates > promise.upper + 1e-4))[promise.promised].any())
+    return bool(((rates < promise.lower - 1e-4) | (rates > promise.upper + 1e-4))[promise.covered].any())
 
 
 def test_a_certificate_holds_in_the_population(full_size):
     rng, samples, false = np.random.default_rng(5), 2_000 if full_size else 200, 0
     for _ in range(samples):
-        cal = cb.HistogramBinning(n_bins=8).fit(*draw(rng), weights="by-class")
+        cal = cb.HistogramBinning(n_bins=8).fit(*draw(rng), weight_type="by-class")
         false += broken(cal.certificate(ALPHA))
     assert stats.binomtest(false, samples, ALPHA, alternative="greater").pvalue > LEVEL
 
@@ -62,7 +62,9 @@ def test_it_fails_if_sampling_follows_the_score():
     """The weights state the mean rate of each class; nothing in them shows that high scores were kept more often."""
     rng = np.random.default_rng(6)
     false = sum(
-        broken(cb.HistogramBinning(n_bins=8).fit(*draw(rng, follows_score=True), weights="by-class").certificate(ALPHA))
+        broken(
+            cb.HistogramBinning(n_bins=8).fit(*draw(rng, follows_score=True), weight_type="by-class").certificate(ALPHA)
+        )
         for _ in range(20)
     )
     assert false == 20
@@ -72,7 +74,7 @@ def test_a_guarantee_holds_in_the_population(full_size):
     rng, samples, false, made = np.random.default_rng(7), 400 if full_size else 25, 0, 0
     for _ in range(samples):
         try:
-            cal = cb.calibrate(*draw(rng), weights="by-class", guarantee=(0.15, ALPHA), kind="probability")
+            cal = cb.calibrate(*draw(rng), weight_type="by-class", guarantee=(0.15, ALPHA), score_type="probability")
         except cb.InputError:
             continue
         made += 1

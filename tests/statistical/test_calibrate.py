@@ -49,7 +49,10 @@ def chosen(name: str, base: float, n: int, samples: int) -> list[AutoCalibrator]
     """Fits to samples of one truth, which several tests look at."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrantWarning)  # three events are expected at the least, and none may come
-        return [AutoCalibrator().fit(*draw(TRUTHS[name], base, n, seed), kind="probability") for seed in range(samples)]
+        return [
+            AutoCalibrator().fit(*draw(TRUTHS[name], base, n, seed), score_type="probability")
+            for seed in range(samples)
+        ]
 
 
 @pytest.mark.slow
@@ -120,7 +123,7 @@ def test_a_guarantee_holds_as_often_as_it_says(full_size):
     probes = stats.norm.ppf((np.arange(20_000) + 0.5) / 20_000, CENTRES[0.3], 1.3)
     for seed in range(samples):
         try:
-            cal = calibrate(*draw(truth, 0.3, 1500, seed), guarantee=(epsilon, alpha), kind="probability")
+            cal = calibrate(*draw(truth, 0.3, 1500, seed), guarantee=(epsilon, alpha), score_type="probability")
         except InputError:
             refused += 1
             continue
@@ -128,7 +131,7 @@ def test_a_guarantee_holds_as_often_as_it_says(full_size):
         place = np.searchsorted(answer.about.knots, expit(probes), side="right")
         mass = np.bincount(place, minlength=len(answer.rows))
         rates = np.bincount(place, truth(probes), len(answer.rows)) / np.maximum(mass, 1)
-        broken += bool((((rates < answer.lower) | (rates > answer.upper)) & (mass > 0) & answer.promised).any())
+        broken += bool((((rates < answer.lower) | (rates > answer.upper)) & (mass > 0) & answer.covered).any())
     assert stats.binomtest(broken, samples, alpha, alternative="greater").pvalue > LEVEL
     assert stats.binomtest(refused, samples, 0.1, alternative="greater").pvalue > LEVEL
 
@@ -148,11 +151,11 @@ def test_a_guarantee_holds_for_tied_scores_and_every_seed(n, rate, guarantee, se
             false += weight
             continue
         try:
-            cal = calibrate(scores, np.arange(n) < k, guarantee=guarantee, random_state=seed, kind="probability")
+            cal = calibrate(scores, np.arange(n) < k, guarantee=guarantee, random_state=seed, score_type="probability")
         except InputError:
             continue
         answer = cal.certificate()
-        false += weight * bool((np.abs(rate - answer.outputs) > answer.epsilon)[answer.promised].any())
+        false += weight * bool((np.abs(rate - answer.outputs) > answer.epsilon)[answer.covered].any())
     assert false <= guarantee[1]
 
 
@@ -171,7 +174,9 @@ def test_a_guarantee_holds_for_two_tied_scores_and_every_seed(full_size):
                 continue
             y = np.r_[np.arange(sizes[0]) < low, np.arange(sizes[1]) < high]
             try:
-                answer = calibrate(scores, y, guarantee=guarantee, random_state=seed, kind="probability").certificate()
+                answer = calibrate(
+                    scores, y, guarantee=guarantee, random_state=seed, score_type="probability"
+                ).certificate()
             except InputError:
                 continue
             place = np.searchsorted(answer.about.knots, [0.2, 0.7], side="right")
@@ -196,11 +201,11 @@ def test_asking_again_as_advised_is_covered(full_size):
             try:
                 y = labels[: n * 2 ** (look - 1)]
                 answer = calibrate(
-                    np.full(len(y), 0.5), y, guarantee=(epsilon, alpha), look=look, kind="probability"
+                    np.full(len(y), 0.5), y, guarantee=(epsilon, alpha), look=look, score_type="probability"
                 ).certificate()
             except InputError:
                 continue
-            false += bool((np.abs(rate - answer.outputs) > answer.epsilon)[answer.promised].any())
+            false += bool((np.abs(rate - answer.outputs) > answer.epsilon)[answer.covered].any())
             break
     assert stats.binomtest(false, samples, alpha, alternative="greater").pvalue > LEVEL
 
@@ -226,4 +231,4 @@ def test_too_few_events_give_a_change_without_an_interval():
     assert 0 < len(few) < len(found)
     assert [cal.change_.low is None for cal in found] == [cal in few for cal in found]
     cal = next(cal for cal in few if cal.change_.value != 0.0)
-    assert "no interval: fewer than 10 rows of the minority class" in str(cal)
+    assert "no confidence interval: fewer than 10 minority-class rows" in str(cal)

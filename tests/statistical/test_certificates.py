@@ -20,8 +20,8 @@ from scipy import stats
 from calibrant.calibrators.binary.binning import HistogramBinning
 from calibrant.guarantees.bounds import BOUNDS
 from calibrant.guarantees.certificate import Certificate
+from calibrant.guarantees.no_certificate import NoCertificate
 from calibrant.guarantees.origins import Assumption
-from calibrant.guarantees.refusal import Refusal
 from calibrant.messages import CalibrantWarning
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally
@@ -49,11 +49,11 @@ benchmark = _load_benchmark()
 WORLDS = {world.name: world for world in benchmark.WORLDS}
 
 
-def broken(world: Any, promise: Certificate | Refusal) -> bool:
+def broken(world: Any, promise: Certificate | NoCertificate) -> bool:
     """Whether a promised bin's true rate is further than epsilon from its output; all bins closed on the left."""
     assert isinstance(promise, Certificate)
     rate = world.rate(np.append(-np.inf, promise.about.knots), np.append(promise.about.knots, np.inf))
-    return bool((promise.promised & (np.abs(rate - promise.outputs) > promise.epsilon + 1e-12)).any())
+    return bool((promise.covered & (np.abs(rate - promise.outputs) > promise.epsilon + 1e-12)).any())
 
 
 def test_no_certificate_is_broken_more_often_than_alpha(subtests: pytest.Subtests, full_size: bool) -> None:
@@ -152,12 +152,12 @@ def of_counts(values: Sequence[float], n: Sequence[int], events: Sequence[int], 
     return Tally.from_arrays(np.repeat(values, n), labels, grid=grid)
 
 
-def ends(promise: Certificate | Refusal, value: float, by_bin: bool) -> tuple[float, float]:
+def ends(promise: Certificate | NoCertificate, value: float, by_bin: bool) -> tuple[float, float]:
     """Where the promise puts the true rate of the bin of ``value``; anywhere if it is silent."""
     if not isinstance(promise, Certificate):
         return 0.0, 1.0
     j = int(np.searchsorted(promise.about.knots, value, side="right"))
-    if not promise.promised[j]:
+    if not promise.covered[j]:
         return 0.0, 1.0
     if by_bin:
         return promise.lower[j], promise.upper[j]
@@ -183,7 +183,7 @@ def worst_case(low: np.ndarray, high: np.ndarray) -> tuple[float, float]:
 def test_a_constant_score_at_every_rate_and_count(n: int, n_bins: int, grid: Grid | None) -> None:
     fits = [HistogramBinning(n_bins).fit_tally(of_counts([0.3], [n], [k], grid)) for k in range(n + 1)]
     for (bound, mode), by_bin in product(CLAIMS, (False, True)):
-        promises = [fit.certificate(0.1, bound=bound, mode=mode) for fit in fits]
+        promises = [fit.certificate(0.1, interval=bound, coverage=mode) for fit in fits]
         low, high = np.array([ends(promise, 0.3, by_bin) for promise in promises]).T
         worst, rate = worst_case(low, high)
         assert worst <= 0.1, (bound, mode, by_bin, rate)
@@ -200,7 +200,7 @@ def test_two_values_at_every_pair_of_rates_and_counts(n: tuple[int, int], n_bins
     counts = list(product(range(n[0] + 1), range(n[1] + 1)))
     fits = [HistogramBinning(n_bins).fit_tally(of_counts(values, n, events, grid)) for events in counts]
     promises = [fit.certificate(0.1) for fit in fits]
-    assert all(isinstance(promise, Certificate) and promise.promised.sum() == 2 for promise in promises)
+    assert all(isinstance(promise, Certificate) and promise.covered.sum() == 2 for promise in promises)
     rates = np.linspace(0, 1, 501)[:, None]
     for by_bin in (False, True):
         kept = []
@@ -232,7 +232,7 @@ def test_a_part_keeps_its_promise_on_a_constant_score_when_its_draw_is_fresh(rat
     for _ in range(repetitions):
         tally = of_counts([0.3], [100], [rng.binomial(100, rate)], Grid(bits=4))
         seed = int(rng.integers(2**63)) if seeds == "drawn" else None
-        promise = unrefused(HistogramBinning(5, bins_from="part", random_state=seed).fit_tally(tally)).certificate(0.1)
+        promise = unrefused(HistogramBinning(5, bins_from="split", random_state=seed).fit_tally(tally)).certificate(0.1)
         low, high = ends(promise, 0.3, by_bin=False)
         count += not low <= rate <= high
     assert benchmark.binomial_p(count, repetitions) > (1e-3 if seeds == "drawn" else 1e-6)
@@ -253,7 +253,7 @@ def test_a_seed_that_is_fixed_before_all_data_does_not_keep_it_at_every_rate() -
     """101 possible tallies meet 101 draws: 23.8 % at a rate of 0.606 for seed 0. So such fits carry no certificate."""
     worst = []
     for seed in range(3):
-        cal = HistogramBinning(5, bins_from="part", random_state=seed)
+        cal = HistogramBinning(5, bins_from="split", random_state=seed)
         tallies = [of_counts([0.3], [100], [k], Grid(bits=4)) for k in range(101)]
         assert not any(cal.fit_tally(tally).certificate(0.1) for tally in tallies)
         found = [ends(unrefused(cal.fit_tally(tally)).certificate(0.1), 0.3, by_bin=False) for tally in tallies]
@@ -265,10 +265,10 @@ def test_a_draw_puts_its_assumption_into_the_certificate(subtests: pytest.Subtes
     for seed in [None, 0, 8]:
         with subtests.test(seed=seed):
             rng = np.random.default_rng(8)
-            cal = HistogramBinning(5, bins_from="part", random_state=seed).fit(*WORLDS["smooth"].sample(rng, 400))
+            cal = HistogramBinning(5, bins_from="split", random_state=seed).fit(*WORLDS["smooth"].sample(rng, 400))
             promise = cal.certificate()
             assert isinstance(promise, Certificate)
-            sentence = "the part was drawn once, and neither the draw nor its seed was picked by its result"
+            sentence = "the random split was drawn once, and neither it nor its seed was chosen by its result"
             assert promise.assumptions[-1] is Assumption.ONE_DRAW
             assert sentence in str(promise)
 
@@ -288,16 +288,16 @@ def test_an_always_valid_certificate_is_seldom_broken_at_any_look() -> None:
             scores, labels = world.sample(np.random.default_rng([9, stream]), int(looks[-1]))
             fits = [HistogramBinning(2, strategy="width").fit(scores[:n], labels[:n]) for n in looks]
             for bound in found:
-                found[bound] += any(outside(world, fit.certificate(0.1, bound=bound)) for fit in fits)
+                found[bound] += any(outside(world, fit.certificate(0.1, interval=bound)) for fit in fits)
     assert benchmark.binomial_p(found["always-valid"], streams) > 1e-3
     assert benchmark.binomial_p(found["clopper-pearson"], streams) < 1e-3, "a promise for one look: the test has power"
 
 
-def outside(world: Any, promise: Certificate | Refusal) -> bool:
+def outside(world: Any, promise: Certificate | NoCertificate) -> bool:
     """Whether a promised bin's true rate is outside its own interval."""
     assert isinstance(promise, Certificate)
     return bool(
-        benchmark.Truth.of(world, promise.about.knots).outside(promise.lower, promise.upper, promise.promised).any()
+        benchmark.Truth.of(world, promise.about.knots).outside(promise.lower, promise.upper, promise.covered).any()
     )
 
 
@@ -325,7 +325,8 @@ def test_fresh_rows_at_the_end_of_every_interval_raise_few_alarms(side: int, by_
         rates = promise.lower if side < 0 else promise.upper
     repetitions, level = 400, 0.1
     alarms = sum(
-        not promise.check(*fresh(promise, rates, 500, rng), level=level, by_bin=by_bin) for _ in range(repetitions)
+        not promise.check(*fresh(promise, rates, 500, rng), significance=level, by_bin=by_bin)
+        for _ in range(repetitions)
     )
     assert stats.binomtest(alarms, repetitions, level, alternative="greater").pvalue > 1e-3
 
@@ -339,7 +340,8 @@ def test_a_narrow_promise_raises_few_alarms_on_either_side(by_bin: bool) -> None
     assert isinstance(promise, Certificate)
     repetitions, level, rates = 400, 0.2, np.array([0.5, 0.5])
     alarms = sum(
-        not promise.check(*fresh(promise, rates, 2_000, rng), level=level, by_bin=by_bin) for _ in range(repetitions)
+        not promise.check(*fresh(promise, rates, 2_000, rng), significance=level, by_bin=by_bin)
+        for _ in range(repetitions)
     )
     assert stats.binomtest(alarms, repetitions, level, alternative="greater").pvalue > 1e-3
 

@@ -12,9 +12,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from calibrant.arrays.multiclass.rows import ClassRows
+from calibrant.arrays.multiclass.rows import MulticlassRows
 from calibrant.calibrators.binary.binning import HistogramBinning
-from calibrant.calibrators.multiclass.binning import ClassWiseHistogramBinning, TopLabelHistogramBinning
+from calibrant.calibrators.multiclass.binning import ClasswiseHistogramBinning, TopLabelHistogramBinning
 from calibrant.calibrators.multiclass.reduction import Reduction
 from calibrant.guarantees.bounds import clopper_pearson
 from calibrant.guarantees.certificate import Certificate
@@ -50,13 +50,13 @@ class World:
         reached = self._reached[0]
         return np.searchsorted(reached, rng.random(n) * reached[-1], side="right")
 
-    def rows(self, rng: np.random.Generator, n: int) -> ClassRows:
+    def rows(self, rng: np.random.Generator, n: int) -> MulticlassRows:
         """Labelled rows, as validation would pass them."""
         at = self.draw(rng, n)
         reached = self._reached[1][at]
         labels = (reached < rng.random((n, 1)) * reached[:, -1:]).sum(axis=1)
         k = self.classes
-        return ClassRows(self.scores[at], labels, k, np.array(k), None, True, None, None, "probability", (), ())
+        return MulticlassRows(self.scores[at], labels, k, np.array(k), None, True, None, None, "probability", (), ())
 
     def problem(self, rank: int, column: int) -> tuple[Floats, Floats, Floats]:
         """Scores of one binary problem in their order, and the mass and events below each; the last is all of it."""
@@ -90,7 +90,7 @@ def world(predicted: list[float], steps: int, tilt: list[float]) -> World:
     """The predicted class has a probability u in ``steps`` values from 0.52 to 0.98, the others share the rest.
 
     The truth of class l is u to the power of ``tilt[l]``, in turn a third less and a third of the way to 1 more, so
-    that neighbouring scores differ; the rest goes to the next class.
+    that neighboring scores differ; the rest goes to the next class.
     """
     size = len(predicted)
     u = 0.52 + 0.46 * (np.arange(steps) + 0.5) / steps
@@ -119,7 +119,7 @@ WORLDS = {
 
 CALIBRATORS: dict[str, Any] = {
     "top-label": TopLabelHistogramBinning(25),
-    "class-wise": ClassWiseHistogramBinning(25),
+    "class-wise": ClasswiseHistogramBinning(25),
     "top-2-label": Reduction(TopKLabel(2), HistogramBinning(points_per_bin=25)),
 }
 
@@ -141,7 +141,7 @@ def outside(world: World, promise: Certificate, shrunk: float = 1.0) -> list[NDA
     low, high = (promise.outputs + shrunk * (end - promise.outputs) for end in (promise.lower, promise.upper))
     for rank, column, part, at in zip(about.ranks, about.columns, about.parts, about.slices, strict=True):
         rate = world.rates(int(rank), int(column), part.knots)
-        found.append(promise.promised[at] & ((rate < low[at] - 1e-9) | (rate > high[at] + 1e-9)))
+        found.append(promise.covered[at] & ((rate < low[at] - 1e-9) | (rate > high[at] + 1e-9)))
     return found
 
 
@@ -168,7 +168,7 @@ def simulate(name: str, method: str, repetitions: int, seed: int) -> Count:
             count.promised += len(promise.about.parts)
             count.simultaneous += any(bad.any() for bad in outside(truth, promise))
             count.halved += any(bad.any() for bad in outside(truth, promise, 0.5))
-            count.marginal += new_row_fails(truth, fitted.certificate(ALPHA, mode="marginal"), rng)
+            count.marginal += new_row_fails(truth, fitted.certificate(ALPHA, coverage="marginal"), rng)
     return count
 
 
@@ -212,7 +212,7 @@ def test_other_bounds_keep_the_promise_and_are_wider(bound: Any) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             fitted = CALIBRATORS["top-label"]._fit_rows(truth.rows(rng, n))
-        promise = fitted.certificate(ALPHA, bound=bound)
+        promise = fitted.certificate(ALPHA, interval=bound)
         assert not any(bad.any() for bad in outside(truth, promise))
         wider += promise.epsilon >= fitted.certificate(ALPHA).epsilon
     assert wider == 30

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from calibrant.metrics import class_brier, class_ece, class_log_loss, debiased_class_ece
+from calibrant.metrics import brier, debiased_ece, ece, log_loss
 
 pytestmark = [pytest.mark.statistical, pytest.mark.slow]
 
@@ -45,7 +45,7 @@ def test_the_interval_of_the_debiased_error_covers(k, n, bend, notion, full_size
     covered, repetitions = 0, 1000 if full_size else 150
     for _ in range(repetitions):
         p, _, y = sample(rng, n, k, bend)
-        found = debiased_class_ece(p, y, classes=range(k), notion=notion, edges=EDGES)
+        found = debiased_ece(p, y, classes=range(k), notion=notion, edges=EDGES)
         covered += found.low <= truth <= found.high
     assert binomtest(covered, repetitions, 0.95, alternative="less").pvalue > 1e-3, covered / repetitions
 
@@ -58,7 +58,7 @@ def test_a_calibrated_model_exceeds_the_null_value_once_in_twenty(notion, full_s
     for r in range(repetitions):
         p = rows[rng.integers(0, 4, 300)]
         y = (rng.random((300, 1)) >= np.cumsum(p, axis=1)).sum(axis=1)
-        found = class_ece(p, np.minimum(y, 2), classes=range(3), notion=notion, random_state=r)
+        found = ece(p, np.minimum(y, 2), classes=range(3), notion=notion, random_state=r)
         beyond += found.value > found.null_high
         values.append(found.value)
         nulls.append(found.null)
@@ -66,12 +66,12 @@ def test_a_calibrated_model_exceeds_the_null_value_once_in_twenty(notion, full_s
     assert np.mean(values) == pytest.approx(np.mean(nulls), abs=4 * np.std(values) / np.sqrt(repetitions))
 
 
-@pytest.mark.parametrize("metric", [class_brier, class_log_loss])
+@pytest.mark.parametrize("metric", [brier, log_loss])
 def test_losses_of_a_calibrated_model_are_as_their_null_values_say(metric, full_size):
     rng = np.random.default_rng(8)
     beyond, covered, repetitions = 0, 0, 4000 if full_size else 600
     # Rows of the flat Dirichlet law of four classes: E[p^2] = 2/20, and the mean entropy is 1/2 + 1/3 + 1/4.
-    expected = 1 - 4 * 2 / 20 if metric is class_brier else 13 / 12
+    expected = 1 - 4 * 2 / 20 if metric is brier else 13 / 12
     for _ in range(repetitions):
         p = rng.dirichlet(np.ones(4), 200)
         y = (rng.random((200, 1)) >= np.cumsum(p, axis=1)).sum(axis=1)

@@ -74,18 +74,18 @@ def drawn(tally: Tally, size: int, seeds: int) -> np.ndarray:
 
 def test_a_random_part_is_hypergeometric(tally: Tally) -> None:
     size, seeds = 30, 3_000
-    colours = np.concatenate([tally.events, tally.n - tally.events])
-    law = stats.multivariate_hypergeom(colours, size)
+    colors = np.concatenate([tally.events, tally.n - tally.events])
+    law = stats.multivariate_hypergeom(colors, size)
     got = drawn(tally, size, seeds)
     spread = np.sqrt(np.diag(law.cov()))
     some = spread > 0
     z = (got.mean(axis=0) - law.mean())[some] / (spread[some] / np.sqrt(seeds))
     assert np.abs(z).max() < 4.5
     assert np.cov(got.T) == pytest.approx(law.cov(), abs=0.35)
-    for colour in np.flatnonzero(colours >= 3):
-        k = np.arange(colours[colour] + 1)
-        expected = seeds * stats.hypergeom.pmf(k, colours.sum(), colours[colour], size)
-        seen = np.bincount(got[:, colour], minlength=len(k))
+    for color in np.flatnonzero(colors >= 3):
+        k = np.arange(colors[color] + 1)
+        expected = seeds * stats.hypergeom.pmf(k, colors.sum(), colors[color], size)
+        seen = np.bincount(got[:, color], minlength=len(k))
         common = expected >= 5
         seen = np.append(seen[common], seen[~common].sum())
         expected = np.append(expected[common], expected[~common].sum())
@@ -123,6 +123,6 @@ def test_the_smallest_bin_of_a_split_fit_holds_the_planned_rows(n: int, n_bins: 
     repetitions, fewer, y = 400, 0, np.arange(n) % 2
     for repetition in range(repetitions):
         scores = np.random.default_rng([12, n, n_bins, repetition]).random(n)
-        smallest = HistogramBinning(n_bins, bins_from="part", random_state=repetition).fit(scores, y).bins_.n.min()
+        smallest = HistogramBinning(n_bins, bins_from="split", random_state=repetition).fit(scores, y).bins_.n.min()
         fewer += int(smallest < planned)
     assert stats.binomtest(fewer, repetitions, ALPHA / 2, alternative="greater").pvalue > LEVEL

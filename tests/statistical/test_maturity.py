@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from calibrant.maturity import How, mature
+from calibrant.shift.maturity import How, select_mature
 
 pytestmark = [pytest.mark.statistical, pytest.mark.slow]
 LEVEL = 1e-3
@@ -23,7 +23,7 @@ def test_maturity_removes_the_bias_of_young_negatives(how: How, full_size: bool)
         p, start = rng.beta(1, 4, 6_000), rng.uniform(0, NOW, 6_000)
         delay = np.minimum(rng.exponential(6.0, 6_000), HORIZON * rng.random(6_000) ** 0.1)
         seen = (rng.random(6_000) < p) & (start + delay <= NOW)
-        rows = mature(
+        rows = select_mature(
             p,
             seen,
             score_time=start,

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from calibrant import PathCalibrator, Taxonomy
 from calibrant.guarantees.certificate import Certificate
 from calibrant.maps import PathMap
+from calibrant.multiclass import PathCalibrator, Taxonomy
 
 pytestmark = [pytest.mark.statistical, pytest.mark.slow]
 LEVEL = 1e-3
@@ -56,7 +56,7 @@ class World:
             scores /= scores.sum(axis=1, keepdims=True)
         labels = np.zeros((kinds, len(TREE.nodes) + 1))
         labels[:, LEAVES] = 0.85 * truth
-        for j, leaf in enumerate(LEAVES):  # a part of every leaf's rows is labelled more broadly
+        for j, leaf in enumerate(LEAVES):  # a part of every leaf's rows is labeled more broadly
             labels[:, TREE.parents[leaf]] += 0.12 * truth[:, j]
         labels[:, -1] += 0.03
         paths = TREE.paths[LEAVES[scores.argmax(axis=1)]]
@@ -99,19 +99,19 @@ def test_promises_are_broken_at_most_as_often_as_they_say(
     broken = {"simultaneous": 0, "marginal": 0, "no union": 0, "half as wide": 0}
     for _ in range(repetitions):
         scores, y = world.draw(rng, rows)
-        cal = PathCalibrator(TREE, **OPTIONS[name]).fit(scores, y, classes=TREE.leaves, kind="probability")
+        cal = PathCalibrator(TREE, **OPTIONS[name]).fit(scores, y, classes=TREE.leaves, score_type="probability")
         truth, found = world.true_rates(cal.map_)
-        told, marginal = cal.certificate(ALPHA), cal.certificate(ALPHA, mode="marginal")
-        outside = told.promised & ((truth < told.lower - 1e-12) | (truth > told.upper + 1e-12))
+        told, marginal = cal.certificate(ALPHA), cal.certificate(ALPHA, coverage="marginal")
+        outside = told.covered & ((truth < told.lower - 1e-12) | (truth > told.upper + 1e-12))
         broken["simultaneous"] += bool(outside.any())
-        assert outside.any() or np.abs(truth - told.outputs)[told.promised].max() <= told.epsilon + 1e-12
-        missed = marginal.promised & ((truth < marginal.lower - 1e-12) | (truth > marginal.upper + 1e-12))
+        assert outside.any() or np.abs(truth - told.outputs)[told.covered].max() <= told.epsilon + 1e-12
+        missed = marginal.covered & ((truth < marginal.lower - 1e-12) | (truth > marginal.upper + 1e-12))
         new = found[rng.choice(len(world.share), p=world.share)]
         broken["marginal"] += bool(missed[entry_bins(marginal) == new].any())
         broken["no union"] += bool(missed.any())
         width = (told.upper - told.lower) / 4
         middle = (told.upper + told.lower) / 2
-        broken["half as wide"] += bool((told.promised & (np.abs(truth - middle) > width)).any())
+        broken["half as wide"] += bool((told.covered & (np.abs(truth - middle) > width)).any())
     for mode in ("simultaneous", "marginal"):
         assert stats.binomtest(broken[mode], repetitions, ALPHA, alternative="greater").pvalue > LEVEL, broken
     assert broken["no union"] > 1.5 * ALPHA * repetitions, "without the union over bins it breaks: the test has power"
@@ -134,15 +134,15 @@ def test_pooled_leaves_are_promised_nothing_and_single_ones_hold(size: int, full
     broken = pool_missed = 0
     for _ in range(repetitions):
         scores, y = _flat_draw(rng, mass, right, names)
-        cal = PathCalibrator(tree, n_bins=1).fit(scores, y, classes=[*names, "other"], kind="probability")
+        cal = PathCalibrator(tree, n_bins=1).fit(scores, y, classes=[*names, "other"], score_type="probability")
         told, map_ = cal.certificate(ALPHA), cal.map_
         pooled = map_.shared[map_.first_bins[map_.groups]]
         assert pooled[:-1].any()
         assert not told.about.per_bin(told.rows)[map_.shared].any()
-        assert not told.promised[np.repeat(map_.shared, told.about.depths)].any()
+        assert not told.covered[np.repeat(map_.shared, told.about.depths)].any()
         assert told.n == told.about.leaf_rows[~pooled].sum()
         entry = np.cumsum(told.about.depths)[map_.groups] - 1  # of the leaf itself, in the one bin of its list
-        own = told.promised[entry] & ((right < told.lower[entry]) | (right > told.upper[entry]))
+        own = told.covered[entry] & ((right < told.lower[entry]) | (right > told.upper[entry]))
         broken += bool(own.any())
         group = map_.groups[np.flatnonzero(pooled)[0]]
         members = np.flatnonzero(map_.groups[:-1] == group)
@@ -171,12 +171,12 @@ def test_a_promise_that_holds_is_seldom_called_broken_by_fresh_rows(full_size: b
     rng = np.random.default_rng(74)
     false = missed = 0
     for _ in range(repetitions):
-        cal = PathCalibrator(TREE, 100).fit(*world.draw(rng, 1_000), classes=TREE.leaves, kind="probability")
+        cal = PathCalibrator(TREE, 100).fit(*world.draw(rng, 1_000), classes=TREE.leaves, score_type="probability")
         told = cal.certificate(ALPHA)
         scores, y = world.draw(rng, 2_000)
         truth, _ = world.true_rates(cal.map_)
-        if not (told.promised & ((truth < told.lower) | (truth > told.upper))).any():
-            false += not told.check(scores, y, level=0.05, by_bin=True)
-        missed += bool(told.check(scores, np.roll(y, 1), level=0.05, by_bin=True))
+        if not (told.covered & ((truth < told.lower) | (truth > told.upper))).any():
+            false += not told.check(scores, y, significance=0.05, by_bin=True)
+        missed += bool(told.check(scores, np.roll(y, 1), significance=0.05, by_bin=True))
     assert stats.binomtest(false, repetitions, 0.05, alternative="greater").pvalue > LEVEL
     assert missed == 0, "labels of other rows contradict it"

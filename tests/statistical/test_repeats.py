@@ -56,6 +56,6 @@ def test_tied_rows_are_not_called_copies(subtests, full_size):
                 x = rng.normal(np.log(rate / (1 - rate)), spread, n)
                 scores, y = make(rng, x, size)
                 noted += bool(
-                    repeat_notes(Tally.from_arrays(scores, y, kind="probability")) if y.min() < y.max() else ()
+                    repeat_notes(Tally.from_arrays(scores, y, score_type="probability")) if y.min() < y.max() else ()
                 )
             assert stats.binomtest(noted, draws, 1e-4, alternative="greater").pvalue > 1e-3

@@ -16,15 +16,15 @@ from calibrant.calibrators.base import BinaryCalibrator
 from calibrant.calibrators.binary.binning import HistogramBinning
 from calibrant.calibrators.binary.isotonic import IsotonicBinning
 from calibrant.calibrators.binary.two_stage import ScalingBinning
-from calibrant.calibrators.multiclass.base import ClassCalibrator
-from calibrant.calibrators.multiclass.binning import ClassWiseHistogramBinning, TopLabelHistogramBinning
+from calibrant.calibrators.multiclass.base import MulticlassCalibrator
+from calibrant.calibrators.multiclass.binning import ClasswiseHistogramBinning, TopLabelHistogramBinning
 from calibrant.calibrators.multiclass.reduction import Reduction
 from calibrant.guarantees.certificate import Certificate
+from calibrant.guarantees.no_certificate import NoCertificate
 from calibrant.guarantees.origins import Assumption
-from calibrant.guarantees.refusal import Refusal
 from calibrant.metrics.binary.significance import debiased_l2_test, ecce_test
 from calibrant.numerics import Floats
-from calibrant.selection.split import split
+from calibrant.selection.split import split_rows
 from calibrant.tallies import Tally
 
 pytestmark = [
@@ -36,14 +36,14 @@ ALPHA, SCORE = 0.1, 0.3
 SEEDS = range(5)
 
 DRAWING: dict[str, Callable[[int | None], BinaryCalibrator]] = {
-    "histogram, default bins": lambda seed: HistogramBinning(bins_from="part", random_state=seed),
-    "histogram, five bins": lambda seed: HistogramBinning(5, bins_from="part", random_state=seed),
+    "histogram, default bins": lambda seed: HistogramBinning(bins_from="split", random_state=seed),
+    "histogram, five bins": lambda seed: HistogramBinning(5, bins_from="split", random_state=seed),
     "isotonic": lambda seed: IsotonicBinning(random_state=seed),
     "scaling": lambda seed: ScalingBinning(outcomes=True, random_state=seed),
 }
-CLASSES: dict[str, Callable[[int | None], ClassCalibrator]] = {
-    "top-label": lambda seed: TopLabelHistogramBinning(bins_from="part", random_state=seed),
-    "class-wise": lambda seed: ClassWiseHistogramBinning(bins_from="part", random_state=seed),
+CLASSES: dict[str, Callable[[int | None], MulticlassCalibrator]] = {
+    "top-label": lambda seed: TopLabelHistogramBinning(bins_from="split", random_state=seed),
+    "class-wise": lambda seed: ClasswiseHistogramBinning(bins_from="split", random_state=seed),
     "reduction": lambda seed: Reduction("top-label", IsotonicBinning(random_state=seed)),
 }
 
@@ -52,12 +52,12 @@ def constant(n: int, events: int) -> Tally:
     return Tally.from_arrays(np.full(n, SCORE), (np.arange(n) < events).astype(int))
 
 
-def interval(promise: Certificate | Refusal, score: float = SCORE) -> tuple[float, float]:
+def interval(promise: Certificate | NoCertificate, score: float = SCORE) -> tuple[float, float]:
     """Where the promise puts the true rate of the bin of a score; anywhere if it is silent."""
     if not isinstance(promise, Certificate):
         return 0.0, 1.0
     j = int(np.searchsorted(promise.about.knots, score, side="right"))
-    return (promise.lower[j], promise.upper[j]) if promise.promised[j] else (0.0, 1.0)
+    return (promise.lower[j], promise.upper[j]) if promise.covered[j] else (0.0, 1.0)
 
 
 def worst_chance(low: Floats, high: Floats) -> float:
@@ -115,7 +115,7 @@ def test_no_seed_makes_a_certificate_of_constant_classes_false(
                 assert worst_chance(*np.array(found).T) <= ALPHA, n
 
 
-def _parts(promise: Certificate | Refusal) -> list[tuple[int, tuple[float, float]]]:
+def _parts(promise: Certificate | NoCertificate) -> list[tuple[int, tuple[float, float]]]:
     """The class of each part, and its interval of the one score of that class."""
     if not isinstance(promise, Certificate):
         return []
@@ -123,7 +123,7 @@ def _parts(promise: Certificate | Refusal) -> list[tuple[int, tuple[float, float
     for column, part, at in zip(about.columns.tolist(), about.parts, about.slices, strict=True):
         score = 0.4 if column == 1 else 0.6
         j = at.start + int(np.searchsorted(part.knots, score, side="right"))
-        found.append((column, (promise.lower[j], promise.upper[j]) if promise.promised[j] else (0.0, 1.0)))
+        found.append((column, (promise.lower[j], promise.upper[j]) if promise.covered[j] else (0.0, 1.0)))
     return found
 
 
@@ -146,7 +146,7 @@ def test_one_seed_holds_in_all_samples_where_many_tallies_are_possible(
                 index = np.searchsorted(promise.about.knots, SCORES, side="right")
                 mass = np.bincount(index, minlength=len(promise.rows))
                 rate = np.bincount(index, SCORES**2, len(promise.rows)) / np.maximum(mass, 1)
-                broken += bool(((rate < promise.lower) | (rate > promise.upper))[promise.promised].any())
+                broken += bool(((rate < promise.lower) | (rate > promise.upper))[promise.covered].any())
             assert stats.binomtest(broken, runs, ALPHA, alternative="greater").pvalue > 1e-3
 
 
@@ -163,7 +163,7 @@ def test_a_seeded_draw_from_tied_scores_says_why_it_has_none(subtests: pytest.Su
         with subtests.test(form=form):
             cal = DRAWING[form](0).fit_tally(constant(100, 40))
             answer = cal.certificate(ALPHA)
-            assert isinstance(answer, Refusal)
+            assert isinstance(answer, NoCertificate)
             assert "leave random_state out" in str(answer)
             assert "leave random_state out" in str(cal)
 
@@ -216,7 +216,7 @@ def test_p_values_of_two_scores_are_exact(subtests: pytest.Subtests) -> None:
 
 def of_sorted_rows(n: int, events: int, seed: int | None) -> tuple[float, float]:
     """The interval of a certificate from the calibration part of rows with one score, sorted by label."""
-    places = split(n, random_state=seed).calibrate
+    places = split_rows(n, random_state=seed).calibrate
     return interval(
         HistogramBinning().fit_tally(constant(len(places), int((places < events).sum()))).certificate(ALPHA)
     )

@@ -40,7 +40,7 @@ def ten_off(seed: int):
 
 def repaired(scores, y, place, alpha: float = 0.05, weight: np.ndarray | None = None) -> Repairs:
     """As the calibrator does after Platt's map of all."""
-    cells = SegmentCells.of(check_rows(scores, y, weight, kind="probability"), {"segment": read_keys(place)})
+    cells = SegmentCells.of(check_rows(scores, y, weight, score_type="probability"), {"segment": read_keys(place)})
     return repair(cells, cells.log_odds(fit_platt(cells.scores())[0]), alpha)
 
 
@@ -105,7 +105,7 @@ def test_two_overlapping_columns_of_nothing_are_left_alone(full_size):
         rng = np.random.default_rng([47, seed])
         scores, y, place = draw(nothing, nothing, 100, rng)
         keys = {"one": read_keys(place), "two": read_keys(rng.integers(0, 8, len(place)))}
-        cells = SegmentCells.of(check_rows(scores, y, kind="probability"), keys)
+        cells = SegmentCells.of(check_rows(scores, y, score_type="probability"), keys)
         wrong += bool(repair(cells, cells.log_odds(fit_platt(cells.scores())[0]), alpha).changes)
     assert stats.binomtest(wrong, samples, alpha, alternative="greater").pvalue > LEVEL
 
@@ -157,7 +157,7 @@ def test_shrinkage_beats_the_map_of_all_and_maps_of_each(rows, full_size):
             own, new = place == code, new_place == code
             alone[new] = (
                 PlattScaling(soft_targets=True)
-                .fit(scores[own], y[own], kind="probability")
+                .fit(scores[own], y[own], score_type="probability")
                 .transform(expit(new_x[new]))
             )
         shrunken = excess(cal.transform(expit(new_x), new_place), truth)
@@ -175,7 +175,7 @@ def test_intervals_of_the_change_cover_the_change_on_new_rows(mode, full_size):
         rng = np.random.default_rng([67, seed])
         level = np.where(np.arange(20) < 4, 0.8, 0.0)
         scores, y, place = draw(level, np.zeros(20), 300, rng)
-        cal = SegmentCalibrator(PlattScaling(), mode=mode).fit(scores, y, place)
+        cal = SegmentCalibrator(PlattScaling(), segment_method=mode).fit(scores, y, place)
         new_x, new_place = rng.normal(CENTRE, SPREAD, 40_000), rng.integers(0, 20, 40_000)
         truth = expit(new_x + level[new_place])
         change = excess(cal.transform(expit(new_x), new_place), truth) - excess(expit(new_x), truth)

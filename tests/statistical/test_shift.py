@@ -10,7 +10,7 @@ from scipy import stats
 
 from calibrant.fits.scaling import fit_platt
 from calibrant.maps import IdentityMap, LogitAffineMap
-from calibrant.shift import SamplingCorrection, label_shift, mean_rate
+from calibrant.shift import SamplingCorrection, estimate_label_shift, estimate_rate
 from calibrant.tallies import Tally
 
 pytestmark = pytest.mark.statistical
@@ -44,7 +44,7 @@ def test_a_model_trained_on_fewer_negatives_is_right_again(kept: float, full_siz
     for run in range(runs):
         x, y = draw(rng, 20_000, rate)
         stays = y | (rng.random(len(y)) < kept)
-        model, _ = fit_platt(Tally.from_arrays(x[stays], y[stays], kind="real"))
+        model, _ = fit_platt(Tally.from_arrays(x[stays], y[stays], score_type="real"))
         assert isinstance(model, LogitAffineMap)
         score = model.apply(np.array([APART / 2]))
         truth = math.log(rate / (1 - rate))
@@ -85,7 +85,7 @@ def test_the_new_rate_lies_within_two_standard_errors(
     near = denied = 0
     for _ in range(runs):
         (x_old, y_old), (x_new, _) = draw(rng, n_old, before), draw(rng, n_new, after)
-        found = label_shift(IdentityMap(), posterior(x_new, before), posterior(x_old, before), y_old)
+        found = estimate_label_shift(IdentityMap(), posterior(x_new, before), posterior(x_old, before), y_old)
         assert found.fit is not None
         near += abs(found.rate - after) <= 2 * found.se
         denied += found.fit.p_value < 0.05
@@ -102,7 +102,7 @@ def test_scores_that_moved_otherwise_are_seen(full_size: bool) -> None:
     for _ in range(runs):
         x_old, y_old = draw(rng, 4_000, 0.3)
         x_new = rng.normal(0.5, 1.8, 2_000)
-        found = label_shift(IdentityMap(), posterior(x_new, 0.3), posterior(x_old, 0.3), y_old)
+        found = estimate_label_shift(IdentityMap(), posterior(x_new, 0.3), posterior(x_old, 0.3), y_old)
         seen += found.fit is not None and not found.fit.holds
     assert seen > 0.95 * runs
 
@@ -118,11 +118,11 @@ SLICES = [
     (0.5, 0.5, 1.0, 60, 1_000),
     (0.5, 1.5, 1.0, 25, 1_000),
 ]
-"""Beta scores, the power of the score that is the truth, labelled and unlabelled rows."""
+"""Beta scores, the power of the score that is the truth, labeled and unlabeled rows."""
 
 
 @pytest.mark.slow
-def test_the_interval_of_a_labelled_slice_covers(subtests: pytest.Subtests, full_size: bool) -> None:
+def test_the_interval_of_a_labeled_slice_covers(subtests: pytest.Subtests, full_size: bool) -> None:
     for a, b, exponent, n, far in SLICES:
         for alpha in [0.05, 0.2]:
             with subtests.test(a=a, b=b, exponent=exponent, n=n, far=far, alpha=alpha):
@@ -133,9 +133,9 @@ def test_the_interval_of_a_labelled_slice_covers(subtests: pytest.Subtests, full
                 )
                 covered = 0
                 for _ in range(runs):
-                    near, unlabelled = rng.beta(a, b, n), rng.beta(a, b, far)
+                    near, unlabeled = rng.beta(a, b, n), rng.beta(a, b, far)
                     tally = tally_of_rows(near, rng.random(n) < near**exponent)
-                    found = mean_rate(unlabelled, tally, alpha=alpha)
+                    found = estimate_rate(unlabeled, tally, alpha=alpha)
                     covered += found.low <= truth <= found.high
                 assert stats.binomtest(covered, runs, 1 - alpha, alternative="less").pvalue > LEVEL
 
@@ -149,7 +149,7 @@ def test_scores_shorten_the_interval_of_the_labels(full_size: bool) -> None:
     for run in range(runs):
         near, far = rng.beta(0.3, 0.6, 300), rng.beta(0.3, 0.6, 10_000)
         y = rng.random(300) < near
-        found, blind = mean_rate(far, near, y), mean_rate(np.full(10, 0.5), np.full(300, 0.5), y)
+        found, blind = estimate_rate(far, near, y), estimate_rate(np.full(10, 0.5), np.full(300, 0.5), y)
         with_scores[run], alone[run] = found.high - found.low, blind.high - blind.low
     assert with_scores.mean() < 0.8 * alone.mean()
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from calibrant.arrays.multiclass.rows import ClassRows
+from calibrant.arrays.multiclass.rows import MulticlassRows
 from calibrant.calibrators.multiclass.simplex import SimplexBinning
 from calibrant.guarantees.certificate import Certificate
 from calibrant.numerics import Floats
@@ -28,13 +28,13 @@ class World:
     mass: Floats
     truth: Floats
 
-    def draw(self, n: int, rng: np.random.Generator) -> ClassRows:
+    def draw(self, n: int, rng: np.random.Generator) -> MulticlassRows:
         """Independent rows, as the calibrator sees them."""
         index = rng.choice(len(self.mass), size=n, p=self.mass)
         y = (rng.random((n, 1)) > self.truth[index].cumsum(axis=1)).sum(axis=1)
         names = tuple("abc"[: self.truth.shape[1]])
         labels = np.minimum(y, len(names) - 1)
-        return ClassRows(
+        return MulticlassRows(
             self.scores[index], labels, names, np.array(names), None, True, None, None, "probability", (), ()
         )
 
@@ -63,7 +63,7 @@ def smooth() -> World:
 
 
 def heaped() -> World:
-    """Tenths: 66 rows in all, whose truth jumps from one to the next, so that an edge is unlike its neighbours."""
+    """Tenths: 66 rows in all, whose truth jumps from one to the next, so that an edge is unlike its neighbors."""
     scores = np.array([[i, j, 10 - i - j] for i in range(11) for j in range(11 - i)]) / 10.0
     jump = np.eye(3)[np.arange(len(scores)) % 3]
     return _world(scores, scores + jump)
@@ -105,7 +105,7 @@ def broken(
     assert isinstance(promise, Certificate)
     inside = np.ones(len(world.mass), dtype=bool) if everywhere else promise.about.covers(promise, world.scores)
     off = world.distances(promise, inside)
-    promised = promise.about.by_region(promise.promised)[:, 0]
+    promised = promise.about.by_region(promise.covered)[:, 0]
     return int((promised & (off > part * promise.about.distances + 1e-12)).any())
 
 

@@ -41,14 +41,14 @@ def times_broken(make: Callable[[], BinaryCalibrator], runs: int, share: float =
         promise = make().fit(*rows(seed)).certificate(alpha=ALPHA)
         assert isinstance(promise, Certificate)
         off = np.abs(true_rates(promise.about.knots) - promise.outputs) > share * promise.half_widths + 1e-12
-        broken += bool(off[promise.promised].any())
+        broken += bool(off[promise.covered].any())
     return broken
 
 
 FORMS: dict[str, Callable[[], BinaryCalibrator]] = {
     "scaled, then binned": lambda: ScalingBinning(4, outcomes=True),
     "isotonic blocks": IsotonicBinning,
-    "small isotonic blocks": lambda: IsotonicBinning(10, part_size=0.3),
+    "small isotonic blocks": lambda: IsotonicBinning(10, split_size=0.3),
 }
 
 

@@ -55,8 +55,8 @@ def test_dependent_rows_raise_false_alarms_unless_their_groups_are_given(full_si
         own = rng.random(5_000)
         shared = np.where(rng.random(5_000) < 0.7, rng.random(200)[patient], own)
         labels = shared < scores
-        alarms += check(scores, labels, groups=patient).state in ("off", "miscalibrated")
-        naive += check(scores, labels).state in ("off", "miscalibrated")
+        alarms += check(scores, labels, groups=patient).status in ("off", "miscalibrated")
+        naive += check(scores, labels).status in ("off", "miscalibrated")
     assert stats.binomtest(alarms, runs, 0.05, alternative="greater").pvalue > 1e-3
     assert naive > 0.1 * runs, "without groups the same rows raise alarms: the test has power"
 
@@ -88,7 +88,7 @@ def test_clusters_in_the_tail_alone_are_seen_there(full_size: bool) -> None:
         scores = np.append(special.expit(-2.0 + 0.8 * rng.standard_normal(4_000)), np.full(240, 0.7))
         draws = np.append(rng.random(4_000), np.repeat(rng.random(4), 60))
         group = np.append(np.arange(4_000), 5_000 + np.arange(240) // 60)
-        alarms += check(scores, draws < scores, groups=group).state in ("off", "miscalibrated")
+        alarms += check(scores, draws < scores, groups=group).status in ("off", "miscalibrated")
     assert stats.binomtest(alarms, runs, 0.05, alternative="greater").pvalue > 1e-3, alarms
 
 

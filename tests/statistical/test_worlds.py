@@ -20,7 +20,7 @@ PIECEWISE = [world for world in worlds.WORLDS if isinstance(world, worlds.Piecew
 
 
 def special_points(world: Any, rng: np.random.Generator, count: int = 12) -> np.ndarray:
-    """Sampled scores, break points, atoms and their float neighbours: the end points where a rule can go wrong."""
+    """Sampled scores, break points, atoms and their float neighbors: the end points where a rule can go wrong."""
     points = [world.sample(rng, count)[0], rng.random(3), [0.0, 0.5, 1.0]]
     if isinstance(world, worlds.PiecewiseWorld):
         for special in (world.breaks, world.atoms):

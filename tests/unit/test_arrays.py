@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given
 from hypothesis.extra import numpy as hnp
 
-from calibrant.arrays import Kind, Rows, check_labels, check_rows, check_scores, sniff_kind
+from calibrant.arrays import Rows, ScoreType, check_labels, check_rows, check_scores, sniff_kind
 from calibrant.messages import CalibrantWarning, InputError
 
 SCORES = [0.1, 0.7, 0.4, 0.9]
 LABELS = [0, 1, 0, 1]
-KINDS: tuple[Kind, ...] = ("probability", "logit", "real")
+KINDS: tuple[ScoreType, ...] = ("probability", "logit", "real")
 
 
 class ArrayOnly:
@@ -96,8 +96,8 @@ def test_columns_of_any_form(subtests) -> None:
             np.testing.assert_array_equal(rows.weights, [0.5, 1.5, 1.0, 1.0])
             np.testing.assert_array_equal(rows.groups, LABELS)
             np.testing.assert_array_equal(rows.time, LABELS)
-            assert rows.kind == "probability"
-            assert [note.code for note in rows.notes] == ["kind-guessed"]
+            assert rows.score_type == "probability"
+            assert [note.code for note in rows.notes] == ["score-type-guessed"]
 
 
 def test_numeric_dtypes_are_cast_exactly(subtests) -> None:
@@ -134,7 +134,7 @@ def test_numbers_held_as_objects() -> None:
 def test_what_no_argument_takes(subtests) -> None:
     for name in ["scores", "y", "sample_weight", "groups", "time"]:
         for value, problem in [
-            (np.full((4, 2), 0.5), "pass column 1"),
+            (np.full((4, 2), 0.5), "pass one column, such as model"),
             (np.zeros((4, 3)), "has shape (4, 3): pass one column"),
             (np.zeros((1, 4)), "has shape (1, 4): pass one column"),
             (np.zeros((2, 1, 2)), "pass one column"),
@@ -201,10 +201,10 @@ def test_what_is_not_a_number(subtests) -> None:
 
 
 def test_whole_numbers_that_float64_cannot_hold() -> None:
-    assert check_rows([0, 2**53], [0, 1], kind="real").scores[1] == 2**53
+    assert check_rows([0, 2**53], [0, 1], score_type="real").scores[1] == 2**53
     for scores in (np.array([0, 2**53 + 1]), np.array([-(2**53) - 1, 0]), np.array([0, 2**64 - 1], dtype="u8")):
         with refused("scores holds integers beyond 2**53"):
-            check_rows(scores, [0, 1], kind="real")
+            check_rows(scores, [0, 1], score_type="real")
 
 
 # --- sizes ---
@@ -256,7 +256,7 @@ def test_missing_scores_are_refused_at_fit(subtests) -> None:
 def test_infinite_scores_are_refused_at_fit(value: float) -> None:
     for kind in (*KINDS, None):
         with refused("scores has 1 infinity (inf), the first at row 3 counted from 0"):
-            check_rows([0.1, 0.2, 0.3, value], LABELS, kind=kind)
+            check_rows([0.1, 0.2, 0.3, value], LABELS, score_type=kind)
 
 
 def test_the_first_bad_row_is_found_in_a_long_column() -> None:
@@ -268,7 +268,7 @@ def test_the_first_bad_row_is_found_in_a_long_column() -> None:
     weights = np.ones(300_000)
     weights[200_001] = 1.5
     with refused("sample_weight is 1.5 at row 200001"):
-        check_rows(labels * 0.5, labels, weights, weights="counts")
+        check_rows(labels * 0.5, labels, weights, weight_type="frequency")
 
 
 def test_negative_zero_becomes_zero(subtests) -> None:
@@ -280,28 +280,33 @@ def test_negative_zero_becomes_zero(subtests) -> None:
             assert np.signbit(scores[0])
             assert not np.signbit(check_scores(scores, "probability")).any()
             below = np.array([-0.0, -0.5, 0.0, 1.0], dtype=dtype)
-            assert np.signbit(check_rows(below, LABELS, kind="real").scores).tolist() == [False, True, False, False]
+            assert np.signbit(check_rows(below, LABELS, score_type="real").scores).tolist() == [
+                False,
+                True,
+                False,
+                False,
+            ]
             assert np.signbit(check_scores([np.nan, -0.0], "real")[1]) == np.False_
 
 
 @pytest.mark.parametrize("kind", ["logit", "real"])
-def test_any_finite_number_is_a_logit_or_a_real(kind: Kind) -> None:
-    rows = check_rows([-1e300, 50.0, 0.2, 1e300], LABELS, kind=kind)
-    assert rows.kind == kind
+def test_any_finite_number_is_a_logit_or_a_real(kind: ScoreType) -> None:
+    rows = check_rows([-1e300, 50.0, 0.2, 1e300], LABELS, score_type=kind)
+    assert rows.score_type == kind
     assert rows.notes == ()
 
 
 def test_declared_probabilities_lie_between_zero_and_one(subtests) -> None:
     for scores, words in [
         ([0.1, 20.0, 99.0, 1.0], ["2 of 4 rows", "min 0.1, max 99", "divide by 100"]),
-        ([-0.5, 0.2, 1.5, 0.3], ["2 of 4 rows", "min -0.5, max 1.5", "kind='logit' or kind='real'"]),
-        ([0.1, 0.2, 700.0, 0.3], ["1 of 4 rows", "max 700", "kind='logit' or kind='real'"]),
+        ([-0.5, 0.2, 1.5, 0.3], ["2 of 4 rows", "min -0.5, max 1.5", "score_type='logit' or score_type='real'"]),
+        ([0.1, 0.2, 700.0, 0.3], ["1 of 4 rows", "max 700", "score_type='logit' or score_type='real'"]),
         ([0.1, 0.2, 1.0000001, 0.3], ["1 of 4 rows", "max 1.0000001", "clip them"]),
     ]:
         with subtests.test(scores=scores):
             problem = f"scores must lie in [0, 1] to be probabilities, but {words[0]}"
             with refused(problem) as at_fit:
-                check_rows(scores, LABELS, kind="probability")
+                check_rows(scores, LABELS, score_type="probability")
             with refused(problem) as at_transform:
                 check_scores(scores, "probability")
             assert all(word in str(caught.value) for caught in (at_fit, at_transform) for word in words)
@@ -324,9 +329,9 @@ def test_the_guess_is_made_reported_and_can_be_silenced(subtests) -> None:
             guess, note = sniff_kind(np.array(scores))
             assert guess == kind
             assert note.as_dict() == {
-                "code": "kind-guessed",
+                "code": "score-type-guessed",
                 "text": str(note),
-                "kind": kind,
+                "score_type": kind,
                 "low": min(scores),
                 "high": max(scores),
             }
@@ -336,9 +341,9 @@ def test_the_guess_is_made_reported_and_can_be_silenced(subtests) -> None:
                 with pytest.warns(CalibrantWarning) as caught:
                     rows = check_rows(scores, [0, 1])
                 assert [warning.message.note for warning in caught] == [note]
-            assert rows.kind == kind
+            assert rows.score_type == kind
             assert rows.notes == rows.kind_notes == (note,)
-            assert check_rows(scores, [0, 1], kind=kind).notes == ()
+            assert check_rows(scores, [0, 1], score_type=kind).notes == ()
 
 
 def test_the_guess_in_words(subtests) -> None:
@@ -346,13 +351,13 @@ def test_the_guess_in_words(subtests) -> None:
         ([0.2, 0.9], "scores read as probabilities (all in [0, 1])"),
         (
             [-2.0, 3.5],
-            "scores read as logits (from -2 to 3.5): pass kind='logit' to confirm, or kind='real' if they are not "
-            "log-odds",
+            "scores read as logits (from -2 to 3.5): pass score_type='logit' to confirm, or score_type='real' if they "
+            "are not log-odds",
         ),
         (
             [300.0, 850.0],
-            "scores read as real numbers (from 300 to 850): pass kind='real' to confirm, or kind='logit' if they are "
-            "log-odds",
+            "scores read as real numbers (from 300 to 850): pass score_type='real' to confirm, or score_type='logit' "
+            "if they are log-odds",
         ),
     ]:
         with subtests.test(scores=scores, sentence=sentence):
@@ -365,9 +370,9 @@ def test_percentages_are_refused(subtests) -> None:
             message = "scores holds values between 0 and 100 that look like percentages (min "
             with refused(message):
                 check_rows(scores, [0, 1])
-            with refused("): divide by 100, or pass kind='real' if they are not"):
+            with refused("): divide by 100, or pass score_type='real' if they are not"):
                 sniff_kind(np.array(scores))
-            assert check_rows(scores, [0, 1], kind="real").kind == "real"
+            assert check_rows(scores, [0, 1], score_type="real").score_type == "real"
 
 
 def test_rounding_is_not_a_percentage_nor_a_logit(subtests) -> None:
@@ -383,12 +388,12 @@ def test_sniffing_needs_finite_scores() -> None:
         sniff_kind(np.array([0.1, np.inf]))
 
 
-@pytest.mark.parametrize("option", ["kind", "weights"])
+@pytest.mark.parametrize("option", ["score_type", "weight_type"])
 def test_unknown_options(option: str) -> None:
     arguments: dict[str, Any] = {option: "percent"}
     with refused(f"{option} is 'percent', which is not an option: pass one of '"):
         check_rows(SCORES, LABELS, **arguments)
-    with refused("kind is None"):
+    with refused("score_type is None"):
         check_scores(SCORES, None)  # type: ignore[arg-type]
 
 
@@ -493,12 +498,12 @@ def test_labels_that_are_not_clear(subtests) -> None:
         ([-1, 0], None, "y holds the labels -1 and 0: pass positive=0"),
         (["a", 3], None, "pass positive="),
         ([2, 2], None, "y holds only the label 2: pass positive with the label that counts as the event"),
-        ([0, 1, 2], None, "Calibrant's binary calibrators take two classes"),
-        ([-1, 0, 1], None, "Calibrant's binary calibrators take two classes"),
-        ([0, 1, 2], 2, "Calibrant's binary calibrators take two classes"),
+        ([0, 1, 2], None, "two classes are needed"),
+        ([-1, 0, 1], None, "two classes are needed"),
+        ([0, 1, 2], 2, "two classes are needed"),
         (["a", "b", "c"], "a", "y has more than two distinct values ('a', 'b', 'c', ...)"),
         (np.arange(100), None, "y has more than two distinct values (0, 1, 2, ...)"),
-        (np.array(["a", "b", "c"]), None, "Calibrant's binary calibrators take two classes"),
+        (np.array(["a", "b", "c"]), None, "two classes are needed"),
         (["no", "yes"], "maybe", "positive='maybe' is not among the labels of y, which are 'no' and 'yes'"),
         ([0, 1], 2, "positive=2 is not among the labels of y, which are 0 and 1"),
         (["0", "1"], 1, "positive=1 is not among the labels of y, which are '0' and '1'"),
@@ -552,7 +557,7 @@ def test_swapped_arguments(subtests) -> None:
 
 def test_too_many_labels_are_not_always_swapped(subtests) -> None:
     for scores, y in [(LABELS, [0, 1, 2, 3]), (LABELS, [0.2, 0.3, 4.0, 0.1]), (SCORES, SCORES)]:
-        with subtests.test(scores=scores, y=y), refused("take two classes"):
+        with subtests.test(scores=scores, y=y), refused("two classes are needed"):
             check_rows(scores, y)
 
 
@@ -564,7 +569,7 @@ def test_scores_that_equal_the_labels(n: int) -> None:
     with warned("scores equal 1 - labels on every row"):
         check_rows(1.0 - y, y)
     with warned("scores equal the labels, written as -1/1, on every row"):
-        check_rows(2.0 * y - 1, 2 * y - 1, kind="real")
+        check_rows(2.0 * y - 1, 2 * y - 1, score_type="real")
 
 
 def test_one_different_row_is_no_leak() -> None:
@@ -585,8 +590,8 @@ def test_the_warning_points_at_the_caller() -> None:
 
 
 def test_no_weights_are_counts_of_one() -> None:
-    for weights in ("importance", "counts"):
-        rows = check_rows(SCORES, LABELS, weights=weights)
+    for weights in ("importance", "frequency"):
+        rows = check_rows(SCORES, LABELS, weight_type=weights)
         assert rows.weights is None
         assert rows.counts
 
@@ -594,16 +599,16 @@ def test_no_weights_are_counts_of_one() -> None:
 def test_counts(subtests) -> None:
     for dtype in ["f4", "f8", "i4", "i8", "u1", "u8", "O"]:
         with subtests.test(dtype=dtype):
-            rows = check_rows(SCORES, LABELS, np.array([1, 2, 3, 4]).astype(dtype), weights="counts")
+            rows = check_rows(SCORES, LABELS, np.array([1, 2, 3, 4]).astype(dtype), weight_type="frequency")
             assert rows.weights is not None
             assert rows.weights.dtype == np.int64
             assert rows.weights.tolist() == [1, 2, 3, 4]
             assert rows.counts
-            assert [note.code for note in rows.notes] == ["kind-guessed"]
+            assert [note.code for note in rows.notes] == ["score-type-guessed"]
 
 
 def test_the_largest_count() -> None:
-    rows = check_rows(SCORES, LABELS, [2**53 - 1, 1, 1, 1], weights="counts")
+    rows = check_rows(SCORES, LABELS, [2**53 - 1, 1, 1, 1], weight_type="frequency")
     assert rows.weights is not None
     assert rows.weights[0] == 2**53 - 1
 
@@ -616,7 +621,8 @@ def test_whole_importance_weights_are_noted() -> None:
     (note,) = rows.other_notes
     assert note.code == "integer-weights"
     assert (
-        str(note) == "weights are integers; if they are repetition counts, pass weights='counts' to keep the guarantees"
+        str(note)
+        == "weights are integers; if they are repetition counts, pass weight_type='frequency' to keep the guarantees"
     )
     assert len(check_rows(SCORES, LABELS, [1, 2, 3, 4.5]).notes) == 1
 
@@ -624,38 +630,38 @@ def test_whole_importance_weights_are_noted() -> None:
 def test_weights_that_are_refused(subtests) -> None:
     for w, meaning, problem in [
         ([1, -1, 1, -2], "importance", "sample_weight is negative, first at row 1"),
-        ([1, -1, 1, -2], "counts", "sample_weight is negative, first at row 1"),
+        ([1, -1, 1, -2], "frequency", "sample_weight is negative, first at row 1"),
         ([1, np.nan, 1, 1], "importance", "sample_weight has 1 missing value (NaN), the first at row 1"),
-        ([1, None, 1, 1], "counts", "sample_weight has 1 missing value (NaN), the first at row 1"),
+        ([1, None, 1, 1], "frequency", "sample_weight has 1 missing value (NaN), the first at row 1"),
         ([1, 1, np.inf, 1], "importance", "sample_weight has 1 infinity (inf), the first at row 2"),
         ([0, 0, 0, 0], "importance", "sample_weight is zero on every row"),
-        ([0, 0, 0, 0], "counts", "sample_weight is zero on every row"),
+        ([0, 0, 0, 0], "frequency", "sample_weight is zero on every row"),
         (
             [1, 1.5, 2.5, 1],
-            "counts",
-            "row 1 counted from 0, but weights='counts' takes integers below 2**53: repair it, or",
+            "frequency",
+            "row 1 counted from 0, but weight_type='frequency' takes integers below 2**53: repair it, or",
         ),
-        ([1, 1.5, 2.5, 1], "counts", "sample_weight is 1.5 at row 1"),
-        ([1, 1, 1, 2**53], "counts", "sample_weight is 9007199254740992 at row 3"),
+        ([1, 1.5, 2.5, 1], "frequency", "sample_weight is 1.5 at row 1"),
+        ([1, 1, 1, 2**53], "frequency", "sample_weight is 9007199254740992 at row 3"),
         ([1e308, 1e308, 1, 1], "importance", "sample_weight sums to infinity"),
     ]:
         with subtests.test(w=w, meaning=meaning, problem=problem), refused(problem):
-            check_rows(SCORES, LABELS, w, weights=meaning)
+            check_rows(SCORES, LABELS, w, weight_type=meaning)
 
 
 def test_counts_that_overflow_int64() -> None:
     n = 1100
     with refused("beyond the range of int64"):
-        check_rows(np.linspace(0, 1, n), np.arange(n) % 2, np.full(n, 2**53 - 1), weights="counts")
+        check_rows(np.linspace(0, 1, n), np.arange(n) % 2, np.full(n, 2**53 - 1), weight_type="frequency")
 
 
-@pytest.mark.parametrize("meaning", ["importance", "counts"])
+@pytest.mark.parametrize("meaning", ["importance", "frequency"])
 def test_a_row_of_weight_zero_is_no_row(meaning: Any) -> None:
     rows = check_rows(
         [*SCORES, -7.0],
         [*LABELS, 5],
         [2, 1, 0, 3, 0],
-        weights=meaning,
+        weight_type=meaning,
         groups=list("abcde"),
         time=[1, 2, 3, 4, 5],
     )
@@ -666,7 +672,7 @@ def test_a_row_of_weight_zero_is_no_row(meaning: Any) -> None:
     assert rows.weights.tolist() == [2, 1, 3]
     assert rows.groups.tolist() == ["a", "b", "d"]
     assert rows.time.tolist() == [1, 2, 4]
-    assert rows.kind == "probability"
+    assert rows.score_type == "probability"
     note = rows.other_notes[-1]
     assert (note.code, note.values) == ("rows-without-weight", {"dropped": 2, "n": 5})
     assert str(note) == "2 of 5 rows have weight zero and were dropped"
@@ -750,11 +756,11 @@ def test_time_that_has_no_order(subtests) -> None:
     for values, problem in [
         (["03/01/2024", "04/01/2024"] * 2, "time holds text that is not an ISO 8601 date, such as '0"),
         (["1", "2"] * 2, "not an ISO 8601 date"),
-        (["2024-01-01", "2024-01-01T00:00Z"] * 2, "time has a time zone on some rows only"),
-        ([1, "2024-01-01"] * 2, "time holds values that cannot be put in order"),
-        ([NAIVE[0], NAIVE[0].replace(tzinfo=dt.UTC)] * 2, "time holds values that cannot be put in order"),
-        (np.array([b"2024", b"2025"] * 2), "time holds values that cannot be put in order"),
-        ([object(), object()] * 2, "time holds values that cannot be put in order"),
+        (["2024-01-01", "2024-01-01T00:00Z"] * 2, "time has a time zone in some rows only"),
+        ([1, "2024-01-01"] * 2, "time holds values that cannot be sorted"),
+        ([NAIVE[0], NAIVE[0].replace(tzinfo=dt.UTC)] * 2, "time holds values that cannot be sorted"),
+        (np.array([b"2024", b"2025"] * 2), "time holds values that cannot be sorted"),
+        ([object(), object()] * 2, "time holds values that cannot be sorted"),
         (np.array([{}, {}, {}, {}], dtype=object), "time holds values that cannot be compared"),
     ]:
         with subtests.test(values=values, problem=problem), refused(problem):
@@ -865,7 +871,7 @@ def test_a_frame_of_one_column_is_a_column() -> None:
         with refused("scores has 1 missing value"):
             check_rows(frame, LABELS)
     for frame in frames(SCORES, 2):
-        with refused("pass column 1"):
+        with refused("pass one column, such as model"):
             check_rows(frame, LABELS)
     for frame in frames(SCORES, 3):
         with refused("scores has shape (4, 3): pass one column"):
@@ -998,13 +1004,13 @@ def test_the_callers_arrays_are_never_written_to() -> None:
 def test_scores_beyond_arithmetic_are_refused(subtests) -> None:
     for kind in ["logit", "real", None]:
         with subtests.test(kind=kind), pytest.raises(InputError, match="rescale"):
-            check_rows([-1e308, 1e308], [0, 1], kind=kind)
+            check_rows([-1e308, 1e308], [0, 1], score_type=kind)
 
 
 def test_rows_are_frozen() -> None:
     rows = check_rows(SCORES, LABELS)
     with pytest.raises(AttributeError):
-        rows.kind = "real"  # type: ignore[misc]
+        rows.score_type = "real"  # type: ignore[misc]
     assert rows != check_rows(SCORES, LABELS)
 
 
@@ -1024,12 +1030,19 @@ def test_clean_input_comes_back(data: st.DataObject, n: int) -> None:
     before = scores.tobytes(), labels.tobytes(), counts.tobytes()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrantWarning)  # one class, or a leak by chance
-        rows = check_rows(scores, labels, counts, weights="counts", kind=kind)
-        again = check_rows(rows.scores, rows.labels, rows.weights, weights="counts", kind=kind)
+        rows = check_rows(scores, labels, counts, weight_type="frequency", score_type=kind)
+        again = check_rows(rows.scores, rows.labels, rows.weights, weight_type="frequency", score_type=kind)
         forms = [
-            check_rows(scores.tolist(), labels.astype(bool), counts.tolist(), weights="counts", kind=kind),
-            check_rows(scores[:, None], labels * 2.0 - 1, counts * 1.0, weights="counts", kind=kind),
-            check_rows(scores.astype(object), labels.astype(str), counts, weights="counts", kind=kind, positive="1"),
+            check_rows(scores.tolist(), labels.astype(bool), counts.tolist(), weight_type="frequency", score_type=kind),
+            check_rows(scores[:, None], labels * 2.0 - 1, counts * 1.0, weight_type="frequency", score_type=kind),
+            check_rows(
+                scores.astype(object),
+                labels.astype(str),
+                counts,
+                weight_type="frequency",
+                score_type=kind,
+                positive="1",
+            ),
         ]
     for found in (rows, again, *forms):
         assert not np.signbit(found.scores[found.scores == 0]).any()
@@ -1051,7 +1064,7 @@ def test_the_same_index_in_another_order_is_refused() -> None:
     pandas = pytest.importorskip("pandas")
     scores, y = pandas.Series([0.1, 0.9, 0.4]), pandas.Series([0, 1, 1])
     assert check_rows(scores, y.set_axis([7, 8, 9])).labels.tolist() == [0, 1, 1], "another index is no contradiction"
-    with pytest.raises(InputError, match="another order"):
+    with pytest.raises(InputError, match="different order"):
         check_rows(scores, y[::-1])
 
 

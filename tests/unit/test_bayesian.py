@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from tests import worlds
 
-from calibrant import BayesianBinning, InputError, Refusal
+from calibrant import InputError, NoCertificate
+from calibrant.calibrators import BayesianBinning
 from calibrant.fits.bayesian_binning import fit_averaged
 from calibrant.messages import CalibrantWarning
 from calibrant.numerics import Grid
@@ -76,7 +77,7 @@ def test_few_bins_for_a_flat_truth_and_more_for_a_wild_one():
     wild = BayesianBinning().fit(scores, rng.random(20_000) < 0.5 + 0.4 * np.sin(40 * scores))
     assert flat.n_bins_[np.argmax(flat.weights_)] <= 3
     assert wild.n_bins_[np.argmax(wild.weights_)] >= 20
-    assert "likeliest" in str(wild)
+    assert "most probable" in str(wild)
 
 
 def test_a_million_rows_need_991_sizes():
@@ -91,7 +92,7 @@ def test_weights_are_repetition_and_merging_changes_nothing():
     scores, y = worlds.inflated(300, decimals=2)
     w = np.random.default_rng(1).integers(0, 4, 300)
     repeated = BayesianBinning().fit(np.repeat(scores, w), np.repeat(y, w))
-    assert BayesianBinning().fit(scores, y, w, weights="counts").map_ == repeated.map_
+    assert BayesianBinning().fit(scores, y, w, weight_type="frequency").map_ == repeated.map_
     halves = Tally.from_arrays(scores[:90], y[:90]) + Tally.from_arrays(scores[90:], y[90:])
     assert BayesianBinning().fit_tally(halves).map_ == BayesianBinning().fit(scores, y).map_
 
@@ -107,7 +108,7 @@ def test_few_rows_one_class_and_constant_scores(subtests):
         with subtests.test(name):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", CalibrantWarning)
-                cal = BayesianBinning().fit(scores, np.asarray(y, dtype=int), kind="probability")
+                cal = BayesianBinning().fit(scores, np.asarray(y, dtype=int), score_type="probability")
             out = cal.transform(np.linspace(0, 1, 11))
             assert ((out > 0) & (out < 1)).all()
 
@@ -123,5 +124,5 @@ def test_what_has_no_meaning_is_refused():
         with pytest.raises(InputError, match=next(iter(options))):
             BayesianBinning(**options).fit(scores, y)
     with pytest.raises(InputError, match="probabilities"):
-        BayesianBinning().fit(scores * 9 - 4, y, kind="logit")
-    assert isinstance(BayesianBinning().fit(scores, y).certificate(), Refusal)
+        BayesianBinning().fit(scores * 9 - 4, y, score_type="logit")
+    assert isinstance(BayesianBinning().fit(scores, y).certificate(), NoCertificate)

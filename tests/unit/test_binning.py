@@ -14,9 +14,9 @@ from calibrant.calibration import Calibration, load
 from calibrant.calibrators.binary.binning import HistogramBinning
 from calibrant.guarantees.certificate import Certificate
 from calibrant.guarantees.issuing import Bins
+from calibrant.guarantees.no_certificate import NoCertificate
 from calibrant.guarantees.origins import Assumption, BinRule
 from calibrant.guarantees.planning import plan, split_size
-from calibrant.guarantees.refusal import Refusal
 from calibrant.maps import StepMap
 from calibrant.messages import CalibrantWarning, InputError
 from calibrant.numerics import Grid
@@ -60,7 +60,7 @@ def test_two_bins_of_five_rows():
     assert cal.transform([0.0, 0.29, 0.3, 1.0]).tolist() == [0.5, 0.5, 0.25, 0.25]
     certificate = cal.certificate()
     assert (certificate.n, certificate.uncovered_rows) == (4, 1)
-    assert certificate.promised.tolist() == [True, False, True]
+    assert certificate.covered.tolist() == [True, False, True]
     assert (certificate.lower[1], certificate.upper[1]) == (0.0, 1.0)
     assert "\n  Not covered: scores on a bin edge (1 edge, 1 of 5 rows)." in str(certificate)
 
@@ -114,13 +114,13 @@ def test_bins_of_one_class(extremes, outputs):
     certificate = cal.certificate()
     np.testing.assert_array_equal(certificate.outputs, outputs)
     assert (certificate.lower[0], certificate.upper[2]) == (0.0, 1.0)
-    assert (certificate.half_widths[certificate.promised] <= certificate.epsilon).all()
+    assert (certificate.half_widths[certificate.covered] <= certificate.epsilon).all()
 
 
 # ------------------------------------------------------------------------------------------------------------ on a grid
 
 COARSE = Grid(4)
-CELLS = [0.40625, 0.421875, 0.4375, 0.453125, 0.46875, 0.484375]  # neighbouring cells of 1 / 64, and then 0.5
+CELLS = [0.40625, 0.421875, 0.4375, 0.453125, 0.46875, 0.484375]  # neighboring cells of 1 / 64, and then 0.5
 
 
 def on_grid(scores: list[float], y: list[int], count: int, grid: Grid = COARSE, **options: str) -> HistogramBinning:
@@ -178,7 +178,7 @@ def test_a_heavy_edge_at_score_one(subtests):
             filled = cal.bins_.n > 0
             assert cal.bins_.n[filled].tolist() == [3, 4]
             assert cal.transform([0.99, 1 - 2.0**-53, 1.0]).tolist() == [1 / 3, 1 / 3, 3 / 4]
-            assert cal.certificate().promised.tolist() == filled.tolist()
+            assert cal.certificate().covered.tolist() == filled.tolist()
             if grid is not None:
                 assert cal.bins_.knots.tolist() == [1.0]
 
@@ -194,7 +194,7 @@ def test_ties_anywhere(rows, count, bits, estimate):
     scores, y = (np.array(column) for column in zip(*rows, strict=True))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrantWarning)
-        tally = Tally.from_arrays(scores, y, kind="probability", grid=None if bits is None else Grid(bits))
+        tally = Tally.from_arrays(scores, y, score_type="probability", grid=None if bits is None else Grid(bits))
         cal = HistogramBinning(count, estimate=estimate).fit_tally(tally)
     assert_consistent(cal, tally)
     n = tally.partition(cal.bins_.knots)[0]
@@ -216,7 +216,7 @@ def test_a_light_edge_with_nothing_above_it_keeps_its_own_rate():
     assert cal.bins_.outputs.tolist() == [1 / 2, 1 / 3, 1 / 2, 2 / 3]
 
 
-def test_neighbouring_light_cells_as_edges():
+def test_neighboring_light_cells_as_edges():
     """Ranks 3, 5, 7 of 9: single rows in cells that touch; between two edges there is one cell."""
     cal = on_grid([*CELLS, 0.5, 0.51], [1, 0, 0, 1, 0, 0, 1, 0], 4)
     assert cal.bins_.knots.tolist() == [0.4375, 0.453125, 0.46875, 0.484375, 0.5, np.nextafter(0.5, 1)]
@@ -234,10 +234,10 @@ def test_edges_that_touch_each_other():
     assert cal.bins_.uncovered.tolist() == [False, True, False, True, False]
     # the light edge below follows no bin, as an edge is above it: it keeps its own rate; the one above follows
     assert cal.bins_.outputs.tolist() == [1 / 2, 2 / 3, 4 / 5, 1 / 2, 1 / 2]
-    assert cal.certificate().promised.tolist() == [True, False, True, False, True]
+    assert cal.certificate().covered.tolist() == [True, False, True, False, True]
 
 
-def test_a_heavy_edge_then_a_light_neighbour():
+def test_a_heavy_edge_then_a_light_neighbor():
     """Heavy at the lower rank, light right behind it: the first is promised, the second follows the bin above."""
     y = [0, 1, 1, 1, 0, 1, 1, 1, 0, 0, 0]
     cal = on_grid([0.1, 0.2, *[CELLS[1]] * 5, CELLS[2], 0.6, 0.7, 0.8], y, 3)  # ranks 4 and 8
@@ -289,7 +289,7 @@ def test_a_heavy_edge_value_is_a_bin_of_its_own():
     assert cal.bins_.n.tolist() == [50, 100, 0, 0, 49]
     assert cal.bins_.uncovered.tolist() == [False, False, False, True, False]
     assert "\n  Not covered: 1 bin without a row." in str(cal.certificate())
-    assert cal.certificate().promised.tolist() == [True, True, False, False, True]
+    assert cal.certificate().covered.tolist() == [True, True, False, False, True]
 
 
 @pytest.mark.parametrize(("rows", "own_bin"), [(29, False), (30, True)])
@@ -300,7 +300,7 @@ def test_thirty_rows_make_a_value_heavy(rows, own_bin):
     assert cal.bins_.uncovered.tolist() == [False, not own_bin, False]
     assert cal.bins_.n.sum() == 120 + (rows if own_bin else 0)
     assert cal.bins_.uncovered_rows == (0 if own_bin else rows)
-    advice = 'Use bins_from="part" or fewer bins to cover them.'
+    advice = 'Use bins_from="split" or fewer bins to cover them.'
     assert (advice in str(cal.certificate())) == (not own_bin)
 
 
@@ -325,7 +325,7 @@ def test_an_edge_value_with_half_a_bins_worth_of_rows_is_a_bin():
     cal = HistogramBinning(2).fit([0.1, 0.2, 0.3, 0.3, 0.3, 0.3], [0, 1, 1, 1, 1, 0])
     assert cal.bins_.n.tolist() == [2, 4, 0]
     assert cal.transform([0.3]).tolist() == [0.75]
-    assert cal.certificate().promised.tolist() == [True, True, False]
+    assert cal.certificate().covered.tolist() == [True, True, False]
 
 
 @pytest.mark.parametrize("pair", [(0.0, 5e-324), (0.7, np.nextafter(0.7, 1))], ids=["at 0", "at 0.7"])
@@ -379,7 +379,7 @@ def test_epsilon_is_kept():
 
 
 def test_epsilon_with_a_part_plans_for_the_rest():
-    cal = HistogramBinning(epsilon=0.1, bins_from="part").fit(*worlds.inflated(4000))
+    cal = HistogramBinning(epsilon=0.1, bins_from="split").fit(*worlds.inflated(4000))
     assert len(cal.bins_.n) == plan(n=4000, epsilon=0.1, scheme="ums").n_bins
 
 
@@ -420,20 +420,20 @@ WRONG = [
     {"epsilon": 0.5, "alpha": 0.0},
     {"epsilon": 0.5, "strategy": "width"},
     {"epsilon": 0.5, "bins_from": Tally.from_arrays(*worlds.inflated(100, 7))},
-    {"strategy": "width", "bins_from": "part"},
+    {"strategy": "width", "bins_from": "split"},
     {"strategy": "width", "bins_from": Tally.from_arrays(*worlds.inflated(100, 7))},
     {"bins_from": "auto"},
     {"bins_from": None},
-    {"part_size": 10},
-    {"part_size": 0.5, "bins_from": Tally.from_arrays(*worlds.inflated(100, 7))},
+    {"split_size": 10},
+    {"split_size": 0.5, "bins_from": Tally.from_arrays(*worlds.inflated(100, 7))},
     {"strategy": "quantile"},
     {"bins_from": "half"},
     {"estimate": "outer"},
     {"extremes": "zero"},
-    {"bins_from": "part", "part_size": 0},
-    {"bins_from": "part", "part_size": 100},
-    {"bins_from": "part", "part_size": 1.0},
-    {"bins_from": "part", "part_size": -5},
+    {"bins_from": "split", "split_size": 0},
+    {"bins_from": "split", "split_size": 100},
+    {"bins_from": "split", "split_size": 1.0},
+    {"bins_from": "split", "split_size": -5},
 ]
 
 
@@ -450,7 +450,7 @@ def test_numbers_of_any_whole_type_are_taken():
 
 def test_the_very_rows_are_no_other_tally():
     tally = Tally.from_arrays(*worlds.inflated(100))
-    with pytest.raises(InputError, match="very rows"):
+    with pytest.raises(InputError, match="contains the rows"):
         HistogramBinning(4, bins_from=tally).fit_tally(tally)
 
 
@@ -458,7 +458,7 @@ def test_a_table_has_its_number_of_bins_already(subtests):
     for options in [{"n_bins": 2}, {"points_per_bin": 10}, {"epsilon": 0.4}]:
         with subtests.test(options=options):
             table = Tally.from_table([100, 200, 300], [0, 50, 200], edges=[0.3, 0.6])
-            with pytest.raises(InputError, match="table of your own bins"):
+            with pytest.raises(InputError, match="a tally that already has bins"):
                 HistogramBinning(**options).fit_tally(table)
 
 
@@ -480,11 +480,11 @@ def test_equal_widths_close_the_last_bin(grid):
 
 def test_equal_widths_with_empty_bins_lose_no_row(subtests):
     for grid in [None, Grid()]:
-        for weights in [None, "counts", "importance"]:
+        for weights in [None, "frequency", "importance"]:
             with subtests.test(grid=grid, weights=weights):
                 scores, y = worlds.inflated(300)
                 given = (
-                    {} if weights is None else {"sample_weight": np.full(300, 2), "weights": weights}
+                    {} if weights is None else {"sample_weight": np.full(300, 2), "weight_type": weights}
                 )  # whole: repetition
                 tally = Tally.from_arrays(0.2 + 0.3 * scores, y, grid=grid, **given)
                 cal = HistogramBinning(10, strategy="width").fit_tally(tally)
@@ -495,7 +495,7 @@ def test_equal_widths_with_empty_bins_lose_no_row(subtests):
                 assert (cal.bins_.outputs[0], cal.bins_.outputs[-1]) == (filled[0], filled[-1])
 
 
-def test_an_empty_bin_between_takes_its_neighbours_pooled():
+def test_an_empty_bin_between_takes_its_neighbors_pooled():
     tally = Tally.from_table([10, 0, 30], [1, 0, 15], edges=[0.3, 0.6])
     cal = HistogramBinning().fit_tally(tally)
     assert cal.bins_.outputs.tolist() == [0.1, 16 / 40, 0.5]
@@ -521,12 +521,12 @@ def test_bins_from_a_part(subtests):
         for grid in [None, Grid()]:
             with subtests.test(make=make, grid=grid):
                 tally = Tally.from_arrays(*make(2000), grid=grid)
-                cal = HistogramBinning(10, bins_from="part").fit_tally(tally)
+                cal = HistogramBinning(10, bins_from="split").fit_tally(tally)
                 assert cal.bins_.n.sum() == 2000 - split_size(2000, 10)
                 assert not cal.bins_.uncovered.any()
                 assert cal.bins_.uncovered_rows == 0
                 assert cal.bins_.rule is BinRule.PART_MASSES
-                assert "random part of" in cal.bins_.origin
+                assert "random split of" in cal.bins_.origin
                 assert len(cal.bins_.n) >= 9 if make is worlds.inflated else len(cal.bins_.n) >= 4
                 if make is worlds.mostly_tied:
                     for value in (0.8, 0.9, 0.95):
@@ -536,20 +536,20 @@ def test_bins_from_a_part(subtests):
 def test_the_size_of_the_part(subtests):
     for size, rows in [(50, 50), (0.1, 200), (np.int64(50), 50), (np.float64(0.1), 200)]:
         with subtests.test(size=size, rows=rows):
-            cal = HistogramBinning(5, bins_from="part", part_size=size).fit(*worlds.inflated(2000))
+            cal = HistogramBinning(5, bins_from="split", split_size=size).fit(*worlds.inflated(2000))
             assert cal.bins_.n.sum() == 2000 - rows
 
 
 def test_the_part_is_drawn_afresh_unless_there_is_a_seed():
-    fits = [HistogramBinning(5, bins_from="part").fit(*worlds.inflated(2000)) for _ in range(2)]
+    fits = [HistogramBinning(5, bins_from="split").fit(*worlds.inflated(2000)) for _ in range(2)]
     assert fits[0].map_ != fits[1].map_
     for seed in (None, 0):
-        cal = HistogramBinning(5, bins_from="part", random_state=seed).fit(*worlds.inflated(2000))
-        assert "neither the draw nor its seed was picked by its result" in str(cal.certificate())
+        cal = HistogramBinning(5, bins_from="split", random_state=seed).fit(*worlds.inflated(2000))
+        assert "neither it nor its seed was chosen by its result" in str(cal.certificate())
 
 
 def test_random_state_draws_the_part():
-    fits = [HistogramBinning(5, bins_from="part", random_state=seed).fit(*worlds.inflated(2000)) for seed in (0, 0, 1)]
+    fits = [HistogramBinning(5, bins_from="split", random_state=seed).fit(*worlds.inflated(2000)) for seed in (0, 0, 1)]
     assert fits[0].map_ == fits[1].map_
     assert fits[0].map_ != fits[2].map_
 
@@ -573,7 +573,9 @@ def test_edges_that_cut_todays_cells_are_refused():
     with pytest.raises(InputError, match="inside a cell"):
         HistogramBinning(5, bins_from=yesterday).fit_tally(today)
     with pytest.raises(InputError, match="logit"):
-        HistogramBinning(5, bins_from=Tally.from_arrays([-1.0, 2.0], [0, 1], kind="logit")).fit(*worlds.inflated(100))
+        HistogramBinning(5, bins_from=Tally.from_arrays([-1.0, 2.0], [0, 1], score_type="logit")).fit(
+            *worlds.inflated(100)
+        )
 
 
 def test_importance_weights_balance_the_weight_and_promise_nothing():
@@ -582,14 +584,14 @@ def test_importance_weights_balance_the_weight_and_promise_nothing():
     total = cal.bins_.n.sum()
     assert len(cal.bins_.n) == 4
     assert np.abs(cal.bins_.n / total - 0.25).max() < 0.01
-    assert isinstance(cal.certificate(), Refusal)
+    assert isinstance(cal.certificate(), NoCertificate)
 
 
 def test_whole_importance_weights_repeat_rows_and_promise_nothing():
     scores, y = worlds.inflated(1000)
     weight = np.where(scores < 0.5, 3.0, 1.0)
     cal = HistogramBinning(4).fit(scores, y, weight)
-    assert cal.map_ == HistogramBinning(4).fit(scores, y, weight, weights="counts").map_
+    assert cal.map_ == HistogramBinning(4).fit(scores, y, weight, weight_type="frequency").map_
     assert "importance" in str(cal.certificate())
 
 
@@ -600,26 +602,26 @@ def test_bins_that_were_cut_back_carry_no_promise_for_ever():
     few = Tally.from_arrays(np.arange(15) / 15, [0, 1, 0] * 5)
     with pytest.warns(CalibrantWarning, match="too few for 10 bins"):
         cut_back = HistogramBinning(10, strategy="width").fit_tally(few)
-    assert isinstance(cut_back.certificate(bound="always-valid"), Refusal)
+    assert isinstance(cut_back.certificate(interval="always-valid"), NoCertificate)
     assert isinstance(cut_back.certificate(), Certificate)
 
 
 def test_where_the_bins_come_from_is_said():
     tally, table = Tally.from_arrays(*worlds.inflated(1000)), Tally.from_table([100, 200], [10, 50], edges=[0.3])
     own = HistogramBinning(4).fit_tally(tally)
-    part = HistogramBinning(4, bins_from="part", random_state=1).fit_tally(tally)
+    part = HistogramBinning(4, bins_from="split", random_state=1).fit_tally(tally)
     width = HistogramBinning(4, strategy="width").fit_tally(tally)
     other = HistogramBinning(4, bins_from=Tally.from_arrays(*worlds.inflated(500, 8))).fit_tally(tally)
     users = HistogramBinning().fit_tally(table)
     assert [cal.bins_.fixed for cal in (own, part, width, other, users)] == [False, False, True, True, True]
     for cal in (own, part):
-        assert isinstance(cal.certificate(bound="always-valid"), Refusal)
+        assert isinstance(cal.certificate(interval="always-valid"), NoCertificate)
     for cal in (width, other, users):
-        assert isinstance(cal.certificate(bound="always-valid"), Certificate)
+        assert isinstance(cal.certificate(interval="always-valid"), Certificate)
     later = {"strategy": "width"}, {"bins_from": other.bins_from}, {"strategy": "width", "points_per_bin": 50}
     for options in later:  # the number of bins follows that of the rows, and is another one at the next look
         cal = HistogramBinning(**options).fit_tally(tally)
-        assert isinstance(cal.certificate(bound="always-valid"), Refusal)
+        assert isinstance(cal.certificate(interval="always-valid"), NoCertificate)
         assert isinstance(cal.certificate(), Certificate)
     assumed = [None, Assumption.ONE_DRAW, None, Assumption.OTHER_ROWS, Assumption.BINS_BEFORE]
     for cal, assumption in zip((own, part, width, other, users), assumed, strict=True):
@@ -666,16 +668,16 @@ def test_a_certificate_is_about_its_map():
 
 def test_real_scores_have_open_ends(subtests):
     for kind in ["logit", "real"]:
-        for bins_from in ["all", "part"]:
+        for bins_from in ["all", "split"]:
             with subtests.test(kind=kind, bins_from=bins_from):
                 rng = np.random.default_rng(6)
                 z = rng.normal(size=1000)
                 cal = HistogramBinning(5, bins_from=bins_from).fit(
-                    z, rng.random(1000) < 1 / (1 + np.exp(-z)), kind=kind
+                    z, rng.random(1000) < 1 / (1 + np.exp(-z)), score_type=kind
                 )
                 assert cal.transform([-1e300, 1e300]).tolist() == [cal.bins_.outputs[0], cal.bins_.outputs[-1]]
                 with pytest.raises(InputError, match="width"):
-                    HistogramBinning(5, strategy="width").fit(z, z > 0, kind=kind)
+                    HistogramBinning(5, strategy="width").fit(z, z > 0, score_type=kind)
 
 
 def test_gridded_logits(subtests, full_size):
@@ -685,19 +687,19 @@ def test_gridded_logits(subtests, full_size):
                 rng = np.random.default_rng(seed)
                 z = np.clip(rng.normal(size=2000) * 2, -6.9, 8.9)
                 tally = Tally.from_arrays(
-                    z, rng.random(2000) < 1 / (1 + np.exp(-z)), kind="logit", grid=Grid(10, *span)
+                    z, rng.random(2000) < 1 / (1 + np.exp(-z)), score_type="logit", grid=Grid(10, *span)
                 )
-                cal = HistogramBinning(8, bins_from="part").fit_tally(tally)
+                cal = HistogramBinning(8, bins_from="split").fit_tally(tally)
                 assert cal.bins_.n.sum() == 2000 - split_size(2000, 8)
                 assert_consistent(HistogramBinning(8).fit_tally(tally), tally)
 
 
 def test_the_printout_says_when_bins_fall():
     falling = HistogramBinning(2).fit(FIVE, [1, 1, 0, 0, 0])
-    assert "the outputs fall once as the score rises" in str(falling)
+    assert "outputs decrease once as the score increases" in str(falling)
     assert "2 bins from equal masses of the rows themselves, 2 rows each" in str(falling)
     twice = HistogramBinning(3).fit(np.arange(1, 9) / 10, [1, 1, 0, 0, 1, 0, 0, 0])
-    assert "the outputs fall 2 times" in str(twice)
+    assert "outputs decrease 2 times" in str(twice)
     assert "fall" not in str(HistogramBinning(2).fit(FIVE, [0, 0, 0, 1, 1])).split("\n")[1]
 
 
@@ -714,7 +716,7 @@ def test_a_copy_of_the_same_rows_may_not_choose_the_bins(subtests):
                     Tally.from_arrays(scores[::-1], y[::-1], grid=grid),
                     Tally.from_arrays(scores, y, grid=grid),
                 )
-                with pytest.raises(InputError, match="bins_from holds the very rows that are fitted"):
+                with pytest.raises(InputError, match="bins_from contains the rows that are fitted"):
                     HistogramBinning(5, bins_from=copy).fit_tally(rows)
 
 
@@ -722,14 +724,14 @@ def test_the_same_scores_with_other_labels_may_not_choose_the_bins():
     """The edges look at scores alone, so labels that are not known yet are no excuse."""
     scores, y = worlds.calibrated(2000, [31, 0])
     copy = Tally.from_arrays(scores, 1 - y)
-    with pytest.raises(InputError, match="bins_from holds the very rows that are fitted"):
+    with pytest.raises(InputError, match="bins_from contains the rows that are fitted"):
         HistogramBinning(5, bins_from=copy).fit(scores, y)
 
 
 def test_the_same_rows_on_a_grid_are_known_again():
     scores, y = worlds.calibrated(2000, [31, 0])
     copy = Tally.from_arrays(scores, y, grid=Grid(bits=4))
-    with pytest.raises(InputError, match="bins_from holds the very rows that are fitted"):
+    with pytest.raises(InputError, match="bins_from contains the rows that are fitted"):
         HistogramBinning(5, bins_from=copy).fit(scores, y)
 
 
@@ -743,8 +745,8 @@ def test_rows_that_also_chose_the_bins_carry_no_certificate(subtests):
             scores, y = worlds.calibrated(3000, [31, 0])
             cal = HistogramBinning(5, bins_from=Tally.from_arrays(scores[chosen_by], y[chosen_by]))
             answer = cal.fit(scores[:2000], y[:2000]).certificate()
-            assert isinstance(answer, Refusal)
-            assert "of the rows are among those of bins_from" in str(answer)
+            assert isinstance(answer, NoCertificate)
+            assert "of the rows are also in bins_from" in str(answer)
 
 
 def test_other_rows_of_the_same_population_may_choose_the_bins(subtests):
@@ -767,17 +769,17 @@ def test_few_outcomes_that_agree_by_chance_are_no_copy():
 
 def test_bins_from_another_tally_of_any_sort(subtests):
     """Grids of different ranges, tables and weights cannot be compared with the rows: nothing is refused or broken."""
-    for weights in [None, "counts", "importance"]:
+    for weights in [None, "frequency", "importance"]:
         for kind in ["logit", "real"]:
             with subtests.test(weights=weights, kind=kind):
                 scores, y = worlds.calibrated(500, [31, 1])
                 w = None if weights is None else np.random.default_rng(0).integers(1, 4, 500)
-                options = {} if weights is None else {"weights": weights}
+                options = {} if weights is None else {"weight_type": weights}
                 others = [
-                    Tally.from_arrays(scores * 3, y, w, kind=kind, **options),
-                    Tally.from_arrays(scores * 3, y, w, kind=kind, grid=Grid(4, -5, 5), **options),
-                    Tally.from_table([100, 100], [20, 70], edges=[1.0], kind=kind),
+                    Tally.from_arrays(scores * 3, y, w, score_type=kind, **options),
+                    Tally.from_arrays(scores * 3, y, w, score_type=kind, grid=Grid(4, -5, 5), **options),
+                    Tally.from_table([100, 100], [20, 70], edges=[1.0], score_type=kind),
                 ]
-                rows = Tally.from_arrays(*worlds.calibrated(500, [31, 2]), kind=kind, grid=None)
+                rows = Tally.from_arrays(*worlds.calibrated(500, [31, 2]), score_type=kind, grid=None)
                 for other in others:
                     assert isinstance(HistogramBinning(3, bins_from=other).fit_tally(rows).certificate(), Certificate)

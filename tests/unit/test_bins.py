@@ -47,7 +47,7 @@ def test_rows_and_their_tally_give_the_same_bins(rows: list[tuple[int, int, int]
     scores, y, times = columns(rows)
     for weights in (None, times, times / 3):
         direct = Bins.of(scores, y, weights, n_bins=n_bins)
-        by_tally = Bins.of(Tally.from_arrays(scores, y, weights, kind="probability"), n_bins=n_bins)
+        by_tally = Bins.of(Tally.from_arrays(scores, y, weights, score_type="probability"), n_bins=n_bins)
         assert_same(direct, by_tally)
         np.testing.assert_allclose(direct.effective_n, by_tally.effective_n, rtol=1e-12)
 
@@ -58,7 +58,7 @@ def test_whole_weights_mean_repetition(rows: list[tuple[int, int, int]], strateg
     weighted = Bins.of(scores, y, times, n_bins=5, strategy=strategy)
     repeated = Bins.of(np.repeat(scores, times), np.repeat(y, times), n_bins=5, strategy=strategy)
     assert_same(weighted, repeated)
-    counted = Tally.from_arrays(scores, y, times, weights="counts", kind="probability")
+    counted = Tally.from_arrays(scores, y, times, weight_type="frequency", score_type="probability")
     assert_same(Bins.of(counted, n_bins=5, strategy=strategy), repeated)
 
 
@@ -127,7 +127,7 @@ def test_what_cannot_be_binned_is_refused() -> None:
         tally_of(tally, [0, 1])
     with pytest.raises(InputError, match="y is missing"):
         tally_of([0.2, 0.8])
-    with pytest.raises(InputError, match="needs probabilities"):
+    with pytest.raises(InputError, match="need probabilities"):
         Bins.of([-3.0, 2.0], [0, 1])
     with pytest.raises(InputError, match="empty"):
         Bins.of(Tally.from_table([0, 0], [0, 0], edges=[0.5]))

@@ -1,4 +1,4 @@
-"""Scores shifted bin by bin: jumps between neighbouring doubles, bends at the least and the greatest output."""
+"""Scores shifted bin by bin: jumps between neighboring doubles, bends at the least and the greatest output."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from tests import worlds
 
-from calibrant import BinwiseShift, InputError, Refusal
+from calibrant import InputError, NoCertificate
+from calibrant.calibrators import BinwiseShift
 from calibrant.maps import PiecewiseLinearMap
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally
@@ -63,7 +64,7 @@ def test_the_mean_output_of_a_bin_is_its_rate():
         assert out[rows].mean() == pytest.approx(max(y[rows].mean(), 0), abs=0.01)
 
 
-def test_neighbouring_doubles_and_ends_share_knots():
+def test_neighboring_doubles_and_ends_share_knots():
     scores = np.array([0.0, 5e-324, 0.5, np.nextafter(0.5, 1), 1.0] * 4)
     cal = BinwiseShift(10).fit(scores, np.arange(20) % 2)
     assert isinstance(cal.map_, PiecewiseLinearMap)
@@ -76,7 +77,7 @@ def test_weights_grids_and_tables():
     scores, y = worlds.inflated(400, decimals=2)
     w = np.random.default_rng(1).integers(0, 4, 400)
     repeated = BinwiseShift(5).fit(np.repeat(scores, w), np.repeat(y, w))
-    assert BinwiseShift(5).fit(scores, y, w, weights="counts").map_ == repeated.map_
+    assert BinwiseShift(5).fit(scores, y, w, weight_type="frequency").map_ == repeated.map_
     exact = BinwiseShift(5).fit(scores, y)
     grid = BinwiseShift(5).fit_tally(Tally.from_arrays(scores, y, grid=Grid()))
     np.testing.assert_allclose(grid.shifts_, exact.shifts_, rtol=0, atol=1e-6)
@@ -90,7 +91,7 @@ def test_few_and_constant_scores_and_one_class(subtests):
     for scores in [[0.3], [0.3, 0.3], [0.0, 1.0], np.zeros(9), np.ones(9)]:
         with subtests.test(scores=scores):
             for y in (np.arange(len(scores)) % 2, np.ones(len(scores), dtype=int)):
-                out = BinwiseShift().fit(scores, y, kind="probability").transform(np.linspace(0, 1, 11))
+                out = BinwiseShift().fit(scores, y, score_type="probability").transform(np.linspace(0, 1, 11))
                 assert ((out > 0) & (out < 1)).all()
 
 
@@ -99,5 +100,5 @@ def test_what_has_no_meaning_is_refused():
     with pytest.raises(InputError, match="n_bins"):
         BinwiseShift(0).fit(scores, y)
     with pytest.raises(InputError, match="probabilities"):
-        BinwiseShift().fit(scores * 9 - 4, y, kind="logit")
-    assert isinstance(BinwiseShift().fit(scores, y).certificate(), Refusal)
+        BinwiseShift().fit(scores * 9 - 4, y, score_type="logit")
+    assert isinstance(BinwiseShift().fit(scores, y).certificate(), NoCertificate)

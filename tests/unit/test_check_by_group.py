@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calibrant import GroupedTally, InputError, PlattScaling, SegmentCalibrator, Tally, check
+from calibrant import InputError, PlattScaling, SegmentCalibrator, Tally, check
 from calibrant.calibration import Calibration
+from calibrant.engine import GroupedTally
 from calibrant.maps import ByGroupMap, ComposeMap, IdentityMap, LogitAffineMap
 from calibrant.numerics import expit, logit
 
@@ -46,7 +47,7 @@ def test_the_columns_of_the_map_are_found_in_a_frame(subtests):
         with subtests.test(library=library):
             frame = frame_of(library, table)
             plain = check(frame, score="s", label="y", calibration=BY_REGION)
-            assert plain.state == right.state == "calibrated"
+            assert plain.status == right.status == "calibrated"
             assert plain.predicted == pytest.approx(right.predicted)
             assert plain.segments == ()
             by_half = check(frame, score="s", label="y", by=["half"], calibration=BY_REGION)
@@ -60,7 +61,7 @@ def test_rows_without_a_group_and_of_weight_zero_in_a_frame():
     table["w"] = np.where(np.arange(2000) % 5 == 0, 0.0, 1.0)
     table["region"][1:3] = None
     verdict = check(
-        pandas.DataFrame(table), score="s", label="y", sample_weight="w", weights="counts", calibration=BY_REGION
+        pandas.DataFrame(table), score="s", label="y", sample_weight="w", weight_type="frequency", calibration=BY_REGION
     )
     kept = table["w"] > 0
     assert verdict.predicted == pytest.approx(BY_REGION.apply(table["s"], table["region"])[kept].sum())
@@ -70,7 +71,7 @@ def test_a_frame_without_the_column_is_told_which():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(world(500)).drop(columns="region")
     with pytest.raises(
-        InputError, match=r"calibration needs the column 'region', which the frame does not have: it has 's'"
+        InputError, match=r"calibration needs the column 'region', which the frame does not have: its columns are 's'"
     ):
         check(frame, score="s", label="y", calibration=BY_REGION)
 
@@ -92,8 +93,8 @@ def test_arrays_take_the_columns_from_by():
 
 def test_the_sentence_names_the_right_argument(subtests):
     for given, words in [
-        ({}, r"needs the column 'region' beside the scores: pass by, "),
-        ({"groups": "region"}, r"needs the column 'region' beside the scores: pass by, "),
+        ({}, r"needs the column 'region' besides the scores: pass by, "),
+        ({"groups": "region"}, r"needs the column 'region' besides the scores: pass by, "),
         ({"by": {"half": "half"}}, "by has no column 'region', which this map needs: it has half"),
     ]:
         with subtests.test(given=given, words=words):
@@ -124,7 +125,7 @@ def test_two_columns_need_their_names():
 def test_a_tally_has_no_columns(grouped):
     table = world(500)
     tally = Tally.from_arrays(table["s"], table["y"])
-    with pytest.raises(InputError, match="which a tally does not hold: pass arrays with by, or a frame"):
+    with pytest.raises(InputError, match="which a tally does not contain: pass arrays with by, or a frame"):
         check(GroupedTally({"north": tally}) if grouped else tally, calibration=Calibration(BY_REGION))
 
 
@@ -134,17 +135,19 @@ def test_a_map_by_segment_on_its_own_rows_says_why_it_is_not_cross_fitted():
     for given in (cal, cal.calibration_):
         verdict = check(table["s"], table["y"], by={"region": table["region"]}, calibration=given)
         assert verdict.in_sample
-        assert verdict.state == "cannot tell"
-        assert "a map by segment is not cross-fitted here" in str(verdict)
+        assert verdict.status == "cannot tell"
+        assert "maps by segment are not cross-fitted here" in str(verdict)
     fresh = world(seed=1)
     verdict = check(fresh["s"], fresh["y"], by={"region": fresh["region"]}, calibration=cal)
-    assert verdict.state == "calibrated"
+    assert verdict.status == "calibrated"
     assert "not cross-fitted here" not in str(verdict)
 
 
 def test_segments_that_came_to_nothing_are_not_fitted_anew_from_a_tally():
     table = world(600)
-    cal = SegmentCalibrator(PlattScaling(), mode="multicalibrate").fit(table["s"], table["y"], np.arange(600) % 2)
+    cal = SegmentCalibrator(PlattScaling(), segment_method="multicalibrate").fit(
+        table["s"], table["y"], np.arange(600) % 2
+    )
     assert not cal.map_.columns
     verdict = check(Tally.from_arrays(table["s"], table["y"]), calibration=cal)
     assert verdict.in_sample

@@ -8,25 +8,14 @@ import numpy as np
 import pytest
 from tests import worlds
 
-from calibrant import (
-    BetaScaling,
-    ClassAutoCalibrator,
-    InputError,
-    PlattScaling,
-    Reduction,
-    Refusal,
-    TemperatureScaling,
-    TopLabelHistogramBinning,
-    VectorScaling,
-    calibrate,
-    load,
-)
+from calibrant import BetaScaling, InputError, NoCertificate, PlattScaling, TemperatureScaling, calibrate, load
 from calibrant.arrays.multiclass.rows import check_class_rows
 from calibrant.maps import SoftmaxMap
+from calibrant.multiclass import MulticlassAutoCalibrator, Reduction, TopLabelHistogramBinning, VectorScaling
 from calibrant.selection.losses import Losses
 from calibrant.selection.multiclass.cross_validation import Given, Setting, Trials, class_losses
-from calibrant.selection.multiclass.folds import ClassFolds
-from calibrant.selection.multiclass.rule import ClassCandidate, select_classes, settled
+from calibrant.selection.multiclass.folds import MulticlassFolds
+from calibrant.selection.multiclass.rule import MulticlassCandidate, select_classes, settled
 
 
 def sample(n: int = 600, classes: int = 3, seed: int = 0, power: float = 1.0) -> worlds.Rows:
@@ -34,7 +23,7 @@ def sample(n: int = 600, classes: int = 3, seed: int = 0, power: float = 1.0) ->
 
 
 @cache
-def overconfident() -> ClassAutoCalibrator:
+def overconfident() -> MulticlassAutoCalibrator:
     return calibrate(*sample(power=3.0))
 
 
@@ -50,12 +39,12 @@ def log_loss(p: np.ndarray, y: np.ndarray) -> float:
 def test_a_calibrated_model_is_kept_and_a_wrong_one_is_not():
     p, y = sample()
     cal = calibrate(p, y)
-    assert isinstance(cal, ClassAutoCalibrator)
-    assert (cal.choice_, cal.state_) == ("identity", "kept")
+    assert isinstance(cal, MulticlassAutoCalibrator)
+    assert (cal.choice_, cal.status_) == ("identity", "kept")
     np.testing.assert_allclose(cal.transform(p), p, atol=1e-9)
-    assert "Keep your model as it is" in str(cal)
+    assert "Keep the original model" in str(cal)
     cal = overconfident()
-    assert cal.state_ == "calibrated"
+    assert cal.status_ == "calibrated"
     new, labels = sample(power=3.0, seed=1)
     assert log_loss(cal.transform(new), labels) < log_loss(new, labels) - 0.2
 
@@ -66,12 +55,12 @@ def test_what_is_negligible_scales_with_the_class_rates(loss):
     rng = np.random.default_rng(0)
     p = rng.dirichlet([9.0, 1.0, 1.0], 400)
     y = np.repeat([0, 1, 2], [360, 32, 8])
-    cal = ClassAutoCalibrator(["temperature"], loss=loss).fit(p, y, kind="probability")
+    cal = MulticlassAutoCalibrator(["temperature"], loss=loss).fit(p, y, score_type="probability")
     rates = np.array([0.9, 0.08, 0.02])
     constant = -(rates * np.log(rates)).sum() if loss == "log" else 1.0 - (rates**2).sum()
     assert cal.comparison_.negligible == pytest.approx(7e-4 * constant)
     assert (
-        f"{cal.comparison_.negligible:.2g}, two standard errors included (0.07 % of the loss of a constant prediction)"
+        f"{cal.comparison_.negligible:.2g} of it, 2 SE included (0.07 % of the loss of a constant prediction)"
         in str(cal.comparison_)
     )
 
@@ -137,9 +126,9 @@ def test_the_honest_numbers_are_those_of_rows_that_were_not_seen():
         return Map(rows.classes, np.ones(1), np.zeros(0), "probability", 1e-9)
 
     rows = check_class_rows(p, y)
-    trials = Trials(rows, ClassFolds.of(rows), "log")
+    trials = Trials(rows, MulticlassFolds.of(rows), "log")
     found = select_classes(
-        trials, [ClassCandidate.named("identity"), ClassCandidate("knowing", given=Given("k", fit))], 300
+        trials, [MulticlassCandidate.named("identity"), MulticlassCandidate("knowing", given=Given("k", fit))], 300
     )
     assert found.comparison.lines[1].change == pytest.approx(0.0, abs=1e-12)
     assert found.change.value == pytest.approx(0.0, abs=1e-12)
@@ -164,7 +153,7 @@ def test_counts_are_repetition_and_order_does_not_matter():
     p, y = sample(150, power=2.0)
     counts = np.random.default_rng(1).integers(0, 4, len(y))
     rows = np.random.default_rng(2).permutation(np.repeat(np.arange(len(y)), counts))
-    once = calibrate(p, y, counts, weights="counts")
+    once = calibrate(p, y, counts, weight_type="frequency")
     often = calibrate(p[rows], y[rows])
     assert once.choice_ == often.choice_
     assert once.after_.value == pytest.approx(often.after_.value, abs=1e-5)
@@ -176,7 +165,7 @@ def test_groups_stay_together_and_time_walks_forward():
     rows = np.repeat(np.arange(100), 4)
     grouped = calibrate(p, y, groups=rows, candidates=["temperature"])
     assert grouped.provenance_.sampling == "grouped"
-    assert isinstance(grouped.certificate(), Refusal)
+    assert isinstance(grouped.certificate(), NoCertificate)
     forward = calibrate(p, y, time=np.arange(400), candidates=["temperature"])
     assert forward.provenance_.sampling == "time-ordered"
     assert np.isfinite(forward.after_.value)
@@ -222,13 +211,13 @@ def test_two_columns_are_about_as_good_as_the_binary_choice():
 
 def test_where_nothing_can_be_compared_the_scores_pass_through(subtests):
     for scores, y, why in [
-        ([[0.2, 0.8]], [1], "one class only"),
+        ([[0.2, 0.8]], [1], "only one class"),
         ([[0.2, 0.3, 0.5]] * 8, [0, 1, 2, 0, 1, 2, 0, 1], "8 rows are too few"),
-        ([[0.2, 0.3, 0.5]] * 50, [0] * 50, "one class only"),
+        ([[0.2, 0.3, 0.5]] * 50, [0] * 50, "only one class"),
     ]:
         with subtests.test(scores=scores, y=y, why=why):
             cal = calibrate(scores, y, classes=range(len(scores[0])))
-            assert cal.state_ == "uncalibrated"
+            assert cal.status_ == "uncalibrated"
             assert str(cal).startswith("Uncalibrated: ")
             assert why in str(cal)
             np.testing.assert_allclose(cal.transform(scores), scores)
@@ -247,7 +236,7 @@ def test_constant_absent_and_certain_scores_are_taken():
 
 def test_own_candidates_are_compared_too():
     p, y = sample(300, power=2.0)
-    reduced = Reduction("class-wise", BetaScaling(), normalised=True)
+    reduced = Reduction("class-wise", BetaScaling(), normalized=True)
     cal = calibrate(p, y, candidates=["temperature", VectorScaling(), reduced], loss="brier")
     names = [line.name for line in cal.comparison_.lines]
     assert names == ["identity", "temperature", "VectorScaling()", repr(reduced)]
@@ -259,7 +248,7 @@ def test_own_candidates_are_compared_too():
 def test_a_brief_account_is_printed():
     cal = overconfident()
     text = str(cal)
-    for told in ("600 rows of 3 classes", "Chose ", "takes the log loss of the others from", "No certificate"):
+    for told in ("600 rows of 3 classes", "Chosen: ", "Nested cross-validation: log loss ", "No certificate"):
         assert told in text
     assert cal.comparison_.to_dict()["candidates"][0]["name"] == "identity"
     assert isinstance(cal.setting_, Setting)
@@ -290,11 +279,11 @@ def test_of_many_classes_a_temperature_or_a_vector_is_taken():
     rng = np.random.default_rng(0)
     z = rng.normal(size=(600, 150)).astype(np.float32) * 3
     y = (0.5 * z + rng.gumbel(size=z.shape)).argmax(axis=1)
-    cal = calibrate(z[:300], y[:300], classes=range(150), kind="logit")
+    cal = calibrate(z[:300], y[:300], classes=range(150), score_type="logit")
     assert cal.choice_ in ("temperature", "vector")
     simple = TemperatureScaling().fit(z[:300], y[:300], classes=range(150))
     assert log_loss(cal.transform(z[300:]), y[300:]) < log_loss(simple.transform(z[300:]), y[300:]) + 0.05
-    assert "structured (up to 128 classes)" in str(cal)
+    assert "structured (for at most 128 classes)" in str(cal)
 
 
 def test_labels_that_the_model_calls_impossible_are_told() -> None:
@@ -303,15 +292,15 @@ def test_labels_that_the_model_calls_impossible_are_told() -> None:
     y = p.argmax(axis=1)
     p[0] = [0.0, 0.5, 0.5]
     y[0] = 0
-    told = {note.code: str(note) for note in ClassAutoCalibrator().fit(p, y).notes_}
+    told = {note.code: str(note) for note in MulticlassAutoCalibrator().fit(p, y).notes_}
     assert "gives 1 of 300 labels probability 0" in told["labels-of-probability-zero"]
 
 
 def test_what_gives_no_whole_rows_is_no_candidate() -> None:
     rng = np.random.default_rng(0)
     p = rng.dirichlet([1, 1, 1], 100)
-    with pytest.raises(InputError, match="loss of whole rows"):
-        ClassAutoCalibrator([TopLabelHistogramBinning()]).fit(p, p.argmax(axis=1))
+    with pytest.raises(InputError, match="do not sum to 1"):
+        MulticlassAutoCalibrator([TopLabelHistogramBinning()]).fit(p, p.argmax(axis=1))
 
 
 def test_the_order_of_a_reductions_arguments_is_told() -> None:

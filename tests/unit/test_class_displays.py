@@ -8,19 +8,20 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from calibrant import HistogramBinning, InputError, SimplexBinning
+from calibrant import HistogramBinning, InputError
 from calibrant.displays import (
     CanonicalValidityDisplay,
-    ClassErrorDisplay,
-    ClassWiseDisplay,
+    ClasswiseDisplay,
+    MulticlassErrorDisplay,
     ReliabilityDisplay,
     SimplexDisplay,
     TopLabelDisplay,
 )
-from calibrant.displays.multiclass.rates import ClassCells
+from calibrant.displays.multiclass.rates import MulticlassCells
 from calibrant.displays.multiclass.simplex import on_triangle
 from calibrant.metrics.multiclass.claims import read_claims
-from calibrant.metrics.multiclass.errors import class_ece, class_errors
+from calibrant.metrics.multiclass.errors import ece, errors_by_class
+from calibrant.multiclass import SimplexBinning
 
 top_label = TopLabelDisplay.from_predictions
 
@@ -55,7 +56,7 @@ LABELS = list("aaab") + list("bccccc") + ["c"] * 10
 
 def test_stars_are_the_classes_together_and_plusses_apart():
     bins = top_label(SCORES, LABELS).data["bins"]
-    np.testing.assert_allclose(bins["confidence"], [0.53, 0.9])
+    np.testing.assert_allclose(bins["mean_confidence"], [0.53, 0.9])
     np.testing.assert_allclose(bins["accuracy"], [0.4, 1.0])
     np.testing.assert_allclose(bins["delta"], [0.33, 0.1])
     np.testing.assert_allclose(bins["top_label"], [0.2, 1.0])
@@ -68,13 +69,13 @@ def test_the_errors_are_those_of_the_metrics():
     assert data["confidence_error"] == pytest.approx(0.115)
     assert data["top_label_error"] == pytest.approx(0.215)
     for notion, key in (("confidence", "confidence_error"), ("top-label", "top_label_error")):
-        assert float(class_ece(SCORES, LABELS, notion=notion, n_bins=10)) == pytest.approx(data[key])
+        assert float(ece(SCORES, LABELS, notion=notion, n_bins=10)) == pytest.approx(data[key])
 
 
 def test_classes_that_err_against_each_other_cancel_in_the_star_alone():
     # Gupta's Example 5.1: half of the rows name a class that is always right, half one that never is.
     bins = top_label([[0.5, 0.3, 0.2], [0.2, 0.5, 0.3]] * 10, ["a", "c"] * 10, classes="abc").bins
-    assert bins.accuracy.tolist() == bins.confidence.tolist() == [0.5]
+    assert bins.accuracy.tolist() == bins.mean_confidence.tolist() == [0.5]
     assert bins.delta.tolist() == [0.5]
     assert bins.top_label.tolist() == [0.0]  # below, where the star is not above
 
@@ -126,7 +127,7 @@ def test_a_plus_below_zero_is_drawn_at_zero_and_the_caption_says_so(plt):
         [points.get_offsets()[:, 1] for points in display.ax_.collections if points.get_offsets().size]
     )
     assert heights.min() == 0.0
-    assert "1 plus beyond 0 % or 100 %" in display.caption
+    assert "1 plus below 0 % or above 100 %" in display.caption
     assert display.ax_.get_yticklabels()[0].get_text() == "0 %"
 
 
@@ -139,7 +140,7 @@ def test_importance_weights_move_stars_and_widen_the_grey():
 
 
 def test_wrong_options_of_the_top_label_picture_are_named(subtests):
-    for name, value in (("level", 1.0), ("n_bins", 0), ("edges", [0.5, 0.5]), ("classes", "ab")):
+    for name, value in (("confidence", 1.0), ("n_bins", 0), ("edges", [0.5, 0.5]), ("classes", "ab")):
         with subtests.test(name), pytest.raises(InputError, match=name):
             top_label(SCORES, LABELS, **{name: value})
 
@@ -151,7 +152,7 @@ def test_a_bin_shows_each_class_with_its_exact_interval():
     data = top_label(SCORES, LABELS).zoom(0.55).data
     assert (data["bin"], data["rows"]) == ([0.5, 0.6], 10.0)
     assert (data["classes"], data["n"]) == (["b", "a"], [6.0, 4.0])
-    np.testing.assert_allclose(data["confidence"], [0.55, 0.5])
+    np.testing.assert_allclose(data["mean_confidence"], [0.55, 0.5])
     np.testing.assert_allclose(data["accuracy"], [1 / 6, 3 / 4])
     # Clopper-Pearson at 90 %, 3 of 4: P(X >= 3 | low) = 0.05 at 0.2486, P(X <= 3 | high) = 1 - high^4 = 0.05 at 0.9873.
     assert data["low"][1] == pytest.approx(0.2486, abs=1e-4)
@@ -162,7 +163,7 @@ def test_a_bin_shows_each_class_with_its_exact_interval():
 def test_a_bin_without_rows_and_a_confidence_that_is_none_are_refused():
     with pytest.raises(InputError, match="70 % to 80 %"):
         top_label(SCORES, LABELS).zoom(0.75)
-    with pytest.raises(InputError, match="confidence must lie"):
+    with pytest.raises(InputError, match="confidence must be in"):
         top_label(SCORES, LABELS).zoom(6)
 
 
@@ -178,7 +179,7 @@ def test_of_many_classes_the_farthest_from_their_confidence_are_shown(plt):
     display = top_label(np.full(600, 0.5), y, named=named).zoom(0.5)
     assert {"25", "26", "27", "28", "29"} < set(display.classes)
     assert (len(display.classes), display.unseen) == (20, 10)
-    assert "30 classes; shown are the 20" in display.caption
+    assert "30 classes predicted; the 20 farthest" in display.caption
     labels = [text.get_text() for text in display.plot().ax_.get_yticklabels()]
     assert labels == ["all", *display.classes]
 
@@ -194,7 +195,7 @@ def test_rows_and_counts_stand_beside_each_other(plt):
 
 def test_each_panel_is_the_diagram_of_its_class_against_the_rest():
     p, y = draw(500)
-    for panel in ClassWiseDisplay.from_predictions(p, y).data["panels"]:
+    for panel in ClasswiseDisplay.from_predictions(p, y).data["panels"]:
         column = int(panel["class"])
         alone = ReliabilityDisplay.from_predictions(p[:, column], y == column, strategy="width").data["series"][0]
         assert panel["cells"] == alone["cells"]
@@ -203,8 +204,8 @@ def test_each_panel_is_the_diagram_of_its_class_against_the_rest():
 
 def test_the_error_of_a_panel_is_the_class_wise_one():
     p, y = draw(500)
-    errors = class_errors(p, y, notion="class-wise", n_bins=10)
-    found = {panel["class"]: panel for panel in ClassWiseDisplay.from_predictions(p, y).data["panels"]}
+    errors = errors_by_class(p, y, notion="class-wise", n_bins=10)
+    found = {panel["class"]: panel for panel in ClasswiseDisplay.from_predictions(p, y).data["panels"]}
     for name, error, null in zip(errors.classes, errors.error, errors.null, strict=True):
         assert found[name]["error"] == pytest.approx(error)
         # Binomial at the mean of each bin against draws by row: close, a little above.
@@ -214,28 +215,28 @@ def test_the_error_of_a_panel_is_the_class_wise_one():
 def test_the_classes_worst_beyond_chance_are_shown_and_the_others_counted():
     p, y = draw(4_000, 12, seed=1)
     p[:, [4, 9]] = p[:, [9, 4]]
-    display = ClassWiseDisplay.from_predictions(p, y, most=2)
+    display = ClasswiseDisplay.from_predictions(p, y, max_classes=2)
     assert {panel.name for panel in display.panels} == {"4", "9"}
     assert display.unseen == 10
     assert "2 of 12 classes" in display.caption
-    assert "10 are not shown" in display.caption
+    assert "10 are not." in display.caption
 
 
 def test_a_class_without_rows_is_shown_without_a_warning(plt):
-    display = ClassWiseDisplay.from_predictions([[0.6, 0.3, 0.1]] * 30, ["a", "b"] * 15, classes="abc").plot()
+    display = ClasswiseDisplay.from_predictions([[0.6, 0.3, 0.1]] * 30, ["a", "b"] * 15, classes="abc").plot()
     assert {panel["class"]: panel["events"] for panel in display.data["panels"]} == {"a": 15.0, "b": 15.0, "c": 0.0}
     assert len(display.panels_) == 3
 
 
 def test_rows_need_not_sum_to_one_for_class_wise_pictures():
     p, y = draw(200)
-    assert ClassWiseDisplay.from_predictions(p**2, y, kind="independent").unseen == 0
+    assert ClasswiseDisplay.from_predictions(p**2, y, score_type="independent").unseen == 0
 
 
 def test_wrong_options_of_class_wise_pictures_are_named(subtests):
-    for name, value in (("most", 0), ("axes", "log"), ("curve", "x")):
+    for name, value in (("max_classes", 0), ("axes", "log"), ("curve", "x")):
         with subtests.test(name), pytest.raises(InputError, match=name):
-            ClassWiseDisplay.from_predictions(*draw(50), **{name: value})
+            ClasswiseDisplay.from_predictions(*draw(50), **{name: value})
 
 
 # ------------------------------------------------------------------------------------------------------- class errors
@@ -244,7 +245,7 @@ def test_wrong_options_of_class_wise_pictures_are_named(subtests):
 def test_errors_by_class_before_and_after():
     # Class c at 0.9, always right: 0.1. Class b: |1/6 - 0.55| = 0.3833. Class a: |3/4 - 0.5| = 0.25.
     after = [0.75] * 4 + [0.2] * 6 + [1.0] * 10
-    data = ClassErrorDisplay.from_predictions(SCORES, LABELS, after=after).data
+    data = MulticlassErrorDisplay.from_predictions(SCORES, LABELS, after=after).data
     before, changed = ({one["class"]: one for one in model["classes"]} for model in data["models"])
     assert list(before) == list(changed) == ["c", "b", "a"]  # by frequency: 10, 6 and 4 rows name them
     np.testing.assert_allclose([before[name]["error"] for name in "cba"], [0.1, 0.55 - 1 / 6, 0.25])
@@ -256,10 +257,10 @@ def test_errors_by_class_before_and_after():
 
 def test_a_matrix_after_calibration_names_its_own_classes():
     p, y = draw(300)
-    data = ClassErrorDisplay.from_predictions(
+    data = MulticlassErrorDisplay.from_predictions(
         p, y, after=p**2 / (p**2).sum(axis=1, keepdims=True), notion="class-wise"
     ).data
-    direct = class_errors(p**2 / (p**2).sum(axis=1, keepdims=True), y, notion="class-wise").to_dict()["classes"]
+    direct = errors_by_class(p**2 / (p**2).sum(axis=1, keepdims=True), y, notion="class-wise").to_dict()["classes"]
     assert sorted(data["models"][1]["classes"], key=str) == sorted(direct, key=str)
 
 
@@ -267,8 +268,8 @@ def test_rows_of_weight_zero_are_no_rows_after_calibration_either():
     weights = [1.0] * 10 + [0.0] * 5 + [1.0] * 5
     after = np.linspace(0.1, 0.9, 20)
     some = [*range(10), *range(15, 20)]
-    one = ClassErrorDisplay.from_predictions(SCORES, LABELS, weights, after=after, classes="abc").data
-    other = ClassErrorDisplay.from_predictions(
+    one = MulticlassErrorDisplay.from_predictions(SCORES, LABELS, weights, after=after, classes="abc").data
+    other = MulticlassErrorDisplay.from_predictions(
         [SCORES[i] for i in some], [LABELS[i] for i in some], after=after[some], classes="abc"
     ).data
     for a, b in zip(one["models"], other["models"], strict=True):
@@ -276,12 +277,12 @@ def test_rows_of_weight_zero_are_no_rows_after_calibration_either():
 
 
 def test_a_class_that_is_never_named_has_no_dot(plt):
-    display = ClassErrorDisplay.from_predictions(
+    display = MulticlassErrorDisplay.from_predictions(
         [A] * 10 + [C] * 10, list("aaaaabbbbb") + ["c"] * 10, classes="abc"
     ).plot()
     (silent,) = [row for row in display.data["models"][0]["classes"] if row["class"] == "b"]
     assert silent["error"] is None
-    assert "1 class without an error: no row names it." in display.caption
+    assert "1 class without a dot: predicted for no row." in display.caption
     assert display.ax_.get_ylabel() == "Class named"
 
 
@@ -289,28 +290,28 @@ def test_of_many_classes_the_worst_beyond_chance_are_shown_by_frequency():
     named = np.repeat(np.arange(40), np.arange(40) + 21)
     right = (np.arange(len(named)) % 2 == 0) & (named < 35)
     y = np.where(right, named, (named + 1) % 40)
-    errors = class_errors(np.full(len(named), 0.5), y, named=named)
-    display = ClassErrorDisplay({"": errors}, most=10)
+    errors = errors_by_class(np.full(len(named), 0.5), y, named=named)
+    display = MulticlassErrorDisplay({"": errors}, max_classes=10)
     assert {"35", "36", "37", "38", "39"} < set(display.classes)
     assert [int(name) for name in display.classes] == sorted(map(int, display.classes), reverse=True)
     assert display.unseen == 30
-    assert "30 are not shown" in display.caption
+    assert "30 are not." in display.caption
 
 
 def test_without_a_null_value_there_are_no_ticks_and_the_caption_says_so(plt):
-    display = ClassErrorDisplay({"": class_errors(*draw(100), uncertainty=False)}).plot()
-    assert "not computed for so many rows" in display.caption
+    display = MulticlassErrorDisplay({"": errors_by_class(*draw(100), uncertainty=False)}).plot()
+    assert "not computed for this many rows" in display.caption
     assert [text.get_text() for text in display.ax_.get_legend().get_texts()] == ["error"]
 
 
 def test_wrong_notions_and_models_of_other_classes_are_refused():
-    one, other = class_errors(*draw(50, 3)), class_errors(*draw(50, 4))
+    one, other = errors_by_class(*draw(50, 3)), errors_by_class(*draw(50, 4))
     with pytest.raises(InputError, match="notion"):
-        ClassErrorDisplay({"": one}, notion="confidence")
+        MulticlassErrorDisplay({"": one}, notion="confidence")
     with pytest.raises(InputError, match="same classes"):
-        ClassErrorDisplay({"one": one, "other": other})
-    with pytest.raises(InputError, match="most"):
-        ClassErrorDisplay({"": one}, most=0)
+        MulticlassErrorDisplay({"one": one, "other": other})
+    with pytest.raises(InputError, match="max_classes"):
+        MulticlassErrorDisplay({"": one}, max_classes=0)
 
 
 # ------------------------------------------------------------------------------------------------------------ simplex
@@ -322,7 +323,7 @@ def test_regions_hold_mean_prediction_calibrated_prediction_and_shares():
     # Region 0: rows (0.8, 0.1, 0.1) and (0.6, 0.4, 0), of classes a and b. Region 1: (0.2, 0.2, 0.6), of class c.
     scores = [[0.8, 0.1, 0.1], [0.6, 0.4, 0.0], [0.2, 0.2, 0.6]]
     after = [[0.5, 0.4, 0.1]] * 2 + [[0.0, 0.0, 1.0]]
-    display = SimplexDisplay.from_predictions(scores, list("abc"), binning=HALVES, after=after, fewest_rows=2)
+    display = SimplexDisplay.from_predictions(scores, list("abc"), binning=HALVES, after=after, min_rows=2)
     regions = display.data["regions"]
     np.testing.assert_allclose(regions["before"], [[0.7, 0.25, 0.05], [0.2, 0.2, 0.6]])
     np.testing.assert_allclose(regions["after"], [[0.5, 0.4, 0.1], [0.0, 0.0, 1.0]])
@@ -347,9 +348,9 @@ def test_the_grey_of_a_validity_curve_is_what_right_predictions_give():
     fitted = SimplexBinning("grid", cells=3).fit(p, y)
     new, labels = draw(3_000, seed=1)
     right = CanonicalValidityDisplay.from_predictions(new, labels, binning=fitted, after=new).data
-    grey, curve = right["grey"], right["curves"][1]
-    share = np.append(0.0, curve["share"])[np.searchsorted(curve["epsilon"], grey["epsilon"], side="right")]
-    assert np.mean((share >= np.array(grey["low"]) - 1e-9) & (share <= np.array(grey["high"]) + 1e-9)) > 0.7
+    gray, curve = right["gray"], right["curves"][1]
+    share = np.append(0.0, curve["share"])[np.searchsorted(curve["epsilon"], gray["epsilon"], side="right")]
+    assert np.mean((share >= np.array(gray["low"]) - 1e-9) & (share <= np.array(gray["high"]) + 1e-9)) > 0.7
     wrong = CanonicalValidityDisplay.from_predictions(new, labels, binning=fitted, after=np.roll(new, 1, axis=1)).data
     assert wrong["curves"][1]["share"][0] < 0.5
     assert wrong["curves"][1]["error"] > 3 * right["curves"][1]["error"]
@@ -358,9 +359,9 @@ def test_the_grey_of_a_validity_curve_is_what_right_predictions_give():
 def test_a_fitted_binning_its_map_and_logits_give_one_picture():
     p, y = draw(900)
     fitted = SimplexBinning("sierpinski", depth=2).fit(p, y)
-    by_logits = SimplexBinning("sierpinski", depth=2).fit(np.log(p), y, kind="logit")
+    by_logits = SimplexBinning("sierpinski", depth=2).fit(np.log(p), y, score_type="logit")
     pictures = [
-        SimplexDisplay.from_predictions(scores, y, binning=binning, kind=kind).data["regions"]
+        SimplexDisplay.from_predictions(scores, y, binning=binning, score_type=kind).data["regions"]
         for scores, binning, kind in (
             (p, fitted, None),
             (p, fitted.map_, None),
@@ -380,7 +381,7 @@ def test_few_rows_of_a_region_have_no_arrow(plt):
     display = SimplexDisplay.from_predictions(
         scores, ["a"] * 200 + ["b"] * 112, binning=HALVES, after=scores, classes="abc"
     )
-    assert display.fewest_rows == 16.0  # a tenth of the mean, 312 / 2 / 10
+    assert display.min_rows == 16.0  # a tenth of the mean, 312 / 2 / 10
     assert display.data["regions"]["shown"] == [True, False]
     arrows = [text for text in display.plot().ax_.texts if getattr(text, "arrow_patch", None) is not None]
     assert len(arrows) == 1
@@ -405,7 +406,7 @@ def test_corners_are_the_classes(plt):
 
 def test_what_cannot_be_drawn_on_a_triangle_is_refused():
     p, y = draw(50, 4)
-    with pytest.raises(InputError, match="three classes, not 4"):
+    with pytest.raises(InputError, match="three classes to be drawn on a triangle, got 4"):
         SimplexDisplay.from_predictions(p, y, binning=HALVES, after=p)
     p, y = draw(50)
     with pytest.raises(InputError, match="after is missing"):
@@ -414,12 +415,12 @@ def test_what_cannot_be_drawn_on_a_triangle_is_refused():
         SimplexDisplay.from_predictions(p, y, binning=HistogramBinning())
     with pytest.raises(InputError, match="same rows and classes"):
         SimplexDisplay.from_predictions(p, y, binning=HALVES, after=p[:10])
-    with pytest.raises(InputError, match="after must hold probabilities"):
+    with pytest.raises(InputError, match="after must contain probabilities"):
         SimplexDisplay.from_predictions(p, y, binning=HALVES, after=2 * p)
     with pytest.raises(InputError, match="sum to 1"):
-        SimplexDisplay.from_predictions(p / 2, y, binning=HALVES, after=p, kind="independent")
-    with pytest.raises(InputError, match="level"):
-        CanonicalValidityDisplay.from_predictions(p, y, binning=HALVES, after=p, level=0.0)
+        SimplexDisplay.from_predictions(p / 2, y, binning=HALVES, after=p, score_type="independent")
+    with pytest.raises(InputError, match="confidence"):
+        CanonicalValidityDisplay.from_predictions(p, y, binning=HALVES, after=p, confidence=0.0)
 
 
 def test_rows_of_weight_zero_are_dropped_from_what_calibration_gave():
@@ -435,7 +436,7 @@ def test_rows_of_weight_zero_are_dropped_from_what_calibration_gave():
 
 
 def test_cells_are_counted_by_class_and_bin():
-    cells = ClassCells.of(read_claims(SCORES, LABELS, notion="top-label"), edges=[0.52, 0.8])
+    cells = MulticlassCells.of(read_claims(SCORES, LABELS, notion="top-label"), edges=[0.52, 0.8])
     assert cells.n.tolist() == [[4, 0, 0], [0, 6, 0], [0, 0, 10]]
     assert cells.events.tolist() == [[3, 0, 0], [0, 1, 0], [0, 0, 10]]
     error, chance = cells.errors(0)
@@ -448,7 +449,7 @@ def test_cells_are_counted_by_class_and_bin():
 
 
 def test_three_classes_share_a_row_and_its_axes_and_numbers_are_called_classes(plt):
-    display = ClassWiseDisplay.from_predictions(*draw(300)).plot()
+    display = ClasswiseDisplay.from_predictions(*draw(300)).plot()
     display.figure_.draw_without_rendering()
     assert len({round(panel.get_position().y0, 6) for panel in display.panels_}) == 1
     assert len({(panel.get_xlim(), panel.get_ylim()) for panel in display.panels_}) == 1
@@ -459,7 +460,7 @@ def test_three_classes_share_a_row_and_its_axes_and_numbers_are_called_classes(p
 
 
 def test_the_axis_says_how_many_classes_are_shown(plt):
-    display = ClassErrorDisplay.from_predictions(*draw(400, 6), most=4).plot()
+    display = MulticlassErrorDisplay.from_predictions(*draw(400, 6), max_classes=4).plot()
     assert display.ax_.get_ylabel() == "Class named (4 of 6 shown)"
 
 
@@ -470,19 +471,19 @@ def test_the_legend_covers_no_bar_of_the_top_label_picture(plt):
         box = display.ax_.get_legend().get_window_extent()
         bins = display.bins
         for ends in ((bins.low, bins.high), (bins.accuracy, np.clip(bins.top_label, 0, 1))):
-            for x, low, high in zip(bins.confidence, *ends, strict=True):
+            for x, low, high in zip(bins.mean_confidence, *ends, strict=True):
                 at = display.ax_.transData.transform(np.column_stack([np.full(30, x), np.linspace(low, high, 30)]))
                 inside = (at >= [box.x0, box.y0]) & (at <= [box.x1, box.y1])
                 assert not inside.all(axis=1).any()
 
 
-def test_the_triangle_says_what_its_dotted_lines_are_and_that_colours_repeat(plt):
+def test_the_triangle_says_what_its_dotted_lines_are_and_that_colors_repeat(plt):
     p, y = draw(400)
     ten = SimpleNamespace(regions=lambda p: np.minimum((10 * p[:, 0]).astype(int), 9))
     display = SimplexDisplay.from_predictions(p, y, binning=ten, after=p).plot()
-    assert "from calibrated to seen" in [text.get_text() for text in display.ax_.get_legend().get_texts()]
-    assert "colours repeat" in display.caption
-    assert "colours repeat" not in SimplexDisplay.from_predictions(p, y, binning=HALVES, after=p).caption
+    assert "from calibrated to observed" in [text.get_text() for text in display.ax_.get_legend().get_texts()]
+    assert "colors repeat" in display.caption
+    assert "colors repeat" not in SimplexDisplay.from_predictions(p, y, binning=HALVES, after=p).caption
 
 
 def test_a_missing_binning_is_one_sentence():

@@ -17,7 +17,7 @@ from calibrant import TemperatureScaling
 from calibrant.arrays.multiclass.rows import check_class_rows
 from calibrant.calibration import Calibration
 from calibrant.calibrators.binary.binning import HistogramBinning
-from calibrant.calibrators.multiclass.binning import ClassWiseHistogramBinning, TopLabelHistogramBinning
+from calibrant.calibrators.multiclass.binning import ClasswiseHistogramBinning, TopLabelHistogramBinning
 from calibrant.calibrators.multiclass.hierarchy import PathCalibrator
 from calibrant.calibrators.multiclass.reduction import Reduction
 from calibrant.export.errors import DocumentError
@@ -25,9 +25,9 @@ from calibrant.export.sql.expressions import LONGEST, score_columns, to_sql
 from calibrant.export.verify import verify
 from calibrant.guarantees.certificate import Certificate
 from calibrant.guarantees.issuing import PathBins, issue_paths
+from calibrant.guarantees.no_certificate import NoCertificate
 from calibrant.guarantees.origins import Source
-from calibrant.guarantees.provenance import ClassProvenance
-from calibrant.guarantees.refusal import Refusal
+from calibrant.guarantees.provenance import MulticlassProvenance
 from calibrant.maps import SoftmaxMap
 from calibrant.maps.paths import PathMap
 from calibrant.maps.taxonomy import Taxonomy
@@ -122,9 +122,9 @@ def test_classes_that_labels_of_the_form_cannot_have_are_refused(subtests) -> No
 def test_names_that_do_not_lead_back_to_the_labels_are_kept_as_text() -> None:
     p, y = draw()
     rows = check_class_rows(p, y, classes=[0, 1, 2])
-    assert ClassProvenance.of("x", rows).labels == "whole"
-    assert ClassProvenance.of("x", replace(rows, classes=("0", "1", "02"))).labels == "text"
-    assert ClassProvenance.of("x", replace(rows, values=np.array([0, 1, "b"], dtype=object))).labels == "text"
+    assert MulticlassProvenance.of("x", rows).labels == "whole"
+    assert MulticlassProvenance.of("x", replace(rows, classes=("0", "1", "02"))).labels == "text"
+    assert MulticlassProvenance.of("x", replace(rows, values=np.array([0, 1, "b"], dtype=object))).labels == "text"
 
 
 # ----------------------------------------------------------------------------------------------- what is applied
@@ -138,7 +138,7 @@ def test_what_was_loaded_has_the_methods_of_the_calibrator(tmp_path: Path) -> No
     told = loaded.predict_proba(pd.DataFrame(p, columns=["a", "b", "c"]))
     assert isinstance(told, np.ndarray)
     assert told.tobytes() == fitted.predict_proba(p).tobytes()
-    with pytest.raises(InputError, match="forecast needs a map of a taxonomy, and this is a SoftmaxMap: use transform"):
+    with pytest.raises(InputError, match="forecast needs a map of a taxonomy, but this is a SoftmaxMap: use transform"):
         loaded.forecast(p)
     assert Calibration(fitted.map_).predict(p[:3]).tolist() == fitted.predict(p[:3]).tolist()
 
@@ -161,7 +161,7 @@ def test_a_stored_map_of_paths_forecasts(tmp_path: Path) -> None:
 
 def test_certificates_are_one_short_line_as_values() -> None:
     p, y = draw(5_000, 50)
-    promise = ClassWiseHistogramBinning(500).fit(p, y).certificate()
+    promise = ClasswiseHistogramBinning(500).fit(p, y).certificate()
     assert isinstance(promise, Certificate)
     line = r"Certificate\(class-wise, 50 classes, epsilon 0\.\d{3}, confidence 90 %, simultaneous, 5,000 rows\)"
     assert re.fullmatch(line, repr(promise))
@@ -184,7 +184,7 @@ def test_half_of_the_classes_are_told_only_where_they_do_better() -> None:
     p, y = draw(900)
     uneven = TopLabelHistogramBinning(50).fit(p, y).certificate()
     assert len({f"{each:.3f}" for each in uneven.about.epsilons(uneven).values()}) > 1  # type: ignore[union-attr]
-    assert "2 of 3 hold within" in str(uneven)
+    assert "2 of 3 are within" in str(uneven)
 
 
 def test_a_broken_promise_names_classes_and_counts_promised_bins(subtests) -> None:
@@ -204,22 +204,22 @@ def test_a_broken_promise_names_classes_and_counts_promised_bins(subtests) -> No
             text = str(found)
             assert text.startswith("6,000 rows: contradicted in ")
             assert units in text
-            place, whole = map(int, re.search(r"in bin (\d+) of (\d+), promised", text).groups())  # type: ignore[union-attr]
+            place, whole = map(int, re.search(r"in bin (\d+) of (\d+), guaranteed rate", text).groups())  # type: ignore[union-attr]
             assert 1 <= place <= whole == 4
-            assert text.endswith("\n  This holds if these rows played no part in the fit.")
+            assert text.endswith("\n  This is valid only if these rows were not used in the fit.")
 
 
 def test_the_bin_that_is_named_is_the_one_that_broke() -> None:
     """Events moved in the third promised bin of class 1 alone."""
     p, y = draw(3_000)
-    fitted = ClassWiseHistogramBinning(n_bins=4).fit(p, y)
+    fitted = ClasswiseHistogramBinning(n_bins=4).fit(p, y)
     promise = fitted.certificate()
     assert isinstance(promise, Certificate)
     fresh, labels = draw(6_000, seed=2)
-    bins = np.flatnonzero(promise.promised[promise.about.slices[1]])
+    bins = np.flatnonzero(promise.covered[promise.about.slices[1]])
     inside = np.searchsorted(promise.about.parts[1].knots, fresh[:, 1], side="right") == bins[2]
     labels = np.where(inside, 1, labels)
-    assert "class '1' in bin 3 of 4, promised" in str(promise.check(fresh, labels))
+    assert "class '1' in bin 3 of 4, guaranteed rate" in str(promise.check(fresh, labels))
 
 
 def test_checks_of_paths_count_promised_bins_too() -> None:
@@ -230,13 +230,13 @@ def test_checks_of_paths_count_promised_bins_too() -> None:
     fresh, y = draw(6_000, seed=1)
     right = promise.check(fresh, np.array(TREE.leaves)[y])
     assert str(right).endswith(
-        "no contradiction to the certificate.\n  This holds if these rows played no part in the fit."
+        "no contradiction with the certificate.\n  This is valid only if these rows were not used in the fit."
     )
-    names = [promise.about.unit_name(promise, place) for place in np.flatnonzero(promise.promised)]
+    names = [promise.about.unit_name(promise, place) for place in np.flatnonzero(promise.covered)]
     assert {int(each) for name in names for each in re.findall(r"in bin (\d+)", name)} == {1, 2, 3, 4}
-    assert (right.rows > 0).tolist() == promise.promised.tolist()
+    assert (right.rows > 0).tolist() == promise.covered.tolist()
     wrong = promise.check(fresh, np.array(TREE.leaves)[(y + 2) % 3])
-    assert re.search(r"; the worst, '\w+' in bin [1-4] of '\w+', promised", str(wrong))
+    assert re.search(r"; the worst, '\w+' in bin [1-4] of '\w+', guaranteed rate", str(wrong))
     assert str(promise.check(fresh[:1], TREE.leaves[:1])).startswith("1 row: too few")
 
 
@@ -247,7 +247,7 @@ def test_a_promise_of_paths_that_says_nothing_is_refused() -> None:
     one = np.array([1, 1])
     bins = PathBins(told, "probability", one, one, np.zeros(2, dtype=bool), one, Source("a book", "a place"))
     refusal = issue_paths(bins, 0.001, "clopper-pearson", "marginal")
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, NoCertificate)
     assert "use more rows or fewer bins" in str(refusal)
     assert issue_paths(bins, 0.1, "clopper-pearson", "marginal")
 
@@ -258,21 +258,23 @@ def test_a_promise_of_paths_that_says_nothing_is_refused() -> None:
 def test_what_is_no_export_is_not_verified() -> None:
     fitted = TemperatureScaling().fit(*draw())
     for each in (fitted, fitted.calibration_):
-        with pytest.raises(InputError, match=r"export is a \w+, which holds no proof to repeat: pass the file"):
+        with pytest.raises(InputError, match=r"export has the type \w+, which is not an export: pass a file"):
             verify(each, "v.sql")  # type: ignore[arg-type]
 
 
 def test_a_wrong_class_among_the_columns_is_named() -> None:
     map_ = SoftmaxMap(("a", "b", "c"), [1.5], [], "probability", 1e-9)
-    with pytest.raises(InputError, match="names 'x', which is not a class of the map: the classes are 'a', 'b', 'c'"):
+    with pytest.raises(
+        InputError, match="contains 'x', which is not a class of the map: the classes are 'a', 'b', 'c'"
+    ):
         score_columns(map_, {"x": "p"})
-    with pytest.raises(InputError, match="no column for the class 'c': name one for each class"):
+    with pytest.raises(InputError, match="no column for the class 'c': pass one for each class"):
         score_columns(map_, {"a": "p", "b": "q"})
 
 
 def test_long_text_is_refused_in_favour_of_a_model() -> None:
     names = tuple(f"class {j}" for j in range(100))
     for many in (names, names[:60]):
-        with pytest.raises(InputError, match=rf"over {LONGEST:,} characters for this map: use to_onnx instead$"):
+        with pytest.raises(InputError, match=rf"more than {LONGEST:,} characters for this map: use to_onnx instead$"):
             to_sql(SoftmaxMap(many, [1.5], [], "logit", 1e-9))
     assert len(to_sql(SoftmaxMap(names[:30], [1.5], [], "logit", 1e-9))) == 30

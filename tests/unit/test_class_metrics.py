@@ -15,18 +15,17 @@ from tests import worlds
 
 from calibrant.messages import InputError
 from calibrant.metrics import (
-    CLASS_METRICS,
-    class_accuracy,
-    class_brier,
-    class_ece,
-    class_errors,
-    class_log_loss,
-    debiased_class_ece,
+    MULTICLASS_METRICS,
+    accuracy,
+    brier,
+    debiased_ece,
     ece,
+    errors_by_class,
+    log_loss,
     marginal_error,
 )
 from calibrant.metrics.estimates import Estimate
-from calibrant.metrics.multiclass.bins import ClassBins
+from calibrant.metrics.multiclass.bins import MulticlassBins
 from calibrant.metrics.multiclass.claims import read_claims
 from calibrant.metrics.multiclass.covariance import null_draws
 from calibrant.notions import TopKConfidence, TopKLabel
@@ -78,27 +77,25 @@ WORKED = {
 def test_six_rows_worked_by_hand_for_every_notion(subtests):
     for name, (notion, expected) in WORKED.items():
         with subtests.test(name):
-            assert class_ece(SIX, LABELS, notion=notion, strategy="distinct").value == pytest.approx(
-                expected, abs=1e-12
-            )
+            assert ece(SIX, LABELS, notion=notion, strategy="distinct").value == pytest.approx(expected, abs=1e-12)
 
 
 def test_six_rows_worked_by_hand_for_other_orders():
-    square = class_ece(SIX, LABELS, p=2, **DISTINCT).value
+    square = ece(SIX, LABELS, p=2, **DISTINCT).value
     assert square == pytest.approx(np.sqrt((0.1**2 + 0.4**2 + 0.3**2) / 3))
-    assert class_ece(SIX, LABELS, p=np.inf, **DISTINCT).value == pytest.approx(0.4)
-    assert class_ece(SIX, LABELS, p=np.inf, notion="confidence", **DISTINCT).value == pytest.approx(0.3)
-    assert class_ece(SIX, LABELS, p=np.inf, notion="class-wise", **DISTINCT).value == pytest.approx(0.5)  # class d at 0
+    assert ece(SIX, LABELS, p=np.inf, **DISTINCT).value == pytest.approx(0.4)
+    assert ece(SIX, LABELS, p=np.inf, notion="confidence", **DISTINCT).value == pytest.approx(0.3)
+    assert ece(SIX, LABELS, p=np.inf, notion="class-wise", **DISTINCT).value == pytest.approx(0.5)  # class d at 0
 
 
 def test_six_rows_worked_by_hand_without_bias():
     # a: 0.1^2 - 0.25 / 1; b: 0.4^2 - 0; c: 0.3^2 - 0.25 / 1, two rows each.
-    found = debiased_class_ece(SIX, LABELS, squared=True, **DISTINCT)
+    found = debiased_ece(SIX, LABELS, squared=True, **DISTINCT)
     assert found.value == pytest.approx((-0.24 + 0.16 - 0.16) / 3)
     # Bins of one row are left out. a: (2 * -0.24 + 3 * 0.01) / 5; b: (2 * 0.16 + 3 * 0.01) / 5;
     # c: (2 * -0.16 + 2 * (0.3^2 - 0.25) + 2 * 0.01) / 6; d: (4 * 0.01 + 2 * 0) / 6.
     classes = (-0.45 / 5, 0.35 / 5, -0.62 / 6, 0.04 / 6)
-    found = debiased_class_ece(SIX, LABELS, notion="class-wise", squared=True, **DISTINCT)
+    found = debiased_ece(SIX, LABELS, notion="class-wise", squared=True, **DISTINCT)
     assert found.value == pytest.approx(np.mean(classes))
     assert "left out: 8.33%" in str(found)  # 2 of 24
     root = marginal_error(SIX, LABELS, strategy="distinct")
@@ -107,28 +104,28 @@ def test_six_rows_worked_by_hand_without_bias():
 
 
 def test_six_rows_worked_by_hand_class_by_class():
-    found = class_errors(SIX, LABELS, **DISTINCT)
+    found = errors_by_class(SIX, LABELS, **DISTINCT)
     assert found.classes == ("a", "b", "c", "d")
     assert found.rows.tolist() == [2, 2, 2, 0]
     np.testing.assert_allclose(found.error, [0.1, 0.4, 0.3, np.nan])
     assert found.to_dict()["classes"][3] == {"class": "d", "rows": 0.0, "share": 0.0, "error": None}
-    found = class_errors(SIX, LABELS, notion="class-wise", **DISTINCT)
+    found = errors_by_class(SIX, LABELS, notion="class-wise", **DISTINCT)
     assert found.classes == ("b", "c", "a", "d")  # two labels each, then one each
     np.testing.assert_allclose(found.error, [1.3 / 6, 1.4 / 6, 0.7 / 6, 1.4 / 6])
 
 
 def test_six_rows_scored_by_hand():
     # -log of 0.6, 0.2, 0.6, 0.6, 0.8 and 0
-    found = class_log_loss(SIX, LABELS)
+    found = log_loss(SIX, LABELS)
     assert found.value == np.inf
     (note,) = found.notes
     assert (note.code, note.values["rows"]) == ("impossible-labels", 1)
     assert note.values["without"] == pytest.approx(-np.log([0.6, 0.2, 0.6, 0.6, 0.8]).mean())
     assert str(note) == "infinite because of 1 row whose label has probability 0; without them it is 0.6730"
     squares = (0.16 + 0.06, 0.36 + 0.66, 0.16 + 0.06, 0.16 + 0.06, 0.04 + 0.02, 1.0 + 0.66)
-    assert class_brier(SIX, LABELS).value == pytest.approx(np.mean(squares))
-    assert class_accuracy(SIX, LABELS).value == pytest.approx(4 / 6)
-    assert class_accuracy(SIX, LABELS).null == pytest.approx((4 * 0.6 + 2 * 0.8) / 6)
+    assert brier(SIX, LABELS).value == pytest.approx(np.mean(squares))
+    assert accuracy(SIX, LABELS).value == pytest.approx(4 / 6)
+    assert accuracy(SIX, LABELS).null == pytest.approx((4 * 0.6 + 2 * 0.8) / 6)
 
 
 def test_opposite_errors_hide_from_confidence_and_not_from_top_label():
@@ -136,9 +133,9 @@ def test_opposite_errors_hide_from_confidence_and_not_from_top_label():
     p = np.repeat([[0.6, 0.4, 0.0], [0.0, 0.6, 0.4]], 5, axis=0)
     y = [1, 2, 2, 2, 2, 2, 2, 2, 2, 2]
     for options in ({}, {"strategy": "distinct"}, {"strategy": "mass"}):
-        assert class_ece(p, y, classes=(1, 2, 3), notion="confidence", **options).value == pytest.approx(0.0, abs=1e-15)
-        assert class_ece(p, y, classes=(1, 2, 3), **options).value == pytest.approx(0.4)
-    top = class_ece(np.full(10, 0.6), y, named=np.repeat([1, 2], 5))
+        assert ece(p, y, classes=(1, 2, 3), notion="confidence", **options).value == pytest.approx(0.0, abs=1e-15)
+        assert ece(p, y, classes=(1, 2, 3), **options).value == pytest.approx(0.4)
+    top = ece(np.full(10, 0.6), y, named=np.repeat([1, 2], 5))
     assert top.value == pytest.approx(0.4)
 
 
@@ -158,7 +155,7 @@ def tables(draw, most=24, classes=(2, 4)):
 
 
 def value(rows, y, weight=None, **options):
-    return class_ece(rows, y, weight, classes=range(rows.shape[1]), uncertainty=False, **options).value
+    return ece(rows, y, weight, classes=range(rows.shape[1]), uncertainty=False, **options).value
 
 
 @given(tables(), st.sampled_from(["width", "distinct"]))
@@ -199,7 +196,7 @@ def test_the_order_of_rows_does_not_matter(table, notion, random):
 def test_the_order_of_classes_does_not_matter(seed, notion, strategy):
     p, y = matrix(40, 4, seed)
     order = np.random.default_rng(seed).permutation(4)
-    other = class_ece(p[:, order], y, classes=order, notion=notion, strategy=strategy, uncertainty=False).value
+    other = ece(p[:, order], y, classes=order, notion=notion, strategy=strategy, uncertainty=False).value
     assert other == pytest.approx(value(p, y, notion=notion, strategy=strategy), abs=1e-12)
 
 
@@ -231,7 +228,7 @@ def test_canonical_calibration_implies_class_wise_calibration(parts):
 def test_one_pass_by_blocks_counts_as_claim_by_claim_does(table):
     p, y = table
     claims = read_claims(p, y, notion="class-wise", classes=range(p.shape[1]))
-    slow, fast = ClassBins.of(claims), ClassBins.of(claims, keep=False)
+    slow, fast = MulticlassBins.of(claims), MulticlassBins.of(claims, keep=False)
     for name in ("n", "events", "score_sum", "column"):
         np.testing.assert_allclose(getattr(fast, name), getattr(slow, name), atol=1e-12)
 
@@ -240,7 +237,7 @@ def test_single_precision_stays_single_and_keeps_its_bins():
     p = np.float32([[1 / 3, 2 / 3], [0.1, 0.9], [0.2, 0.8], [0.6, 0.4]])
     claims = read_claims(p, [0, 1, 1, 0], notion="class-wise")
     for n_bins in (2, 3, 5, 10, 15):  # an edge as a double may lie on either side of the same edge in single precision
-        slow, fast = (ClassBins.of(claims, n_bins=n_bins, keep=keep) for keep in (True, False))
+        slow, fast = (MulticlassBins.of(claims, n_bins=n_bins, keep=keep) for keep in (True, False))
         assert slow.n.tolist() == fast.n.tolist()
     assert claims.scores.dtype == np.float32
 
@@ -254,8 +251,8 @@ def test_uncertainty_does_not_depend_on_the_order_of_rows(subtests):
             p, y = matrix(60, 4, sharp=2.0)
             weight = np.random.default_rng(1).random(60)
             order = np.random.default_rng(2).permutation(60)
-            one = class_ece(p, y, weight, notion=notion)
-            other = class_ece(p[order], y[order], weight[order], notion=notion)
+            one = ece(p, y, weight, notion=notion)
+            other = ece(p[order], y[order], weight[order], notion=notion)
             assert one.se == pytest.approx(other.se)
             assert one.null == pytest.approx(other.null)
             assert one.null_high == pytest.approx(other.null_high)
@@ -273,7 +270,7 @@ def test_the_standard_error_is_that_of_a_bootstrap_of_rows(subtests, full_size):
             with subtests.test(notion=notion, order=order):
                 options = {"notion": notion, "strategy": "distinct", "p": order}
                 drawn = [value(p, y, sample, **options) for sample in samples]
-                assert class_ece(p, y, classes=range(3), **options).se == pytest.approx(np.std(drawn), rel=0.25)
+                assert ece(p, y, classes=range(3), **options).se == pytest.approx(np.std(drawn), rel=0.25)
 
 
 def test_null_draws_have_the_law_of_the_rows():
@@ -281,7 +278,7 @@ def test_null_draws_have_the_law_of_the_rows():
     for columns in (20, 4):
         q = np.column_stack([p[:, : columns - 1], p[:, columns - 1 :].sum(axis=1)])
         claims = read_claims(q, np.minimum(y, columns - 1), notion="class-wise", classes=range(columns))
-        bins = ClassBins.of(claims, n_bins=1)
+        bins = MulticlassBins.of(claims, n_bins=1)
         events = null_draws(claims, bins, lambda counts: counts)
         assert (events.sum(axis=1) == 50).all()  # one label for each row
         spread = np.sqrt((q * (1 - q)).sum(axis=0) / len(events))
@@ -290,8 +287,8 @@ def test_null_draws_have_the_law_of_the_rows():
 
 def test_columns_that_speak_for_themselves_are_drawn_by_themselves():
     p = np.full((200, 3), 0.6)
-    claims = read_claims(p, np.zeros(200, dtype=int), notion="class-wise", classes=range(3), kind="independent")
-    events = null_draws(claims, ClassBins.of(claims, n_bins=1), lambda counts: counts)
+    claims = read_claims(p, np.zeros(200, dtype=int), notion="class-wise", classes=range(3), score_type="independent")
+    events = null_draws(claims, MulticlassBins.of(claims, n_bins=1), lambda counts: counts)
     assert (np.abs(events.mean(axis=0) - 120) < 3.0).all()
     assert np.abs(np.corrcoef(events.T) - np.eye(3)).max() < 0.35
 
@@ -300,13 +297,13 @@ def test_uncertainty_is_left_out_where_it_would_take_long_and_said_so(monkeypatc
     for name in ("MOST_CELLS", "FEW_DRAW_CELLS"):
         monkeypatch.setattr(f"calibrant.metrics.multiclass.covariance.{name}", 100)
     p, y = matrix(60, 3)
-    found = class_ece(p, y, notion="class-wise")
+    found = ece(p, y, notion="class-wise")
     assert (found.se, found.null) == (None, None)
     assert codes(found) == ["no-uncertainty-beyond-cells"]
-    assert "No uncertainty beyond 100 rows times classes: pass uncertainty=True to have it." in str(found)
-    assert class_ece(p, y, notion="class-wise", uncertainty=True).null is not None
+    assert "No uncertainty computed above 100 rows times classes: pass uncertainty=True to compute it." in str(found)
+    assert ece(p, y, notion="class-wise", uncertainty=True).null is not None
     assert marginal_error(p, y).low is None
-    assert class_errors(p, y, notion="class-wise").null is None
+    assert errors_by_class(p, y, notion="class-wise").null is None
 
 
 def test_claims_about_the_largest_scores_always_have_a_null_value(monkeypatch):
@@ -314,17 +311,17 @@ def test_claims_about_the_largest_scores_always_have_a_null_value(monkeypatch):
     monkeypatch.setattr("calibrant.metrics.multiclass.covariance.DRAWN_ROWS", 60)
     p, y = matrix(600, 3)
     for notion in ("confidence", "top-label", TopKLabel(2)):
-        assert class_ece(p, y, notion=notion).null_high is not None
-        assert class_ece(p, y, notion=notion, uncertainty=False).null is None
+        assert ece(p, y, notion=notion).null_high is not None
+        assert ece(p, y, notion=notion, uncertainty=False).null is None
 
 
 @pytest.mark.parametrize("notion", ["top-label", "class-wise"])
 def test_few_draws_give_about_the_null_value_of_many(monkeypatch, notion):
     p, y = matrix(600, 3)
-    many = class_ece(p, y, notion=notion)
+    many = ece(p, y, notion=notion)
     monkeypatch.setattr("calibrant.metrics.multiclass.covariance.MOST_CELLS", 100)
     monkeypatch.setattr("calibrant.metrics.multiclass.covariance.DRAWN_ROWS", 60)
-    few = class_ece(p, y, notion=notion)
+    few = ece(p, y, notion=notion)
     # Means of 200 and of 20 draws: four standard errors of the latter, (null_high - null) / 1.645 / sqrt(20) each.
     room = 4.0 * (many.null_high - many.null) / 1.645 / 20**0.5
     assert few.null != many.null
@@ -334,7 +331,7 @@ def test_few_draws_give_about_the_null_value_of_many(monkeypatch, notion):
 
 def test_an_accuracy_is_told_what_it_should_not_fall_below():
     # 100 rows at 0.8: mean 0.8, standard deviation 0.04; 0.8 - 1.645 x 0.04 = 0.734, a little less by the skewness.
-    found = class_accuracy([[0.8, 0.2]] * 100, [0] * 70 + [1] * 30)
+    found = accuracy([[0.8, 0.2]] * 100, [0] * 70 + [1] * 30)
     assert found.null == pytest.approx(0.8)
     assert found.null_high is None
     assert found.null_low == pytest.approx(stats.binom(100, 0.8).ppf(0.05) / 100, abs=0.006)
@@ -346,9 +343,9 @@ def test_an_accuracy_is_told_what_it_should_not_fall_below():
 
 
 def test_one_row_is_measured_or_said_to_be_too_little(subtests):
-    for name in CLASS_METRICS:
+    for name in MULTICLASS_METRICS:
         with subtests.test(name=name):
-            found = CLASS_METRICS[name]([[0.2, 0.7, 0.1]], ["b"], classes=["a", "b", "c"])
+            found = MULTICLASS_METRICS[name]([[0.2, 0.7, 0.1]], ["b"], classes=["a", "b", "c"])
             assert found.se is None
             if "debiased" in name or "marginal" in name:
                 assert np.isnan(found.value)
@@ -358,19 +355,19 @@ def test_one_row_is_measured_or_said_to_be_too_little(subtests):
 
 
 def test_scores_of_zero_and_one_one_class_and_ties(subtests):
-    for name in CLASS_METRICS:
+    for name in MULTICLASS_METRICS:
         for dtype in [np.float32, np.float64]:
             with subtests.test(name=name, dtype=dtype):
                 p = np.array([[1, 0, 0], [1, 0, 0], [0.5, 0.5, 0], [0.25, 0.25, 0.5]], dtype=dtype)
-                found = CLASS_METRICS[name](p, [0, 0, 0, 0], classes=range(3))
+                found = MULTICLASS_METRICS[name](p, [0, 0, 0, 0], classes=range(3))
                 assert np.isfinite(found.value)
                 assert str(found)
 
 
 def test_the_earlier_of_equal_classes_is_the_top_one():
     p = [[0.5, 0.5], [0.5, 0.5]]
-    assert class_accuracy(p, ["a", "a"], classes=["a", "b"]).value == 1.0
-    assert class_accuracy(p, ["a", "a"], classes=["b", "a"]).value == 0.0
+    assert accuracy(p, ["a", "a"], classes=["a", "b"]).value == 1.0
+    assert accuracy(p, ["a", "a"], classes=["b", "a"]).value == 0.0
 
 
 def test_a_class_that_no_row_has_or_names_counts_as_any_other():
@@ -382,9 +379,9 @@ def test_a_class_that_no_row_has_or_names_counts_as_any_other():
 
 def test_a_thousand_classes():
     p, y = matrix(300, 1000, sharp=0.01)
-    found = class_ece(p, y, classes=range(1000), notion="class-wise")
+    found = ece(p, y, classes=range(1000), notion="class-wise")
     assert 0.0 < found.value < 2.0 * found.null
-    assert "980 classes that are less frequent" in str(class_errors(p, y, classes=range(1000)))
+    assert "980 less frequent classes" in str(errors_by_class(p, y, classes=range(1000)))
 
 
 def test_huge_and_tiny_weights(subtests):
@@ -392,12 +389,11 @@ def test_huge_and_tiny_weights(subtests):
         with subtests.test(notion=notion):
             p, y = matrix(30, 3)
             weight = np.array([1e60, 1e-60, *np.ones(28)])
-            found = class_ece(p, y, weight, notion=notion)
+            found = ece(p, y, weight, notion=notion)
             alone = value(p[:1], y[:1], notion=notion)
             assert found.value == pytest.approx(alone)
             assert (
-                class_ece(p, y, weight, notion=notion, p=np.inf).value
-                >= value(p[1:2], y[1:2], notion=notion, p=np.inf) / 30
+                ece(p, y, weight, notion=notion, p=np.inf).value >= value(p[1:2], y[1:2], notion=notion, p=np.inf) / 30
             )
 
 
@@ -405,26 +401,28 @@ def test_logits_go_through_softmax_and_frames_name_the_classes():
     pandas = pytest.importorskip("pandas")
     p, y = matrix(80, 3)
     z = np.log(p) + 5.0
-    assert class_ece(z, y).value == pytest.approx(class_ece(p, y).value)
-    assert "read as logits" in str(class_ece(z, y))
-    assert class_ece(z, y, kind="logit").notes == ()
-    assert class_log_loss(z, y).value == pytest.approx(class_log_loss(p, y).value)
-    assert class_log_loss([[1000.0, 0.0], [0.0, 1.0]], [1, 0]).value == pytest.approx((1000 + np.log(1 + np.e)) / 2)
+    assert ece(z, y).value == pytest.approx(ece(p, y).value)
+    assert "read as logits" in str(ece(z, y))
+    assert ece(z, y, score_type="logit").notes == ()
+    assert log_loss(z, y).value == pytest.approx(log_loss(p, y).value)
+    assert log_loss([[1000.0, 0.0], [0.0, 1.0]], [1, 0]).value == pytest.approx((1000 + np.log(1 + np.e)) / 2)
     frame = pandas.DataFrame(p[:, [2, 0, 1]], columns=["c", "a", "b"])
-    named = class_ece(frame, np.array(["a", "b", "c"])[y], notion="class-wise")
-    assert named.value == pytest.approx(class_ece(p, y, notion="class-wise").value)
+    named = ece(frame, np.array(["a", "b", "c"])[y], notion="class-wise")
+    assert named.value == pytest.approx(ece(p, y, notion="class-wise").value)
 
 
 def test_rows_that_do_not_sum_to_one_are_measured_as_they_are():
     p, y = matrix(80, 3)
     loose = np.minimum(p * 1.3, 1.0)
-    found = class_ece(loose, y, notion="class-wise")
-    assert "speak for itself" in str(found)
-    assert class_ece(loose, y, notion="class-wise", kind="independent").notes == ()
-    improper = class_log_loss(loose, y, kind="independent")
+    found = ece(loose, y, notion="class-wise")
+    assert "treated as independent probabilities" in str(found)
+    assert ece(loose, y, notion="class-wise", score_type="independent").notes == ()
+    improper = log_loss(loose, y, score_type="independent")
     assert "not-a-proper-score" in codes(improper)
-    assert "rows do not sum to 1, so this is no proper score: a model gains by claiming too much" in str(improper)
-    assert class_brier(loose, y, kind="independent").null is None
+    assert "rows do not sum to 1, so this is not a proper score: it rewards probabilities that are too large" in str(
+        improper
+    )
+    assert brier(loose, y, score_type="independent").null is None
 
 
 def test_named_classes_give_what_the_matrix_gives():
@@ -432,13 +430,13 @@ def test_named_classes_give_what_the_matrix_gives():
     order = np.argsort(-p, axis=1, kind="stable")
     top, at = np.take_along_axis(p, order, axis=1), order
     for notion in ("confidence", "top-label"):
-        assert class_ece(top[:, 0], y, named=at[:, 0], notion=notion).value == pytest.approx(value(p, y, notion=notion))
-    found = class_ece(top[:, :2], y, named=at[:, :2], notion=TopKLabel(2)).value
+        assert ece(top[:, 0], y, named=at[:, 0], notion=notion).value == pytest.approx(value(p, y, notion=notion))
+    found = ece(top[:, :2], y, named=at[:, :2], notion=TopKLabel(2)).value
     assert found == pytest.approx(value(p, y, notion=TopKLabel(2)))
-    assert class_accuracy(top[:, 0], y, named=at[:, 0]).value == class_accuracy(p, y).value
+    assert accuracy(top[:, 0], y, named=at[:, 0]).value == accuracy(p, y).value
     weight = np.arange(80) % 2
-    kept = class_ece(top[1::2, 0], y[1::2], named=at[1::2, 0]).value
-    assert class_ece(top[:, 0], y, weight, named=at[:, 0]).value == pytest.approx(kept)
+    kept = ece(top[1::2, 0], y[1::2], named=at[1::2, 0]).value
+    assert ece(top[:, 0], y, weight, named=at[:, 0]).value == pytest.approx(kept)
 
 
 def test_what_is_wrong_is_said_in_one_sentence(subtests):
@@ -448,25 +446,25 @@ def test_what_is_wrong_is_said_in_one_sentence(subtests):
         ({"n_bins": 0}, "n_bins must be"),
         ({"strategy": "auto"}, "strategy is 'auto'"),
         ({"edges": [0.5, 0.2]}, "edges must be"),
-        ({"notion": "canonical", "edges": [0.5]}, "must divide whole rows"),
+        ({"notion": "canonical", "edges": [0.5]}, "must be a map with regions"),
         ({"named": [0] * 6}, "scores has shape"),
-        ({"kind": "logits"}, "kind is"),
+        ({"score_type": "logits"}, "score_type is"),
     ]:
         with subtests.test(options=options, told=told), pytest.raises(InputError, match=told):
-            class_ece(SIX, LABELS, **options)
+            ece(SIX, LABELS, **options)
 
 
 def test_named_classes_say_nothing_about_other_notions():
-    with pytest.raises(InputError, match="says nothing about the notion 'class-wise'"):
-        class_ece([0.5, 0.5], [0, 1], named=[0, 1], notion="class-wise")
-    with pytest.raises(InputError, match="says nothing about the notion 'canonical'"):
-        class_ece([0.5, 0.5], [0, 1], named=[0, 1], notion="canonical")
+    with pytest.raises(InputError, match="does not fit the notion 'class-wise'"):
+        ece([0.5, 0.5], [0, 1], named=[0, 1], notion="class-wise")
+    with pytest.raises(InputError, match="does not fit the notion 'canonical'"):
+        ece([0.5, 0.5], [0, 1], named=[0, 1], notion="canonical")
     with pytest.raises(InputError, match=r"in \[0, 1\]"):
-        class_ece([0.5, 1.5], [0, 1], named=[0, 1])
-    with pytest.raises(InputError, match="gives no error of each class: use 'top-label' or 'class-wise'"):
-        class_errors(SIX, LABELS, notion="confidence")
+        ece([0.5, 1.5], [0, 1], named=[0, 1])
+    with pytest.raises(InputError, match="has no error by class: use 'top-label' or 'class-wise'"):
+        errors_by_class(SIX, LABELS, notion="confidence")
     with pytest.raises(InputError, match="y is missing"):
-        class_ece(SIX)
+        ece(SIX)
 
 
 def test_regions_of_a_map_divide_whole_rows():
@@ -476,13 +474,13 @@ def test_regions_of_a_map_divide_whole_rows():
 
     # Rows 1-4: labels (1, 2, 1, 0) against sums (1.5, 1.5, 0.6, 0.4); rows 5-6: (0, 0, 1, 1), (0.2, 0.2, 1.6, 0).
     expected = (0.5 + 0.5 + 0.4 + 0.4 + 0.2 + 0.2 + 0.6 + 1.0) / 6
-    assert class_ece(SIX, LABELS, notion="canonical", edges=Halves()).value == pytest.approx(expected)
+    assert ece(SIX, LABELS, notion="canonical", edges=Halves()).value == pytest.approx(expected)
 
 
 def test_equal_mass_is_taken_inside_each_problem():
     p = np.array([[0.9, 0.1], [0.8, 0.2], [0.7, 0.3], [0.6, 0.4], [0.2, 0.8], [0.1, 0.9]])
     claims = read_claims(p, [0, 1, 0, 1, 1, 1], notion="top-label")
-    bins = ClassBins.of(claims, n_bins=2, strategy="mass")
+    bins = MulticlassBins.of(claims, n_bins=2, strategy="mass")
     assert bins.n.tolist() == [2, 2, 1, 1]
     assert bins.column.tolist() == [0, 0, 1, 1]
     assert bins.events.tolist() == [1, 1, 1, 1]
@@ -490,23 +488,23 @@ def test_equal_mass_is_taken_inside_each_problem():
 
 def test_a_table_of_classes_prints_its_null_values():
     p, y = matrix(300, 3)
-    found = class_errors(p, y)
+    found = errors_by_class(p, y)
     assert len(str(found).splitlines()) == 5
     assert (found.null > 0).all()
     assert (found.null_high >= found.null).all()
-    total = class_ece(p, y).value
+    total = ece(p, y).value
     assert (found.share * found.error).sum() == pytest.approx(total)
-    wise = class_errors(p, y, notion="class-wise")
-    assert wise.error.mean() == pytest.approx(class_ece(p, y, notion="class-wise").value)
+    wise = errors_by_class(p, y, notion="class-wise")
+    assert wise.error.mean() == pytest.approx(ece(p, y, notion="class-wise").value)
 
 
 def test_weights_bring_an_interval_and_no_null_value():
     p, y = matrix(200, 3)
-    found = debiased_class_ece(p, y, np.random.default_rng(0).random(200))
+    found = debiased_ece(p, y, np.random.default_rng(0).random(200))
     assert found.null is None
     assert found.low <= found.value <= found.high
     assert "no-null-under-weights" in codes(found)
-    assert "No null value under weights: the value takes whole weights for repetition, and a draw by row" in str(found)
+    assert "No null value with weights, because integer weights may mean repeated rows." in str(found)
 
 
 # --- other implementations --------------------------------------------------------------------------------------------
@@ -516,34 +514,34 @@ def test_log_loss_and_accuracy_are_those_of_scikit_learn():
     p, y = matrix(500, 5)
     weight = np.random.default_rng(1).random(500)
     expected = sklearn.metrics.log_loss(y, p, sample_weight=weight)
-    assert class_log_loss(p, y, weight).value == pytest.approx(expected)
+    assert log_loss(p, y, weight).value == pytest.approx(expected)
     expected = sklearn.metrics.accuracy_score(y, p.argmax(axis=1), sample_weight=weight)
-    assert class_accuracy(p, y, weight).value == pytest.approx(expected)
-    assert class_log_loss(p, y).null == pytest.approx(-(p * np.log(p)).sum(axis=1).mean())
-    assert class_brier(p, y).null == pytest.approx((p * (1 - p)).sum(axis=1).mean())
+    assert accuracy(p, y, weight).value == pytest.approx(expected)
+    assert log_loss(p, y).null == pytest.approx(-(p * np.log(p)).sum(axis=1).mean())
+    assert brier(p, y).null == pytest.approx((p * (1 - p)).sum(axis=1).mean())
 
 
 def test_a_network_has_the_errors_that_the_thesis_prints(data_folder):
     with np.load(data_folder / "cifar_logits" / "cifar10_resnet50_focalloss_valtest.npz") as file:
         z, y = file["test_logits"], file["test_labels"]
-    assert round(class_ece(z, y, kind="logit").value, 3) == 0.022
-    assert round(class_ece(z, y, kind="logit", notion="class-wise").value, 4) == 0.0042
+    assert round(ece(z, y, score_type="logit").value, 3) == 0.022
+    assert round(ece(z, y, score_type="logit", notion="class-wise").value, 4) == 0.0042
     # Table 5.4 prints 0.298: the largest mean over classes of a bin, not the largest of all that eq. 5.17 defines.
-    bins = ClassBins.of(read_claims(z, y, notion="top-label", kind="logit"))
+    bins = MulticlassBins.of(read_claims(z, y, notion="top-label", score_type="logit"))
     gaps = np.abs(bins.events - bins.score_sum).reshape(10, 15).sum(axis=0)
     rows = bins.n.reshape(10, 15).sum(axis=0)
     assert round(float((gaps[rows > 0] / rows[rows > 0]).max()), 3) == 0.298
-    assert round(class_ece(z, y, kind="logit", p=np.inf).value, 3) == 0.629
+    assert round(ece(z, y, score_type="logit", p=np.inf).value, 3) == 0.629
 
 
 def test_huge_logits_have_a_finite_log_loss_and_null_value() -> None:
     z = [[1e308, -1e308], [-1e308, 1e308], [0.0, 0.0]]
-    found = class_log_loss(z, [0, 1, 1], classes=[0, 1], kind="logit")
+    found = log_loss(z, [0, 1, 1], classes=[0, 1], score_type="logit")
     assert found.value == pytest.approx(np.log(2.0) / 3)
     assert found.null == pytest.approx(np.log(2.0) / 3)
-    assert np.isfinite(class_log_loss(z, [1, 1, 1], classes=[0, 1], kind="logit").value)
+    assert np.isfinite(log_loss(z, [1, 1, 1], classes=[0, 1], score_type="logit").value)
 
 
 def test_the_interval_of_the_brier_score_ends_at_two() -> None:
-    found = class_brier([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]], [1, 0, 0], classes=[0, 1])
+    found = brier([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]], [1, 0, 0], classes=[0, 1])
     assert found.high == 2.0

@@ -15,12 +15,12 @@ from hypothesis.extra.numpy import arrays
 from calibrant.arrays.multiclass.rows import check_class_rows, check_class_scores, is_matrix
 from calibrant.arrays.multiclass.spread import SUM_TOLERANCE
 from calibrant.calibration import Calibration
-from calibrant.calibrators.multiclass.binning import ClassWiseHistogramBinning, TopLabelHistogramBinning
+from calibrant.calibrators.multiclass.binning import ClasswiseHistogramBinning, TopLabelHistogramBinning
 from calibrant.calibrators.multiclass.simplex import SimplexBinning
-from calibrant.guarantees.provenance import ClassProvenance
+from calibrant.guarantees.provenance import MulticlassProvenance
 from calibrant.maps import IdentityMap, PerClassMap, SoftmaxMap, StepMap, TopMap
 from calibrant.messages import CalibrantWarning, InputError
-from calibrant.metrics.multiclass.errors import class_ece
+from calibrant.metrics.multiclass.errors import ece
 
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
@@ -87,7 +87,7 @@ def test_columns_named_otherwise_at_fit_are_found_by_those_names(subtests) -> No
             given = frame(kind, {f"p_{name}": P[:, j] for j, name in enumerate(ABC)})
             rows = check_class_rows(given, ["a", "b", "c"], classes=ABC)
             assert rows.columns == ("p_a", "p_b", "p_c")
-            fitted = Calibration(PLAIN.map, ClassProvenance.of("x", rows))
+            fitted = Calibration(PLAIN.map, MulticlassProvenance.of("x", rows))
             turned = frame(kind, {f"p_{name}": P[:, j] for j, name in reversed(list(enumerate(ABC)))})
             assert columns_of(fitted.transform(turned)) == {name: P[:, j].tolist() for j, name in enumerate(ABC)}
             with pytest.raises(InputError, match="no column"):
@@ -96,7 +96,7 @@ def test_columns_named_otherwise_at_fit_are_found_by_those_names(subtests) -> No
 
 SOME = np.random.default_rng(4).dirichlet([1.0, 2.0, 4.0], 600)
 DRAWN = np.array(ABC)[(np.random.default_rng(5).random((600, 1)) > SOME.cumsum(axis=1)[:, :2]).sum(axis=1)]
-METHODS = [TopLabelHistogramBinning(), ClassWiseHistogramBinning(), SimplexBinning(n_bins=4)]
+METHODS = [TopLabelHistogramBinning(), ClasswiseHistogramBinning(), SimplexBinning(n_bins=4)]
 
 
 @pytest.mark.filterwarnings("ignore::calibrant.CalibrantWarning")
@@ -106,12 +106,12 @@ def test_columns_in_another_order_are_found_by_name_or_refused_never_swapped(sub
             with subtests.test(kind=kind, method=type(method).__name__):
                 straight = frame(kind, {name: SOME[:, j] for j, name in enumerate(ABC)})
                 turned = frame(kind, {name: SOME[:, "abc".index(name)] for name in "cab"})
-                for call in (method.fit, class_ece):
+                for call in (method.fit, ece):
                     with pytest.raises(
                         InputError, match="classes has 'a' where scores has the column 'c': leave it out"
                     ):
                         call(turned, DRAWN, classes=ABC)
-                assert class_ece(turned, DRAWN).value == pytest.approx(class_ece(straight, DRAWN).value, rel=1e-12)
+                assert ece(turned, DRAWN).value == pytest.approx(ece(straight, DRAWN).value, rel=1e-12)
                 fitted = method.fit(straight, DRAWN, classes=ABC)
                 assert columns_of(fitted.transform(turned)) == columns_of(fitted.transform(straight))
                 assert fitted.predict(turned).tolist() == fitted.predict(SOME).tolist()
@@ -136,7 +136,7 @@ def test_names_at_fit_come_before_the_names_of_classes(subtests) -> None:
             assert promise.about.frame_columns == ("1", "2", "3")
             for checked in (given, given[[3, 1, 2]], more, SOME):
                 assert str(promise.check(checked, labels)) == str(promise.check(SOME, labels))
-            with pytest.raises(InputError, match="same index in another order"):
+            with pytest.raises(InputError, match="same index in a different order"):
                 promise.check(given, pd.Series(labels)[::-1])
 
 
@@ -147,14 +147,14 @@ def test_a_column_that_no_label_names_is_no_class_of_a_guessed_kind(subtests) ->
             numbers = {"id": np.arange(600.0), "label": np.searchsorted(ABC, DRAWN), "right": DRAWN == "a"}
             for name, column in numbers.items():
                 with pytest.raises(
-                    InputError, match=f"column '{name}', which no label names.*drop it, or pass classes="
+                    InputError, match=f"column '{name}', which is not a label in y.*drop it, or pass classes="
                 ):
                     check_class_rows(frame(kind, columns | {name: column}), DRAWN)
-                with pytest.raises(InputError, match=f"column '{name}', which no label names"):
+                with pytest.raises(InputError, match=f"column '{name}', which is not a label in y"):
                     check_class_rows(frame(kind, columns | {name: column}), DRAWN, loose=True)
             logits = frame(kind, {name: 9 * SOME[:, j] for j, name in enumerate(ABC)} | {"d": np.full(600, -5.0)})
-            assert check_class_rows(logits, DRAWN, kind="logit").classes == ("a", "b", "c", "d")
-            assert check_class_rows(logits, DRAWN, classes=(*ABC, "d")).kind == "logit"
+            assert check_class_rows(logits, DRAWN, score_type="logit").classes == ("a", "b", "c", "d")
+            assert check_class_rows(logits, DRAWN, classes=(*ABC, "d")).score_type == "logit"
             absent = frame(kind, columns | {"d": np.zeros(600)})
             assert check_class_rows(absent, DRAWN).classes == ("a", "b", "c", "d"), "probabilities tell themselves"
 
@@ -164,7 +164,7 @@ def test_a_column_without_numbers_is_named(subtests) -> None:
         with subtests.test(kind=kind):
             columns: dict[str, Any] = {name: P[:, j] for j, name in enumerate(ABC)}
             with pytest.raises(
-                InputError, match="column 'label', which holds text such as 'b': pass the columns of the classes"
+                InputError, match="column 'label', which holds text such as 'b': pass only the columns of class scores"
             ):
                 check_class_rows(frame(kind, columns | {"label": ["b", "a", "c"]}), ["b", "a", "c"])
             with pytest.raises(InputError, match="column 'a', which holds text such as 'x'"):
@@ -203,7 +203,7 @@ def test_missing_values_of_every_frame_empty_their_row() -> None:
     ):
         found = np.array(list(columns_of(PLAIN.transform(given)).values()), dtype=float).T
         np.testing.assert_array_equal(found, [[0.2, 0.7, 0.1], [np.nan] * 3])
-        with pytest.raises(InputError, match=r"lack one in row 1"):
+        with pytest.raises(InputError, match=r"has a missing value in row 1"):
             PLAIN.predict(given)
         with pytest.raises(InputError, match="first in row 1"):
             check_class_rows(given, ["a", "b"])
@@ -225,7 +225,7 @@ def test_sorted_labels_name_the_columns_of_an_array() -> None:
     assert rows.labels.tolist() == [2, 0, 1]
     (note,) = rows.notes
     assert (note.code, note.values) == ("classes-from-labels", {"classes": ("a", "b", "c")})
-    assert str(note) == "columns taken as 'a', 'b', 'c', the sorted labels: pass classes= to confirm"
+    assert str(note) == "columns assigned to 'a', 'b', 'c', the sorted labels: pass classes= to confirm"
     assert check_class_rows(P, ["c", "a", "b"], classes=ABC).notes == ()
     assert check_class_rows(pd.DataFrame(P, columns=list(ABC)), ["c", "a", "b"]).notes == ()
     assert "'3', '4', ..., the sorted" in str(check_class_rows(np.full((6, 6), 1 / 6), np.arange(6)).notes[0])
@@ -247,7 +247,7 @@ def test_a_class_that_no_row_has_must_be_listed_and_is_kept() -> None:
 
 
 def test_a_class_that_no_column_is_for_is_refused_by_name() -> None:
-    with pytest.raises(InputError, match="y has the class 'dog', which no column of scores is for"):
+    with pytest.raises(InputError, match="y has the class 'dog', which has no column in scores"):
         check_class_rows(P, ["a", "b", "dog"], classes=ABC)
     with pytest.raises(InputError, match="'dog'"):
         check_class_rows(pd.DataFrame(P, columns=list(ABC)), ["a", "b", "dog"])
@@ -283,7 +283,7 @@ def test_two_classes_and_a_thousand() -> None:
     p = rng.dirichlet(np.ones(1000), 50)
     many = check_class_rows(p, rng.integers(0, 1000, 50), classes=range(1000))
     assert len(many.classes) == 1000
-    assert many.kind == "probability"
+    assert many.score_type == "probability"
     cooled = Calibration(SoftmaxMap(many.classes, [2.0], [], "probability", 1e-9)).transform(p)
     np.testing.assert_allclose(cooled.sum(axis=1), 1.0)
 
@@ -302,11 +302,11 @@ def test_precision_is_kept_where_it_is_enough(subtests) -> None:
             assert PLAIN.transform(given).dtype == kept
 
 
-def test_half_precision_sums_are_probabilities_and_nothing_is_renormalised() -> None:
+def test_half_precision_sums_are_probabilities_and_nothing_is_renormalized() -> None:
     rng = np.random.default_rng(1)
     half = rng.dirichlet(np.ones(10), 500).astype(np.float16)
     rows = check_class_rows(half, rng.integers(0, 10, 500), classes=range(10))
-    assert rows.kind == "probability"
+    assert rows.score_type == "probability"
     np.testing.assert_array_equal(rows.scores, half.astype(np.float32))
 
 
@@ -330,32 +330,32 @@ def test_clean_memory_is_shared_and_never_written() -> None:
 
 
 def test_the_kind_is_told_from_range_and_sums_or_refused() -> None:
-    assert check_class_rows(P, ["a", "b", "c"]).kind == "probability"
+    assert check_class_rows(P, ["a", "b", "c"]).score_type == "probability"
     logits = check_class_rows(np.log(P + 0.1) * 3, ["a", "b", "c"])
-    assert logits.kind == "logit"
+    assert logits.score_type == "logit"
     (note,) = logits.kind_notes
     assert note.code == "class-logits-guessed"
-    assert str(note).endswith("): pass kind='logit' to confirm")
-    with pytest.raises(InputError, match=r"sum to between 0\.5 and 0\.5, not to 1, and nothing is renormalized"):
+    assert str(note).endswith("): pass score_type='logit' to confirm")
+    with pytest.raises(InputError, match=r"sum to between 0\.5 and 0\.5, not to 1, and scores are never renormalized"):
         check_class_rows(P / 2, ["a", "b", "c"])
-    assert check_class_rows(P / 2, ["a", "b", "c"], kind="independent").kind == "independent"
+    assert check_class_rows(P / 2, ["a", "b", "c"], score_type="independent").score_type == "independent"
     with pytest.raises(InputError, match=r"must lie in \[0, 1\]"):
-        check_class_rows(P * 2, ["a", "b", "c"], kind="probability")
-    with pytest.raises(InputError, match="kind"):
-        check_class_rows(P, ["a", "b", "c"], kind="odds")  # type: ignore[arg-type]
+        check_class_rows(P * 2, ["a", "b", "c"], score_type="probability")
+    with pytest.raises(InputError, match="score_type"):
+        check_class_rows(P, ["a", "b", "c"], score_type="odds")  # type: ignore[arg-type]
 
 
 def test_percentages_are_refused(subtests) -> None:
     for total in [98.1, 100.0, 101.9]:
         with subtests.test(total=total):
-            for options in ({}, {"loose": True}, {"kind": "probability"}, {"kind": "independent"}):
+            for options in ({}, {"loose": True}, {"score_type": "probability"}, {"score_type": "independent"}):
                 with pytest.raises(InputError, match=r"look like percentages.*: divide by 100"):
                     check_class_rows(P * total, ["a", "b", "c"], **options)
             with pytest.raises(InputError, match="percentages"):
                 check_class_scores(P * total, ABC, "probability")
-            assert check_class_rows(P * total, ["a", "b", "c"], kind="logit").kind == "logit"
+            assert check_class_rows(P * total, ["a", "b", "c"], score_type="logit").score_type == "logit"
             for other in (P * 97.0, P * 103.0, P * total - [[1.0, -1.0, 0.0]]):
-                assert check_class_rows(other, ["a", "b", "c"]).kind == "logit"
+                assert check_class_rows(other, ["a", "b", "c"]).score_type == "logit"
 
 
 def test_rows_that_nearly_sum_to_one_may_be_divided() -> None:
@@ -368,7 +368,10 @@ def test_rows_that_nearly_sum_to_one_may_be_divided() -> None:
         ) as told:
             check_class_scores(near, ABC, "probability")
         assert "kind=" not in str(told.value)
-        assert check_class_rows(near / near.sum(axis=1, keepdims=True), ["a", "b"], classes=ABC).kind == "probability"
+        assert (
+            check_class_rows(near / near.sum(axis=1, keepdims=True), ["a", "b"], classes=ABC).score_type
+            == "probability"
+        )
     for far in (P / 2, P * 7, np.log(P + 0.1)):
         with pytest.raises(InputError) as told:
             check_class_scores(far, ABC, "probability")
@@ -377,11 +380,11 @@ def test_rows_that_nearly_sum_to_one_may_be_divided() -> None:
 
 
 def test_probabilities_in_place_of_logits_are_told() -> None:
-    taken = check_class_rows(P, ["a", "b", "c"], classes=ABC, kind="logit")
-    assert taken.kind == "logit"
+    taken = check_class_rows(P, ["a", "b", "c"], classes=ABC, score_type="logit")
+    assert taken.score_type == "logit"
     (note,) = taken.kind_notes
     assert note.code == "probabilities-as-logits"
-    assert str(note) == "scores look like probabilities, and are taken as logits, as kind='logit' says"
+    assert str(note) == "scores look like probabilities but are read as logits because of score_type='logit'"
     with pytest.warns(CalibrantWarning, match="look like probabilities, but the map was fitted on logits: pass logits"):
         check_class_scores(P, ABC, "logit")
     missing = np.vstack([P, [[np.nan, 5.0, 5.0]]])
@@ -390,7 +393,7 @@ def test_probabilities_in_place_of_logits_are_told() -> None:
     for other in (P[:1], P * 1.1, np.log(P + 0.1), np.empty((0, 3))):
         check_class_scores(other, ABC, "logit")  # a warning would be an error
         if len(other) == 3:
-            assert check_class_rows(other, ["a", "b", "c"], classes=ABC, kind="logit").notes == ()
+            assert check_class_rows(other, ["a", "b", "c"], classes=ABC, score_type="logit").notes == ()
 
 
 @pytest.mark.parametrize("off", [SUM_TOLERANCE * 0.9, -SUM_TOLERANCE * 0.9])
@@ -405,12 +408,12 @@ def test_a_small_miss_of_one_is_rounding_and_a_larger_one_is_refused(off: float)
 
 def test_fitted_kinds_are_asked_for_when_applied() -> None:
     rows = check_class_rows(P, ["a", "b", "c"])
-    fitted = Calibration(PLAIN.map, ClassProvenance.of("x", rows))
+    fitted = Calibration(PLAIN.map, MulticlassProvenance.of("x", rows))
     with pytest.raises(InputError, match="not to 1"):
         fitted.transform(P / 2)
     with pytest.raises(InputError, match=r"\[0, 1\]"):
         fitted.transform(P * 7)
-    loose = ClassProvenance.of("x", check_class_rows(P / 2, ["a", "b", "c"], kind="independent"))
+    loose = MulticlassProvenance.of("x", check_class_rows(P / 2, ["a", "b", "c"], score_type="independent"))
     assert Calibration(PLAIN.map, loose).transform(P / 2).tolist() == (P / 2).tolist()
 
 
@@ -421,7 +424,7 @@ def test_huge_finite_logits_are_no_missing_scores() -> None:
         for dtype, large in (("float64", 1.7e308), ("float32", 3.4e38)):
             given = np.array([[large] * 3, [-large] * 3, [large, -large, 0.0], [1.0, 2.0, 3.0]], dtype)
             assert np.isfinite(cooler.transform(given)).all()
-            assert check_class_rows(given, ["a", "b", "c", "a"], kind="logit").kind == "logit"
+            assert check_class_rows(given, ["a", "b", "c", "a"], score_type="logit").score_type == "logit"
     for bad in (np.inf, -np.inf):
         with pytest.raises(InputError, match="infinities"):
             cooler.transform([[bad, 1.0, 2.0]])
@@ -477,7 +480,7 @@ def test_weights_groups_and_time_are_checked_like_those_of_one_score() -> None:
     for wrong in ([1.0, 2.0], [-1.0, 1.0, 1.0], [np.nan, 1.0, 1.0], [0.0, 0.0, 0.0]):
         with pytest.raises(InputError, match="sample_weight"):
             check_class_rows(P, ["a", "b", "c"], wrong)
-    counts = check_class_rows(P, ["a", "b", "c"], [1, 3, 2], weights="counts")
+    counts = check_class_rows(P, ["a", "b", "c"], [1, 3, 2], weight_type="frequency")
     assert counts.counts
     assert counts.mass.tolist() == [1, 3, 2]
 

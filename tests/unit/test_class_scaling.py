@@ -1,4 +1,4 @@
-"""Softmax maps of class scores: against other minimisers, on edges, with weights, and shift by a constant."""
+"""Softmax maps of class scores: against other minimizers, on edges, with weights, and shift by a constant."""
 
 from __future__ import annotations
 
@@ -13,24 +13,15 @@ from scipy.special import log_softmax
 from sklearn.linear_model import LogisticRegression
 from tests import worlds
 
-from calibrant import (
-    DirichletScaling,
-    InputError,
-    MatrixScaling,
-    PlattScaling,
-    Refusal,
-    StructuredScaling,
-    TemperatureScaling,
-    VectorScaling,
-    load,
-)
+from calibrant import InputError, NoCertificate, PlattScaling, TemperatureScaling, load
 from calibrant.arrays.multiclass.rows import check_class_rows
 from calibrant.fits import ridge as softmax_ridge
 from calibrant.fits.ridge import Ridge, fit_affine
 from calibrant.fits.softmax import LogRows, fit_slope
 from calibrant.maps import SoftmaxMap
+from calibrant.multiclass import DirichletScaling, MatrixScaling, StructuredScaling, VectorScaling
 from calibrant.selection.multiclass.cross_validation import Setting, Trials, View, safest
-from calibrant.selection.multiclass.folds import ClassFolds, some_rows
+from calibrant.selection.multiclass.folds import MulticlassFolds, some_rows
 
 SCALINGS = (TemperatureScaling, VectorScaling, MatrixScaling, DirichletScaling, StructuredScaling)
 
@@ -44,13 +35,13 @@ def log_loss(p: np.ndarray, y: np.ndarray) -> float:
 
 
 def log_rows(z: np.ndarray, y: np.ndarray, weights: np.ndarray | None = None) -> LogRows:
-    rows = check_class_rows(z, y, classes=range(z.shape[1]), kind="logit")
+    rows = check_class_rows(z, y, classes=range(z.shape[1]), score_type="logit")
     logs = LogRows.of(rows)
     return logs if weights is None else logs.weighing(weights)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Against other minimisers
+# Against other minimizers
 # ---------------------------------------------------------------------------------------------------------------------
 
 
@@ -65,7 +56,7 @@ def test_the_temperature_is_that_of_a_search_in_one_dimension(seed):
     assert TemperatureScaling().fit(z, y).temperature_ == pytest.approx(1 / best, rel=1e-6)
 
 
-def penalised(z, y, ridge: Ridge, slope: float, flat: np.ndarray) -> float:
+def penalized(z, y, ridge: Ridge, slope: float, flat: np.ndarray) -> float:
     """The objective as the formula says it, class by class."""
     size = z.shape[1]
     numbers = flat.reshape(size, -1)
@@ -79,15 +70,15 @@ def penalised(z, y, ridge: Ridge, slope: float, flat: np.ndarray) -> float:
 
 @pytest.mark.parametrize("ridge", [Ridge(2.0, None, 0.5), Ridge(2.0, 5.0, 0.5)], ids=["vector", "matrix"])
 @pytest.mark.parametrize("dense", [True, False])
-def test_a_ridge_fit_is_that_of_a_general_minimiser(ridge, dense, monkeypatch):
-    monkeypatch.setattr(softmax_ridge, "MOST_DENSE", 300 if dense else 0)
+def test_a_ridge_fit_is_that_of_a_general_minimizer(ridge, dense, monkeypatch):
+    monkeypatch.setattr(softmax_ridge, "MAX_DENSE_PARAMETERS", 300 if dense else 0)
     z, y = sample(150, 3)
     rows = log_rows(z, y)
     slope = fit_slope(rows).slope
     found = fit_affine(rows, ridge, slope)
     start = softmax_ridge._Regression(rows, ridge, slope).identity().ravel()
     other = minimize(
-        lambda flat: penalised(rows.logs, y, ridge, slope, flat), start, method="BFGS", options={"gtol": 1e-6}
+        lambda flat: penalized(rows.logs, y, ridge, slope, flat), start, method="BFGS", options={"gtol": 1e-6}
     )
     np.testing.assert_allclose(found.numbers.ravel(), other.x, atol=2e-5)
 
@@ -112,14 +103,14 @@ def test_a_free_matrix_is_multinomial_logistic_regression_on_the_log_probabiliti
     z, y = sample(600, 3)
     logs = log_softmax(z, axis=1)
     regression = LogisticRegression(C=1e6, max_iter=5000, tol=1e-8).fit(logs, y)
-    ours = MatrixScaling(1e-6, 1e-6).fit(z, y, kind="logit").transform(z)
+    ours = MatrixScaling(1e-6, 1e-6).fit(z, y, score_type="logit").transform(z)
     np.testing.assert_allclose(ours, regression.predict_proba(logs), atol=2e-3)
 
 
 def test_two_classes_as_a_matrix_are_the_binary_temperature():
     z, y = sample(500, 2)
     margin = z[:, 1] - z[:, 0]
-    binary = TemperatureScaling().fit(margin, y, kind="logit")
+    binary = TemperatureScaling().fit(margin, y, score_type="logit")
     assert TemperatureScaling().fit(z, y).temperature_ == pytest.approx(binary.temperature_, rel=1e-6)
 
 
@@ -140,9 +131,9 @@ def test_counts_are_repetition_and_order_does_not_matter(subtests):
         with subtests.test(calibrator=calibrator):
             z, y = sample(120, 3)
             counts = np.random.default_rng(2).integers(0, 4, len(y))
-            once = calibrator().fit(z, y, counts, weights="counts", kind="logit", classes=range(3))
+            once = calibrator().fit(z, y, counts, weight_type="frequency", score_type="logit", classes=range(3))
             rows = np.random.default_rng(3).permutation(np.repeat(np.arange(len(y)), counts))
-            often = calibrator().fit(z[rows], y[rows], kind="logit", classes=range(3))
+            often = calibrator().fit(z[rows], y[rows], score_type="logit", classes=range(3))
             np.testing.assert_allclose(once.transform(z), often.transform(z), atol=1e-6)
 
 
@@ -163,9 +154,9 @@ def test_logits_their_softmax_and_shifted_logits_give_the_same_map(subtests):
             options = {} if calibrator is TemperatureScaling else {"clamp": 1e-30}
             if issubclass(calibrator, StructuredScaling):  # what is chosen depends on how the rows fall into parts
                 options |= {"strength": 10.0, **({"intercept": 1.0} if calibrator is DirichletScaling else {})}
-            expected = calibrator(**options).fit(z, y, kind="logit").transform(z)
+            expected = calibrator(**options).fit(z, y, score_type="logit").transform(z)
             np.testing.assert_allclose(
-                calibrator(**options).fit(shifted, y, kind="logit").transform(shifted), expected, atol=1e-5
+                calibrator(**options).fit(shifted, y, score_type="logit").transform(shifted), expected, atol=1e-5
             )
             np.testing.assert_allclose(calibrator(**options).fit(p, y).transform(p), expected, atol=1e-5)
 
@@ -206,7 +197,7 @@ def test_a_class_without_rows_keeps_the_common_slope(subtests):
         with subtests.test(calibrator=calibrator):
             z, y = sample(200, 4)
             kept = y < 3
-            cal = calibrator().fit(z[kept], y[kept], classes=range(4), kind="logit")
+            cal = calibrator().fit(z[kept], y[kept], classes=range(4), score_type="logit")
             p = cal.transform(z)
             assert (p[:, 3] > 0).all()
             absent = [note for note in cal.notes_ if note.code == "absent-classes"]
@@ -226,11 +217,11 @@ def test_a_thousand_classes_with_few_rows_are_fitted():
 def test_separable_rows_say_that_labels_were_softened():
     cal = TemperatureScaling().fit([[0.9, 0.1], [0.2, 0.8]], [0, 1])
     told = {note.code: str(note) for note in cal.notes_}
-    assert "temperature of 0" in told["labels-at-largest-scores"]
+    assert "temperature is 0" in told["labels-at-largest-scores"]
     assert 0.01 < cal.temperature_ < 10
     assert cal.fit([[0.5, 0.5]] * 3, [0, 1, 1]).temperature_ == 1.0
     told = {note.code: str(note) for note in cal.notes_}
-    assert "no temperature has any effect" in told["equal-scores-in-rows"]
+    assert "a temperature has no effect" in told["equal-scores-in-rows"]
     assert cal.fit([[0.1, 0.9], [0.8, 0.2]], [0, 1]).temperature_ == pytest.approx(100, rel=1e-3)
 
 
@@ -244,7 +235,7 @@ def test_soft_targets_by_hand():
 def test_any_logits_give_finite_probabilities(rows):
     z, y = np.array([row[:2] for row in rows]), [row[2] for row in rows]
     for cal in (TemperatureScaling(), VectorScaling(), MatrixScaling()):
-        assert np.isfinite(cal.fit(z, y, classes=[0, 1], kind="logit").transform(z)).all()
+        assert np.isfinite(cal.fit(z, y, classes=[0, 1], score_type="logit").transform(z)).all()
 
 
 def test_wrong_options_are_refused():
@@ -257,7 +248,7 @@ def test_wrong_options_are_refused():
             wrong.fit(z, y)
     with pytest.raises(InputError, match="cv must be an integer"):
         StructuredScaling(cv=1).fit(z, y)
-    with pytest.raises(InputError, match="limits are for one score"):
+    with pytest.raises(InputError, match="limits is for one score only"):
         TemperatureScaling(limits=True).fit(z, y)
 
 
@@ -277,7 +268,7 @@ def test_the_temperature_takes_one_score_or_a_matrix_and_prints_either(tmp_path)
     assert "on the logits" in str(cal)
     assert cal.predict(z).shape == (200,)
     assert cal.predict_proba(z).shape == (200, 3)
-    assert isinstance(cal.certificate(), Refusal)
+    assert isinstance(cal.certificate(), NoCertificate)
     cal.save(tmp_path / "t.json")
     np.testing.assert_array_equal(load(tmp_path / "t.json").transform(z), cal.transform(z))
     cal.fit([0.1, 0.1, 0.1, 0.9], [0, 0, 1, 1])
@@ -285,7 +276,7 @@ def test_the_temperature_takes_one_score_or_a_matrix_and_prints_either(tmp_path)
 
 
 def test_other_calibrators_of_one_score_say_where_a_matrix_belongs():
-    with pytest.raises(InputError, match=r"use calibrate\(scores, y\), Reduction"):
+    with pytest.raises(InputError, match=r"use calibrate\(scores, y\), .* or calibrant\.multiclass"):
         PlattScaling().fit(np.full((4, 3), 1 / 3), [0, 1, 0, 1])
 
 
@@ -327,15 +318,15 @@ def test_zeros_of_a_forest_are_held_where_unseen_rows_want_them():
 def test_what_is_compared_never_depends_on_the_labels_it_is_judged_by():
     """Other labels in one part leave the map that judges it as it was."""
     z, y = sample(200, 3)
-    rows = check_class_rows(z, y, kind="logit")
-    folds = ClassFolds.of(rows)
+    rows = check_class_rows(z, y, score_type="logit")
+    folds = MulticlassFolds.of(rows)
     setting = Setting("matrix", 1e-9)
     part = np.flatnonzero(folds.shares[0])
     other = y.copy()
     other[part] = (y[part] + 1) % 3
     maps = []
     for labels in (y, other):
-        trials = Trials(check_class_rows(z, labels, kind="logit"), folds, "log")
+        trials = Trials(check_class_rows(z, labels, score_type="logit"), folds, "log")
         for place in (1, 2, 0):
             trials.losses(setting, place)
         maps.append(trials._maps[setting, frozenset({0})])
@@ -344,11 +335,11 @@ def test_what_is_compared_never_depends_on_the_labels_it_is_judged_by():
 
 def test_parts_hold_whole_groups_or_equally_many_rows():
     z, y = sample(203, 3)
-    rows = check_class_rows(z, y, kind="logit")
-    folds = ClassFolds.of(rows)
+    rows = check_class_rows(z, y, score_type="logit")
+    folds = MulticlassFolds.of(rows)
     np.testing.assert_array_equal(folds.shares.sum(axis=0), 1.0)
     assert np.ptp(folds.shares.sum(axis=1)) <= 1
-    grouped = ClassFolds.of(check_class_rows(z, y, kind="logit", groups=np.arange(203) // 10))
+    grouped = MulticlassFolds.of(check_class_rows(z, y, score_type="logit", groups=np.arange(203) // 10))
     for group in range(21):
         assert np.count_nonzero(grouped.shares[:, np.arange(203) // 10 == group].sum(axis=1)) == 1
     assert len(some_rows(rows, 300)) in range(60, 140)
@@ -357,8 +348,8 @@ def test_parts_hold_whole_groups_or_equally_many_rows():
 
 def test_the_highest_clamp_that_is_hardly_worse_is_taken():
     z, y = sample(400, 3)
-    rows = check_class_rows(z / 100, y, kind="logit")  # no score is near any clamp
-    trials = Trials(rows, ClassFolds.of(rows), "log")
+    rows = check_class_rows(z / 100, y, score_type="logit")  # no score is near any clamp
+    trials = Trials(rows, MulticlassFolds.of(rows), "log")
     settings = [Setting("temperature", clamp) for clamp in (1e-300, 1e-9, 1e-3)]
     assert safest(View(trials, trials.parts), settings) == settings[-1]
 

@@ -22,8 +22,8 @@ from calibrant import (
     Certificate,
     HistogramBinning,
     IsotonicCalibrator,
+    NoCertificate,
     PlattScaling,
-    Refusal,
     Tally,
 )
 
@@ -257,7 +257,7 @@ def test_the_calibrators_own_alpha_is_kept(model: LogisticRegression) -> None:
 def test_out_of_fold_scores_carry_none() -> None:
     wrapped = CalibratedClassifier(LogisticRegression(), HistogramBinning(n_bins=5), cv=3).fit(*worlds.features())
     refusal = wrapped.certificate()
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, NoCertificate)
     assert "out-of-fold" in str(refusal)
     assert wrapped.calibrator_.provenance_.sampling == "out-of-fold"
 
@@ -277,7 +277,7 @@ def test_a_decision_function_is_enough(cv: Any) -> None:
     ridge = RidgeClassifier().fit(X, y)
     wrapped = CalibratedClassifier(ridge, PlattScaling(), cv=cv).fit(X, y)
     p = wrapped.predict_proba(X)[:, 1]
-    assert wrapped.calibrator_.provenance_.kind == "real"
+    assert wrapped.calibrator_.provenance_.score_type == "real"
     assert ((p > 0.0) & (p < 1.0)).all()
     np.testing.assert_array_equal(np.argsort(p, kind="stable"), np.argsort(ridge.decision_function(X), kind="stable"))
 

@@ -54,7 +54,7 @@ def test_crossings_by_hand() -> None:
 def test_counts_mean_repetition() -> None:
     old, new, y = models(300)
     times = np.random.default_rng(1).integers(0, 4, 300)
-    one = compare(old, new, y, times, weights="counts")
+    one = compare(old, new, y, times, weight_type="frequency")
     other = compare(*(np.repeat(column, times) for column in (old, new, y)))
     for mine, yours in zip(one.differences, other.differences, strict=True):
         assert (mine.new, mine.low, mine.high) == pytest.approx((yours.new, yours.low, yours.high))
@@ -108,4 +108,4 @@ def test_small_differences_keep_their_digits() -> None:
 
 def test_losses_at_the_clamp_are_named_so() -> None:
     change = compare([0.0, 0.5, 0.5], [0.1, 0.5, 0.5], [1, 0, 1])
-    assert change.differences[0].name == "Log loss, scores kept 2^-32 off 0 and 1"
+    assert change.differences[0].name == "Log loss, scores clipped to 2^-32 from 0 and 1"

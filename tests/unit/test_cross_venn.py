@@ -14,7 +14,7 @@ from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
 from sklearn.naive_bayes import GaussianNB
 from tests import worlds
 
-from calibrant import Calibration, Refusal, VennAbers, load
+from calibrant import Calibration, NoCertificate, VennAbers, load
 from calibrant.calibrators.cross_venn_abers import CrossVennAbers
 from calibrant.fits.venn_abers import merged_pairs
 
@@ -72,7 +72,7 @@ def test_counts_are_repetition_for_models_and_maps():
     counts = np.random.default_rng(3).integers(0, 4, 120)
     groups = np.arange(120) % 3
     repeated = np.repeat(np.arange(120), counts)
-    whole = CrossVennAbers(GaussianNB(), cv=list(GroupKFold(3).split(X, y, groups)), weights="counts")
+    whole = CrossVennAbers(GaussianNB(), cv=list(GroupKFold(3).split(X, y, groups)), weight_type="frequency")
     again = clone(whole).set_params(cv=list(GroupKFold(3).split(X[repeated], y[repeated], groups[repeated])))
     weighted = whole.fit(X, y, counts).predict_proba(X)[:, 1]
     np.testing.assert_allclose(weighted, again.fit(X[repeated], y[repeated]).predict_proba(X)[:, 1], atol=1e-9)
@@ -104,7 +104,7 @@ def test_labels_keep_their_names_and_order(subtests):
 def test_a_decision_function_and_sparse_rows_are_enough():
     X, y = worlds.features()
     dense = CrossVennAbers(RidgeClassifier()).fit(X, y)
-    assert dense.calibrators_[0].provenance_.kind == "real"
+    assert dense.calibrators_[0].provenance_.score_type == "real"
     for sparse in (csr_matrix, csc_matrix):
         p = CrossVennAbers(LogisticRegression()).fit(sparse(X), y).predict_proba(sparse(X))
         assert p.shape == (400, 2)
@@ -133,8 +133,8 @@ def test_what_cannot_be_fitted_is_refused():
 
 def test_no_certificate_is_issued():
     refusal = CrossVennAbers(LogisticRegression()).fit(*worlds.features()).certificate(0.1)
-    assert isinstance(refusal, Refusal)
-    assert "loses what each of them is promised" in str(refusal)
+    assert isinstance(refusal, NoCertificate)
+    assert "loses the guarantee of each fold" in str(refusal)
 
 
 def test_either_probability_of_an_inductive_forecast_can_be_stored(tmp_path):
@@ -148,5 +148,5 @@ def test_either_probability_of_an_inductive_forecast_can_be_stored(tmp_path):
 def test_a_fold_that_calibrates_on_rows_of_its_model_is_refused():
     rng = np.random.default_rng(0)
     X, y, ids = rng.normal(size=(60, 2)), np.arange(60) % 2, np.arange(60)
-    with pytest.raises(ValueError, match="keep the two apart"):
+    with pytest.raises(ValueError, match="use disjoint sets"):
         CrossVennAbers(LogisticRegression(), cv=[(ids, ids)]).fit(X, y)

@@ -163,7 +163,7 @@ def test_weights_reach_the_fits() -> None:
     counts = np.tile([1, 2, 3], 40)
     groups = np.arange(120) // 30  # four folds of equal size, whether rows are weighted or repeated
     again = np.repeat(np.arange(120), counts)
-    by_count = crossfit(PlattScaling(), scores, y, counts, cv=4, weights="counts", groups=groups)
+    by_count = crossfit(PlattScaling(), scores, y, counts, cv=4, weight_type="frequency", groups=groups)
     repeated = crossfit(PlattScaling(), scores[again], y[again], cv=4, groups=groups[again])
     np.testing.assert_allclose(by_count[again], repeated, rtol=1e-12)
     assert not np.allclose(by_count, crossfit(PlattScaling(), scores, y, cv=4, groups=groups))
@@ -186,7 +186,7 @@ def test_labels_and_kinds_pass_through() -> None:
     expected = crossfit(PlattScaling(), scores, y)
     np.testing.assert_array_equal(crossfit(PlattScaling(), scores, names, positive="bad"), expected)
     logits = np.log(scores / (1 - scores))
-    np.testing.assert_allclose(crossfit(PlattScaling(), logits, y, kind="logit"), expected, rtol=1e-6)
+    np.testing.assert_allclose(crossfit(PlattScaling(), logits, y, score_type="logit"), expected, rtol=1e-6)
 
 
 def test_what_cannot_be_split_is_refused(subtests) -> None:
@@ -194,8 +194,8 @@ def test_what_cannot_be_split_is_refused(subtests) -> None:
         ({"cv": 1}, "cv must be at least 2"),
         ({"groups": np.arange(30), "time": np.arange(30)}, "groups and time cannot both"),
         ({"groups": np.arange(30) % 3, "cv": 5}, "cv=5 asks for more folds than there are groups, 3: lower it"),
-        ({"time": np.arange(30) // 10, "cv": 5}, "cv=5 asks for 6 periods, and there are 3 distinct times"),
-        ({"cv": 29}, "cv=29 asks for more folds than the rarer class has rows, 10"),
+        ({"time": np.arange(30) // 10, "cv": 5}, "cv=5 asks for 6 periods, but there are 3 distinct times"),
+        ({"cv": 29}, "cv=29 asks for more folds than there are minority-class rows, 10"),
         ({"groups": np.arange(29)}, "groups has 29 rows"),
     ]:
         with subtests.test(options=options, sentence=sentence):
@@ -225,13 +225,13 @@ ODD_WEIGHTS = {
 
 @pytest.mark.filterwarnings("ignore::calibrant.CalibrantWarning")
 def test_odd_weights_work_or_are_refused_in_words(subtests) -> None:
-    for weights in ["importance", "counts"]:
+    for weights in ["importance", "frequency"]:
         for name in ODD_WEIGHTS:
             with subtests.test(weights=weights, name=name):
                 scores, y = rows(100)
                 weight = ODD_WEIGHTS[name](np.tile([1.0, 2.0], 50))
                 try:
-                    out = crossfit(PlattScaling(), scores, y, weight, weights=weights)
+                    out = crossfit(PlattScaling(), scores, y, weight, weight_type=weights)
                 except InputError:
                     assert name not in ("a list", "objects", "a column", "small integers")
                     continue
@@ -239,6 +239,6 @@ def test_odd_weights_work_or_are_refused_in_words(subtests) -> None:
                 kept = np.asarray(weight, dtype=np.float64).ravel() > 0
                 assert np.isnan(out).tolist() == (~kept).tolist()
                 plain = crossfit(
-                    PlattScaling(), scores, y, np.asarray(weight, dtype=np.float64).ravel(), weights=weights
+                    PlattScaling(), scores, y, np.asarray(weight, dtype=np.float64).ravel(), weight_type=weights
                 )
                 np.testing.assert_array_equal(out, plain)

@@ -23,21 +23,21 @@ def test_the_walk_by_hand():
     # y - s in order of s: -0.1, 0.6, -0.8; C: -0.1/3, 0.5/3, -0.3/3.
     scores, y = [0.4, 0.1, 0.8], [1, 0, 0]
     assert ecce(scores, y).value == pytest.approx(0.5 / 3)
-    assert ecce(scores, y, kind="range").value == pytest.approx(0.8 / 3)
+    assert ecce(scores, y, statistic="range").value == pytest.approx(0.8 / 3)
     sd = math.sqrt(0.09 + 0.24 + 0.16) / 3
     assert ecce(scores, y).null == pytest.approx(math.sqrt(math.pi / 2) * sd)
-    assert ecce(scores, y, kind="range").null_high == pytest.approx(2.49767216 * sd)
+    assert ecce(scores, y, statistic="range").null_high == pytest.approx(2.49767216 * sd)
 
 
 def test_ties_are_seen_only_at_their_end():
     # Within the tie the path could reach 0.5/2 before it returns to 0; order inside a tie means nothing.
     assert ecce([0.5, 0.5], [1, 0]).value == 0.0
-    assert ecce([0.5, 0.5], [0, 1], kind="range").value == 0.0
+    assert ecce([0.5, 0.5], [0, 1], statistic="range").value == 0.0
 
 
 def test_the_range_counts_the_start():
     # C = 0, 0.3: never below its start.
-    assert ecce([0.7], [1], kind="range").value == pytest.approx(0.3)
+    assert ecce([0.7], [1], statistic="range").value == pytest.approx(0.3)
     assert ecce([0.7], [1]).value == pytest.approx(0.3)
 
 
@@ -47,8 +47,8 @@ def test_certain_scores_leave_no_noise():
 
 
 def test_an_unknown_kind_is_refused():
-    with pytest.raises(InputError, match="kind"):
-        ecce([0.5], [1], kind="kuiper")
+    with pytest.raises(InputError, match="statistic"):
+        ecce([0.5], [1], statistic="kuiper")
 
 
 @given(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 1), st.integers(0, 3)), min_size=1, max_size=30))
@@ -57,8 +57,8 @@ def test_weights_are_repetition_and_range_is_between_once_and_twice_the_maximum(
     assume(w.any())
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        weighted = [ecce(s / 8, y, w, kind=kind).value for kind in ("max", "range")]
-        repeated = [ecce(np.repeat(s / 8, w), np.repeat(y, w), kind=kind).value for kind in ("max", "range")]
+        weighted = [ecce(s / 8, y, w, statistic=kind).value for kind in ("max", "range")]
+        repeated = [ecce(np.repeat(s / 8, w), np.repeat(y, w), statistic=kind).value for kind in ("max", "range")]
     assert weighted == pytest.approx(repeated, abs=1e-15)
     assert weighted[0] <= weighted[1] + 1e-15 <= 2 * weighted[0] + 3e-15
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibrant import InputError, IsotonicCalibrator, PlattScaling, bayes_action, threshold
-from calibrant.decisions import least_score
+from calibrant import InputError, IsotonicCalibrator, PlattScaling
+from calibrant.decisions import choose_action, choose_threshold, least_score
 from calibrant.maps import BetaMap, ComposeMap, IdentityMap, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
 
 RNG = np.random.default_rng(31)
@@ -31,29 +31,29 @@ RISING: list[Map] = [
 
 def test_costs_by_hand() -> None:
     # A missed event costs 20, a false alarm 1: act when 20 p >= 1 (1 - p), p >= 1/21.
-    assert float(threshold(1, 20)) == pytest.approx(1 / 21, abs=1e-16)
-    assert float(threshold(3, 3)) == 0.5
-    assert float(threshold(0, 1)) == 0.0
-    assert float(threshold(1, 0)) == 1.0
-    assert float(threshold(1e-300, 1e300)) == 0.0
-    assert str(threshold(1, 1)) == "Act from a probability of 0.5 on."
+    assert float(choose_threshold(1, 20)) == pytest.approx(1 / 21, abs=1e-16)
+    assert float(choose_threshold(3, 3)) == 0.5
+    assert float(choose_threshold(0, 1)) == 0.0
+    assert float(choose_threshold(1, 0)) == 1.0
+    assert float(choose_threshold(1e-300, 1e300)) == 0.0
+    assert str(choose_threshold(1, 1)) == "Act if the probability is at least 0.5."
 
 
 def test_the_raw_cut_of_a_step_map_is_its_knot() -> None:
     steps = StepMap([0.25, 0.5], [0.1, 0.3, 0.9])
-    assert threshold(1, 4, steps).score == 0.25  # 0.2 is first reached by the step of 0.3
-    assert threshold(7, 3, steps).score == 0.5
-    assert threshold(1, 99, steps).score == 0.0  # 0.01 is reached everywhere
-    never = threshold(19, 1, steps)
+    assert choose_threshold(1, 4, steps).score == 0.25  # 0.2 is first reached by the step of 0.3
+    assert choose_threshold(7, 3, steps).score == 0.5
+    assert choose_threshold(1, 99, steps).score == 0.0  # 0.01 is reached everywhere
+    never = choose_threshold(19, 1, steps)
     assert never.score is None
     assert "no score reaches" in str(never)
 
 
 def test_the_raw_cut_of_a_shift_by_hand() -> None:
     # p' = 0.5 where odds * e^-1 = 1: odds e, score e / (1 + e).
-    cut = threshold(1, 1, LogitAffineMap(1.0, -1.0))
+    cut = choose_threshold(1, 1, LogitAffineMap(1.0, -1.0))
     assert cut.score == pytest.approx(math.e / (1 + math.e), abs=1e-15)
-    assert "raw score of 0.731" in str(cut)
+    assert "raw score at least 0.731" in str(cut)
 
 
 def test_the_cut_reaches_the_probability_and_the_double_below_does_not(subtests) -> None:
@@ -84,15 +84,15 @@ def test_logits_and_real_scores_have_negative_cuts() -> None:
     cut = least_score(LogitAffineMap(2.0, 0.0, "score"), 0.2, "logit")
     assert cut == pytest.approx(math.log(0.25) / 2, abs=1e-14)
     z = np.log(SCORES[SCORES > 0] / (1 - SCORES[SCORES > 0]))
-    fitted = PlattScaling().fit(z, LABELS[SCORES > 0], kind="logit")
-    score = threshold(1, 9, fitted).score
+    fitted = PlattScaling().fit(z, LABELS[SCORES > 0], score_type="logit")
+    score = choose_threshold(1, 9, fitted).score
     assert score is not None
     assert fitted.transform([score])[0] == pytest.approx(0.1, abs=1e-12)
 
 
 def test_a_fitted_calibrator_serves() -> None:
     fitted = IsotonicCalibrator().fit(SCORES, LABELS)
-    cut = threshold(1, 2, fitted)
+    cut = choose_threshold(1, 2, fitted)
     assert cut.score is not None
     assert fitted.transform([cut.score])[0] >= 1 / 3
 
@@ -104,19 +104,19 @@ def test_a_map_that_falls_has_no_single_cut(subtests) -> None:
         BetaMap(-1.0, 1.0, 0.0),
         ComposeMap((IdentityMap(), LogitAffineMap(-1.0, 0.0))),
     ]:
-        with subtests.test(mapping=mapping), pytest.raises(InputError, match="falls somewhere"):
-            threshold(1, 1, mapping)
+        with subtests.test(mapping=mapping), pytest.raises(InputError, match="decreases somewhere"):
+            choose_threshold(1, 1, mapping)
 
 
 def test_two_actions_are_a_threshold() -> None:
-    policy = bayes_action([[0, 20], [1, 0]], actions=["wait", "act"])
+    policy = choose_action([[0, 20], [1, 0]], actions=["wait", "act"])
     assert policy.actions == ("wait", "act")
-    assert policy.cuts[0].probability == pytest.approx(float(threshold(1, 20)))
+    assert policy.cuts[0].probability == pytest.approx(float(choose_threshold(1, 20)))
 
 
 def test_three_actions_by_hand() -> None:
     # pass 20 p; look 1 + 4 p; block 4 - 4 p. pass = look at 1/16, look = block at 3/8.
-    policy = bayes_action([[0, 20], [1, 5], [4, 0]])
+    policy = choose_action([[0, 20], [1, 5], [4, 0]])
     assert policy.actions == (0, 1, 2)
     assert [cut.probability for cut in policy.cuts] == pytest.approx([1 / 16, 3 / 8])
     assert policy.decide([0.0, 1 / 16, 0.374, 0.376, 1.0]).tolist() == [0, 1, 1, 2, 2]
@@ -124,10 +124,10 @@ def test_three_actions_by_hand() -> None:
 
 
 def test_an_action_that_is_never_best_is_left_out() -> None:
-    assert bayes_action([[0, 10], [6, 6], [5, 0]]).actions == (0, 2)
-    assert bayes_action([[0, 0], [0, 0]]).actions == (0,)
-    assert bayes_action([[1, 1], [0, 0]]).actions == (1,)
-    assert bayes_action([[3, 3]]).decide([0.2]).tolist() == [0]
+    assert choose_action([[0, 10], [6, 6], [5, 0]]).actions == (0, 2)
+    assert choose_action([[0, 0], [0, 0]]).actions == (0,)
+    assert choose_action([[1, 1], [0, 0]]).actions == (1,)
+    assert choose_action([[3, 3]]).decide([0.2]).tolist() == [0]
 
 
 @given(st.lists(st.tuples(st.integers(-9, 9), st.integers(-9, 9)), min_size=1, max_size=6))
@@ -135,28 +135,28 @@ def test_the_policy_is_the_least_expected_loss_everywhere(losses: list[tuple[int
     p = np.linspace(0, 1, 101)
     table = np.array(losses, dtype=float)
     expected = table[:, :1] * (1 - p) + table[:, 1:] * p
-    chosen = bayes_action(losses).decide(p)
+    chosen = choose_action(losses).decide(p)
     assert expected[chosen, np.arange(101)] == pytest.approx(expected.min(axis=0), abs=1e-12)
 
 
 def test_a_policy_acts_on_raw_scores_through_a_map() -> None:
     mapping = LogitAffineMap(1.0, -2.0)
-    policy = bayes_action([[0, 20], [1, 5], [4, 0]], calibration=mapping)
-    direct = bayes_action([[0, 20], [1, 5], [4, 0]]).decide(mapping.apply(SCORES))
+    policy = choose_action([[0, 20], [1, 5], [4, 0]], calibration=mapping)
+    direct = choose_action([[0, 20], [1, 5], [4, 0]]).decide(mapping.apply(SCORES))
     assert policy.decide(SCORES).tolist() == direct.tolist()
-    low = bayes_action([[0, 20], [4, 0]], calibration=StepMap([0.5], [0.01, 0.02]))
+    low = choose_action([[0, 20], [4, 0]], calibration=StepMap([0.5], [0.01, 0.02]))
     assert low.decide([0.0, 1.0]).tolist() == [0, 0]
-    assert "never" in str(low)
+    assert "not reached by any raw score" in str(low)
 
 
 def test_wrong_input_is_refused() -> None:
     for costs in ((0, 0), (-1, 1), (1, math.nan), (1, math.inf), ("1", 2)):
         with pytest.raises(InputError, match="cost_f"):
-            threshold(*costs)
+            choose_threshold(*costs)
     for losses in ([], [1, 2], [[1, 2, 3]], [[1, math.nan]]):
         with pytest.raises(InputError, match="loss_matrix"):
-            bayes_action(losses)
+            choose_action(losses)
     with pytest.raises(InputError, match="name every row"):
-        bayes_action([[0, 1], [1, 0]], actions=["a"])
+        choose_action([[0, 1], [1, 0]], actions=["a"])
     with pytest.raises(InputError, match="missing"):
-        bayes_action([[0, 1], [1, 0]]).decide([0.5, np.nan])
+        choose_action([[0, 1], [1, 0]]).decide([0.5, np.nan])

@@ -94,7 +94,7 @@ def test_by_distinct_scores_the_variance_form_is_exact() -> None:
 def test_the_text_says_what_could_be_mended() -> None:
     text = str(decompose([0.2, 0.2, 0.9, 0.9], [0, 0, 1, 0]))
     assert text.endswith(
-        "at most 44.4 % of the loss could be mended by recalibration (in-sample, so optimistic)"
+        "recalibration could remove at most 44.4 % of the loss (in-sample, so optimistic)"
     )  # 0.1 of 0.225
 
 
@@ -200,7 +200,7 @@ def test_an_impossible_row_makes_log_loss_and_miscalibration_infinite() -> None:
     assert parts.fixable == 1.0
     (note,) = parts.notes
     assert (note.code, note.values) == ("infinite-loss", {"rows": 1, "counts": True})
-    assert str(note) == "infinite because of 1 row (events at score 0, or none at score 1)"
+    assert str(note) == "infinite because of 1 row (events at score 0, or non-events at score 1)"
     assert parts.to_dict()["loss"] is None
     assert decompose([0.0, 0.0, 0.4, 0.8], [1, 0, 0, 1]).notes == ()
 

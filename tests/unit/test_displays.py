@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from calibrant import Grid, HistogramBinning, InputError, IsotonicCalibrator, PlattScaling, Tally
+from calibrant import HistogramBinning, InputError, IsotonicCalibrator, PlattScaling, Tally
 from calibrant.displays import MapDisplay, PlanDisplay, ReliabilityDisplay, ValidityDisplay, plan, rates, style
-from calibrant.displays.rates import binned_points, few_cells, heaped, isotonic_points, telling_range
+from calibrant.displays.rates import binned_points, few_cells, few_distinct, informative_range, isotonic_points
 from calibrant.displays.validity import certified_steps
+from calibrant.engine import Grid
 from calibrant.guarantees.bounds import umd_epsilon
 from calibrant.maps import LogitAffineMap, StepMap
 from calibrant.metrics.binary.bins import Bins
@@ -27,7 +28,7 @@ def _pyplot():
 
 @pytest.fixture(scope="module", autouse=True)
 def _few_draws():
-    """Fewer simulated data sets behind the grey than in a picture, which no test here can tell from it."""
+    """Fewer simulated data sets behind the gray than in a picture, which no test here can tell from it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rates, "DRAWS", 100)
         yield
@@ -69,7 +70,7 @@ def test_empty_bins_are_left_out():
 
 
 def test_one_score_has_the_binomial_band():
-    # Without neighbours to pool with the regression is the rate itself: 3 and 7 of 10 are the 5 % and 95 % points +- 1.
+    # Without neighbors to pool with the regression is the rate itself: 3 and 7 of 10 are the 5 % and 95 % points +- 1.
     points = isotonic_points(Tally.from_arrays([0.5] * 10, [0, 1] * 5), 0.9)
     assert points.low.item() in (0.2, 0.3)
     assert points.high.item() in (0.7, 0.8)
@@ -147,9 +148,9 @@ def test_few_scores_with_many_rows_are_heaped():
         (np.linspace(0.1, 0.9, 10), False),
         (np.linspace(0, 1, 2_000), False),
     ):
-        assert heaped(Tally.from_arrays(scores, np.arange(len(scores)) % 2)) is expected
+        assert few_distinct(Tally.from_arrays(scores, np.arange(len(scores)) % 2)) is expected
     with pytest.warns():
-        assert heaped(Tally.from_arrays([0.3], [1]))
+        assert few_distinct(Tally.from_arrays([0.3], [1]))
 
 
 def test_heaped_scores_are_points_without_a_line(plt):
@@ -184,18 +185,18 @@ def test_the_unit_of_importance_weights_decides_nothing():
         weights = rng.exponential(size=len(scores))
         one, *others = (of(scores, y, weights * unit) for unit in (1.0, 1e-6, 1e6))
         assert one.axes == ("log-odds" if rate is None else "linear")
-        assert one.series[0].heaped is (rate is not None)
+        assert one.series[0].few_distinct is (rate is not None)
         for other in others:
             assert other.axes == one.axes
-            assert other.series[0].heaped is one.series[0].heaped
-            assert telling_range(one.series[0].cells) == pytest.approx(telling_range(other.series[0].cells))
+            assert other.series[0].few_distinct is one.series[0].few_distinct
+            assert informative_range(one.series[0].cells) == pytest.approx(informative_range(other.series[0].cells))
 
 
 def test_under_weights_the_caption_promises_less():
     scores, y = np.linspace(0.1, 0.9, 40), np.arange(40) % 2
-    assert of(scores, y).caption.endswith("about 10 % there, or fewer.")
+    assert of(scores, y).caption.endswith("about 10 %, or fewer.")
     weighted = of(scores, y, np.linspace(0.5, 2.0, 40))
-    assert weighted.caption.endswith("about 10 % there (approximate under weights).")
+    assert weighted.caption.endswith("about 10 % (approximate under weights).")
     assert of(scores, y).overlay(weighted).caption.endswith("about 10 % (approximate under weights).")
 
 
@@ -233,7 +234,7 @@ def test_the_telling_range_begins_where_an_event_is_due():
     # Ten scores of 1e-4 in 100 rows each: 0.01 events due by score; at 0.02, 2 events are.
     scores = np.concatenate([np.repeat(np.arange(1, 11) * 1e-5, 100), np.repeat(0.02, 100)])
     cells = isotonic_points(Tally.from_arrays(scores, np.arange(1_100) == 1_099), 0.9)
-    assert telling_range(cells)[0] == 0.02
+    assert informative_range(cells)[0] == 0.02
 
 
 def test_after_is_drawn_over_before_and_named(plt):
@@ -251,14 +252,14 @@ def test_overlay_takes_the_names_given():
     assert [series.label for series in one.overlay(two, ["model A", "model B"]).series] == ["model A", "model B"]
     with pytest.raises(InputError, match="one name for each"):
         one.overlay(two, ["only one"])
-    with pytest.raises(InputError, match="same curve and level"):
-        one.overlay(of([0.3, 0.6], [0, 1], level=0.5))
+    with pytest.raises(InputError, match="same curve and confidence"):
+        one.overlay(of([0.3, 0.6], [0, 1], confidence=0.5))
 
 
 def test_the_legend_says_the_level(plt):
-    display = of(np.linspace(0.1, 0.9, 30), np.arange(30) % 2, level=0.8).plot()
+    display = of(np.linspace(0.1, 0.9, 30), np.arange(30) % 2, confidence=0.8).plot()
     labels = [text.get_text() for text in display.ax_.get_legend().get_texts()]
-    assert any(label.startswith("80 % of perfect models") for label in labels)
+    assert any(label.startswith("80 % of calibrated models") for label in labels)
 
 
 def test_counts_by_outcome_stand_below(plt):
@@ -276,11 +277,11 @@ def test_counts_that_span_much_have_a_logarithmic_axis(plt):
 def test_the_caption_counts_rows_and_events():
     assert of([0.2, 0.4, 0.6], [0, 0, 1]).caption.startswith("3 rows, 1 event (33.3 %).")
     weighted = of([0.2, 0.4, 0.6], [0, 0, 1], [0.5, 1.0, 1.5])
-    assert weighted.caption.startswith("Weights of 3, of events 1.5 (50 %).")
+    assert weighted.caption.startswith("Total weight 3, of events 1.5 (50 %).")
 
 
 def test_wrong_options_are_named(subtests):
-    for name, value in (("curve", "spline"), ("axes", "log"), ("level", 1.0), ("n_bins", 0)):
+    for name, value in (("curve", "spline"), ("axes", "log"), ("confidence", 1.0), ("n_bins", 0)):
         with subtests.test(name), pytest.raises(InputError, match=name):
             of([0.2, 0.7], [0, 1], **{"acceptance": True, name: value})
 
@@ -306,7 +307,7 @@ def test_no_share_of_rows_is_called_guaranteed(plt):
     # Nothing bounds the share of new rows in a bin: 100 and 300 calibration rows may come from bins of equal mass.
     cal = HistogramBinning(n_bins=2, strategy="width").fit([0.2] * 100 + [0.8] * 300, ([0, 1] * 200))
     for mode in ("simultaneous", "marginal"):
-        shown = ValidityDisplay.from_predictions([0.2, 0.8], [0, 1], certificate=cal.certificate(mode=mode)).plot()
+        shown = ValidityDisplay.from_predictions([0.2, 0.8], [0, 1], certificate=cal.certificate(coverage=mode)).plot()
         assert "guaranteed" not in shown.data
         assert not any("guaranteed" in text.get_text() for text in shown.ax_.get_legend().get_texts())
         assert "calibration rows" in shown.caption
@@ -317,7 +318,7 @@ def test_rows_on_uncovered_edges_are_in_no_certified_share():
     rng = np.random.default_rng(0)
     scores = rng.random(200).round(1)
     cal = HistogramBinning(n_bins=4).fit(scores, rng.random(200) < scores)
-    promise = cal.certificate(0.2, mode="marginal")
+    promise = cal.certificate(0.2, coverage="marginal")
     covered = promise.n / (promise.n + promise.uncovered_rows)
     assert covered < 1.0
     assert certified_steps(promise)[1].tolist() == [0.8 * covered]
@@ -326,7 +327,7 @@ def test_rows_on_uncovered_edges_are_in_no_certified_share():
 
 def test_a_marginal_certificate_covers_one_minus_alpha():
     cal = HistogramBinning(n_bins=2, strategy="width").fit([0.2] * 100 + [0.8] * 300, ([0, 1] * 200))
-    promise = cal.certificate(0.2, mode="marginal")
+    promise = cal.certificate(0.2, coverage="marginal")
     epsilon, share = certified_steps(promise)
     assert (epsilon.tolist(), share.tolist()) == ([promise.epsilon], [0.8])
 
@@ -372,19 +373,19 @@ def test_a_target_that_is_out_of_reach_is_not_marked():
 def test_bounds_that_promise_nothing_are_not_drawn():
     (curve,) = PlanDisplay.from_sizes([60], max_bins=30).data["curves"]
     assert max(curve["epsilon"]) < 1.0
-    with pytest.raises(InputError, match="promise nothing"):
+    with pytest.raises(InputError, match="the bound is vacuous"):
         PlanDisplay.from_sizes([2])
 
 
 def test_wrong_questions_are_named(subtests):
     for options, words in (
         ({"alpha": 2.0}, "alpha"),
-        ({"mode": "both"}, "mode"),
+        ({"coverage": "both"}, "coverage"),
         ({"scheme": "umx"}, "scheme"),
         ({"max_bins": 1}, "max_bins"),
         ({"epsilon": 2.0}, "epsilon"),
         ({"n": []}, "sizes"),
-        ({"n": [1.5]}, "whole"),
+        ({"n": [1.5]}, "integers"),
     ):
         with subtests.test(words), pytest.raises(InputError, match=words):
             PlanDisplay.from_sizes(**{"n": [1_000], **options})
@@ -431,7 +432,7 @@ def test_a_refusal_is_told_in_the_caption():
 
 def test_maps_of_other_scores_are_shown_where_they_move():
     display = MapDisplay.from_map(LogitAffineMap(0.02, -3.0, on="score"))
-    assert display.kind == "real"
+    assert display.score_type == "real"
     # 0.02 s - 3 = -6 and 6.
     np.testing.assert_allclose(display.score[[0, -1]], [-150.0, 450.0])
 

@@ -19,7 +19,7 @@ from calibrant.calibrators.binary.spline import SplineCalibrator
 from calibrant.calibrators.binary.two_stage import ScalingBinning
 from calibrant.calibrators.calibrate import calibrate
 from calibrant.calibrators.crossfit import crossfit
-from calibrant.calibrators.multiclass.auto import ClassAutoCalibrator
+from calibrant.calibrators.multiclass.auto import MulticlassAutoCalibrator
 from calibrant.calibrators.multiclass.scaling import MatrixScaling, VectorScaling
 from calibrant.calibrators.segments import SegmentCalibrator
 from calibrant.calibrators.temperature import TemperatureScaling
@@ -29,7 +29,7 @@ from calibrant.metrics import log_loss
 from calibrant.numerics import CLAMP, LARGEST_HIGH, LEAST_LOW, OUTPUT_ENDS, Ends, Grid, expit, logit
 from calibrant.online import OnlineBeta, OnlinePlatt
 from calibrant.selection.folds import Folds
-from calibrant.shift import shift_to
+from calibrant.shift import match_mean
 from calibrant.tallies import Tally, end_notes
 
 BELOW_ONE = 1.0 - 2.0**-53
@@ -136,7 +136,7 @@ def test_every_tally_of_the_rows_has_their_ends(given_scores: list[float]) -> No
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrantWarning)
         rows = Tally.from_arrays(scores, y)
-        counted = Tally.from_arrays(scores, y, np.full(len(y), 3), weights="counts")
+        counted = Tally.from_arrays(scores, y, np.full(len(y), 3), weight_type="frequency")
         parts = [Tally.from_arrays(scores[part], y[part]) for part in (slice(half), slice(half, None)) if len(y[part])]
     assert rows.ends == counted.ends == ends
     assert sum(parts[1:], parts[0]).ends == ends
@@ -196,17 +196,17 @@ def test_the_sentence_counts_scores_or_weights() -> None:
     )
     assert str(note) == f"1 score of exactly 1 is read as 0.975 {far} 1 as the nearest other score"
     weighted = Tally.from_arrays([0.5, 0.95, 1.0], [0, 1, 1], [1.0, 1.0, 2.5])
-    assert str(end_notes(weighted)[0]).startswith("scores that weigh 2.5 of exactly 1 are read as 0.975")
+    assert str(end_notes(weighted)[0]).startswith("scores of exactly 1 with total weight 2.5 are read as 0.975")
     both = Tally.from_arrays([0.0, 0.02, 0.95, 1.0, 1.0], [0, 0, 1, 0, 1])
     assert str(end_notes(both)[0]) == (
         "1 score of exactly 0 is read as 0.01 and 2 scores of exactly 1 are read as 0.975 "
-        f"{far} its end as the nearest other score"
+        f"{far} 0 and 1 as the nearest other score"
     )
     (clipped,) = end_notes(both.with_ends(Ends.at(0.03)))
     assert clipped.values == {"moved": 4, "low": 0.03, "high": 0.97, "counts": True}
     assert (clipped.code, str(clipped)) == ("scores-clipped", "4 scores are clipped to [0.03, 0.97] in log-odds")
     assert end_notes(Tally.from_arrays([0.1, 0.9], [0, 1])) == ()
-    assert end_notes(Tally.from_arrays([-1.0, 0.0, 1.0], [0, 1, 0], kind="logit")) == ()
+    assert end_notes(Tally.from_arrays([-1.0, 0.0, 1.0], [0, 1, 0], score_type="logit")) == ()
 
 
 # ----------------------------------------------------------------------------------------------------------------- fits
@@ -270,7 +270,7 @@ def test_log_odds_far_out_are_the_scores_own(subtests) -> None:
             y = (rng.random(len(z)) < expit(0.2 * z + 3.0)).astype(int)
             of_scores = cls().fit(1.0 / (1.0 + np.exp(-z)), y)
             if cls is PlattScaling:
-                of_logits = cls().fit(z, y, kind="logit")
+                of_logits = cls().fit(z, y, score_type="logit")
                 assert of_scores.map_.slope == pytest.approx(of_logits.map_.slope, rel=1e-9)
             assert of_scores.map_.low == pytest.approx(np.exp(-46.0))
             assert not any(note.code == "scores-at-ends" for note in of_scores.notes_)
@@ -282,7 +282,7 @@ def test_weights_are_repetition_at_the_ends_too(subtests) -> None:
             scores, y = world(200)
             counts = np.random.default_rng(3).integers(0, 4, len(y))
             counts[scores == 1.0] = 0
-            weighted = cls().fit(scores, y, counts, weights="counts")
+            weighted = cls().fit(scores, y, counts, weight_type="frequency")
             assert weighted.map_ == cls().fit(np.repeat(scores, counts), np.repeat(y, counts)).map_
             assert ends_of(weighted.map_).high == pytest.approx(1 - CLAMP, abs=1e-15)
 
@@ -295,7 +295,7 @@ def test_many_rows_start_on_a_grid_with_the_ends_of_the_rows(subtests) -> None:
         with subtests.test(cls=cls):
             cal = cls().fit(scores, y)
             assert ends_of(cal.map_) == Ends.of(scores)
-            assert not any("settle" in str(note) for note in cal.notes_)
+            assert not any("converge" in str(note) for note in cal.notes_)
 
 
 # ---------------------------------------------------------------------------------------------------------------- clamp
@@ -328,7 +328,7 @@ def test_a_clamp_that_is_none_is_refused(subtests) -> None:
 
 def test_a_clamp_without_log_odds_is_refused() -> None:
     with pytest.raises(InputError, match="clamp is for probabilities, not logit scores"):
-        PlattScaling(clamp=0.1).fit([-2.0, 1.0, 3.0], [0, 1, 1], kind="logit")
+        PlattScaling(clamp=0.1).fit([-2.0, 1.0, 3.0], [0, 1, 1], score_type="logit")
     with pytest.raises(InputError, match="leave it out with on='score'"):
         PlattScaling("score", clamp=0.1).fit([0.1, 0.4, 0.6, 0.9], [0, 1, 0, 1])
 
@@ -352,7 +352,7 @@ def test_without_a_score_in_between_the_map_is_a_table_of_two_rates(subtests) ->
             cal = cls().fit(scores, y)
             assert cal.map_ == StepMap([0.5], [0.25, 0.9])
             assert any("the map is a table of two rates" in str(note) for note in cal.notes_)
-            assert "rate 0.25 below 1/2, 0.9 from 1/2 on" in str(cal)
+            assert "rate 0.25 for scores below 1/2, 0.9 for others" in str(cal)
             assert "HistogramBinning" in str(cal.certificate())
             assert "injective" not in str(cal)
             assert np.isnan(getattr(cal, "temperature_", np.nan))
@@ -386,7 +386,7 @@ def test_calibrate_compares_a_table_where_no_score_lies_in_between(subtests) -> 
             rates = [y[scores == 0].mean(), y[scores == 1].mean()]
             np.testing.assert_allclose(cal.transform([0.0, 1.0]), rates, rtol=1e-12)
             assert any("the model's 0 and 1 count as 2.328e-10 and 1 - 2.33e-10" in str(note) for note in cal.notes_)
-            assert cal.state_ == "calibrated"
+            assert cal.status_ == "calibrated"
             sure = quiet(AutoCalibrator(), scores, scores.astype(int))
             assert sure.choice_ == "identity"
 
@@ -425,14 +425,14 @@ def test_a_kept_model_has_the_ends_it_was_judged_with() -> None:
     scores = np.round(20 * rng.beta(0.7, 0.7, 4000)) / 20
     y = (rng.random(4000) < np.clip(scores, 0.025, 0.975)).astype(int)
     cal = AutoCalibrator().fit(scores, y)
-    assert cal.state_ == "kept"
+    assert cal.status_ == "kept"
     np.testing.assert_allclose(cal.transform([0.0, 0.05, 0.5, 0.95, 1.0]), [0.025, 0.05, 0.5, 0.95, 0.975], rtol=1e-12)
 
 
 def test_scores_that_pass_through_do_so_but_for_certain_ones() -> None:
     cal = quiet(AutoCalibrator(), [0.2, 0.5, 0.9, 1.0], [0, 0, 1, 1])
-    assert cal.state_ == "uncalibrated"
-    assert "the scores pass through as they are (exact 0 and 1 aside)" in str(cal)
+    assert cal.status_ == "uncalibrated"
+    assert "the scores are returned unchanged (except exact 0 and 1)" in str(cal)
     np.testing.assert_allclose(cal.transform([0.2, 0.9, 1.0]), [0.2, 0.9, 0.95], rtol=1e-12)
 
 
@@ -547,7 +547,7 @@ def test_forecasters_freeze_with_their_clamp_at_both_ends() -> None:
 
 
 def test_a_shift_reads_certain_scores_from_the_others() -> None:
-    moved = shift_to(IdentityMap(), [0.0, 0.02, 0.5, 0.9, 1.0], mean=0.3)
+    moved = match_mean(IdentityMap(), [0.0, 0.02, 0.5, 0.9, 1.0], mean=0.3)
     assert ends_of(moved.map) == Ends(0.01, 0.95)
     assert moved.transform([0.0, 0.02, 0.5, 0.9, 1.0]).mean() == pytest.approx(0.3, abs=1e-12)
 
@@ -576,9 +576,7 @@ def test_zeros_of_a_matrix_are_read_as_half_the_smallest_other_probability(subte
             assert (zeros > 100, p[p > 0].min()) == (True, 0.05)
             cal = cls().fit(p, y)
             assert cal.map_.clamp == 0.025
-            assert f"logarithms are clipped at 0.025: {zeros:,} probabilities below it are read as that" in map(
-                str, cal.notes_
-            )
+            assert f"{zeros:,} probabilities below 0.025 were raised to it before the logarithm" in map(str, cal.notes_)
             assert cls(clamp=0.025).fit(p, y).map_ == cal.map_
             assert cls(clamp=CLAMP).fit(p, y).temperature_ > 4.0 * cal.temperature_
             rest = np.where(p == 0.0, 2.0**-54, p)  # as 1 - 0.1 - 0.7 - 0.2 leaves it
@@ -596,9 +594,9 @@ def test_a_kept_model_of_classes_reads_zeros_by_the_same_rule() -> None:
     p[0] = [0.0, 0.5, 0.5]
     y = rng.integers(0, 3, 40)
     y[0] = 0
-    cal = quiet(ClassAutoCalibrator(), p, y)
+    cal = quiet(MulticlassAutoCalibrator(), p, y)
     least = float(p[p > 0.0].min())
     assert cal.choice_ == "identity"
     assert cal.map_.clamp == least / 2
-    assert any(f"here 0 is read as {least / 2:.4g}" in str(note) for note in cal.notes_)
-    assert f"logarithms are clipped at {least / 2:.4g}: 1 probability below it is read as that" in map(str, cal.notes_)
+    assert any(f"0 is replaced by {least / 2:.4g}" in str(note) for note in cal.notes_)
+    assert f"1 probability below {least / 2:.4g} was raised to it before the logarithm" in map(str, cal.notes_)

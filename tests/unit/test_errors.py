@@ -114,7 +114,7 @@ def test_distinct_scores_with_few_rows_are_remarked() -> None:
     (note,) = ece(few, y[:99], strategy="distinct").notes
     assert (note.code, note.values) == ("few-rows-per-score", {"few": 1, "scores": 2, "enough": 50})
     assert str(note) == (
-        "1 of 2 distinct scores hold fewer than 50 rows each: binning is advised (Gupta 2023, section 1.4.1)."
+        "1 of 2 distinct scores have fewer than 50 rows each: binning is advised (Gupta 2023, section 1.4.1)."
     )
     assert ece(many, y, strategy="distinct").notes == ()
     assert ece(few, y[:99], edges=[0.5], strategy="distinct").notes == (), "edges set the strategy aside"
@@ -163,7 +163,7 @@ def test_a_negative_square_has_root_zero_and_a_note() -> None:
     (note,) = found.notes
     assert note.code == "negative-square"
     assert note.values["square"] == pytest.approx(-0.25 / 3)
-    assert str(note) == "The estimate of the squared error is negative (-0.083), as chance makes it: shown as 0."
+    assert str(note) == "The estimate of the squared error is negative (-0.083) by chance: shown as 0."
     square = debiased_ece(scores, y, squared=True)
     assert square.value == pytest.approx(-0.25 / 3)
     assert square.notes == ()
@@ -178,7 +178,7 @@ def test_bins_of_one_row_are_left_out_and_counted() -> None:
     (note,) = found.notes
     assert note.code == "single-rows-left-out"
     assert note.values["share"] == pytest.approx(0.2)
-    assert str(note) == "Bins of a single row are left out: 20.00% of the rows."
+    assert str(note) == "Bins with a single row are left out: 20.00% of the rows."
 
 
 @pytest.mark.parametrize("squared", [True, False])
@@ -187,7 +187,7 @@ def test_without_a_bin_of_two_rows_it_is_not_defined(squared: bool) -> None:
     assert np.isnan(found.value)
     assert found.to_dict()["value"] is None
     (note,) = found.notes
-    assert (note.code, str(note)) == ("no-two-rows", "Not defined: no bin holds two rows.")
+    assert (note.code, str(note)) == ("no-two-rows", "Not defined: every bin has fewer than two rows.")
     assert found.to_dict()["notes"] == [{"code": "no-two-rows", "text": str(note)}]
 
 
@@ -204,8 +204,8 @@ def test_importance_weights_bring_no_null_value_and_a_note(squared: bool) -> Non
         found = debiased_ece(scores, y, weights, squared=squared)
         assert (found.null, found.null_high) == (None, None)
         assert "no-null-under-importance-weights" in [note.code for note in found.notes]
-        assert "under importance weights: build the tally with weights='counts' if weights are" in str(found)
-    counted = debiased_ece(Tally.from_arrays(scores, y, np.full(400, 4), weights="counts"), squared=squared)
+        assert "with importance weights: build the tally with weight_type='frequency' if weights are" in str(found)
+    counted = debiased_ece(Tally.from_arrays(scores, y, np.full(400, 4), weight_type="frequency"), squared=squared)
     assert counted.value == debiased_ece(scores, y, np.full(400, 4.0), squared=squared).value
     assert counted.null is not None
     assert "no-null-under-importance-weights" not in [note.code for note in counted.notes]
@@ -258,7 +258,7 @@ def test_the_sweep_says_when_it_was_stopped() -> None:
     assert "30 bins" in found.name
     (note,) = found.notes
     assert note.code == "sweep-ended"
-    assert str(note) == "The sweep ended at max_bins = 30 with the rates still in order."
+    assert str(note) == "The sweep ended at max_bins = 30 while rates were still monotone."
     whole = sweep_ece(scores, scores >= 0.5)
     assert "100 bins" in whole.name
     assert whole.notes == ()
@@ -332,7 +332,7 @@ def test_whole_weights_mean_repetition(rows: list[tuple[int, int, int]]) -> None
     scores, y, times = columns(rows)
     if not times.any():
         times = times + 1
-    counts = Tally.from_arrays(scores, y, times, weights="counts", kind="probability")
+    counts = Tally.from_arrays(scores, y, times, weight_type="frequency", score_type="probability")
     for metric in METRICS:
         repeated = metric(np.repeat(scores, times), np.repeat(y, times)).value
         found = [metric(scores, y, times).value, metric(counts).value]
@@ -419,7 +419,7 @@ def test_the_seed_moves_the_uncertainty_and_never_the_value(subtests) -> None:
 def test_an_order_below_one_is_refused(subtests) -> None:
     for metric in [ece, pde, sweep_ece]:
         for p in [0.5, 0, -1, np.nan, True, "2"]:
-            with subtests.test(metric=metric, p=p), pytest.raises(InputError, match="p must be a number from 1 on"):
+            with subtests.test(metric=metric, p=p), pytest.raises(InputError, match="p must be at least 1"):
                 metric([0.2, 0.8], [0, 1], p=p)
 
 

@@ -8,18 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calibrant import (
-    BetaScaling,
-    HistogramBinning,
-    IsotonicCalibrator,
-    PlattScaling,
-    SamplingCorrection,
-    load,
-    shift_to,
-)
+from calibrant import BetaScaling, HistogramBinning, IsotonicCalibrator, PlattScaling, SamplingCorrection, load
 from calibrant.engine.frames import tally
-from calibrant.guarantees.refusal import Refusal
+from calibrant.guarantees.no_certificate import NoCertificate
 from calibrant.messages import InputError
+from calibrant.shift import match_mean
 from calibrant.tallies import Tally
 
 duckdb = pytest.importorskip("duckdb")
@@ -79,11 +72,11 @@ def test_weights_and_labels_of_a_frame_mean_what_they_mean_in_arrays(data: dict[
     for engine in FRAMES:
         with subtests.test(engine=engine):
             frame = FRAMES[engine](data)
-            for weights in ("counts", "importance"):
-                there = PlattScaling().fit(frame, score="s", label="y", sample_weight="w", weights=weights)
-                here = PlattScaling().fit(data["s"], data["y"], data["w"], weights=weights)
+            for weights in ("frequency", "importance"):
+                there = PlattScaling().fit(frame, score="s", label="y", sample_weight="w", weight_type=weights)
+                here = PlattScaling().fit(data["s"], data["y"], data["w"], weight_type=weights)
                 assert there.map_.slope == pytest.approx(here.map_.slope, rel=1e-9)
-                assert there.provenance_.weights == here.provenance_.weights
+                assert there.provenance_.weight_type == here.provenance_.weight_type
             there = PlattScaling().fit(frame, score="s", label="word", positive="bad")
             assert there.map_ == PlattScaling().fit(data["s"], data["word"], positive="bad").map_
 
@@ -92,11 +85,11 @@ def test_named_groups_or_time_leave_no_certificate(data: dict[str, Any], subtest
     for engine in FRAMES:
         with subtests.test(engine=engine):
             frame = FRAMES[engine](data)
-            assert not isinstance(HistogramBinning(5).fit(frame, score="s", label="y").certificate(), Refusal)
+            assert not isinstance(HistogramBinning(5).fit(frame, score="s", label="y").certificate(), NoCertificate)
             for names, sampling in (({"groups": "patient"}, "grouped"), ({"time": "day"}, "time-ordered")):
                 fitted = HistogramBinning(5).fit(frame, score="s", label="y", **names)
                 assert fitted.provenance_.sampling == sampling
-                assert isinstance(fitted.certificate(), Refusal)
+                assert isinstance(fitted.certificate(), NoCertificate)
                 assert fitted.map_ == HistogramBinning(5).fit(frame, score="s", label="y").map_
 
 
@@ -131,7 +124,7 @@ def test_fit_transform_takes_a_frame_too(data: dict[str, Any]) -> None:
 def test_the_new_column_may_have_another_name(data: dict[str, Any]) -> None:
     fitted = PlattScaling().fit(data["s"], data["y"])
     assert fitted.transform(pl.DataFrame(data), "s", name="p").columns == [*data, "p"]
-    with pytest.raises(InputError, match="is 'y', a column that the frame has already"):
+    with pytest.raises(InputError, match="is 'y', and the frame already has this column"):
         fitted.transform(pl.DataFrame(data), "s", name="y")
 
 
@@ -146,7 +139,7 @@ def test_transform_reads_nothing_of_a_lazy_frame(data: dict[str, Any]) -> None:
 
 def test_log_odds_of_a_frame_stay_log_odds(data: dict[str, Any]) -> None:
     frame = pa.table({"z": np.log(data["s"] / (1 - data["s"])).round(2), "y": data["y"]})
-    fitted = PlattScaling().fit(frame["z"].to_numpy(), data["y"], kind="logit")
+    fitted = PlattScaling().fit(frame["z"].to_numpy(), data["y"], score_type="logit")
     out = fitted.transform(frame, "z")
     assert out["calibrated"].to_pylist() == fitted.transform(frame["z"].to_numpy()).tolist()
 
@@ -185,7 +178,7 @@ def test_what_was_loaded_or_moved_takes_frames_as_calibrators_do(data, tmp_path,
             cal = PlattScaling().fit(data["s"], data["y"])
             cal.save(tmp_path / "map.json")
             undone = SamplingCorrection(kept_negatives=0.1)
-            moved = shift_to(cal, data["s"], mean=0.2)
+            moved = match_mean(cal, data["s"], mean=0.2)
             for each in (load(tmp_path / "map.json"), undone, moved):
                 expected = pytest.approx(each.transform(data["s"]), abs=1e-12)
                 assert READ[engine](each.transform(frame, "s")) == expected

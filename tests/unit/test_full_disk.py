@@ -49,7 +49,7 @@ def binned() -> Any:
 
 def classes() -> Any:
     p, y = worlds.classes(2_000, seed=1)
-    return calibrant.TopLabelHistogramBinning(50).fit(p, np.array(list("abc"))[y])
+    return calibrant.multiclass.TopLabelHistogramBinning(50).fit(p, np.array(list("abc"))[y])
 
 
 def sql(path: Path) -> Callable[[], Any]:

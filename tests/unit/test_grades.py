@@ -164,7 +164,7 @@ def test_a_table_of_bins_and_one_class_are_graded() -> None:
     assert GradeTable.from_scores(table).pd.tolist() == pytest.approx([0.02, 0.2])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrantWarning)
-        single = Tally.from_arrays([0.3], [0], positive=1, kind="probability")
+        single = Tally.from_arrays([0.3], [0], positive=1, score_type="probability")
     assert GradeTable.from_scores(single).binomial_p.tolist() == [1.0]
 
 
@@ -174,7 +174,7 @@ def test_bad_columns_are_refused() -> None:
         (lambda: grade_table([10, 10], [1, 1], [0.1]), "pd has shape"),
         (lambda: grade_table([10], [1], [5.0]), "percentages"),
         (lambda: grade_table([10], [1], [math.nan]), "probabilities"),
-        (lambda: grade_table([10.5], [1], [0.1]), "whole numbers"),
+        (lambda: grade_table([10.5], [1], [0.1]), "non-negative integers"),
         (lambda: grade_table([], [], []), "one for each grade"),
         (lambda: grade_table([10], [1], [0.1], alpha=0.0), "alpha"),
         (lambda: grade_table([10], [1], [0.1], names=["A", "B"]), "names has shape"),

@@ -14,16 +14,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import calibrant
-from calibrant import CalibrantWarning, InputError, PathCalibrator, Taxonomy
+from calibrant import CalibrantWarning, InputError
 from calibrant.calibration import Calibration
 from calibrant.calibrators.binary.binning import HistogramBinning
 from calibrant.calibrators.multiclass.path_bins import STRENGTHS
 from calibrant.export.errors import DocumentError
 from calibrant.guarantees.certificate import Certificate
-from calibrant.guarantees.refusal import Refusal
+from calibrant.guarantees.no_certificate import NoCertificate
 from calibrant.maps import PathMap
 from calibrant.maps.taxonomy import as_taxonomy
 from calibrant.metrics.multiclass.paths import hierarchical_accuracy, mean_depth, path_calibration_error, path_log_loss
+from calibrant.multiclass import PathCalibrator, Taxonomy
 
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
@@ -107,7 +108,7 @@ def test_a_bad_tree_is_refused_with_its_node(subtests) -> None:
     for parents, sentence in [
         (
             {"a": "b", "b": "a", "c": None, "d": None},
-            "parents has the node 'a', which never reaches the root since its parents run in a circle: correct one",
+            "parents has the node 'a', which never reaches the root because its ancestors form a cycle: correct one",
         ),
         ({"a": "a", "b": None, "c": None}, "'a', which never reaches the root"),
         ({"a": None, "b": "x", "c": "y"}, "gives the node 'b' the parent 'x', which is not a node: add 'x'"),
@@ -146,7 +147,7 @@ def test_labels_of_several_branches_are_refused(news: Taxonomy, subtests) -> Non
         [{"coal", "politics"}, "solar"],
     ]:
         with subtests.test(y=y):
-            with pytest.raises(InputError, match=r"y names several nodes in row [01], and a path ends in one"):
+            with pytest.raises(InputError, match=r"y names several nodes in row [01], but a path ends in one"):
                 news.codes(y)
             with pytest.raises(InputError, match="y names several nodes"):
                 PathCalibrator(NEWS).fit(np.full((2, 6), 1 / 6), y, classes=LEAVES)
@@ -192,7 +193,7 @@ def test_counts_along_the_path_worked_by_hand() -> None:
     # energy: 7; economy has these, stocks and economy: 9. Of the 2 rows predicted as tennis 1 is tennis and 2 are
     # sports, so sports puts out (2 + 1) / (2 + 2).
     p, y = solar_rows()
-    cal = PathCalibrator(NEWS, n_bins=1, least=1).fit(p, y, classes=LEAVES)
+    cal = PathCalibrator(NEWS, n_bins=1, min_rows=1).fit(p, y, classes=LEAVES)
     told = cal.forecast(p)
     assert told.leaf_names.tolist() == ["solar"] * 10 + ["tennis"] * 2
     assert told.probabilities[0].tolist() == [0.9, 0.7, 0.4]
@@ -209,7 +210,7 @@ def test_bins_and_their_edge_worked_by_hand() -> None:
     # coal and energy 3 energy, with stocks 4 economy, of 5. Above it rows 6 to 9: 2 solar, 3 energy, 4 economy of
     # 4, which puts out 5/6; the edge follows the bin above. Tennis has one bin, before these.
     p, y = solar_rows()
-    cal = PathCalibrator(NEWS, n_bins=2, least=1).fit(p, y, classes=LEAVES)
+    cal = PathCalibrator(NEWS, n_bins=2, min_rows=1).fit(p, y, classes=LEAVES)
     told = cal.forecast(p).probabilities
     assert told[0].tolist() == [0.8, 0.6, 0.2]
     assert told[9].tolist() == told[5].tolist() == [5 / 6, 0.75, 0.5]
@@ -230,7 +231,7 @@ def test_a_list_of_cuts_on_leaf_and_ancestors_worked_by_hand() -> None:
     extra = 1 - p.sum(axis=1)  # what was cut off goes to the leaves that are not beneath the parent
     p[:, 2:] += extra[:, None] / 4
     tree = {"a": None, "a1": "a", "a2": "a", "b": None, "c": None, "d": None, "e": None}
-    cal = PathCalibrator(tree, n_bins=3, bins_on="path", least=1).fit(
+    cal = PathCalibrator(tree, n_bins=3, bins_on="path", min_rows=1).fit(
         p, ["a1"] * 7 + ["a2"], classes=Taxonomy(tree).leaves
     )
     assert cal.map_.levels[:4].tolist() == [1, 1, 0, 0]
@@ -268,7 +269,7 @@ def test_probabilities_never_rise_towards_the_leaf(
     p /= p.sum(axis=1, keepdims=True)
     y = rng.choice([*NEWS, "root"], rows)
     weight = rng.choice([1e-6, 0.3, 1.0, 50.0], rows) if weighted else None
-    cal = PathCalibrator(NEWS, 5, bins_on=bins_on, borrow=borrow, least=least)
+    cal = PathCalibrator(NEWS, 5, bins_on=bins_on, borrow=borrow, min_rows=least)
     told = cal.fit(p, y, weight, classes=LEAVES).forecast(p)
     values = told.probabilities
     assert (np.isnan(values) == (told.nodes < 0)).all()
@@ -294,7 +295,7 @@ def test_rare_leaves_share_bins_with_their_siblings() -> None:
         assert groups["solar"] == groups["coal"]
         assert len(set(groups.values())) == 5
     told = {note.code: str(note) for note in cal.notes_}
-    assert f"share bins, without a promise: 'solar' ({solar})" in told["pooled-leaves"]
+    assert f"share bins, without a guarantee: 'solar' ({solar})" in told["pooled-leaves"]
     told = cal.certificate()
     assert f"Not covered: pooled leaves ({solar + coal} of {len(few)} rows): 'solar' ({solar}), 'coal'" in str(told)
 
@@ -303,24 +304,24 @@ def test_pooled_leaves_are_promised_nothing() -> None:
     # Ten rows of solar, two of tennis, none of the other four: with least=3 tennis and its siblings, and stocks, are
     # too few together, so all leaves of two levels share a list, the rest of depth three is coal alone.
     p, y = solar_rows()
-    cal = PathCalibrator(NEWS, n_bins=1, least=3).fit(p, y, classes=LEAVES)
+    cal = PathCalibrator(NEWS, n_bins=1, min_rows=3).fit(p, y, classes=LEAVES)
     told = cal.certificate()
     assert isinstance(told, Certificate)
     assert told.about.leaf_rows.tolist() == [0, 2, 0, 10, 0, 0]
     assert told.about.per_bin(told.rows).tolist() == [10, 0, 0, 0]
     assert told.about.map.shared.tolist() == [False, True, False, False]
-    assert (told.n, told.uncovered_rows, int(told.promised.sum())) == (10, 0, 3)
+    assert (told.n, told.uncovered_rows, int(told.covered.sum())) == (10, 0, 3)
     assert "Not covered: pooled leaves (2 of 12 rows): 'football' (0), 'tennis' (2), 'stocks' (0)." in str(told)
     assert "Not covered: 2 bins without a row." in str(told)
-    nothing = PathCalibrator(NEWS, n_bins=1, least=50).fit(p[10:], y[10:], classes=LEAVES).certificate()
-    assert isinstance(nothing, Refusal)
-    assert "pooled, 'tennis' (2): use more rows or a smaller least" in str(nothing)
+    nothing = PathCalibrator(NEWS, n_bins=1, min_rows=50).fit(p[10:], y[10:], classes=LEAVES).certificate()
+    assert isinstance(nothing, NoCertificate)
+    assert "pooled, 'tennis' (2): use more rows or a smaller min_rows" in str(nothing)
 
 
 def test_a_rare_leaf_alone_in_its_list_keeps_its_promise() -> None:
     p, y = solar_rows()
     tree = {**NEWS, "stocks": None, "coal": "economy"}  # solar is the only leaf of three levels
-    cal = PathCalibrator(tree, n_bins=1, least=15).fit(p, y, classes=Taxonomy(tree).leaves)
+    cal = PathCalibrator(tree, n_bins=1, min_rows=15).fit(p, y, classes=Taxonomy(tree).leaves)
     assert cal.certificate().n == 10
     assert not any("solar" in note.values["leaves"] for note in cal.notes_ if note.code == "pooled-leaves")
 
@@ -339,7 +340,7 @@ def test_a_leaf_that_is_never_predicted_has_probabilities() -> None:
 def test_rare_leaves_can_be_refused() -> None:
     p, y = drawn(600)
     seen = p.argmax(axis=1) < 5
-    with pytest.raises(InputError, match="needs 20 rows of each leaf, and 'politics' is predicted in 0: pass more"):
+    with pytest.raises(InputError, match="needs 20 rows of each leaf, but 'politics' is predicted in 0: pass more"):
         PathCalibrator(NEWS, rare="refuse").fit(p[seen], y[seen], classes=LEAVES)
 
 
@@ -357,7 +358,7 @@ def test_borrowed_rates_lie_between_a_bin_and_what_others_say() -> None:
     low, high = np.minimum(little.map_.rates, much.map_.rates), np.maximum(little.map_.rates, much.map_.rates)
     assert ((some.map_.rates >= low - 1e-12) & (some.map_.rates <= high + 1e-12)).all()
     assert PathCalibrator(NEWS, 50, borrow=True).fit(p, y, classes=LEAVES).strength_ in STRENGTHS
-    assert "worth 50 rows; the intervals are of each bin's own rows" in str(some.certificate())
+    assert "with the weight of 50 rows; the intervals use only each bin's own rows" in str(some.certificate())
     assert np.array_equal(some.certificate().lower, plain.certificate().lower)
 
 
@@ -380,15 +381,15 @@ def test_the_certificate_is_exact_binomial_over_all_bins_and_nodes() -> None:
     from scipy.stats import beta
 
     p, y = solar_rows()
-    cal = PathCalibrator(NEWS, n_bins=2, least=1).fit(p, y, classes=LEAVES)
+    cal = PathCalibrator(NEWS, n_bins=2, min_rows=1).fit(p, y, classes=LEAVES)
     told = cal.certificate(0.1)
     # Promised: the bin of tennis with two nodes, two bins of solar with three.
-    assert told.promised.sum() == 8
+    assert told.covered.sum() == 8
     share = 0.1 / 8 / 2
     assert told.upper[2] == pytest.approx(beta.ppf(1 - share, 5, 1))  # 4 of 5
     assert told.lower[2] == pytest.approx(beta.ppf(share, 4, 2))
-    assert told.epsilon == told.half_widths[told.promised].max() == told.about.by_depth(told).max()
-    marginal = cal.certificate(0.1, mode="marginal")
+    assert told.epsilon == told.half_widths[told.covered].max() == told.about.by_depth(told).max()
+    marginal = cal.certificate(0.1, coverage="marginal")
     assert marginal.upper[2] == pytest.approx(beta.ppf(1 - 0.1 / 3 / 2, 5, 1))
     assert marginal.epsilon < told.epsilon
     assert str(marginal).startswith("For a new row, with probability at least 90 %, for every node on the path")
@@ -398,9 +399,13 @@ def test_the_certificate_is_exact_binomial_over_all_bins_and_nodes() -> None:
 def test_what_carries_no_certificate() -> None:
     p, y = drawn(400)
     weights = np.linspace(0.5, 2.0, 400)
-    assert isinstance(PathCalibrator(NEWS).fit(p, y, weights, classes=LEAVES).certificate(), Refusal)
-    assert isinstance(PathCalibrator(NEWS).fit(p, y, groups=np.arange(400) // 4, classes=LEAVES).certificate(), Refusal)
-    assert isinstance(PathCalibrator(NEWS).fit(p, y, classes=LEAVES).certificate(bound="always-valid"), Refusal)
+    assert isinstance(PathCalibrator(NEWS).fit(p, y, weights, classes=LEAVES).certificate(), NoCertificate)
+    assert isinstance(
+        PathCalibrator(NEWS).fit(p, y, groups=np.arange(400) // 4, classes=LEAVES).certificate(), NoCertificate
+    )
+    assert isinstance(
+        PathCalibrator(NEWS).fit(p, y, classes=LEAVES).certificate(interval="always-valid"), NoCertificate
+    )
     with pytest.raises(InputError, match="alpha"):
         PathCalibrator(NEWS).fit(p, y, classes=LEAVES).certificate(1.5)
 
@@ -408,13 +413,13 @@ def test_what_carries_no_certificate() -> None:
 def test_hoeffding_is_never_narrower() -> None:
     p, y = drawn(1_000)
     cal = PathCalibrator(NEWS).fit(p, y, classes=LEAVES)
-    exact, wide = cal.certificate(), cal.certificate(bound="hoeffding")
+    exact, wide = cal.certificate(), cal.certificate(interval="hoeffding")
     assert (wide.lower <= exact.lower + 1e-12).all()
     assert (wide.upper >= exact.upper - 1e-12).all()
 
 
 def test_fresh_rows_are_held_against_the_promise(subtests) -> None:
-    for options in [{}, {"bins_on": "path"}, {"least": 150}]:
+    for options in [{}, {"bins_on": "path"}, {"min_rows": 150}]:
         with subtests.test(options=options):
             cal = PathCalibrator(NEWS, 100, **options).fit(*drawn(2_000), classes=LEAVES)
             told = cal.certificate()
@@ -425,7 +430,7 @@ def test_fresh_rows_are_held_against_the_promise(subtests) -> None:
                 assert held.telling
                 assert "no contradiction" in str(held)
             found = cal.map_.bins(p)[1]
-            filled = np.flatnonzero(told.about.per_bin(told.promised))
+            filled = np.flatnonzero(told.about.per_bin(told.covered))
             assert held.n == np.isin(found, filled).sum()
             first = int(filled[0])  # counts of one statement, the broadest node of this bin
             at, node = found == first, cal.forecast(p).nodes[found == first][0, 0]
@@ -436,14 +441,14 @@ def test_fresh_rows_are_held_against_the_promise(subtests) -> None:
             wrong = told.check(p, np.where(y == "coal", "tennis", y))
             assert not wrong
             assert re.search(
-                r"contradicted in \d+ statements?; the worst, '\w+' in bin \d+ of '\w+', promised", str(wrong)
+                r"contradicted in \d+ statements?; the worst, '\w+' in bin \d+ of '\w+', guaranteed rate", str(wrong)
             )
             few = told.check(p[:2], y[:2])
             assert few
             assert not few.telling
             assert "too few" in str(few)
             with pytest.raises(InputError, match="marginal"):
-                cal.certificate(mode="marginal").check(p, y)
+                cal.certificate(coverage="marginal").check(p, y)
 
 
 def test_the_check_finds_columns_by_name() -> None:
@@ -465,7 +470,7 @@ def test_counts_are_repetition_and_order_does_not_matter(subtests) -> None:
             p, y = drawn(500)
             rng = np.random.default_rng(5)
             times = rng.integers(0, 4, 500)
-            counted = PathCalibrator(NEWS, 40, **options).fit(p, y, times, weights="counts", classes=LEAVES)
+            counted = PathCalibrator(NEWS, 40, **options).fit(p, y, times, weight_type="frequency", classes=LEAVES)
             again = rng.permutation(np.repeat(np.arange(500), times))
             repeated = PathCalibrator(NEWS, 40, **options).fit(p[again], y[again], classes=LEAVES)
             assert counted.map_.cuts.tolist() == repeated.map_.cuts.tolist()
@@ -487,7 +492,7 @@ def test_counts_are_repetition_and_order_does_not_matter(subtests) -> None:
 def test_logits_and_float32_and_missing_rows(options: dict[str, object]) -> None:
     p, y = drawn(800)
     z = np.log(p).astype(np.float32)
-    cal = PathCalibrator(NEWS, 50, **options).fit(z, y, kind="logit", classes=LEAVES)
+    cal = PathCalibrator(NEWS, 50, **options).fit(z, y, score_type="logit", classes=LEAVES)
     out = cal.transform(z)
     assert out.dtype == np.float32
     assert out.shape == (800, 9)
@@ -536,13 +541,13 @@ def test_bad_options_are_refused(subtests) -> None:
         ({"n_bins": 1.5}, None, "n_bins"),
         ({"strength": 3.0}, None, "borrow=True"),
         ({"borrow": True, "strength": -1.0}, None, "above 0"),
-        ({"bins_on": "path"}, "independent", "kind='independent' has no meaning"),
+        ({"bins_on": "path"}, "independent", "score_type='independent' is not supported"),
         ({"taxonomy": ["a", "b"]}, None, "taxonomy must be a Taxonomy or a mapping"),
     ]:
         with subtests.test(options=options, kind=kind, sentence=sentence):
             p, y = drawn(100)
             with pytest.raises(InputError, match=sentence):
-                PathCalibrator(**{"taxonomy": NEWS, **options}).fit(p, y, kind=kind, classes=LEAVES)
+                PathCalibrator(**{"taxonomy": NEWS, **options}).fit(p, y, score_type=kind, classes=LEAVES)
 
 
 def test_columns_of_an_array_must_be_named() -> None:
@@ -556,12 +561,12 @@ def test_columns_of_an_array_must_be_named() -> None:
 
 
 def test_labels_at_inner_nodes_are_no_wrong_largest_scores() -> None:
-    p, y = drawn(2_000, inner=1.0)  # not one row is labelled by a leaf but those beneath no node
+    p, y = drawn(2_000, inner=1.0)  # not one row is labeled by a leaf but those beneath no node
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         PathCalibrator(NEWS, 200).fit(p, y, classes=LEAVES)
     p, y = drawn(2_000)
-    with pytest.warns(CalibrantWarning, match="are the columns in the order of classes"):
+    with pytest.warns(CalibrantWarning, match="do the columns match `classes`"):
         PathCalibrator(NEWS, 200).fit(p, y, classes=(*LEAVES[1:], LEAVES[0]))
 
 
@@ -622,14 +627,14 @@ def test_a_changed_document_loses_its_promise(subtests) -> None:
         ("map", "on", lambda on: "logit"),
         ("map", "nodes", lambda nodes: [{"energy": "power"}.get(node, node) for node in nodes]),
         ("map", "root", lambda root: "all"),
-        ("certificate", "kind", lambda kind: "logit"),
+        ("certificate", "score_type", lambda kind: "logit"),
         ("certificate", "n", lambda n: 10 * n),
         ("about", "leaf_rows", lambda rows: [10 * n for n in rows]),
         ("about", "leaf_rows", lambda rows: rows[:-1]),
         ("about", "borrowed", lambda rows: rows - 1.0),
         ("about", "leaf_rows", lambda rows: [0 for _ in rows]),
         ("provenance", "n", lambda n: n + 1),
-        ("provenance", "kind", lambda kind: "independent"),
+        ("provenance", "score_type", lambda kind: "independent"),
         ("about", "uncovered", lambda flags: [False for _ in flags]),
         ("certificate", "events", lambda hits: [0 for _ in hits]),
         ("certificate", "events", lambda hits: sorted(hits)),
@@ -638,7 +643,7 @@ def test_a_changed_document_loses_its_promise(subtests) -> None:
             with subtests.test(part=part, name=name, change=change, least=least):
                 p, y = drawn(700)
                 body = json.loads(
-                    PathCalibrator(NEWS, 50, least=least).fit(p, y, classes=LEAVES).calibration_.to_json()
+                    PathCalibrator(NEWS, 50, min_rows=least).fit(p, y, classes=LEAVES).calibration_.to_json()
                 )
                 assert Calibration.from_json(json.dumps(body)).certificate
                 held = body["certificate"]["about"] if part == "about" else body[part]
@@ -649,7 +654,7 @@ def test_a_changed_document_loses_its_promise(subtests) -> None:
 
 def test_a_document_cannot_promise_pooled_leaves() -> None:
     p, y = drawn(700)
-    cal = PathCalibrator(NEWS, 50, least=120).fit(p, y, classes=LEAVES)
+    cal = PathCalibrator(NEWS, 50, min_rows=120).fit(p, y, classes=LEAVES)
     body = json.loads(cal.calibration_.to_json())
     place = int(np.flatnonzero(cal.map_.shared)[0])
     told, n = body["certificate"], int(cal.bins_.n[place])
@@ -791,7 +796,7 @@ def test_the_narrowest_node_that_is_sure_enough() -> None:
 def test_metrics_refuse_what_is_no_path(news: Taxonomy) -> None:
     told = np.full((2, 9), np.nan)
     told[:, news.code("solar")] = 0.5
-    with pytest.raises(InputError, match="forecast is not a path of probabilities in row 0"):
+    with pytest.raises(InputError, match="forecast has no valid path in row 0"):
         path_calibration_error(told, ["solar", "coal"], taxonomy=news)
     with pytest.raises(InputError, match="needs its tree"):
         path_calibration_error(told, ["solar", "coal"])
@@ -799,5 +804,5 @@ def test_metrics_refuse_what_is_no_path(news: Taxonomy) -> None:
         path_calibration_error(told[:, :5], ["solar", "coal"], taxonomy=news)
     with pytest.raises(InputError, match="forecast is missing in row 0"):
         path_calibration_error(np.full((2, 9), np.nan), ["solar", "coal"], taxonomy=news)
-    with pytest.raises(InputError, match="'golf', which is no node"):
+    with pytest.raises(InputError, match="'golf', which is not a node"):
         hierarchical_accuracy(["golf"], ["solar"], taxonomy=news)

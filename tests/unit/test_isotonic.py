@@ -36,7 +36,7 @@ def smooth(n: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 @given(row_lists)
 def test_steps_equal_scikit_learn_at_the_training_scores(rows):
     scores, y = columns(rows)
-    ours = IsotonicCalibrator(step=True, shrink_ends=False).fit(scores, y, kind="probability")
+    ours = IsotonicCalibrator(step=True, shrink_ends=False).fit(scores, y, score_type="probability")
     theirs = IsotonicRegression(out_of_bounds="clip").fit(scores, y)
     np.testing.assert_allclose(ours.transform(scores), theirs.predict(scores), rtol=1e-12, atol=1e-15)
 
@@ -52,7 +52,7 @@ def test_weighted_steps_equal_scikit_learn():
 @given(row_lists)
 def test_steps_are_right_continuous_with_the_last_value_kept(rows):
     scores, y = columns(rows)
-    map_ = IsotonicCalibrator(step=True).fit(scores, y, kind="probability").map_
+    map_ = IsotonicCalibrator(step=True).fit(scores, y, score_type="probability").map_
     assert isinstance(map_, StepMap)
     assert set(map_.knots) <= set(scores)
     assert (np.diff(map_.values) > 0).all()
@@ -64,7 +64,7 @@ def test_steps_are_right_continuous_with_the_last_value_kept(rows):
 def test_the_curve_is_strictly_increasing_inside_the_unit_interval(rows, gridded):
     scores, y = columns(rows)
     cal = IsotonicCalibrator().fit_tally(
-        Tally.from_arrays(scores, y, kind="probability", grid=Grid() if gridded else None)
+        Tally.from_arrays(scores, y, score_type="probability", grid=Grid() if gridded else None)
     )
     assert isinstance(cal.map_, PiecewiseLinearMap)
     assert (np.diff(cal.map_.values) > 0).all()
@@ -78,8 +78,8 @@ def test_the_curve_is_strictly_increasing_inside_the_unit_interval(rows, gridded
 @given(row_lists)
 def test_ends_are_shrunk_by_one_pseudo_row(rows):
     scores, y = columns(rows)
-    plain = IsotonicCalibrator(step=True, shrink_ends=False).fit(scores, y, kind="probability").transform(scores)
-    shrunk = IsotonicCalibrator(step=True).fit(scores, y, kind="probability").transform(scores)
+    plain = IsotonicCalibrator(step=True, shrink_ends=False).fit(scores, y, score_type="probability").transform(scores)
+    shrunk = IsotonicCalibrator(step=True).fit(scores, y, score_type="probability").transform(scores)
     assert ((shrunk > 0) & (shrunk < 1)).all()
     assert np.abs(shrunk - plain).max() <= 0.5
 
@@ -109,7 +109,7 @@ def test_real_scores_end_where_the_data_end():
     rng = np.random.default_rng(2)
     z = rng.normal(size=300)
     y = (rng.random(300) < 1 / (1 + np.exp(-z))).astype(int)
-    map_ = IsotonicCalibrator().fit(z, y, kind="real").map_
+    map_ = IsotonicCalibrator().fit(z, y, score_type="real").map_
     assert map_.knots[0] >= z.min()
     assert map_.knots[-1] <= z.max()
     assert map_.apply([-1e9])[0] == map_.values[0]

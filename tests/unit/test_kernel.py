@@ -43,7 +43,7 @@ def test_one_row_makes_no_pair():
     for result in (skce([0.3], [1]), skce([0.3], [1], [0.7]), skce([0.3, 0.4], [1, 0], [1, 0])):
         assert math.isnan(result.value)
         (note,) = result.notes
-        assert (note.code, str(note)) == ("no-pair-of-rows", "one row makes no pair: at least two are needed")
+        assert (note.code, str(note)) == ("no-pair-of-rows", "not defined: at least two rows are needed")
 
 
 def test_it_is_the_sum_over_pairs(subtests):
@@ -69,8 +69,8 @@ def test_importance_weights_bring_no_null_mark_and_a_note():
     assert (whole.null, whole.null_high) == (None, None), "the value takes whole weights for repetition"
     assert real.notes == whole.notes
     assert [note.code for note in real.notes] == ["no-null-quantile-under-importance-weights"]
-    assert "importance weights: what a calibrated model would show in one sample of twenty is not known" in str(real)
-    counted = skce(Tally.from_arrays(s, y, np.resize([1, 4], len(s)), weights="counts"))
+    assert "the 95 % quantile of a calibrated model is not known for importance weights" in str(real)
+    counted = skce(Tally.from_arrays(s, y, np.resize([1, 4], len(s)), weight_type="frequency"))
     assert counted.value == whole.value
     assert counted.null_high > 0.0
     assert counted.notes == ()

@@ -9,9 +9,10 @@ import warnings
 import numpy as np
 import pytest
 
-from calibrant import CalibrantWarning, Grid, InputError, PlattScaling, Tally, label_shift, load
+from calibrant import CalibrantWarning, InputError, PlattScaling, Tally, load
+from calibrant.engine import Grid
 from calibrant.maps import ComposeMap, IdentityMap, LogitAffineMap
-from calibrant.shift.label_shift import LabelShift
+from calibrant.shift import LabelShift, estimate_label_shift
 from calibrant.shift.mixture import fit_mixture
 
 KEEP = IdentityMap()
@@ -33,7 +34,7 @@ def test_two_scores_by_hand() -> None:
     # Densities relative to the old ones: at 0.8 0.4 + 1.2 r, at 0.2 1.6 - 1.2 r; the likelihood is highest where
     # 1.2 / (0.4 + 1.2 r) = 3 * 1.2 / (1.6 - 1.2 r): 1.6 - 1.2 r = 1.2 + 3.6 r, so r = 1/12.
     source = Tally.from_arrays([0.2] * 10 + [0.8] * 10, [1] * 2 + [0] * 16 + [1] * 2)
-    found = label_shift(KEEP, [0.2, 0.2, 0.2, 0.8], source)
+    found = estimate_label_shift(KEEP, [0.2, 0.2, 0.2, 0.8], source)
     assert found.source_rate == pytest.approx(0.5)
     assert found.rate == pytest.approx(1 / 12, abs=1e-12)
     # Curvature, mean over rows: at r = 1/12 densities are 0.5 and 1.5: 1.44 * (0.25 / 0.25 + 0.75 / 2.25) = 1.92.
@@ -48,7 +49,7 @@ def test_the_rate_is_the_fixed_point_of_saerens_em() -> None:
     rng = np.random.default_rng(1)
     old, y = world(rng, 3_000, 0.3)
     new, _ = world(rng, 1_000, 0.1)
-    found = label_shift(KEEP, new, old, y)
+    found = estimate_label_shift(KEEP, new, old, y)
     rate, before = 0.5, old.mean()
     for _ in range(2_000):  # Saerens et al. 2002
         event, other = new * rate / before, (1.0 - new) * (1.0 - rate) / (1.0 - before)
@@ -63,13 +64,13 @@ def test_a_perfect_score_counts_events() -> None:
     scores = y.astype(float)
     with pytest.warns(CalibrantWarning, match="leak"):
         source = Tally.from_arrays(scores, y)
-    found = label_shift(KEEP, [1.0] * 3 + [0.0] * 7, source)
+    found = estimate_label_shift(KEEP, [1.0] * 3 + [0.0] * 7, source)
     assert found.rate == pytest.approx(0.3, abs=1e-12)
 
 
 def test_no_shift_leaves_the_map_nearly_alone() -> None:
     old, y = world(np.random.default_rng(2), 5_000, 0.3)
-    found = label_shift(KEEP, old, old, y)
+    found = estimate_label_shift(KEEP, old, old, y)
     assert found.rate == pytest.approx(old.mean(), abs=1e-12)
     assert isinstance(found.calibration.map, LogitAffineMap)
     assert found.calibration.map.intercept == pytest.approx(0.0, abs=1e-9)
@@ -79,14 +80,18 @@ def test_order_merging_weights_and_grids() -> None:
     rng = np.random.default_rng(3)
     old, y = world(rng, 2_000, 0.3)
     new, _ = world(rng, 1_000, 0.1)
-    plain = label_shift(KEEP, new, old, y)
-    assert label_shift(KEEP, new[::-1], old[::-1], y[::-1]).to_dict() == plain.to_dict()
+    plain = estimate_label_shift(KEEP, new, old, y)
+    assert estimate_label_shift(KEEP, new[::-1], old[::-1], y[::-1]).to_dict() == plain.to_dict()
     halves = Tally.from_arrays(old[:700], y[:700]) + Tally.from_arrays(old[700:], y[700:])
-    assert label_shift(KEEP, new, halves).to_dict() == plain.to_dict()
-    weighted = label_shift(KEEP, np.append(new, 0.9), old, y, sample_weight=np.append(np.full(1_000, 2.0), 0.0))
+    assert estimate_label_shift(KEEP, new, halves).to_dict() == plain.to_dict()
+    weighted = estimate_label_shift(
+        KEEP, np.append(new, 0.9), old, y, sample_weight=np.append(np.full(1_000, 2.0), 0.0)
+    )
     assert weighted.rate == pytest.approx(plain.rate, rel=1e-12)
     assert weighted.se == pytest.approx(plain.se, rel=1e-9), "equal weights are no more rows"
-    huge = label_shift(KEEP, new, old, y, sample_weight=np.full(1_000, 1e90), source_weight=np.full(2_000, 1e-90))
+    huge = estimate_label_shift(
+        KEEP, new, old, y, sample_weight=np.full(1_000, 1e90), source_weight=np.full(2_000, 1e-90)
+    )
     assert huge.rate == pytest.approx(plain.rate, rel=1e-12)
     assert huge.fit is not None
     assert plain.fit is not None
@@ -94,7 +99,9 @@ def test_order_merging_weights_and_grids() -> None:
     nobody = np.zeros(1_000, dtype=int)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrantWarning)
-        gridded = label_shift(KEEP, Tally.from_arrays(new, nobody, grid=Grid()), Tally.from_arrays(old, y, grid=Grid()))
+        gridded = estimate_label_shift(
+            KEEP, Tally.from_arrays(new, nobody, grid=Grid()), Tally.from_arrays(old, y, grid=Grid())
+        )
     assert gridded.rate == pytest.approx(plain.rate, rel=1e-5)
     assert gridded.fit is not None
     assert gridded.fit.p_value == pytest.approx(plain.fit.p_value, abs=0.1)
@@ -104,7 +111,7 @@ def test_a_table_of_bins_serves_as_source() -> None:
     source = Tally.from_table([500, 300, 200], [25, 90, 140], edges=[0.15, 0.5], scores=[0.05, 0.3, 0.7])
     # others 64 / 28 / 8 percent, events 10 / 35 / 55 percent; 15 percent of events mix to 56 / 29 / 15
     new = np.repeat([0.05, 0.3, 0.7], [560, 290, 150])
-    found = label_shift(KEEP, new, source)
+    found = estimate_label_shift(KEEP, new, source)
     assert found.rate == pytest.approx(0.15, abs=0.01)
     assert found.fit is not None
     assert found.fit.df == 1
@@ -115,7 +122,7 @@ def test_a_fitted_calibrator_is_moved_and_saved(tmp_path) -> None:
     old, y = world(rng, 4_000, 0.3)
     new, _ = world(rng, 2_000, 0.1)
     fitted = PlattScaling().fit(old**2, y)
-    found = label_shift(fitted, new**2, old**2, y)
+    found = estimate_label_shift(fitted, new**2, old**2, y)
     assert abs(found.rate - 0.1) < 4 * found.se
     assert isinstance(found.calibration.map, ComposeMap)
     assert found.calibration.provenance is not None
@@ -127,12 +134,12 @@ def test_a_fitted_calibrator_is_moved_and_saved(tmp_path) -> None:
 
 def test_what_the_scores_do_not_tell_is_not_made_up() -> None:
     source = Tally.from_arrays([0.5] * 10, [0, 1] * 5)
-    found = label_shift(KEEP, [0.5, 0.5], source)
+    found = estimate_label_shift(KEEP, [0.5, 0.5], source)
     assert math.isnan(found.rate)
     assert math.isnan(found.se)
     assert found.calibration.map == KEEP
     assert codes(found) == ["no-discrimination", "assumption-not-tested"]
-    assert "The probabilities do not tell rows apart: the new rate cannot be found." in str(found)
+    assert "The probabilities do not discriminate between rows: the new rate cannot be estimated." in str(found)
     assert found.to_dict()["rate"] is None
     json.dumps(found.to_dict(), allow_nan=False)
 
@@ -140,47 +147,46 @@ def test_what_the_scores_do_not_tell_is_not_made_up() -> None:
 @pytest.mark.parametrize(("score", "end"), [(0.01, 0.0), (0.99, 1.0)])
 def test_one_row_goes_to_an_end_and_the_map_stays_finite(score: float, end: float) -> None:
     old, y = world(np.random.default_rng(5), 500, 0.3)
-    found = label_shift(KEEP, [score], old, y)
+    found = estimate_label_shift(KEEP, [score], old, y)
     assert found.rate == end
     assert math.isnan(found.se)
     p = found.calibration.transform([0.0, 0.5, 1.0])
     assert ((p > 0.0) & (p < 1.0)).all()
     assert "rate-at-end" in codes(found)
-    needed = "a non-event" if end else "an event"
-    assert f"The likelihood is highest at a rate of {end:.0f}: no row needs {needed}." in str(found)
+    assert f"The likelihood is highest at a rate of exactly {end:.0f}, where" in str(found)
 
 
 def test_old_rows_of_one_class_leave_the_assumption_untested() -> None:
     with pytest.warns(CalibrantWarning, match="one class"):
-        found = label_shift(KEEP, [0.1, 0.5, 0.9], [0.1, 0.4, 0.6], [0, 0, 0])
+        found = estimate_label_shift(KEEP, [0.1, 0.5, 0.9], [0.1, 0.4, 0.6], [0, 0, 0])
     assert found.fit is None
     assert "assumption-not-tested" in codes(found)
-    assert "Too few old rows of one class to test the assumption." in str(found)
+    assert "The assumption is not tested: too few old rows of one class." in str(found)
 
 
 def test_covariate_shift_is_found_and_said() -> None:
     rng = np.random.default_rng(6)
     old, y = world(rng, 5_000, 0.3)
     new = world(rng, 3_000, 0.3, shift=1.5)[0] ** 0.3
-    found = label_shift(KEEP, new, old, y)
+    found = estimate_label_shift(KEEP, new, old, y)
     assert found.fit is not None
     assert not found.fit.holds
     assert "do not use this correction" in str(found)
-    good = label_shift(KEEP, world(rng, 3_000, 0.1)[0], old, y)
+    good = estimate_label_shift(KEEP, world(rng, 3_000, 0.1)[0], old, y)
     assert good.fit is not None
     assert good.fit.holds
     for text in (str(found), str(good)):
-        assert "Covariate shift breaks it" in text
+        assert "Not valid under covariate shift" in text
 
 
 def test_a_map_that_is_off_on_the_old_rows_is_found_by_bins() -> None:
     rng = np.random.default_rng(7)
     old, y = world(rng, 5_000, 0.3)
     new, _ = world(rng, 5_000, 0.1)
-    off = label_shift(KEEP, new**3, old**3, y)
+    off = estimate_label_shift(KEEP, new**3, old**3, y)
     assert codes(off) == ["bins-differ"]
-    assert f"Bins alone, without the map, say {off.notes[0].values['rate']:.4f}: the map may be off" in str(off)
-    assert codes(label_shift(KEEP, new, old, y)) == []
+    assert f"An estimate from bins, without the map, is {off.notes[0].values['rate']:.4f}" in str(off)
+    assert codes(estimate_label_shift(KEEP, new, old, y)) == []
 
 
 def test_the_mix_is_found_by_bins_alone() -> None:
@@ -199,10 +205,10 @@ def test_the_mix_is_found_by_bins_alone() -> None:
 def test_wrong_input_is_refused() -> None:
     source = Tally.from_arrays([0.2, 0.8], [0, 1])
     with pytest.raises(InputError, match="y is missing"):
-        label_shift(KEEP, [0.5], [0.2, 0.8])
+        estimate_label_shift(KEEP, [0.5], [0.2, 0.8])
     with pytest.raises(InputError, match="without y"):
-        label_shift(KEEP, [0.5], source, [0, 1])
+        estimate_label_shift(KEEP, [0.5], source, [0, 1])
     with pytest.raises(InputError, match="empty"):
-        label_shift(KEEP, [], source)
+        estimate_label_shift(KEEP, [], source)
     with pytest.raises(InputError, match="probabilities"):
-        label_shift(KEEP, [0.5], [2.0, 3.0], [0, 1])
+        estimate_label_shift(KEEP, [0.5], [2.0, 3.0], [0, 1])

@@ -203,14 +203,14 @@ def test_groups_that_are_missing_or_of_another_length_are_refused():
     assert two.columns == ("branch", "region")
     assert ComposeMap((NUMBERED, IdentityMap(), NUMBERED)).columns == ("branch",)
     for map_, groups, sentence in (
-        (NUMBERED, None, "needs the column 'branch' beside the scores"),
+        (NUMBERED, None, "needs the column 'branch' besides the scores"),
         (NUMBERED, [3], r"the column 'branch' has shape \(1,\) but scores has \(2,\)"),
         (NUMBERED, {"region": [3, 3]}, "groups has no column 'branch', which this map needs: it has region"),
         (NUMBERED, {}, "it has none"),
         (NUMBERED, np.ma.array([3, 3]), "masked"),
-        (two, [3, 3], "groups is one column, and this map needs 2: pass them by name"),
+        (two, [3, 3], "groups is one column, but this map needs 2: pass them by name"),
         (two, None, "needs the column 'branch' and 'region'"),
-        (IdentityMap(), ["a", "b"], "groups is one column, and this map needs none: leave it out"),
+        (IdentityMap(), ["a", "b"], "groups is one column, but this map needs none: leave it out"),
         (LogitAffineMap(1.0, 0.0), ["a", "b"], "this map needs none: leave it out"),
     ):
         with pytest.raises(InputError, match=sentence):
@@ -251,7 +251,7 @@ def test_only_maps_of_one_axis_and_equal_ends_run_as_one():
 def test_a_map_by_group_is_not_drawn_as_one_curve():
     from calibrant.displays import MapDisplay
 
-    with pytest.raises(InputError, match="a curve for each group: draw one of them"):
+    with pytest.raises(InputError, match="one curve for each segment: draw one of them"):
         MapDisplay.from_map(NUMBERED)
     assert MapDisplay.from_map(NUMBERED.maps[0]).data["output"][0] == 0.25
 

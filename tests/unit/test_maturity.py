@@ -9,7 +9,8 @@ import math
 import numpy as np
 import pytest
 
-from calibrant import CalibrantWarning, InputError, check, mature
+from calibrant import CalibrantWarning, InputError, check
+from calibrant.shift import select_mature
 
 SCORES = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
 
@@ -23,7 +24,7 @@ def many(rng: np.random.Generator, n: int = 4_000) -> tuple[np.ndarray, np.ndarr
 
 def test_young_rows_are_dropped_with_their_events() -> None:
     # As of day 10 with a horizon of 5 rows of days 0 to 5 are mature, the one of day 5 just so.
-    rows = mature(SCORES, [0, 1, 1, 0, 1, 0], score_time=[0, 3, 5, 6, 8, 10], as_of=10, horizon=5)
+    rows = select_mature(SCORES, [0, 1, 1, 0, 1, 0], score_time=[0, 3, 5, 6, 8, 10], as_of=10, horizon=5)
     assert rows.keep.tolist() == [True, True, True, False, False, False]
     assert rows.labels.tolist() == [0, 1, 1]
     assert rows.scores.tolist() == [0.1, 0.2, 0.3]
@@ -32,7 +33,7 @@ def test_young_rows_are_dropped_with_their_events() -> None:
     assert rows.rate == pytest.approx(2 / 3)
     assert rows.naive_rate == 0.5
     assert str(rows) == (
-        "3 rows with 2 events are counted; 3 rows are too young and were dropped (1 event so far).\n"
+        "Kept 3 rows with 2 events; 3 rows younger than the horizon dropped (1 event so far).\n"
         "  Counting young rows without an event as negatives would give an event rate of 0.5000 instead of 0.6667, "
         "25 % too low."
     )
@@ -40,7 +41,7 @@ def test_young_rows_are_dropped_with_their_events() -> None:
 
 
 def test_the_past_is_replayed_without_looking_ahead() -> None:
-    rows = mature(
+    rows = select_mature(
         SCORES,
         [1, 1, 1, 1, 0, 0],
         score_time=[0, 0, 0, 8, 8, 20],
@@ -54,8 +55,8 @@ def test_the_past_is_replayed_without_looking_ahead() -> None:
     assert rows.young_events == 0
     assert rows.naive_rate == pytest.approx(2 / 5)
     assert [note.code for note in rows.notes] == ["events-after-as-of", "events-after-horizon", "rows-after-as-of"]
-    assert "1 event after as_of" in str(rows)
-    assert "1 event later than the horizon" in str(rows)
+    assert "1 event recorded after as_of" in str(rows)
+    assert "1 event recorded later than the horizon" in str(rows)
     assert "1 row scored after as_of" in str(rows)
 
 
@@ -71,7 +72,7 @@ def test_dates_of_every_sort(subtests) -> None:
         ),
     ]:
         with subtests.test(times=times, as_of=as_of, horizon=horizon):
-            rows = mature([0.2, 0.5, 0.7], [0, 1, 1], score_time=times, as_of=as_of, horizon=horizon)
+            rows = select_mature([0.2, 0.5, 0.7], [0, 1, 1], score_time=times, as_of=as_of, horizon=horizon)
             assert rows.keep.tolist() == [True, False, False]
 
 
@@ -86,7 +87,7 @@ def test_columns_of_a_frame_with_missing_label_times() -> None:
                 "seen": pandas.to_datetime([None, "2026-01-05", "2026-01-30"]).tz_localize(zone),
             }
         )
-        rows = mature(
+        rows = select_mature(
             frame.s,
             frame.y,
             score_time=frame.scored,
@@ -103,7 +104,7 @@ def test_weights_by_hand() -> None:
     start = np.array([0.0] * 40 + [8.0] * 8)
     y = np.array([1] * 20 + [0] * 20 + [1] * 2 + [0] * 6)
     seen = np.array([1.0] * 10 + [3.0] * 10 + [np.nan] * 20 + [9.0] * 2 + [np.nan] * 6)
-    rows = mature([0.4] * 48, y, score_time=start, label_time=seen, as_of=10.0, horizon=4.0, how="weight")
+    rows = select_mature([0.4] * 48, y, score_time=start, label_time=seen, as_of=10.0, horizon=4.0, how="weight")
     assert rows.keep.all()
     assert rows.sample_weight is not None
     assert rows.sample_weight[:40].tolist() == [1.0] * 40
@@ -112,30 +113,30 @@ def test_weights_by_hand() -> None:
     assert rows.rate == pytest.approx(0.5)
     assert rows.arrived == pytest.approx(0.5)
     assert rows.naive_rate == pytest.approx(22 / 48)
-    assert "about 50 % of theirs have arrived" in str(rows)
+    assert "about 50 % of all their events" in str(rows)
     assert [note.code for note in rows.notes] == ["same-delays"]
-    assert "Weights take it that events of young rows arrive as late as those of mature rows, at every" in str(rows)
+    assert "Weights assume that events of young and of mature rows have the same delays, at every" in str(rows)
 
 
 def test_rows_too_young_to_weigh_are_dropped_and_counted() -> None:
     p, y, start, seen = many(np.random.default_rng(1))
-    rows = mature(p, y, score_time=start, label_time=seen, as_of=60.0, horizon=14.0, how="weight")
+    rows = select_mature(p, y, score_time=start, label_time=seen, as_of=60.0, horizon=14.0, how="weight")
     assert rows.sample_weight is not None
     assert 0 < len(p) - rows.rows < rows.young
     assert [note.code for note in rows.notes] == ["same-delays", "young-rows-dropped"]
-    assert "young rows dropped: fewer than 10% of events arrive by their age." in str(rows)
+    assert "young rows dropped: less than 10 % of events arrive by their age." in str(rows)
     assert rows.sample_weight.max() <= 10.0
     assert (rows.sample_weight > 0.0).all()
 
 
 def test_what_comes_out_goes_in_everywhere() -> None:
     p, y, start, seen = many(np.random.default_rng(2), 40_000)
-    rows = mature(p, y, score_time=start, label_time=seen, as_of=60.0, horizon=14.0, how="weight")
+    rows = select_mature(p, y, score_time=start, label_time=seen, as_of=60.0, horizon=14.0, how="weight")
     assert rows.sample_weight is not None
     late = start[rows.keep] > 46
-    assert check(rows.scores[late], rows.labels[late], rows.sample_weight[late]).state != "miscalibrated"
+    assert check(rows.scores[late], rows.labels[late], rows.sample_weight[late]).status != "miscalibrated"
     # the naive reading of the same rows is found out, so the above could have failed
-    assert check(p[start > 46], y[start > 46]).state == "miscalibrated"
+    assert check(p[start > 46], y[start > 46]).status == "miscalibrated"
 
 
 def test_weights_mean_repetition_and_weight_0_is_no_row() -> None:
@@ -143,8 +144,8 @@ def test_weights_mean_repetition_and_weight_0_is_no_row() -> None:
     times = np.random.default_rng(6).integers(0, 4, 1_000)
     long = [np.repeat(column, times) for column in (p, y, start, seen)]
     for how in ("drop", "weight"):
-        few = mature(p, y, times, score_time=start, label_time=seen, as_of=60.0, horizon=14.0, how=how)
-        many_rows = mature(*long[:2], score_time=long[2], label_time=long[3], as_of=60.0, horizon=14.0, how=how)
+        few = select_mature(p, y, times, score_time=start, label_time=seen, as_of=60.0, horizon=14.0, how=how)
+        many_rows = select_mature(*long[:2], score_time=long[2], label_time=long[3], as_of=60.0, horizon=14.0, how=how)
         assert few.sample_weight is not None
         assert (few.sample_weight > 0.0).all()
         assert few.sample_weight.sum() == pytest.approx(
@@ -153,15 +154,17 @@ def test_weights_mean_repetition_and_weight_0_is_no_row() -> None:
         assert (few.rate, few.naive_rate, few.arrived) == pytest.approx(
             (many_rows.rate, many_rows.naive_rate, many_rows.arrived), rel=1e-9
         )
-    huge = mature(p, y, times * 1e90, score_time=start, label_time=seen, as_of=60.0, horizon=14.0, how="drop")
-    assert huge.rate == pytest.approx(mature(p, y, times, score_time=start, as_of=60.0, horizon=14.0).rate)
+    huge = select_mature(p, y, times * 1e90, score_time=start, label_time=seen, as_of=60.0, horizon=14.0, how="drop")
+    assert huge.rate == pytest.approx(select_mature(p, y, times, score_time=start, as_of=60.0, horizon=14.0).rate)
 
 
 def test_order_does_not_matter() -> None:
     p, y, start, seen = many(np.random.default_rng(3))
     how = np.random.default_rng(4).permutation(len(p))
-    plain = mature(p, y, score_time=start, label_time=seen, as_of=60.0, horizon=14.0, how="weight")
-    mixed = mature(p[how], y[how], score_time=start[how], label_time=seen[how], as_of=60.0, horizon=14.0, how="weight")
+    plain = select_mature(p, y, score_time=start, label_time=seen, as_of=60.0, horizon=14.0, how="weight")
+    mixed = select_mature(
+        p[how], y[how], score_time=start[how], label_time=seen[how], as_of=60.0, horizon=14.0, how="weight"
+    )
     weights = np.zeros(len(p))
     weights[mixed.keep] = mixed.sample_weight
     back = np.zeros(len(p))
@@ -171,21 +174,21 @@ def test_order_does_not_matter() -> None:
 
 
 def test_nothing_mature_is_said_and_not_made_up() -> None:
-    rows = mature([0.2, 0.7], [0, 1], score_time=[9, 9], as_of=10, horizon=5)
+    rows = select_mature([0.2, 0.7], [0, 1], score_time=[9, 9], as_of=10, horizon=5)
     assert rows.rows == 0
     assert math.isnan(rows.rate)
     assert [note.code for note in rows.notes] == ["nothing-mature"]
-    assert "No row is mature at this moment: nothing can be counted yet." in str(rows)
+    assert "No row is mature at as_of: nothing can be counted yet." in str(rows)
     assert rows.to_dict()["rate"] is None
 
 
 def test_all_mature_is_all_kept() -> None:
-    rows = mature([0.2, 0.7], [0, 1], score_time=[0, 0], as_of=10, horizon=5)
+    rows = select_mature([0.2, 0.7], [0, 1], score_time=[0, 0], as_of=10, horizon=5)
     assert rows.keep.all()
     assert rows.young == 0
     assert "Counting young rows" not in str(rows)
     with pytest.warns(CalibrantWarning, match="one class"):
-        one = mature([0.2], [1], score_time=[0], as_of=10, horizon=5)
+        one = select_mature([0.2], [1], score_time=[0], as_of=10, horizon=5)
     assert one.rate == 1.0
 
 
@@ -194,7 +197,7 @@ def test_wrong_input_is_refused_in_one_sentence(subtests) -> None:
         ({"how": "guess"}, "how is 'guess'"),
         ({"how": "weight"}, "needs label_time"),
         ({"horizon": 0}, "horizon must be above 0"),
-        ({"horizon": dt.timedelta(1)}, "time span"),
+        ({"horizon": dt.timedelta(1)}, "is a timedelta"),
         ({"horizon": "14 days"}, "horizon is of type str"),
         ({"as_of": "2026-01-01"}, "both be dates or both be numbers"),
         ({"score_time": [0, 1]}, "2 rows"),
@@ -209,4 +212,4 @@ def test_wrong_input_is_refused_in_one_sentence(subtests) -> None:
         with subtests.test(changed=changed, words=words):
             usual = {"score_time": [0, 1, 2], "as_of": 10, "horizon": 5}
             with pytest.raises(InputError, match=words):
-                mature([0.2, 0.5, 0.7], [0, 1, 1], **{**usual, **changed})
+                select_mature([0.2, 0.5, 0.7], [0, 1, 1], **{**usual, **changed})

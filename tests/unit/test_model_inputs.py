@@ -23,7 +23,8 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils import get_tags
 from tests import worlds
 
-from calibrant import CalibratedClassifier, CrossVennAbers, InputError, PlattScaling
+from calibrant import CalibratedClassifier, InputError, PlattScaling
+from calibrant.calibrators import CrossVennAbers
 from calibrant.online import OnlineClassifier
 
 Wrapper = Callable[[Any], Any]
@@ -402,7 +403,7 @@ def test_no_folds_are_refused(wrapper: Wrapper) -> None:
 def test_folds_that_keep_a_row_for_the_model_and_the_map_are_refused(wrapper: Wrapper) -> None:
     X, y = numbers()
     rows = np.arange(300)
-    with pytest.raises(ValueError, match="keep the two apart"):
+    with pytest.raises(ValueError, match="use disjoint sets"):
         wrapper(Keeps()).set_params(cv=[(rows, rows[:150]), (rows, rows[150:])]).fit(X, y)
     assert Keeps.given == []
 
@@ -419,7 +420,7 @@ def test_a_model_without_scores_is_refused_before_it_is_trained(wrapper: Wrapper
     X, y = numbers()
     votes = VotingClassifier([("one", Keeps())], voting="hard")
     for model in (wrapper(votes), CalibratedClassifier(votes, PlattScaling()), OnlineClassifier(SGDRegressor())):
-        with pytest.raises(InputError, match=r"estimator must have predict_proba or decision_function, and \w+ has"):
+        with pytest.raises(InputError, match=r"estimator must have predict_proba or decision_function, but \w+ has"):
             model.fit(X, y)
     assert Keeps.given == []
 

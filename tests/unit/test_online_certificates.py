@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from tests.cases import every
 
-from calibrant.guarantees.online_promise import OnlineCertificate
-from calibrant.guarantees.refusal import Refusal
+from calibrant.guarantees.no_certificate import NoCertificate
+from calibrant.guarantees.online_certificate import OnlineCertificate
 from calibrant.online import (
     Aioli,
-    AsIs,
     CalibratedRegression,
     Forecaster,
     Foster99,
     Hedging,
+    Identity,
     MultiExpert,
     OnlinePlatt,
     Restarting,
@@ -67,13 +67,13 @@ GAMES: dict[str, tuple[Callable[[], Forecaster], int, list[float]]] = {
     ),
     # The same in each of 2 games, n = 8: 1/4 + 2 * (1 + 1) / 16; outcomes are 0 and 1, and their sums exact.
     "hedging, two choices": (
-        lambda: Hedging(AsIs(), epsilon=0.5, rule="two-choices"),
+        lambda: Hedging(Identity(), epsilon=0.5, rule="two-choices"),
         8,
         [0.5 + 2.0**-51 + 2.0**-51],
     ),
     # m = 2, 4 cells, n = 64. Error: 1/4 + 1/2 sqrt(4/64) = 3/8. Sharpness: 1/8 + 1/(4 m^2) = 3/16. Brier: + 1/4 = 7/16.
     "hedging": (
-        lambda: Hedging(AsIs(), epsilon=0.5),
+        lambda: Hedging(Identity(), epsilon=0.5),
         64,
         [
             0.375 + 3 * 2.0**-53 + 2.0**-51 + 2.0**-43,
@@ -82,7 +82,7 @@ GAMES: dict[str, tuple[Callable[[], Forecaster], int, list[float]]] = {
         ],
     ),
     # A single expert: log(1) / (eta n), 2^-40 for the forecast, and 2^20 * 2^-52 for sums of losses of at most 1.
-    "multi, brier": (lambda: MultiExpert(AsIs()), 2**20, [2.0**-40 + 2.0**-32]),
+    "multi, brier": (lambda: MultiExpert(Identity()), 2**20, [2.0**-40 + 2.0**-32]),
 }
 
 
@@ -103,19 +103,19 @@ def test_bounds_of_games_that_have_a_logarithm() -> None:
     assert bounds(Foster99(epsilon=0.25, shares="means").certificates(n)) == close(0.125 + math.sqrt(regret), drawn=n)
     # In 4 games 16 cells. The gap is the smaller of the squared error, 0.22, and 1/m + regret, 0.33.
     error = 0.125 + math.sqrt(16 * (1 + math.log(n / 16)) / n)
-    hedging = Hedging(AsIs(), epsilon=0.25, shares="means")
+    hedging = Hedging(Identity(), epsilon=0.25, shares="means")
     assert bounds(hedging.certificates(n)) == close(error, error**2, error**2 + 0.125, drawn=n)
     # Tracking: half a width and the regret of the means; a prior of 1 has (7m/12 + m log(1 + n / (3m/2))) / n.
     regret = 10 * (1 + math.log(n / 10)) / n
-    assert bounds(Tracking(AsIs(), prior=0).certificates(n)) == close(0.05 + regret, regret)
+    assert bounds(Tracking(Identity(), prior=0).certificates(n)) == close(0.05 + regret, regret)
     regret = (70 / 12 + 10 * math.log(1 + n / 15)) / n
-    assert bounds(Tracking(AsIs()).certificates(n)) == close(0.05 + regret, regret)
+    assert bounds(Tracking(Identity()).certificates(n)) == close(0.05 + regret, regret)
 
 
 def test_bounds_of_several_experts_pay_for_the_rounding_of_sums() -> None:
     # log(K) / (eta n), the rounding of a forecast, and n * 2^-52 of the largest loss, 1 or 32 log 2, for sums.
     n = 2**30
-    brier, log = (MultiExpert(AsIs(), OnlinePlatt(), loss=loss).certificate(n) for loss in ("brier", "log"))
+    brier, log = (MultiExpert(Identity(), OnlinePlatt(), loss=loss).certificate(n) for loss in ("brier", "log"))
     assert bounds(brier) == pytest.approx([math.log(2) / 2 / n + 2.0**-40 + 2.0**-22], rel=1e-9)
     assert bounds(log) == pytest.approx([math.log(2) / n + 2.0**-20 + 32 * math.log(2) * 2.0**-22], rel=1e-9)
 
@@ -166,7 +166,7 @@ def test_bounds_of_restarts(n: int) -> None:
     # log(2 K m (m + 1)), K = 8 levels, m = n // 128 copies of level 0.
     m = n // 128
     expected = math.log(16.0 * m * (m + 1)) + rounding(n)
-    assert bounds(Restarting(AsIs()).certificate(n)) == pytest.approx([expected], rel=1e-12)
+    assert bounds(Restarting(Identity()).certificate(n)) == pytest.approx([expected], rel=1e-12)
 
 
 @every("n", [1_000, 10**9])
@@ -219,20 +219,20 @@ KINDS: dict[str, Callable[[], Forecaster]] = {
     "foster": Foster99,
     "foster by means": lambda: Foster99(shares="means"),
     "two choices": TwoChoices,
-    "tracking": lambda: Tracking(AsIs()),
-    "hedging": lambda: Hedging(AsIs()),
-    "hedging, two choices": lambda: Hedging(AsIs(), rule="two-choices"),
-    "multi": lambda: MultiExpert(AsIs(), OnlinePlatt()),
+    "tracking": lambda: Tracking(Identity()),
+    "hedging": lambda: Hedging(Identity()),
+    "hedging, two choices": lambda: Hedging(Identity(), rule="two-choices"),
+    "multi": lambda: MultiExpert(Identity(), OnlinePlatt()),
     "platt": lambda: OnlinePlatt(radius=1.0, certified=True),
     "aioli": lambda: Aioli(radius=1.0),
-    "restarts": lambda: Restarting(AsIs()),
+    "restarts": lambda: Restarting(Identity()),
     "regression": CalibratedRegression,
 }
 
 
 def told_of(promise: Any) -> tuple[int, int, str]:
     assert isinstance(promise, OnlineCertificate)
-    return promise.n_rows, promise.learned, str(promise).partition(" since it was new")[2]
+    return promise.n_rows, promise.learned, str(promise).partition(" rows")[2]
 
 
 @every("kind", KINDS)
@@ -241,47 +241,47 @@ def test_a_certificate_says_how_many_of_its_rows_are_learned(kind: str) -> None:
     for promise in (forecaster.certificate(5_000), *forecaster.certificates(5_000)):
         rows, learned, words = told_of(promise)
         assert (rows, learned) == (5_000, 12)
-        assert words.startswith(" (12 of them learned already) ")
+        assert words.startswith(" (12 already learned), ")
     assert told_of(KINDS[kind]().certificate(5_000))[1] == 0
     forecaster.learn_many([0.2, 0.8] * 994, [0, 1] * 994)
     for promise in (forecaster.certificate(), *forecaster.certificates()):
         rows, learned, words = told_of(promise)
         assert (rows, learned) == (2_000, 2_000)
-        assert "learned already" not in words
+        assert "already learned" not in words
 
 
 def test_a_certificate_on_a_group_or_a_period_says_how_many_of_its_rows_are_learned() -> None:
     regression = CalibratedRegression(1).learn_many([0.5] * 4, [0, 1] * 2, [[1], [0]] * 2)
     rows, learned, words = told_of(regression.certificate(5_000, 2_000))
     assert (rows, learned) == (5_000, 4)
-    assert words.startswith(" (4 of them learned already) ")
+    assert words.startswith(" (4 already learned), ")
 
     restarts = Restarting(Aioli(radius=1.0)).learn_many([0.2, 0.8] * 1_000, [0, 1] * 1_000)
     for first, last, learned in ((0, 1_000, 1_000), (128, 2_000, 2_000), (1_024, 5_000, 2_000)):
         found = told_of(restarts.interval_certificate(first, last))
         assert found[:2] == (last, learned)
-        assert ("(2,000 of them learned already)" in found[2]) == (learned < last)
+        assert ("(2,000 already learned)" in found[2]) == (learned < last)
 
 
 # ---------------------------------------------------------------------------------------------------------- refusals
 
 
-@every("make", [Foster99, lambda: Hedging(AsIs()), lambda: MultiExpert(AsIs(), OnlinePlatt(), loss="log")])
+@every("make", [Foster99, lambda: Hedging(Identity()), lambda: MultiExpert(Identity(), OnlinePlatt(), loss="log")])
 def test_a_bound_that_rounding_has_emptied_asks_for_fewer_rows_and_one_of_few_rows_for_more(
     make: Callable[[], Forecaster],
 ) -> None:
     few, fine, many = (make().certificate(n) for n in (1, 10**6, 2**50))
     assert isinstance(fine, OnlineCertificate)
     assert "is vacuous for this few rows: pass a larger n_rows" in str(few)
-    assert "is vacuous for this many rows, as rounding adds up: pass a smaller n_rows" in str(many)
+    assert "is vacuous for this many rows, since rounding errors add up: pass a smaller n_rows" in str(many)
 
 
 def test_a_period_that_rounding_has_emptied_is_called_too_long_and_a_short_one_too_short() -> None:
     restarts = Restarting(Aioli(radius=1.0))
-    assert "needs more rows" in str(restarts.interval_certificate(0, 20))
+    assert "pass a larger n_rows" in str(restarts.interval_certificate(0, 20))
     assert isinstance(restarts.interval_certificate(0, 10**6), OnlineCertificate)
     told = str(restarts.interval_certificate(0, 2**50))
-    assert "on so long a period, as rounding adds up: pass a shorter one" in told
+    assert "for this long a period, since rounding errors add up: pass a shorter one" in told
 
 
 @every("options", [{}, {"clamp": 0.05}, {"include_score": False}, {"each_feature": True}])
@@ -291,10 +291,10 @@ def test_the_refusal_of_a_small_group_names_a_size_that_is_enough(options: dict[
         told = str(regression.certificate(n, group_rows=5))
         enough = int(told.partition("pass a group_rows of ")[2].partition(" ")[0].replace(",", ""))
         assert isinstance(regression.certificate(n, group_rows=enough), OnlineCertificate)
-        assert isinstance(regression.certificate(n, group_rows=enough - 2), Refusal)  # hardly more than is needed
+        assert isinstance(regression.certificate(n, group_rows=enough - 2), NoCertificate)  # hardly more than is needed
     told = str(regression.certificate(10, group_rows=5))
-    assert "pass a larger n_rows and group_rows, since no group of 10 rows is large enough" in told
-    assert "says nothing of 10 rows: pass a larger n_rows to see what more rows give" in str(regression.certificate(10))
+    assert "pass a larger n_rows and group_rows, since no group within 10 rows is large enough" in told
+    assert "is vacuous for 10 rows: pass a larger n_rows" in str(regression.certificate(10))
 
 
 @every("radius", [1.0, 1.2345678, 1.4999999])

@@ -15,16 +15,24 @@ from tests.cases import every
 from calibrant import InputError, TemperatureScaling
 from calibrant.maps import PerClassMap, SoftmaxMap, TopMap
 from calibrant.notions import TopKLabel
-from calibrant.online import AsIs, CalibratedRegression, Hedging, OnlineClasses, OnlinePlatt, OnlineTemperature, resume
+from calibrant.online import (
+    CalibratedRegression,
+    Hedging,
+    Identity,
+    OnlineMulticlass,
+    OnlinePlatt,
+    OnlineTemperature,
+    resume,
+)
 from calibrant.online.base import KINDS
 from calibrant.online.games.tracking import Tracking
 
 NAMES = ("cat", "dog", "bird")
 FORECASTERS = {
-    "top-label": lambda: OnlineClasses(OnlinePlatt(), NAMES),
-    "class-wise": lambda: OnlineClasses(OnlinePlatt(), NAMES, "class-wise"),
-    "confidence": lambda: OnlineClasses(OnlinePlatt(), NAMES, "confidence"),
-    "top-label, tracked": lambda: OnlineClasses(Tracking(OnlinePlatt()), NAMES),
+    "top-label": lambda: OnlineMulticlass(OnlinePlatt(), NAMES),
+    "class-wise": lambda: OnlineMulticlass(OnlinePlatt(), NAMES, "class-wise"),
+    "confidence": lambda: OnlineMulticlass(OnlinePlatt(), NAMES, "confidence"),
+    "top-label, tracked": lambda: OnlineMulticlass(Tracking(OnlinePlatt()), NAMES),
     "temperature": lambda: OnlineTemperature(NAMES),
 }
 
@@ -112,7 +120,7 @@ def test_a_frozen_map_says_what_the_forecaster_says(make):
         ([0.2, 0.2, 0.2], "cat", "sum"),
         ([0.5, 0.6, -0.1], "cat", r"\[0, 1\]"),
         ([0.5, float("nan"), 0.5], "cat", "missing"),
-        ([0.2, 0.3, 0.5], "fish", "'fish', which no column is for"),
+        ([0.2, 0.3, 0.5], "fish", "'fish', which has no column"),
         ([0.2, 0.3, 0.5], None, "None"),
         (0.3, "cat", "a probability for each of 3 classes, not 0.3"),
         (None, "cat", "a probability for each of 3 classes, not None"),
@@ -125,7 +133,7 @@ def test_a_frozen_map_says_what_the_forecaster_says(make):
         ([0.2, 0.3, 0.5], 2.5, "label"),
         ({"cat": 0.2, "dog": 0.8}, "cat", "names 'cat', 'dog', but the classes are"),
         ({"cat": 0.2, "dog": 0.3, "eel": 0.5}, "cat", "names 'cat', 'dog', 'eel', but the classes are"),
-        ([0.2, 0.3, 0.5], 0, "no column is for"),
+        ([0.2, 0.3, 0.5], 0, "has no column"),
     ],
 )
 @every("make", FORECASTERS.values())
@@ -135,7 +143,7 @@ def test_bad_rows_and_strange_classes_are_refused_and_teach_nothing(make, row, l
     with pytest.raises(InputError, match=told):
         forecaster.learn_one(row, label)
     if label == "fish":
-        with pytest.raises(InputError, match="'fish', which no column"):
+        with pytest.raises(InputError, match="labels has the class 'fish', which has no column in scores"):
             forecaster.learn_many([row, row], ["cat", "fish"])
     assert forecaster.state == before
 
@@ -145,7 +153,7 @@ def test_bad_rows_and_strange_classes_are_refused_and_teach_nothing(make, row, l
     [
         (
             [-3.0, 1.0, 5.0],
-            r"scores must lie in \[0, 1\], but run from -3 to 5: pass probabilities, such as the softmax",
+            r"scores must lie in \[0, 1\], but range from -3 to 5: pass probabilities, such as the softmax",
         ),
         (
             [0.9, 0.8, 0.7],
@@ -170,21 +178,21 @@ def test_the_error_for_rows_that_are_not_probabilities_does_not_mention_a_fit(ma
 
 def test_each_copy_is_a_binary_forecaster_on_the_rows_of_its_notion():
     p, y = rows(400)
-    found = OnlineClasses(OnlinePlatt(), 3).forecast_many(p, y)
+    found = OnlineMulticlass(OnlinePlatt(), 3).forecast_many(p, y)
     for k in range(3):
         mine = p.argmax(axis=1) == k
         alone = OnlinePlatt().forecast_many(p[mine, k], y[mine] == k)
         assert np.array_equal(found[mine], alone)
 
     p, y = rows(400)
-    found = OnlineClasses(OnlinePlatt(), 3, "class-wise").forecast_many(p, y)
+    found = OnlineMulticlass(OnlinePlatt(), 3, "class-wise").forecast_many(p, y)
     for k in range(3):
         assert np.array_equal(found[:, k], OnlinePlatt().forecast_many(p[:, k], y == k))
 
 
 def test_copies_do_not_touch_each_other_nor_the_forecaster_they_came_from():
     expert = OnlinePlatt()
-    pets = OnlineClasses(expert, NAMES)
+    pets = OnlineMulticlass(expert, NAMES)
     pets.learn_one([0.8, 0.1, 0.1], "dog")
     assert expert.n_rows == 0
     assert [each.n_rows for each in pets.experts] == [1, 0, 0]
@@ -194,10 +202,10 @@ def test_copies_do_not_touch_each_other_nor_the_forecaster_they_came_from():
 
 def test_classes_stand_in_the_order_of_the_columns_or_by_their_names():
     p, y = rows(100)
-    by_number = OnlineClasses(OnlinePlatt(), 3).learn_many(p, y)
-    by_name = OnlineClasses(OnlinePlatt(), NAMES).learn_many(p, named(y))
+    by_number = OnlineMulticlass(OnlinePlatt(), 3).learn_many(p, y)
+    by_name = OnlineMulticlass(OnlinePlatt(), NAMES).learn_many(p, named(y))
     order = [2, 0, 1]
-    turned = OnlineClasses(OnlinePlatt(), [NAMES[j] for j in order]).learn_many(p[:, order], named(y))
+    turned = OnlineMulticlass(OnlinePlatt(), [NAMES[j] for j in order]).learn_many(p[:, order], named(y))
     assert by_number.classes == ("0", "1", "2")
     assert [each.state for each in by_number.experts] == [each.state for each in by_name.experts]
     assert [turned.experts[order.index(j)].state for j in range(3)] == [each.state for each in by_name.experts]
@@ -205,7 +213,7 @@ def test_classes_stand_in_the_order_of_the_columns_or_by_their_names():
     pd = pytest.importorskip("pandas")
     p, y = rows(50)
     frame = pd.DataFrame(p, columns=list(NAMES))[["bird", "cat", "dog"]]
-    mine, theirs = (OnlineClasses(OnlinePlatt(), NAMES).learn_many(each, named(y)) for each in (p, frame))
+    mine, theirs = (OnlineMulticlass(OnlinePlatt(), NAMES).learn_many(each, named(y)) for each in (p, frame))
     assert mine.state == theirs.state
 
 
@@ -231,17 +239,17 @@ def test_a_row_with_names_is_read_by_them(make):
 
 
 def test_the_named_class_is_the_label_as_given_and_the_first_among_equals():
-    pets = OnlineClasses(OnlinePlatt(), 3)
+    pets = OnlineMulticlass(OnlinePlatt(), 3)
     assert pets.named([0.1, 0.2, 0.7]) == 2
     assert type(pets.named([0.1, 0.2, 0.7])) is int
     assert resume(pets.to_json()).named([0.1, 0.2, 0.7]) == 2
-    assert OnlineClasses(OnlinePlatt(), np.array([5, 7])).named([0.1, 0.9]) == 7
-    assert resume(OnlineClasses(OnlinePlatt(), [0.0, 1.0]).to_json()).named([0.1, 0.9]) == 1.0
-    assert resume(OnlineClasses(OnlinePlatt(), [False, True]).to_json()).named([0.1, 0.9]) is True
-    assert OnlineClasses(OnlinePlatt(), ["5", "7"]).named([0.1, 0.9]) == "7"
+    assert OnlineMulticlass(OnlinePlatt(), np.array([5, 7])).named([0.1, 0.9]) == 7
+    assert resume(OnlineMulticlass(OnlinePlatt(), [0.0, 1.0]).to_json()).named([0.1, 0.9]) == 1.0
+    assert resume(OnlineMulticlass(OnlinePlatt(), [False, True]).to_json()).named([0.1, 0.9]) is True
+    assert OnlineMulticlass(OnlinePlatt(), ["5", "7"]).named([0.1, 0.9]) == "7"
     assert resume(OnlineTemperature(np.array([5, 7])).to_json()).classes == ("5", "7")
 
-    pets = OnlineClasses(OnlinePlatt(), NAMES)
+    pets = OnlineMulticlass(OnlinePlatt(), NAMES)
     assert pets.named([0.4, 0.4, 0.2]) == "cat"
     pets.learn_many([[0.4, 0.4, 0.2]], ["dog"])
     assert [each.n_rows for each in pets.experts] == [1, 0, 0]
@@ -271,7 +279,7 @@ def test_forecasts_of_one_class_give_nothing_away_about_another():
     # With one sequence of draws for both, class b is at 0.48 after 500 rows, above the bound; with one each, at 0.08.
     errors = []
     for seed in range(4):
-        pets = OnlineClasses(Hedging(AsIs(), epsilon=0.1, random_state=seed), ["a", "b"])
+        pets = OnlineMulticlass(Hedging(Identity(), epsilon=0.1, random_state=seed), ["a", "b"])
         errors.append(played(pets, 500, 0.1))
     assert np.mean(errors) < 0.25
     p, y = rows(40, k=2)
@@ -285,11 +293,11 @@ def test_forecasts_of_one_class_give_nothing_away_about_another():
 def test_features_reach_the_copies():
     p, y = rows(30)
     sides = np.random.default_rng(0).choice([0.0, 1.0], (30, 2))
-    pets = OnlineClasses(CalibratedRegression(2), NAMES, "class-wise")
+    pets = OnlineMulticlass(CalibratedRegression(2), NAMES, "class-wise")
     assert pets.takes_features
     found = pets.forecast_many(p, named(y), sides)
     assert np.array_equal(found[:, 1], CalibratedRegression(2).forecast_many(p[:, 1], (y == 1) * 1.0, sides))
-    assert not OnlineClasses(OnlinePlatt(), NAMES).takes_features
+    assert not OnlineMulticlass(OnlinePlatt(), NAMES).takes_features
     with pytest.raises(InputError, match="features holds text such as 'a'"):
         pets.predict_many(p[:2], [["a", "b"], ["c", "d"]])
 
@@ -297,22 +305,22 @@ def test_features_reach_the_copies():
 def test_two_classes_class_wise_mirror_each_other():
     p, y = rows(300, k=2)
     p[:, 1] = 1.0 - p[:, 0]
-    both = OnlineClasses(OnlinePlatt(), 2, "class-wise").learn_many(p, y).predict_many(p)
+    both = OnlineMulticlass(OnlinePlatt(), 2, "class-wise").learn_many(p, y).predict_many(p)
     assert np.allclose(both.sum(axis=1), 1.0)
     assert np.allclose(both[:, 1], OnlinePlatt().learn_many(p[:, 1], y).predict_many(p[:, 1]))
 
 
 def test_maps_and_certificates_are_those_of_the_notion():
-    assert isinstance(OnlineClasses(OnlinePlatt(), 3).freeze(), TopMap)
-    assert isinstance(OnlineClasses(OnlinePlatt(), 3, "class-wise").freeze(), PerClassMap)
+    assert isinstance(OnlineMulticlass(OnlinePlatt(), 3).freeze(), TopMap)
+    assert isinstance(OnlineMulticlass(OnlinePlatt(), 3, "class-wise").freeze(), PerClassMap)
     assert isinstance(OnlineTemperature(3).freeze(), SoftmaxMap)
 
-    assert "experts[k]" in str(OnlineClasses(OnlinePlatt(), 3).certificate())
+    assert "experts[k]" in str(OnlineMulticlass(OnlinePlatt(), 3).certificate())
 
 
 def test_top_label_forecasts_of_an_overconfident_model_become_calibrated():
     p, y = rows(4000, seed=3, sharp=3.0)
-    forecasts = OnlineClasses(OnlinePlatt(), 3).forecast_many(p, y)
+    forecasts = OnlineMulticlass(OnlinePlatt(), 3).forecast_many(p, y)
     right = p.argmax(axis=1) == y
     late = slice(1000, None)
     before = abs(p.max(axis=1)[late].mean() - right[late].mean())
@@ -325,25 +333,25 @@ def test_top_label_forecasts_of_an_overconfident_model_become_calibrated():
 @every(
     ("build", "told"),
     [
-        (lambda: OnlineClasses(OnlinePlatt(), ["a", "a"]), "classes must be distinct names"),
-        (lambda: OnlineClasses(OnlinePlatt(), 1), "two classes or more"),
-        (lambda: OnlineClasses(OnlinePlatt(), "abc"), "two classes or more"),
-        (lambda: OnlineClasses(OnlinePlatt(), 3, "canonical"), "notion must be one of"),
+        (lambda: OnlineMulticlass(OnlinePlatt(), ["a", "a"]), "classes must be distinct names"),
+        (lambda: OnlineMulticlass(OnlinePlatt(), 1), "at least two classes"),
+        (lambda: OnlineMulticlass(OnlinePlatt(), "abc"), "at least two classes"),
+        (lambda: OnlineMulticlass(OnlinePlatt(), 3, "canonical"), "notion must be one of"),
         *(
             (
-                lambda notion=notion: OnlineClasses(OnlinePlatt(), 3, notion),
+                lambda notion=notion: OnlineMulticlass(OnlinePlatt(), 3, notion),
                 "notion must be one of 'top-label', 'class-wise', 'confidence', not ",
             )
             for notion in ("top-k-label", "top-2", TopKLabel(2), None, ["top-label"])
         ),
-        (lambda: OnlineClasses("platt", 3), "must be one of calibrant.online"),
-        (lambda: OnlineClasses(OnlineTemperature(3), 3), "takes rows of classes"),
-        (lambda: Tracking(OnlineTemperature(3)), "takes rows of classes"),
+        (lambda: OnlineMulticlass("platt", 3), "must be a forecaster of calibrant.online"),
+        (lambda: OnlineMulticlass(OnlineTemperature(3), 3), "takes class probabilities"),
+        (lambda: Tracking(OnlineTemperature(3)), "takes class probabilities"),
         (lambda: OnlineTemperature(3, gamma="x"), "gamma must be at least .*, not 'x'"),
         (lambda: OnlineTemperature(3, radius=0.5), "radius must be at least 1"),
         (lambda: OnlineTemperature(3).learn_one([0.2, 0.3, 0.5], 0, [1.0]), "features must be left out"),
         (
-            lambda: resume({"forecaster": "OnlineClasses", "parameters": {"classes": ["a", "b"]}, "experts": []}),
+            lambda: resume({"forecaster": "OnlineMulticlass", "parameters": {"classes": ["a", "b"]}, "experts": []}),
             "state",
         ),
     ],
@@ -354,9 +362,9 @@ def test_what_makes_no_sense_is_refused(build, told):
 
 
 def test_a_state_with_a_copy_too_few_is_refused():
-    state = OnlineClasses(OnlinePlatt(), 3).state
+    state = OnlineMulticlass(OnlinePlatt(), 3).state
     state["experts"] = state["experts"][:2]
-    with pytest.raises(InputError, match="cut off"):
+    with pytest.raises(InputError, match="truncated"):
         resume(state)
 
 
@@ -379,9 +387,9 @@ def test_a_temperature_that_no_stream_leads_to_is_refused(place, value):
     model = OnlineTemperature(NAMES).learn_many(p, named(y))
     before, state = model.state, model.state
     state["numbers"][place] = value
-    with pytest.raises(InputError, match="its slope cannot come from any stream"):
+    with pytest.raises(InputError, match="its slope cannot result from any stream"):
         resume(state)
-    with pytest.raises(InputError, match="its slope cannot come from any stream"):
+    with pytest.raises(InputError, match="its slope cannot result from any stream"):
         model.restore(state)
     assert model.state == before
 

@@ -18,17 +18,17 @@ from scipy.optimize import minimize
 from tests.cases import every
 
 from calibrant.fits.scaling import Scaling, fit_platt
-from calibrant.guarantees.online_promise import IN_ORDER, OnlineCertificate
-from calibrant.guarantees.refusal import Refusal
+from calibrant.guarantees.no_certificate import NoCertificate
+from calibrant.guarantees.online_certificate import OnlineAssumption, OnlineCertificate
 from calibrant.maps import BetaMap, IdentityMap, LogitAffineMap, StepMap
 from calibrant.messages import InputError
 from calibrant.numerics import Floats
 from calibrant.online import (
     Aioli,
-    AsIs,
     CalibratedRegression,
     Forecaster,
     Hedging,
+    Identity,
     MultiExpert,
     OnlineBeta,
     OnlinePlatt,
@@ -235,12 +235,12 @@ def test_long_extreme_streams_stay_in_the_ball_finite_and_definite(name: str, fu
         (lambda: Aioli(radius=None), "radius must be at least 1"),  # type: ignore[arg-type]
         (lambda: Aioli(clamp="small"), "clamp must be"),  # type: ignore[arg-type]
         (lambda: Refitted(clamp=None), "clamp must be"),  # type: ignore[arg-type]
-        (lambda: Refitted(window=9), "window must be a whole number of at least 10"),
+        (lambda: Refitted(window=9), "window must be an integer from 10 to 16,777,216, not 9"),
         (lambda: Refitted(window=1e308), "window must be"),  # type: ignore[arg-type]
         (lambda: Refitted(half_life="x"), "half_life must be"),  # type: ignore[arg-type]
         (lambda: Refitted(["platt"]), "method must be"),  # type: ignore[arg-type]
-        (lambda: Restarting(OnlinePlatt(), levels=33), "at most 32"),
-        (lambda: Restarting(OnlinePlatt(), levels=1e308), "at most 32"),  # type: ignore[arg-type]
+        (lambda: Restarting(OnlinePlatt(), levels=33), "levels must be an integer from 1 to 32, not"),
+        (lambda: Restarting(OnlinePlatt(), levels=1e308), "levels must be an integer from 1 to 32, not"),  # type: ignore[arg-type]
         (lambda: Restarting(OnlinePlatt(), shortest=2**41), "shortest must be"),
         (lambda: OnlinePlatt(certified=True, gamma=0.1), "left out"),
         (lambda: OnlinePlatt(certified=True, radius=8.0), "at most 7.66"),
@@ -249,12 +249,15 @@ def test_long_extreme_streams_stay_in_the_ball_finite_and_definite(name: str, fu
         (lambda: Refitted("isotonic"), "method must be"),  # type: ignore[arg-type]
         (lambda: Refitted(every=0), "every must be"),
         (lambda: Refitted(n_bins=None), "n_bins must be"),  # type: ignore[arg-type]
-        (lambda: Refitted(window=10, half_life=3), "half_life must be left out where window is given"),
+        (lambda: Refitted(window=10, half_life=3), "half_life must be left out if window is given"),
         (lambda: Refitted(half_life=-1.0), "half_life must be"),
         (lambda: Restarting(OnlinePlatt(), levels=0), "levels must be"),
         (lambda: Restarting(0.5), "expert must be"),  # type: ignore[arg-type]
-        (lambda: Restarting(Restarting(AsIs())), "expert must not be restarted already"),
-        (lambda: Restarting(MultiExpert(AsIs(), Hedging(Restarting(AsIs())))), "expert must not be restarted already"),
+        (lambda: Restarting(Restarting(Identity())), "expert must not contain a Restarting"),
+        (
+            lambda: Restarting(MultiExpert(Identity(), Hedging(Restarting(Identity())))),
+            "expert must not contain a Restarting",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_sentence(build: Callable[[], Any], words: str) -> None:
@@ -268,14 +271,14 @@ def test_what_cannot_be_is_refused_in_one_sentence(build: Callable[[], Any], wor
 @every(
     ("value", "shown", "fix"),
     [
-        (np.zeros((40, 2)), r"ndarray of shape \(40, 2\)", "pass one value a row"),
-        (list(range(100)), r"\[0, 1, 2, 3, 4, 5, \.\.\.\]", "pass one value a row"),
-        ([[1] * 50] * 50, r"\[\[1, .{60,80}\.\.\.", "pass one value a row"),
-        ([np.arange(500)], r"\[array.{1,80}", "pass one value a row"),
+        (np.zeros((40, 2)), r"ndarray of shape \(40, 2\)", "pass one value per row"),
+        (list(range(100)), r"\[0, 1, 2, 3, 4, 5, \.\.\.\]", "pass one value per row"),
+        ([[1] * 50] * 50, r"\[\[1, .{60,80}\.\.\.", "pass one value per row"),
+        ([np.arange(500)], r"\[array.{1,80}", "pass one value per row"),
         (date(2024, 1, 2), r"datetime\.date\(2024, 1, 2\)", "pass the outcome as a number"),
-        (np.datetime64("NaT"), r"(np|numpy)\.datetime64\('NaT'.*\)", "leave rows out whose outcome"),
+        (np.datetime64("NaT"), r"(np|numpy)\.datetime64\('NaT'.*\)", "leave out rows whose outcome"),
         (1j, "1j", "pass the outcome as a number"),
-        (np.ma.masked, "masked", "leave rows out whose outcome is not known yet"),
+        (np.ma.masked, "masked", "leave out rows whose outcome is not known yet"),
         ("a\n" * 500, r"'a\\na.{1,90}'", "pass booleans"),
     ],
 )
@@ -293,11 +296,11 @@ def test_what_is_no_score_and_no_outcome_is_shown_in_one_short_line(value: Any, 
 def test_frames_and_times_of_pandas_are_shown_in_one_short_line() -> None:
     pd = pytest.importorskip("pandas")
     for value, told in (
-        (pd.DataFrame({"a": [1, 2]}), "not DataFrame of shape (2, 1): pass one value a row"),
-        (pd.Series([1, 2]), "not Series of shape (2,): pass one value a row"),
+        (pd.DataFrame({"a": [1, 2]}), "not DataFrame of shape (2, 1): pass one value per row"),
+        (pd.Series([1, 2]), "not Series of shape (2,): pass one value per row"),
         (pd.Timestamp("2024-01-02"), "not Timestamp('2024-01-02 00:00:00'): pass the outcome as a number"),
-        (pd.NaT, "not NaT: leave rows out whose outcome is not known yet"),
-        (pd.NA, "not <NA>: leave rows out whose outcome is not known yet"),
+        (pd.NaT, "not NaT: leave out rows whose outcome is not known yet"),
+        (pd.NA, "not <NA>: leave out rows whose outcome is not known yet"),
     ):
         with pytest.raises(InputError) as caught:
             OnlinePlatt().learn_one(0.5, value)
@@ -372,9 +375,9 @@ def test_the_measured_regret_stays_under_both_bounds(build: Callable[[], Any], w
 
 
 def test_the_usual_constants_carry_a_refusal_and_certified_ones_their_sentence() -> None:
-    assert isinstance(OnlinePlatt().certificate(10), Refusal)
-    assert isinstance(OnlineBeta().certificate(10), Refusal)
-    assert isinstance(Refitted().certificate(10), Refusal)
+    assert isinstance(OnlinePlatt().certificate(10), NoCertificate)
+    assert isinstance(OnlineBeta().certificate(10), NoCertificate)
+    assert isinstance(Refitted().certificate(10), NoCertificate)
     found = OnlinePlatt(radius=1.0, certified=True).certificate(1_000)
     assert isinstance(found, OnlineCertificate)
     # G^2 = 1 + log(99)^2 = 22.1151, gamma = e^-G, rho = 1 / (2 gamma)^2
@@ -402,17 +405,17 @@ def test_one_step_of_aioli_by_hand() -> None:
 def test_a_bound_no_better_than_one_half_is_refused_and_the_others_tell_their_size_a_row() -> None:
     # Aioli(): 129.3 over 100 rows, beside 100 log 2 = 69.3; certified steps: 55 before any row, 6,077 over 100
     for forecaster in (Aioli(), OnlinePlatt(radius=2.0, certified=True), OnlinePlatt(certified=True)):
-        assert isinstance(forecaster.certificate(), Refusal)
-        assert isinstance(forecaster.certificate(100), Refusal)
+        assert isinstance(forecaster.certificate(), NoCertificate)
+        assert isinstance(forecaster.certificate(100), NoCertificate)
         assert "1/2 on every row" in str(forecaster.certificate(100))
     for n in (150, 250, 400, 1_000):
         found = Aioli(radius=1.0).certificate(n)
         assert isinstance(found, OnlineCertificate)
         assert found.bound < n * math.log(2.0)
     found = OnlinePlatt(radius=2.0, certified=True).certificate(30_000)
-    assert "in sum over the rows (0.22 a row)" in str(found)  # 6,320 / 30,000 = 0.2107, rounded up
-    assert isinstance(Restarting(Aioli()).certificate(4), Refusal)
-    assert isinstance(Restarting(Aioli()).certificate(), Refusal)
+    assert "summed over the rows (0.22 per row)" in str(found)  # 6,320 / 30,000 = 0.2107, rounded up
+    assert isinstance(Restarting(Aioli()).certificate(4), NoCertificate)
+    assert isinstance(Restarting(Aioli()).certificate(), NoCertificate)
 
 
 @every(
@@ -427,8 +430,8 @@ def test_a_bound_no_better_than_one_half_is_refused_and_the_others_tell_their_si
 def test_every_regret_certificate_asks_for_outcomes_in_order(found: Any) -> None:
     # 2,000 rows of score 1 and outcome 0 in one batch cost Aioli(radius=1) 3,921 nats, and its bound is 20.7
     assert isinstance(found, OnlineCertificate)
-    assert IN_ORDER in found.assumptions
-    assert IN_ORDER in str(found)
+    assert OnlineAssumption.IN_ORDER in found.assumptions
+    assert OnlineAssumption.IN_ORDER.words() in str(found)
 
 
 # ------------------------------------------------------------------------------------------------------- refitted
@@ -574,7 +577,7 @@ FORECASTERS: list[Callable[[], Forecaster]] = [
 @every("numbers", [None, [1], [0.5, 1.0], [10**9, 1.0], [0, "x"], [-1, 1.0]])
 def test_a_broken_state_of_a_refitted_map_is_refused(numbers: Any) -> None:
     state = {**Refitted().state, "numbers": numbers}
-    with pytest.raises(InputError, match="cut off"):
+    with pytest.raises(InputError, match="truncated"):
         resume(state)
 
 
@@ -590,7 +593,7 @@ def with_numbers(forecaster: Forecaster, numbers: list[Any]) -> dict[str, Any]:
 WILD = (-1e300, -50.0, -1.0, -0.5, 0.0, 0.5, 2.5, 1e6, 1e18, 1e300, 10**400)
 
 
-@every("build", [*FORECASTERS, AsIs, lambda: Refitted("beta", window=25, every=10)])
+@every("build", [*FORECASTERS, Identity, lambda: Refitted("beta", window=25, every=10)])
 def test_an_edited_number_of_a_state_is_refused_or_harmless(build: Callable[[], Forecaster]) -> None:
     forecaster = build().learn_many(*stream(57, 2))
     numbers = flat(forecaster)
@@ -608,7 +611,7 @@ def test_an_edited_number_of_a_state_is_refused_or_harmless(build: Callable[[], 
             told = edited.forecast_many(*stream(20, 3))
             assert ((told >= 0.0) & (told <= 1.0)).all()
             found = edited.certificate()
-            assert isinstance(found, Refusal) or found.bound > 0.0
+            assert isinstance(found, NoCertificate) or found.bound > 0.0
     assert refused > 0.25 * len(WILD) * min(len(places), 25)
     assert forecaster.to_json() == before
     assert resume(with_numbers(forecaster, numbers)).to_json() == before
@@ -629,8 +632,8 @@ def test_an_edited_number_of_a_state_is_refused_or_harmless(build: Callable[[], 
         (Aioli, 3, 0.0),
         (Aioli, 1, 1e9),
         (Aioli, 7, -1.0),
-        (AsIs, 0, -5),
-        (AsIs, 0, 0.5),
+        (Identity, 0, -5),
+        (Identity, 0, 0.5),
         (lambda: Refitted("bins", every=10), 3, 1e9),  # the number of bins
         (lambda: Refitted("bins", every=10), 3, 0.0),
         (lambda: Refitted("bins", every=10), 14, -1.0),  # a rate
@@ -728,7 +731,7 @@ def test_a_state_of_a_machine_with_another_exp_and_log_is_taken_with_its_own_set
     assert again.forecast_many(*stream(60, 3)).tolist() == there.forecast_many(*stream(60, 3)).tolist()
     moved = json.loads(text)
     moved["numbers"][6] *= 1.0 + 1e-9
-    with pytest.raises(InputError, match="settings cannot come from any stream"):
+    with pytest.raises(InputError, match="settings cannot result from any stream"):
         resume(moved)
 
 
@@ -745,7 +748,7 @@ def test_numbers_of_other_types_are_stored_as_plain_ones() -> None:
     assert resume(fading.to_json()).to_json() == fading.to_json()
     for forecaster in (
         OnlinePlatt(radius=np.float32(2), rho=np.int64(50)),
-        Restarting(AsIs(), levels=np.int64(2), shortest=8.0),  # type: ignore[arg-type]
+        Restarting(Identity(), levels=np.int64(2), shortest=8.0),  # type: ignore[arg-type]
     ):
         assert resume(forecaster.to_json()).to_json() == forecaster.to_json()
 
@@ -813,7 +816,7 @@ def test_parameters_have_names() -> None:
     assert aioli.learn_one(0.5, 1).intercept > 0.0
 
     with pytest.raises(TypeError, match="positional"):
-        AsIs(OnlinePlatt())  # type: ignore[call-arg]
+        Identity(OnlinePlatt())  # type: ignore[call-arg]
 
 
 # ------------------------------------------------------------------------------------------------------- restarts
@@ -881,7 +884,7 @@ def test_the_regret_on_every_period_stays_under_its_bound() -> None:
             regret = log_loss(forecasts[part], labels[part]) - best_in_ball(scores[part], labels[part], 2.0)
             found = forecaster.interval_certificate(begin, end)
             if end - begin == 32 or (begin, end) == (32, 232):  # 165 over 200 rows: one half costs 139 on them
-                assert isinstance(found, Refusal)
+                assert isinstance(found, NoCertificate)
                 continue
             assert isinstance(found, OnlineCertificate)
             assert regret <= found.bound < (end - begin) * math.log(2.0)
@@ -891,18 +894,20 @@ def test_the_regret_on_every_period_stays_under_its_bound() -> None:
     alone = Aioli(radius=2.0).certificate(256)
     assert isinstance(alone, OnlineCertificate)
     assert whole.bound == pytest.approx(alone.bound + math.log(16.0) + lost_by_rounding(256), rel=1e-12)
-    assert "in sum over rows 257 to 512 (" in str(whole)
+    assert "summed over rows 257 to 512 (" in str(whole)
     with pytest.raises(InputError, match="multiple of 32"):
         forecaster.interval_certificate(5, 100)
     for bounds, name in (((0, 2.5), "last"), ((-32, 64), "first"), ((True, 64), "first")):
-        with pytest.raises(InputError, match=f"{name} must be a whole number"):
+        with pytest.raises(InputError, match=f"{name} must be an integer"):
             forecaster.interval_certificate(*bounds)  # type: ignore[arg-type]
-    assert isinstance(Restarting(OnlinePlatt()).interval_certificate(0, 100), Refusal)
-    assert isinstance(Restarting(OnlineBeta()).interval_certificate(0, 100), Refusal)
-    assert isinstance(Restarting(Aioli(), shortest=1, levels=1).interval_certificate(1, 2**53), Refusal)  # at once
+    assert isinstance(Restarting(OnlinePlatt()).interval_certificate(0, 100), NoCertificate)
+    assert isinstance(Restarting(OnlineBeta()).interval_certificate(0, 100), NoCertificate)
+    assert isinstance(
+        Restarting(Aioli(), shortest=1, levels=1).interval_certificate(1, 2**53), NoCertificate
+    )  # at once
     certified = Restarting(OnlinePlatt(radius=1.0, certified=True)).interval_certificate(0, 10_000)
     assert isinstance(certified, OnlineCertificate)
-    assert isinstance(Restarting(Aioli().learn_one(0.5, 1)).interval_certificate(0, 100), Refusal)
+    assert isinstance(Restarting(Aioli().learn_one(0.5, 1)).interval_certificate(0, 100), NoCertificate)
 
 
 def test_the_lives_cover_the_period_and_their_number_grows_as_the_logarithm() -> None:
@@ -938,7 +943,7 @@ def test_no_adversary_gains_by_the_rounding_near_the_ends(scores: list[float], m
     # Of the scores always the one that the mixture rounds towards the end the most, and the outcome that is not there.
     # With forecasts held 2^-52 from 1 this took 34.9 nats in 400 rows, where log 2 is promised.
     choice = [1.0 - x for x in scores] if mirrored else scores
-    forecaster = Restarting(AsIs(), shortest=4, levels=2)
+    forecaster = Restarting(Identity(), shortest=4, levels=2)
 
     def loss(p: float) -> float:
         return -math.log(p if mirrored else 1.0 - p)
@@ -996,7 +1001,7 @@ def test_log_weights_lose_no_more_to_rounding_than_is_paid_for() -> None:
     assert paid == pytest.approx(32.0 * math.log(2.0) * n * (n + 1) / 2.0 * 2.0**-53)
     assert 0.05 * paid < lost <= paid
     assert float(exact) <= math.log(4.0) + lost_by_rounding(n)  # by which the loss exceeds that of the copy
-    found = Restarting(AsIs()).certificate(10**8)
+    found = Restarting(Identity()).certificate(10**8)
     assert isinstance(found, OnlineCertificate)
     # log(2 K m (m + 1)) with K = 8 levels and m = 10^8 / 128 copies, 47.7 nats for means and 12.3 for log-weights
     assert found.bound == pytest.approx(math.log(16.0 * 781_250 * 781_251) + 47.684 + 12.313, abs=0.01)
@@ -1022,7 +1027,7 @@ def test_copies_start_when_their_certificate_says_and_states_hold_those_that_liv
         )
 
     told = str(Restarting(OnlinePlatt(), shortest=100).certificate(10_000))
-    assert "starts after a multiple of 100 rows and lives for 200 or more" in told
+    assert "starts after a multiple of 100 rows and is active for 200 or more" in told
 
 
 @every("change", [lambda e: [], lambda e: e[:1], lambda e: e[:-1], lambda e: [*e, e[-1]], lambda e: e[::-1]])
@@ -1042,7 +1047,7 @@ def test_a_small_state_of_restarts_on_restarts_is_refused_at_once() -> None:
     for _ in range(30):
         parameters = {"shortest": 1, "levels": 32}
         state = {"version": 1, "forecaster": "Restarting", "parameters": parameters, "numbers": [], "experts": [state]}
-    with pytest.raises(InputError, match="restarted already"):
+    with pytest.raises(InputError, match="must not contain a Restarting"):
         resume(state)
 
 
@@ -1056,7 +1061,7 @@ def test_compiled_copies_tell_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_copies_of_an_expert_that_draws_have_draws_of_their_own() -> None:
-    forecaster = Restarting(Hedging(AsIs(), epsilon=0.5, random_state=0), shortest=8, levels=2)
+    forecaster = Restarting(Hedging(Identity(), epsilon=0.5, random_state=0), shortest=8, levels=2)
     scores, labels = np.full(160, 0.5), np.tile([0.0, 1.0], 80)
     lives = []
     for begin in range(0, 160, 8):
@@ -1076,7 +1081,7 @@ def test_features_reach_every_copy() -> None:
     scores, labels = stream(60)
     forecaster = Restarting(CalibratedRegression(2), shortest=8, levels=2)
     assert forecaster.takes_features
-    assert not Restarting(AsIs()).takes_features
+    assert not Restarting(Identity()).takes_features
     told = forecaster.forecast_many(scores, labels, features)
     assert told[:8] == pytest.approx(
         CalibratedRegression(2).forecast_many(scores[:8], labels[:8], features[:8]), abs=1e-9

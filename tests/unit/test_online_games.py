@@ -17,18 +17,18 @@ from hypothesis import strategies as st
 from tests.cases import every
 
 from calibrant import InputError
-from calibrant.guarantees.online_promise import IN_ORDER, rounded_up
+from calibrant.guarantees.online_certificate import OnlineAssumption, rounded_up
 from calibrant.maps import IdentityMap, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
 from calibrant.messages import CalibrantWarning
 from calibrant.metrics import epsilon_error, error_over_time
 from calibrant.online import (
-    AsIs,
     CalibratedRegression,
     Forecaster,
     Foster99,
     Hedging,
+    Identity,
     MultiExpert,
-    OnlineClasses,
+    OnlineMulticlass,
     OnlinePlatt,
     Tracking,
     TwoChoices,
@@ -165,10 +165,10 @@ def test_copies_and_nested_games_share_no_draws(seed: int | None) -> None:
         return Hedging(expert, random_state=seed)
 
     for whole, n in (
-        (OnlineClasses(hedged(AsIs()), 4), 4),
-        (OnlineClasses(hedged(hedged(AsIs())), 3, "class-wise"), 6),
-        (hedged(hedged(hedged(AsIs()))), 3),
-        (MultiExpert(Foster99(random_state=seed), hedged(AsIs()), Tracking(hedged(AsIs()))), 3),
+        (OnlineMulticlass(hedged(Identity()), 4), 4),
+        (OnlineMulticlass(hedged(hedged(Identity())), 3, "class-wise"), 6),
+        (hedged(hedged(hedged(Identity()))), 3),
+        (MultiExpert(Foster99(random_state=seed), hedged(Identity()), Tracking(hedged(Identity()))), 3),
     ):
         keys = drawing_keys(whole)
         assert len(set(keys)) == len(keys) == n
@@ -192,7 +192,7 @@ def test_one_that_is_redrawn_keeps_what_it_learned_and_takes_new_keys(seed: int 
         again = resume(other.to_json())  # the state carries the key, whatever random_state says
         assert drawing_keys(again) == drawing_keys(other)
         assert again.forecast_many(x, y).tolist() == other.forecast_many(x, y).tolist()
-    for same in (TwoChoices(), Hedging(AsIs(), rule="two-choices"), Tracking(OnlinePlatt())):
+    for same in (TwoChoices(), Hedging(Identity(), rule="two-choices"), Tracking(OnlinePlatt())):
         same.learn_many(x, y)
         assert same.redrawn().state == same.state
 
@@ -236,7 +236,7 @@ def test_past_forecasts_of_a_class_do_not_tell_the_draws_of_another() -> None:
     # lies, and the adversary would take the outcome against it: an error of 0.5 where 0.28 is promised.
     errors = []
     for seed in range(3):
-        games = OnlineClasses(Hedging(AsIs(), epsilon=0.1, random_state=seed), 2).experts
+        games = OnlineMulticlass(Hedging(Identity(), epsilon=0.1, random_state=seed), 2).experts
         told, outcomes = [], []
         for _ in range(1_500):
             shares = games[0].predict_distribution(0.6)
@@ -250,7 +250,7 @@ def test_past_forecasts_of_a_class_do_not_tell_the_draws_of_another() -> None:
             outcomes.append(y)
             games[1].learn_one(0.6, y)
         errors.append(float(error_over_time(told, outcomes)))
-    assert np.mean(errors) < Hedging(AsIs(), epsilon=0.1).certificate(1_500).bound
+    assert np.mean(errors) < Hedging(Identity(), epsilon=0.1).certificate(1_500).bound
 
 
 def test_compiled_draws_are_the_same(uniform: Step) -> None:
@@ -314,7 +314,7 @@ CROWDED = r"more than 99% of the rows lie in one bin .* from 0 to 0.1, .* use th
 @every("make", [Tracking, Hedging])
 def test_a_stream_in_one_bin_of_the_expert_is_told_once(make: type[Forecaster]) -> None:
     x, y = rare(1_500)
-    game = make(AsIs())
+    game = make(Identity())
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         game.learn_many(x[:900], y[:900])
@@ -324,17 +324,17 @@ def test_a_stream_in_one_bin_of_the_expert_is_told_once(make: type[Forecaster]) 
         game.learn_many(x, y)
         resume(game.to_json()).learn_many(x[:900], y[:900])  # not before 4,000 rows again
         copy.deepcopy(game).learn_many(x, y)
-        make(AsIs(), epsilon=0.001).learn_many(x, y)  # a finer one has nothing to tell
+        make(Identity(), epsilon=0.001).learn_many(x, y)  # a finer one has nothing to tell
         assert len(told) == 1
     with pytest.warns(CalibrantWarning, match=CROWDED) as caught:
-        make(AsIs()).learn_many(x, y)
+        make(Identity()).learn_many(x, y)
     assert caught[0].message.note.code == "rows-in-one-bin"
 
 
 def test_a_crowd_that_gathers_later_or_below_several_experts_is_reported() -> None:
     x, y = rare(4_000)
     x[:20] = 0.5
-    game = Tracking(AsIs())
+    game = Tracking(Identity())
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         # At 1,000 rows 2 % lie elsewhere, at 2,000 rows 1 %, at 4,000 rows 0.5 %.
@@ -347,12 +347,12 @@ def test_a_crowd_that_gathers_later_or_below_several_experts_is_reported() -> No
     x, y = rare(1_200)
     for learn in (MultiExpert.learn_many, MultiExpert.forecast_many):
         with pytest.warns(CalibrantWarning, match="Tracking: more than 99% of the rows"):
-            learn(MultiExpert(Tracking(AsIs()), AsIs()), x, y)
+            learn(MultiExpert(Tracking(Identity()), Identity()), x, y)
 
 
 def test_where_warnings_are_errors_no_forecast_is_lost(capsys: pytest.CaptureFixture[str]) -> None:
     x, y = rare(1_200)
-    game = Tracking(AsIs())
+    game = Tracking(Identity())
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert len(game.forecast_many(x, y)) == game.n_rows == 1_200
@@ -594,26 +594,26 @@ WRONG = [(0, 7.0), (0, -4.0), (0, 4.5), (1, 5.0), (2, MEANS), (3, 0.5), (4, -1.0
 def test_a_state_that_no_stream_gives_is_refused(change: tuple[int, float]) -> None:
     state = Foster99().learn_many([0.5] * 4, [0, 1, 1, 0]).state
     state["numbers"][change[0]] = change[1]
-    with pytest.raises(InputError, match="changed by hand"):
+    with pytest.raises(InputError, match="edited by hand"):
         resume(state)
 
 
 @every(
     ("make", "place", "value"),
     [
-        (lambda: Tracking(AsIs()), 2, 0.0),
-        (lambda: Tracking(AsIs()), 3, 1e9),
-        (lambda: Hedging(AsIs(), rule="two-choices"), 3, 1.0),
-        (lambda: MultiExpert(AsIs()), 0, -1),
-        (lambda: MultiExpert(AsIs()), 1, 0.5),
-        (lambda: MultiExpert(AsIs(), OnlinePlatt()), 2, 1e6),
+        (lambda: Tracking(Identity()), 2, 0.0),
+        (lambda: Tracking(Identity()), 3, 1e9),
+        (lambda: Hedging(Identity(), rule="two-choices"), 3, 1.0),
+        (lambda: MultiExpert(Identity()), 0, -1),
+        (lambda: MultiExpert(Identity()), 1, 0.5),
+        (lambda: MultiExpert(Identity(), OnlinePlatt()), 2, 1e6),
     ],
 )
 def test_a_state_that_is_refused_changes_nothing(make: object, place: int, value: float) -> None:
     one, other = (make().learn_many([0.3, 0.6][:k], [1, 0][:k]) for k in (1, 2))  # type: ignore[operator]
     before, state = one.to_json(), other.state
     state["numbers"][place] = value
-    with pytest.raises(InputError, match="changed by hand"):
+    with pytest.raises(InputError, match="edited by hand"):
         one.restore(state)
     assert one.to_json() == before
 
@@ -639,10 +639,10 @@ def test_a_state_that_is_refused_changes_nothing(make: object, place: int, value
         (lambda: Foster99(random_state=0.5), "random_state"),
         (lambda: Foster99(random_state=SEEDS), "random_state"),
         (lambda: Foster99(random_state="x"), "random_state"),
-        (lambda: Foster99(epsilon=1e-4), "0.0005 at least"),
-        (lambda: TwoChoices(epsilon=1e-4), "0.0005 at least"),
-        (lambda: Tracking(Fixed(), epsilon=1e-4), "0.0005 at least"),
-        (lambda: Hedging(Fixed(), epsilon=1e-5), "0.001 at least"),
+        (lambda: Foster99(epsilon=1e-4), "at least 0.0005"),
+        (lambda: TwoChoices(epsilon=1e-4), "at least 0.0005"),
+        (lambda: Tracking(Fixed(), epsilon=1e-4), "at least 0.0005"),
+        (lambda: Hedging(Fixed(), epsilon=1e-5), "at least 0.001"),
         (lambda: Hedging(Fixed(), epsilon=1e-300), "epsilon"),
         (lambda: Hedging(Fixed(), epsilon="auto", horizon="x"), "horizon"),
         (lambda: Foster99(epsilon="auto", horizon=0), "horizon"),
@@ -711,43 +711,56 @@ def test_certificates_by_hand_and_within_the_printed_theorems() -> None:
 
 def test_a_promise_is_about_all_rows_since_it_was_new() -> None:
     x, y = stream(3_000)
-    for make in (Foster99, TwoChoices, lambda: Hedging(AsIs()), lambda: Tracking(AsIs()), lambda: MultiExpert(AsIs())):
+    for make in (
+        Foster99,
+        TwoChoices,
+        lambda: Hedging(Identity()),
+        lambda: Tracking(Identity()),
+        lambda: MultiExpert(Identity()),
+    ):
         game = make().learn_many(x, y)
-        assert str(game.certificate()).startswith("After 3,000 rows since it was new the ")
+        assert str(game.certificate()).startswith("After its first 3,000 rows, the ")
         told = game.certificate(5_000)
-        assert str(told).startswith("After 5,000 rows since it was new (3,000 of them learned already) the ")
+        assert str(told).startswith("After its first 5,000 rows (3,000 already learned), the ")
         assert told.to_dict()["learned"] == 3_000
         assert told.bound == make().certificate(5_000).bound
         for few in (0, 1, 2_999):
             with pytest.raises(
-                InputError, match="n_rows must count all rows since it was new, and it has learned 3,000"
+                InputError,
+                match="n_rows counts all rows since the forecaster was created, so it must be at least 3,000",
             ):
                 game.certificate(few)
-        with pytest.raises(InputError, match="not 2000: pass 5000 for this many more, or ask a new forecaster"):
+        with pytest.raises(InputError, match="not 2000: pass 5000 for 2000 more rows, or use a new forecaster"):
             game.certificates(2_000)
 
 
 def test_certificates_with_draws_state_their_assumptions() -> None:
-    for game in (Foster99(), Hedging(AsIs()), Hedging(AsIs(), shares="means")):
+    for game in (Foster99(), Hedging(Identity()), Hedging(Identity(), shares="means")):
         for told in game.certificates(10_000):
             assert told.expected
-            assert "on average over its own draws, and a single run may exceed it (" in str(told)
-            assert "each forecast is followed by its own outcome, learned before the next forecast is asked" in str(
-                told
+            assert "on average over its own random draws, and a single run may exceed it (" in str(told)
+            assert (
+                "each forecast is followed by its own outcome, which is learned before the next forecast is requested"
+                in str(told)
             )
-            assert "late or never shows the next draw" in str(told)
-            assert "but by redrawn()" in str(told)
+            assert "a forecast without a timely outcome reveals the next draw" in str(told)
+            assert "except through redrawn()" in str(told)
             assert "neither the number of rows nor such a restart depends on the draws" in str(told)
-    for game in (TwoChoices(), Hedging(AsIs(), rule="two-choices"), Tracking(AsIs()), MultiExpert(AsIs(), AsIs())):
-        assert game.certificate(10_000).assumptions == (IN_ORDER,)
+    for game in (
+        TwoChoices(),
+        Hedging(Identity(), rule="two-choices"),
+        Tracking(Identity()),
+        MultiExpert(Identity(), Identity()),
+    ):
+        assert game.certificate(10_000).assumptions == (OnlineAssumption.IN_ORDER,)
         assert "draw" not in str(game.certificate(10_000))
 
-    for game in (Foster99(), Hedging(AsIs())):
-        assert "the key (random_state) must stay secret, and the state with it" in str(game.certificate(10_000))
-    for game in (TwoChoices(), Hedging(AsIs(), rule="two-choices")):
+    for game in (Foster99(), Hedging(Identity())):
+        assert "so the key (random_state) and the state must stay secret" in str(game.certificate(10_000))
+    for game in (TwoChoices(), Hedging(Identity(), rule="two-choices")):
         told = str(game.certificate(10_000))
-        assert "better of its two neighbouring forecasts" in told
-        assert "nothing is guaranteed of predict_one" in told
+        assert "better of its two neighboring forecasts" in told
+        assert "no guarantee for predict_one" in told
         assert "secret" not in told
 
 
@@ -786,7 +799,7 @@ def test_a_certificate_is_refused_for_few_rows_and_never_on_another_quantity() -
         assert not game.certificate()
     assert not Hedging(Fixed()).certificate(50)
     # log(50) / 2 over 7 rows is 0.279, and one half on every row has 1/4; over 8 rows it is 0.245.
-    many = [AsIs() for _ in range(50)]
+    many = [Identity() for _ in range(50)]
     assert [bool(MultiExpert(*many).certificate(n)) for n in (0, 1, 7, 8)] == [False, False, False, True]
     # log(50) over 5 rows is 0.78, over 6 rows 0.65, less than log 2 = 0.69.
     assert [bool(MultiExpert(*many, loss="log").certificate(n)) for n in (1, 5, 6)] == [False, False, True]
@@ -795,12 +808,12 @@ def test_a_certificate_is_refused_for_few_rows_and_never_on_another_quantity() -
 
     # At 82 to 89 rows the bound on sharpness says something, and that on calibration does not yet.
     for n in (82, 89):
-        assert not Hedging(AsIs()).certificate(n)
-        assert "calibration error" in str(Hedging(AsIs()).certificate(n))
-        assert [c.quantity.split()[1] for c in Hedging(AsIs()).certificates(n)] == ["sharpness"]
+        assert not Hedging(Identity()).certificate(n)
+        assert "calibration error" in str(Hedging(Identity()).certificate(n))
+        assert [c.quantity.split()[3] for c in Hedging(Identity()).certificates(n)] == ["sharpness"]
     for n in range(1, 400):
-        assert "sharpness" in getattr(Tracking(AsIs()).certificate(n), "quantity", "sharpness")
-        assert "calibration" in getattr(Hedging(AsIs()).certificate(n), "quantity", "calibration")
+        assert "sharpness" in getattr(Tracking(Identity()).certificate(n), "quantity", "sharpness")
+        assert "calibration" in getattr(Hedging(Identity()).certificate(n), "quantity", "calibration")
 
 
 def test_a_bound_that_is_attained_is_not_passed_by_rounding() -> None:
@@ -816,16 +829,16 @@ def test_a_bound_that_is_attained_is_not_passed_by_rounding() -> None:
 
 
 def test_a_width_and_a_horizon_of_numpy_become_plain_json() -> None:
-    for make in (Foster99, TwoChoices, lambda **k: Hedging(AsIs(), **k), lambda **k: Tracking(AsIs(), **k)):
+    for make in (Foster99, TwoChoices, lambda **k: Hedging(Identity(), **k), lambda **k: Tracking(Identity(), **k)):
         for width in (np.float32(0.5), np.float32(0.1), np.float64(0.1), Fraction(1, 10)):
             game = make(epsilon=width)
             assert game.n_bins == round(1 / width)
             assert resume(game.to_json()).state == game.state
 
-    for make in (Foster99, TwoChoices, lambda **k: Hedging(AsIs(), **k), lambda **k: Tracking(AsIs(), **k)):
+    for make in (Foster99, TwoChoices, lambda **k: Hedging(Identity(), **k), lambda **k: Tracking(Identity(), **k)):
         game = make(epsilon="auto", horizon=np.int64(1_000))
         assert resume(game.to_json()).horizon == 1_000
-    assert json.loads(Tracking(AsIs(), prior=np.float32(2)).to_json())["parameters"]["prior"] == 2.0
+    assert json.loads(Tracking(Identity(), prior=np.float32(2)).to_json())["parameters"]["prior"] == 2.0
     assert json.loads(Foster99(random_state=np.int64(3)).to_json())["parameters"]["random_state"] == 3
 
 
@@ -877,7 +890,7 @@ def test_one_expert_is_followed_up_to_rounding() -> None:
     assert MultiExpert(Fixed(), loss="log").forecast_many(x, y).tolist() == x.tolist()
 
     for loss in ("brier", "log"):
-        assert 0.0 < MultiExpert(AsIs(), loss=loss).certificate(1_000).bound < 1e-5  # type: ignore[arg-type]
+        assert 0.0 < MultiExpert(Identity(), loss=loss).certificate(1_000).bound < 1e-5  # type: ignore[arg-type]
 
 
 def test_features_go_to_those_experts_that_take_them() -> None:
@@ -898,14 +911,14 @@ def test_features_go_to_those_experts_that_take_them() -> None:
 def test_equal_experts_lose_nothing_by_rounding(k: int) -> None:
     # Weights that add up to 1 - 2^-53 moved a forecast near 1 by 1.4e-6 nats in every row.
     for score in (1.0, 1.0 - 5 * 2.0**-53, 0.9, 0.3, 2.0**-40, 0.0):
-        multi = MultiExpert(*(AsIs() for _ in range(k)), loss="log")
+        multi = MultiExpert(*(Identity() for _ in range(k)), loss="log")
         held = min(max(score, 2.0**-32), 1 - 2.0**-32)
         assert multi.forecast_many([score] * 4, [0, 0, 1, 0]).tolist() == [held] * 4
 
 
 def test_one_object_given_twice_is_two_experts_and_each_is_asked_once_a_row() -> None:
     x, y = stream(80)
-    for make in (OnlinePlatt, lambda: Foster99(random_state=4), lambda: Tracking(Hedging(AsIs(), random_state=4))):
+    for make in (OnlinePlatt, lambda: Foster99(random_state=4), lambda: Tracking(Hedging(Identity(), random_state=4))):
         one = make()
         twice, apart = MultiExpert(one, one), MultiExpert(make(), make())
         assert twice.forecast_many(x, y).tolist() == apart.forecast_many(x, y).tolist()
@@ -942,7 +955,7 @@ def test_a_mixture_of_forecasts_near_1_keeps_its_loss() -> None:
     rng = np.random.default_rng(0)
     x = 1.0 - rng.integers(2, 2**23, 3_000) * 2.0**-53
     experts = (
-        AsIs(),
+        Identity(),
         Fixed(StepMap([1 - 2.0**-31], [0.5, 1 - 3 * 2.0**-32])),
         Fixed(StepMap([0.5], [0.5, 1 - 2.0**-31])),
     )
@@ -952,7 +965,7 @@ def test_a_mixture_of_forecasts_near_1_keeps_its_loss() -> None:
     assert total_loss(multi.forecast_many(x, y), y, "log") - best <= 3_000 * certificate.bound
     assert certificate.bound == pytest.approx(math.log(3) / 3_000 + 2.0**-20, rel=1e-6)
     assert "clipped 2^-32" in str(certificate)
-    assert "clipped" not in str(MultiExpert(AsIs()).certificate(10))
+    assert "clipped" not in str(MultiExpert(Identity()).certificate(10))
 
 
 def test_hedging_round_several_experts_is_calibrated_and_sharp() -> None:

@@ -24,8 +24,8 @@ from calibrant.online import (
     Forecaster,
     Hedging,
     MultiExpert,
-    OnlineClasses,
     OnlineClassifier,
+    OnlineMulticlass,
     OnlinePlatt,
     Refitted,
     Restarting,
@@ -41,7 +41,7 @@ TREES: dict[str, Callable[[], Forecaster]] = {
     "kernels": lambda: Tracking(Hedging(OnlinePlatt(), random_state=0)),
     "a kernel on others": lambda: Tracking(MultiExpert(OnlinePlatt(), Tracking(Refitted(every=2)))),
     "copies": lambda: Restarting(Tracking(OnlinePlatt()), shortest=2, levels=2),
-    "classes": lambda: OnlineClasses(Tracking(OnlinePlatt()), 2),
+    "classes": lambda: OnlineMulticlass(Tracking(OnlinePlatt()), 2),
 }
 
 
@@ -90,7 +90,7 @@ def test_guards_end_with_their_forecasters() -> None:
 
 def test_methods_that_would_enter_no_guard_are_refused() -> None:
     for name in ("predict_one", "learn_one", "predict_many", "learn_many", "forecast_many", "freeze"):
-        with pytest.raises(InputError, match=f"Mine defines {name}: define _{name}, which it calls"):
+        with pytest.raises(InputError, match=f"Mine defines {name}: define _{name} instead, which {name} calls"):
             type("Mine", (OnlinePlatt,), {name: lambda self: None, "__module__": __name__})
 
 
@@ -156,7 +156,7 @@ def test_a_function_that_calls_its_own_forecaster_is_told_and_does_not_wait_for_
         return [p * p]
 
     live = CalibratedRegression(0, test_functions=own, size=1)
-    with pytest.raises(RuntimeError, match="inside a step of this forecaster already"):
+    with pytest.raises(RuntimeError, match="already inside a step of this forecaster"):
         live.learn_one(0.3, 1)
     assert hasattr(live._guard, "free")  # it was left
 
@@ -305,7 +305,9 @@ def test_a_fork_in_the_middle_of_a_long_step_is_told_and_blocks_nobody(monkeypat
             lambda: live.restore(text),
             lambda: copy.deepcopy(live),
         ):
-            with pytest.raises(RuntimeError, match=r"forked in the middle of a step.*resume\(state\) with a saved"):
+            with pytest.raises(
+                RuntimeError, match=r"forked while another thread was updating.*resume\(state\) with a saved"
+            ):
                 call()
         return other.predict_one(0.3), resume(text).learn_one(0.3, 1).n_rows
 

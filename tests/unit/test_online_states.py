@@ -12,11 +12,11 @@ from tests.cases import every
 
 from calibrant import InputError
 from calibrant.online import (
-    AsIs,
     CalibratedRegression,
     Hedging,
+    Identity,
     MultiExpert,
-    OnlineClasses,
+    OnlineMulticlass,
     OnlinePlatt,
     OnlineTemperature,
     Refitted,
@@ -38,12 +38,12 @@ ROWS = np.array([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1]])
 def test_text_that_is_nested_without_end_is_refused_in_one_sentence() -> None:
     for read in (resume, OnlinePlatt().restore):
         for text in ("[" * 200_000, b"[" * 200_000, '{"a":' * 200_000):
-            with pytest.raises(InputError, match="not JSON"):
+            with pytest.raises(InputError, match="not valid JSON"):
                 read(text)
     state: dict[str, Any] = OnlinePlatt().state
     for _ in range(100_000):
         state = {**state, "experts": [state]}
-    with pytest.raises(InputError, match="state must be what a forecaster"):
+    with pytest.raises(InputError, match="state does not belong to a forecaster"):
         resume(state)
     with pytest.raises(InputError, match="state"):
         OnlinePlatt().restore(state)
@@ -64,7 +64,7 @@ def test_a_state_from_before_a_keyword_is_read_with_its_default(name: str) -> No
     [
         (lambda: Tracking(OnlinePlatt()), "prior"),
         (lambda: Restarting(OnlinePlatt(), levels=2), "shortest"),
-        (lambda: OnlineClasses(OnlinePlatt(), 3), "notion"),
+        (lambda: OnlineMulticlass(OnlinePlatt(), 3), "notion"),
         (lambda: Refitted("bins"), "n_bins"),
         (lambda: CalibratedRegression(0, test_functions="hats"), "size"),
     ],
@@ -82,13 +82,13 @@ def test_a_keyword_that_is_missing_stands_for_its_default_and_no_other_value() -
     one = OnlinePlatt(clamp=0.01)
     older = one.state
     del older["parameters"]["clamp"]
-    with pytest.raises(InputError, match="another OnlinePlatt, whose clamp is"):
+    with pytest.raises(InputError, match="another OnlinePlatt, with clamp="):
         one.restore(older)
     del older["forecaster"]
     with pytest.raises(InputError, match="another forecaster"):
         one.restore(older)
 
-    state = OnlineClasses(OnlinePlatt(), 3).state
+    state = OnlineMulticlass(OnlinePlatt(), 3).state
     state["experts"][1] = OnlinePlatt(rho=25.0).state
     with pytest.raises(InputError, match="rho") as told:
         resume(state)
@@ -97,7 +97,7 @@ def test_a_keyword_that_is_missing_stands_for_its_default_and_no_other_value() -
         OnlinePlatt().restore(OnlinePlatt(rho=25.0).state)
 
 
-@every("kind", ["Restarting", "OnlineClasses", "MultiExpert", "Tracking"])
+@every("kind", ["Restarting", "OnlineMulticlass", "MultiExpert", "Tracking"])
 def test_a_state_without_the_experts_that_it_needs_is_refused(kind: str) -> None:
     with pytest.raises(InputError):
         resume({"version": 1, "forecaster": kind, "parameters": {}, "numbers": [0.0], "experts": []})
@@ -110,7 +110,7 @@ def test_a_state_without_the_experts_that_it_needs_is_refused(kind: str) -> None
 @every("before", [0, 4])
 def test_rows_of_classes_go_with_those_of_the_copies(notion: str, before: int) -> None:
     expert = OnlinePlatt().learn_many([0.3] * before, [1] * before)
-    pets = OnlineClasses(expert, 3, notion).learn_many(np.tile(ROWS, (5, 1)), [0, 1] * 5)
+    pets = OnlineMulticlass(expert, 3, notion).learn_many(np.tile(ROWS, (5, 1)), [0, 1] * 5)
     assert resume(pets.to_json()).state == pets.state
     # Copies may have learned before: as many rows each, so that of three by top label a multiple of 3 may be theirs.
     for wrong in (11 + before, 1000, *([9, 11, 8] if notion == "top-label" else [])):
@@ -129,7 +129,7 @@ def test_rows_of_classes_go_with_those_of_the_copies(notion: str, before: int) -
         lambda: CalibratedRegression(1),
         lambda: MultiExpert(OnlinePlatt(), CalibratedRegression(1)),
         lambda: Restarting(CalibratedRegression(1), levels=2),
-        lambda: Restarting(MultiExpert(AsIs(), CalibratedRegression(1)), levels=1),
+        lambda: Restarting(MultiExpert(Identity(), CalibratedRegression(1)), levels=1),
     ],
 )
 @every("bad", [np.nan, 2.0])
@@ -165,18 +165,18 @@ def test_columns_of_a_frame_reach_the_experts_by_their_names() -> None:
             make().forecast_many([0.5] * 60, labels, frame) == make().forecast_many([0.5] * 60, labels, groups)
         ).all()
         assert (want.predict_many([0.5] * 60, frame) == want.predict_many([0.5] * 60, groups)).all()
-    pets = [OnlineClasses(regression(), 2).learn_many([[0.4, 0.6]] * 60, labels, each) for each in (groups, frame)]
+    pets = [OnlineMulticlass(regression(), 2).learn_many([[0.4, 0.6]] * 60, labels, each) for each in (groups, frame)]
     assert pets[0].state == pets[1].state
     both = MultiExpert(regression(), CalibratedRegression(["mobile", "north"]))
     assert both.learn_many([0.5] * 60, labels, groups).n_rows == 60
-    with pytest.raises(InputError, match="one order for all experts"):
+    with pytest.raises(InputError, match="the same order for all experts"):
         both.learn_many([0.5] * 60, labels, frame)
 
 
 @every("notion", ["top-label", "class-wise", "confidence"])
 @every("place", [0, 1])
 def test_no_copy_learns_from_a_batch_that_another_would_refuse(notion: str, place: int) -> None:
-    pets = OnlineClasses(CalibratedRegression(1), 3, notion)
+    pets = OnlineMulticlass(CalibratedRegression(1), 3, notion)
     features = np.array([[1.0], [1.0]])
     features[place] = np.nan
     before = pets.state
@@ -190,12 +190,12 @@ def test_no_copy_learns_from_a_batch_that_another_would_refuse(notion: str, plac
 
 
 def test_copies_come_of_one_forecaster_and_learn_alone() -> None:
-    pets = OnlineClasses(Tracking(OnlinePlatt()), 3)
+    pets = OnlineMulticlass(Tracking(OnlinePlatt()), 3)
     assert len({id(each) for each in pets.experts} | {id(each.expert) for each in pets.experts}) == 6
     pets.learn_one(ROWS[0], 0)
     assert [each.n_rows for each in pets.experts] == [1, 0, 0]
 
-    pets = OnlineClasses(OnlinePlatt(), 3, "class-wise").learn_many(ROWS, [0, 1])
+    pets = OnlineMulticlass(OnlinePlatt(), 3, "class-wise").learn_many(ROWS, [0, 1])
     state = pets.state
     state["experts"][0], state["numbers"][0] = OnlinePlatt().learn_many([0.5] * 5, [1] * 5).state, 2.0
     with pytest.raises(InputError, match="number of rows"):
@@ -236,7 +236,7 @@ def test_sums_of_classes_have_the_same_bits_in_every_python(monkeypatch: pytest.
 
     for module in (classes_base, class_forecasters):
         monkeypatch.setattr(module, "sum", changing, raising=False)
-    for model in (OnlineTemperature(3), OnlineClasses(OnlinePlatt(), 3)):
+    for model in (OnlineTemperature(3), OnlineMulticlass(OnlinePlatt(), 3)):
         model.learn_many(ROWS, [0, 1]).learn_one(ROWS[0], 1).predict_one(ROWS[1])
 
 

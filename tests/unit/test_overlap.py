@@ -67,7 +67,7 @@ def test_scores_of_float32_and_log_odds_are_known_again():
     scores, y = world()
     narrow = scores.astype(np.float32)
     assert share(tally(narrow, y), tally(narrow.astype(np.float64), y)) == 1.0
-    assert share(tally(logit(scores), y, kind="logit"), tally(logit(scores), y, kind="logit")) == 1.0
+    assert share(tally(logit(scores), y, score_type="logit"), tally(logit(scores), y, score_type="logit")) == 1.0
 
 
 def test_weights_do_not_hide_rows():
@@ -184,8 +184,8 @@ def test_a_map_of_heaped_scores_is_never_called_calibrated_on_its_own_rows(n):
     own = check(scores, y, calibration=cal)
     assert own.crossfitted
     stored = check(scores, y, calibration=cal.calibration_)
-    assert (stored.in_sample, stored.overlap, stored.state) == (True, 1.0, "cannot tell")
-    assert str(stored).startswith("In-sample: about 100 % of these rows")
+    assert (stored.in_sample, stored.overlap, stored.status) == (True, 1.0, "cannot tell")
+    assert str(stored).startswith("In-sample: the map was fitted to about 100 % of these rows")
 
 
 def test_where_heaped_rows_cannot_be_known_again_the_verdict_says_so():
@@ -220,17 +220,17 @@ def test_the_sketch_survives_storage_and_old_documents_have_none():
     again = Calibration.from_json(cal.calibration_.to_json())
     assert again.provenance == cal.provenance_
     assert again.provenance.overlap(tally(scores, y)).whole
-    old = {key: value for key, value in vars(again.provenance).items() if key not in ("sketch", "state")}
+    old = {key: value for key, value in vars(again.provenance).items() if key not in ("sketch", "status")}
     assert type(again.provenance)(**old).sketch == ()
-    assert type(again.provenance)(**old).state == "calibrated"
+    assert type(again.provenance)(**old).status == "calibrated"
 
 
 def test_an_unknown_state_is_refused():
     text = PlattScaling().fit(*world()).calibration_.to_json()
-    if '"state": "calibrated"' not in text:  # left out when it is the usual one
-        text = text.replace('"library":', '"state": "calibrated", "library":')
-    with pytest.raises(DocumentError, match="state must be one of"):
-        Calibration.from_json(text.replace('"state": "calibrated"', '"state": "perfect"'))
+    if '"status": "calibrated"' not in text:  # left out when it is the usual one
+        text = text.replace('"library":', '"status": "calibrated", "library":')
+    with pytest.raises(DocumentError, match="status must be one of"):
+        Calibration.from_json(text.replace('"status": "calibrated"', '"status": "perfect"'))
 
 
 def test_no_score_can_be_read_from_the_words():
@@ -252,7 +252,7 @@ def test_a_verdict_is_about_the_calibrated_probabilities():
     for fitted in (cal, cal.calibration_):
         verdict = check(scores, y, calibration=fitted)
         assert verdict.in_sample is False
-        assert (verdict.state, verdict.predicted, verdict.slope) == (by_hand.state, by_hand.predicted, by_hand.slope)
+        assert (verdict.status, verdict.predicted, verdict.slope) == (by_hand.status, by_hand.predicted, by_hand.slope)
         assert str(verdict) == str(by_hand)
 
 
@@ -270,7 +270,9 @@ def test_a_calibrator_judged_on_its_own_rows_is_cross_fitted():
     verdict = check(scores, y, calibration=cal)
     assert verdict.in_sample is True
     assert verdict.crossfitted
-    assert str(verdict).startswith("In-sample: these rows were used to fit the map, so each was judged by a map fitted")
+    assert str(verdict).startswith(
+        "In-sample: the map was fitted to these rows, so each was evaluated with a map fitted"
+    )
     order = np.lexsort((y, scores))
     honest = check(crossfit(IsotonicCalibrator(), scores[order], y[order]), y[order])
     assert verdict.predicted == pytest.approx(honest.predicted, rel=1e-12)
@@ -286,13 +288,13 @@ def test_the_cross_fitted_verdict_does_not_depend_on_the_order_of_rows():
 def test_a_stored_map_judged_on_its_own_rows_is_never_called_calibrated():
     scores, y = world(20_000)
     stored = Calibration.from_json(PlattScaling().fit(scores, y).calibration_.to_json())
-    assert check(stored.transform(scores), y).state == "calibrated"
+    assert check(stored.transform(scores), y).status == "calibrated"
     verdict = check(scores, y, calibration=stored)
-    assert verdict.state == "cannot tell"
+    assert verdict.status == "cannot tell"
     assert verdict.more_labels is None
     assert str(verdict).splitlines()[:2] == [
-        "In-sample: about 100 % of these rows were used to fit the map, so it looks better than it is.",
-        "CANNOT TELL YET: the map has seen these rows; judge it on others.",
+        "In-sample: the map was fitted to about 100 % of these rows, so it looks better than it is.",
+        "CANNOT TELL YET: the map was fitted to these rows; evaluate it on held-out rows.",
     ]
     assert verdict.to_dict()["in_sample"] is True
     assert verdict.to_dict()["caution"].startswith("In-sample")
@@ -304,7 +306,7 @@ def test_a_map_that_is_off_on_its_own_rows_is_called_so():
     scores, y = world(20_000)
     stored = Calibration(IdentityMap(), PlattScaling().fit(scores, y).provenance_)
     verdict = check(scores, y, calibration=stored)
-    assert verdict.state == "miscalibrated"
+    assert verdict.status == "miscalibrated"
     assert verdict.in_sample is True
 
 
@@ -336,7 +338,7 @@ def test_rows_that_cannot_be_set_apart_are_flagged():
     verdict = check(scores, y, calibration=PlattScaling().fit(scores, y))
     assert verdict.in_sample is True
     assert not verdict.crossfitted
-    assert verdict.state != "calibrated"
+    assert verdict.status != "calibrated"
 
 
 def test_tallies_are_judged_through_a_calibration_too():
@@ -362,11 +364,13 @@ def test_tallies_are_judged_through_a_calibration_too():
 
 def test_log_odds_are_judged_as_the_calibration_takes_them():
     scores, y = world(3000, 1)
-    cal = PlattScaling().fit(logit(scores), y, kind="logit")
+    cal = PlattScaling().fit(logit(scores), y, score_type="logit")
     verdict = check(logit(world(3000, 2)[0]), world(3000, 2)[1], calibration=cal)
     assert verdict.in_sample is False
-    with pytest.raises(InputError, match="kind='probability' is not what the calibration takes, 'logit'"):
-        check(scores, y, calibration=cal, kind="probability")
+    with pytest.raises(
+        InputError, match="score_type='probability' does not match the calibration, which takes 'logit'"
+    ):
+        check(scores, y, calibration=cal, score_type="probability")
     with pytest.raises(InputError, match="scores is a tally of probability scores, and the calibration takes logit"):
         check(tally(scores, y), calibration=cal)
 

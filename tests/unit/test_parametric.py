@@ -41,7 +41,7 @@ def test_platt_is_logistic_regression_on_the_log_odds():
 @pytest.mark.parametrize("kind", ["logit", "real"])
 def test_logits_enter_as_they_are(kind):
     scores, y = world()
-    on_odds, on_logits = PlattScaling().fit(scores, y).map_, PlattScaling().fit(logit(scores), y, kind=kind).map_
+    on_odds, on_logits = PlattScaling().fit(scores, y).map_, PlattScaling().fit(logit(scores), y, score_type=kind).map_
     assert on_logits.on == "score"
     assert on_logits.slope == pytest.approx(on_odds.slope, rel=1e-8)
     assert on_logits.intercept == pytest.approx(on_odds.intercept, rel=1e-7)
@@ -53,12 +53,15 @@ def test_the_scale_of_a_real_score_does_not_matter(subtests):
             rng = np.random.default_rng(3)
             z = rng.normal(size=500) + 3
             y = (rng.random(500) < expit(z - 3)).astype(int)
-            plain, scaled = PlattScaling().fit(z, y, kind="real"), PlattScaling().fit(z * scale, y, kind="real")
+            plain, scaled = (
+                PlattScaling().fit(z, y, score_type="real"),
+                PlattScaling().fit(z * scale, y, score_type="real"),
+            )
             np.testing.assert_allclose(scaled.transform(z * scale), plain.transform(z), rtol=1e-7)
 
 
 def test_real_scores_over_the_whole_range_of_floats():
-    cal = PlattScaling().fit([-1e300, 1e300, 0.0, 1.0, -5.0, 7.0], [0, 1, 0, 1, 1, 0], kind="real")
+    cal = PlattScaling().fit([-1e300, 1e300, 0.0, 1.0, -5.0, 7.0], [0, 1, 0, 1, 1, 0], score_type="real")
     out = cal.transform([-1.7e308, 0.0, 1.7e308])
     assert ((out > 0) & (out < 1)).all()
     assert (np.diff(out) >= 0).all()
@@ -241,7 +244,7 @@ def test_wrong_options_are_refused():
     with pytest.raises(InputError, match="variant must be"):
         BetaScaling("abc").fit(scores, y)
     with pytest.raises(InputError, match="scores must be probabilities, not logit scores: use PlattScaling"):
-        BetaScaling().fit(logit(scores), y, kind="logit")
+        BetaScaling().fit(logit(scores), y, score_type="logit")
     with pytest.raises(InputError, match="scores="):
         PlattScaling().fit_tally(Tally.from_table([5, 5], [1, 4], edges=[0.5]))
 
@@ -270,7 +273,7 @@ def test_a_temperature_by_hand():
     cal = TemperatureScaling().fit([0.1, 0.1, 0.1, 0.9], [0, 0, 1, 1])
     np.testing.assert_allclose(cal.transform([0.1, 0.5, 0.9]), [0.25, 0.5, 0.75], rtol=1e-12)
     assert cal.temperature_ == pytest.approx(2.0, rel=1e-12)
-    assert "temperature 2, that is slope 0.5 on the log-odds" in str(cal)
+    assert "temperature 2 (slope 0.5 on the log-odds)" in str(cal)
 
 
 def test_a_level_by_hand():
@@ -301,7 +304,7 @@ def test_the_level_moves_the_mean_to_the_event_rate(subtests):
                     y[0] = 1 - y[1]
                     given = scores if kind == "probability" else logit(scores)
                     w = np.random.default_rng(3).random(n) if weighted else np.ones(n)
-                    cal = LogitShift().fit(given, y, w, kind=kind)
+                    cal = LogitShift().fit(given, y, w, score_type=kind)
                     assert np.average(cal.transform(given), weights=w) == pytest.approx(
                         np.average(y, weights=w), abs=1e-12
                     )
@@ -310,11 +313,11 @@ def test_the_level_moves_the_mean_to_the_event_rate(subtests):
 def test_a_level_far_away_is_found(subtests):
     """Also where Newton's steps alone would leave the world."""
     for rate in [1e-4, 0.5, 1 - 1e-4]:
-        for centre in [-20.0, 0.0, 300.0]:
-            with subtests.test(rate=rate, centre=centre):
-                z = centre + np.random.default_rng(4).normal(0, 5, 10_000)
+        for center in [-20.0, 0.0, 300.0]:
+            with subtests.test(rate=rate, center=center):
+                z = center + np.random.default_rng(4).normal(0, 5, 10_000)
                 y = np.arange(10_000) < 10_000 * rate
-                cal = LogitShift().fit(z, y, kind="logit")
+                cal = LogitShift().fit(z, y, score_type="logit")
                 assert cal.notes_ == ()
                 assert cal.transform(z).mean() == pytest.approx(y.mean(), rel=1e-9)
 
@@ -334,7 +337,7 @@ def test_scores_on_their_side_give_a_soft_temperature():
     cal = TemperatureScaling().fit([0.9, 0.9, 0.1, 0.1], [1, 1, 0, 0])
     assert cal.temperature_ == pytest.approx(2.0, rel=1e-9)
     assert softened(cal) == {"labels-on-their-side"}
-    assert "every score lies on the side of its label: Platt's soft targets" in str(cal.notes_[-1])
+    assert "every score is on the right side of 1/2: Platt's soft targets" in str(cal.notes_[-1])
     assert TemperatureScaling(soft_targets=True).fit([0.9, 0.9, 0.1, 0.1], [1, 1, 0, 0]).map_ == cal.map_
 
 
@@ -355,10 +358,10 @@ def test_wrong_side_scores_have_infinite_temperature():
 def test_scores_in_the_middle_have_no_temperature(subtests):
     for kind, middle in [("probability", 0.5), ("logit", 0.0), ("real", 0.0)]:
         with subtests.test(kind=kind, middle=middle):
-            cal = TemperatureScaling().fit([middle] * 4, [0, 1, 1, 1], kind=kind)
+            cal = TemperatureScaling().fit([middle] * 4, [0, 1, 1, 1], score_type=kind)
             assert cal.temperature_ == 1.0
             assert cal.notes_[-1].code == "scores-at-one-half"
-            assert "no temperature has any effect" in str(cal.notes_[-1])
+            assert "a temperature has no effect" in str(cal.notes_[-1])
 
 
 @pytest.mark.parametrize("label", [0, 1])
@@ -372,7 +375,7 @@ def test_a_level_of_one_class_uses_soft_targets(label):
 
 def test_real_scores_that_are_no_log_odds_are_refused():
     with pytest.raises(InputError, match=r"scores reach -2e\+07, but LogitShift reads them as log-odds"):
-        LogitShift().fit([-2e7, 3.0, 5.0], [0, 1, 0], kind="real")
+        LogitShift().fit([-2e7, 3.0, 5.0], [0, 1, 0], score_type="real")
 
 
 def test_one_parameter_limits():

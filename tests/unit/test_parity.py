@@ -110,7 +110,7 @@ def test_quantiles_of_samples_are_the_inverse_of_their_distribution(draws: list[
 
 
 def test_crossing_quantiles_are_sorted_with_a_warning() -> None:
-    with pytest.warns(CalibrantWarning, match="values has quantiles that cross in 1 of 2 rows") as caught:
+    with pytest.warns(CalibrantWarning, match="values has crossing quantiles in 1 of 2 rows") as caught:
         forecast = QuantileForecast([0.1, 0.5, 0.9], [[1.0, 2.0, 3.0], [5.0, 4.0, 6.0]])
     assert forecast.crossed == 1
     assert [each.message.note.code for each in caught] == ["quantiles-cross"]
@@ -271,14 +271,14 @@ def test_frames_are_read_or_refused_with_advice() -> None:
         lambda: parity_stream(frame, np.arange(5.0)),
         lambda: quantile_calibration_error(frame, np.arange(5.0)),
     ):
-        with pytest.raises(InputError, match=r"QuantileForecast\(levels, values\) for a table of quantiles"):
+        with pytest.raises(InputError, match=r"QuantileForecast\(levels, values\) for quantiles"):
             call()
 
     pd = pytest.importorskip("pandas")
     names = ["a", "b", "a", "b"]
     frame, y = pd.DataFrame({"state": names, "county": [1, 2, 1, 3]}), [5.0, 1.0, 4.0, 2.0]
     assert parity_stream([0.5] * 4, y, by=frame[["state"]]).rows.tolist() == [2, 3]
-    with pytest.raises(InputError, match="by has 2 columns: pass one, such as their texts joined"):
+    with pytest.raises(InputError, match="by has 2 columns: pass one column, such as their values joined as text"):
         parity_stream([0.5] * 4, y, by=frame)
 
     pd = pytest.importorskip("pandas")
@@ -415,7 +415,7 @@ def test_bayes_actions_and_their_losses_by_hand() -> None:
     assert done.total == pytest.approx(2.1)
     assert done.cumulative[-1] == pytest.approx(2.1)
     assert done.shares == {"tight": 0.2, "mild": 0.4, "none": 0.4}
-    assert str(done) == "A loss of 2.1 over 5 rows (tight 20.0 %, mild 40.0 %, none 40.0 %)."
+    assert str(done) == "Total loss 2.1 over 5 rows (actions: tight 20.0 %, mild 40.0 %, none 40.0 %)."
     assert done.to_dict()["n_rows"] == 5
 
     stream = parity_stream([0.1, 0.9], [1.0, -1.0], previous=[0.0, 0.0])
@@ -455,20 +455,20 @@ def two():  # type: ignore[no-untyped-def]
         (lambda: parity_stream([0.5], [1.0, 2.0]), "1 rows but y has 2"),
         (lambda: parity_stream([0.5], [1.0]), "nothing to compare"),
         (lambda: parity_stream([0.5, 0.5], [1.0, 2.0], previous=[1.0]), "previous has 1"),
-        (lambda: parity_stream([0.5, 0.5], [1.0, 2.0], previous=[1.0, np.inf]), "previous holds an infinite"),
+        (lambda: parity_stream([0.5, 0.5], [1.0, 2.0], previous=[1.0, np.inf]), "previous contains an infinite"),
         (lambda: parity_stream([0.5, 0.5], [1.0, 2.0], batch=np.array(["2020", "NaT"], "datetime64[D]")), "missing"),
         (
             lambda: parity_stream([0.5, 0.5], [1.0, 2.0], previous=[1.0, 1.0], by=[0, 0]),
-            "by must be left out where previous is given",
+            "by must be left out if previous is given",
         ),
         (lambda: parity_stream([0.5, 0.5], [1.0, 2.0], by=["a", None]), "missing"),
         (lambda: parity_stream([0.5, 0.5], [1.0, 2.0], by=["a"]), "by has 1"),
-        (lambda: parity_stream([0.5] * 3, [1.0, 2.0, 3.0], batch=[1, 2, 1]), "stand together"),
+        (lambda: parity_stream([0.5] * 3, [1.0, 2.0, 3.0], batch=[1, 2, 1]), "not adjacent"),
         (lambda: parity_stream([0.5] * 3, [1.0, 2.0, 3.0], batch=[1, 2]), "batch has 2"),
         (lambda: parity_stream([0.5] * 3, [1.0, 2.0, 3.0], batch=[1, 2, 2]), "two rows of one series"),
         (lambda: parity_stream([0.5] * 2, [1.0, 2.0]).judge([0.5, 0.5]), "each of the 1 rows"),
         (lambda: parity_stream([0.5] * 2, [1.0, 2.0]).judge(after=-1), "after must be"),
-        (lambda: parity_stream([0.5] * 2, [1.0, 2.0]).decide(LOSSES, actions=["a"]), "name every row"),
+        (lambda: parity_stream([0.5] * 2, [1.0, 2.0]).decide(LOSSES, actions=["a"]), "pass one name per row"),
         (lambda: quantile_calibration_error(GaussianForecast([0.0], 1.0), [0.0], n_levels=1), "n_levels"),
         (lambda: GaussianForecast([1.0, 2.0], None), "sd must be given: pass"),
         (lambda: QuantileForecast([25, 50], [[1.0, 2.0]]), "divide them by 100"),
@@ -487,22 +487,22 @@ def two():  # type: ignore[no-untyped-def]
             lambda: quantile_calibration_error([1.0, 2.0], [1.0, 2.0]),
             "distribution, not an object of type list",
         ),
-        (lambda: parity_stream([0.5, 0.5], [False, True]), "y holds True and False: pass the series itself"),
-        (lambda: parity_stream([0.5, 0.5], [None, True]), "y holds True and False"),
-        (lambda: parity_stream([0.5, 0.5], [1.0, 2.0], previous=np.array([True, False])), "previous holds True"),
-        (lambda: quantile_calibration_error(GaussianForecast([0.0], 1.0), [True]), "y holds True and False"),
+        (lambda: parity_stream([0.5, 0.5], [False, True]), "y contains booleans: pass the values of the series"),
+        (lambda: parity_stream([0.5, 0.5], [None, True]), "y contains booleans"),
+        (lambda: parity_stream([0.5, 0.5], [1.0, 2.0], previous=np.array([True, False])), "previous contains booleans"),
+        (lambda: quantile_calibration_error(GaussianForecast([0.0], 1.0), [True]), "y contains booleans"),
         (lambda: parity_stream([0.5, 0.5], [1.0, 2.0], by="state"), r"not 'state': pass by=frame\['state'\]"),
         (lambda: parity_stream([0.5, 0.5], [1.0, 2.0], by=[["a", "b"], ["a", "c"]]), "by has 2 columns: pass one"),
-        (lambda: two().judge([101.5, 99.0]), r"said must be a forecaster, or probabilities in \[0, 1\]"),
+        (lambda: two().judge([101.5, 99.0]), r"said must be a forecaster, or a probability in \[0, 1\]"),
         (lambda: SampleForecast(np.ma.masked_array([[1.0, 2.0]], mask=[[0, 1]])), r"pass samples.filled\(np.nan\)"),
-        (lambda: CdfForecast(norm.cdf, 3, lambda p: [p, p]).quantile(0.5), r"gave the shape \(2,\) for 3 rows"),
+        (lambda: CdfForecast(norm.cdf, 3, lambda p: [p, p]).quantile(0.5), r"returned the shape \(2,\) for 3 rows"),
         (lambda: quantile_calibration_error(GaussianForecast([0.0], 1.0), [0.0], rows=[1]), "from 0 to 0"),
         (lambda: two().compare([OnlinePlatt()]), "by name"),
         (lambda: two().compare({"base": OnlinePlatt()}), "choose another"),
         (lambda: two().compare({"OPS": OnlinePlatt()})["nope"], "name must be one of 'base', 'OPS', not 'nope'"),
-        (lambda: two().judge(OnlinePlatt), "OnlinePlatt is a class"),
-        (lambda: two().judge("OPS"), "must be one of calibrant.online, not 'OPS'"),
-        (lambda: two().judge(OnlineTemperature(2)), "rows of classes"),
+        (lambda: two().judge(OnlinePlatt), "not the class OnlinePlatt"),
+        (lambda: two().judge("OPS"), "must be a forecaster of calibrant.online, not 'OPS'"),
+        (lambda: two().judge(OnlineTemperature(2)), "class probabilities"),
         (lambda: quantile_calibration_error(GaussianForecast([0.0], 1.0), [0.0, 1.0]), "y has 2"),
     ],
 )

@@ -126,12 +126,12 @@ def test_no_function_takes_an_address(here, monkeypatch, subtests):
                 folder.mkdir()
                 monkeypatch.chdir(folder)
                 with pytest.raises(
-                    InputError, match=r"^(path|export)='s3:.* is an address, and only local files are supported"
+                    InputError, match=r"^(path|export)='s3:.* is a URL, and only local files are supported"
                 ):
                     call(given)
                 assert list(folder.iterdir()) == []
                 (folder / "s3:" / "bucket").mkdir(parents=True)  # as an earlier version left it behind
-                with pytest.raises(InputError, match="is an address"):
+                with pytest.raises(InputError, match="is a URL"):
                     call(given)
                 assert list((folder / "s3:" / "bucket").iterdir()) == []
 

@@ -12,17 +12,17 @@ from tests import worlds
 from calibrant.calibration import Calibration, load
 from calibrant.calibrators.binary.binning import HistogramBinning
 from calibrant.calibrators.binary.scaling import PlattScaling
-from calibrant.calibrators.multiclass.binning import ClassWiseHistogramBinning, TopLabelHistogramBinning
+from calibrant.calibrators.multiclass.binning import ClasswiseHistogramBinning, TopLabelHistogramBinning
 from calibrant.calibrators.multiclass.hierarchy import PathCalibrator
 from calibrant.calibrators.multiclass.simplex import SimplexBinning
 from calibrant.guarantees.about import ScoreBins
 from calibrant.guarantees.bounds import BOUNDS
-from calibrant.guarantees.certificate import Certificate, Mode
+from calibrant.guarantees.certificate import Certificate, Coverage
 from calibrant.guarantees.issuing import Bins, issue
+from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode, gate
 from calibrant.guarantees.origins import Assumption, BinRule, Source
 from calibrant.guarantees.planning import Scheme, plan
 from calibrant.guarantees.provenance import Provenance, Sampling
-from calibrant.guarantees.refusal import Refusal, RefusalCode, gate
 from calibrant.maps import IdentityMap, StepMap
 from calibrant.messages import InputError
 from calibrant.tallies import Tally
@@ -41,9 +41,9 @@ def make(**changes: Any) -> Certificate:
     fields: dict[str, Any] = {
         "epsilon": 0.25,
         "alpha": 0.1,
-        "mode": "simultaneous",
-        "bound": "clopper-pearson",
-        "kind": "probability",
+        "coverage": "simultaneous",
+        "interval": "clopper-pearson",
+        "score_type": "probability",
         "n": 100,
         "outputs": np.array([0.25, 0.5, 0.75, 0.75]),
         "lower": np.array([0.125, 0.0, 0.0, 0.5]),
@@ -51,7 +51,7 @@ def make(**changes: Any) -> Certificate:
         "rows": np.array([40, 0, 0, 60]),
         "events": np.array([10, 0, 0, 45]),
         "assumptions": (Assumption.INDEPENDENT, Assumption.BINS_BEFORE),
-        "source": "here",
+        "reference": "here",
     }
     about = ScoreBins(**(bins | {name: changes.pop(name) for name in set(bins) & set(changes)}))
     return Certificate(about=about, **(fields | changes))
@@ -63,7 +63,7 @@ def make(**changes: Any) -> Certificate:
 def test_a_certificate_of_consistent_numbers():
     certificate = make()
     assert certificate
-    assert certificate.promised.tolist() == [YES, NO, NO, YES]
+    assert certificate.covered.tolist() == [YES, NO, NO, YES]
     assert certificate.half_widths.tolist() == [0.125, 0.5, 0.75, 0.25]
 
 
@@ -80,7 +80,7 @@ CONTRADICTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "uncovered too short": ({"uncovered": np.array([NO])}, "every column"),
     "below 0": ({"lower": np.array([-0.1, 0.0, 0.0, 0.5])}, "intervals"),
     "above 1": ({"upper": np.array([0.375, 1.0, 1.0, 1.125])}, "intervals"),
-    "turned around": ({"lower": np.array([0.5, 0.0, 0.0, 0.5])}, "intervals"),
+    "lower <= upper": ({"lower": np.array([0.5, 0.0, 0.0, 0.5])}, "intervals"),
     "no number": ({"lower": np.array([np.nan, 0.0, 0.0, 0.5])}, "intervals"),
     "an empty bin outside": ({"upper": np.array([0.375, 2.0, 1.0, 0.875])}, "intervals"),
     "more events than rows": ({"events": np.array([41, 0, 0, 45])}, "events"),
@@ -94,11 +94,11 @@ CONTRADICTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "epsilon one ulp off": ({"epsilon": np.nextafter(0.25, 0)}, "epsilon"),
     "an infinite knot": ({"knots": np.array([0.2, 0.5, np.inf])}, "finite"),
     "an output above 1": ({"outputs": np.array([0.25, 0.5, 0.75, 1.5])}, "outputs"),
-    "an unknown bound": ({"bound": "wilson"}, "bound"),
-    "an unknown mode": ({"mode": "joint"}, "mode"),
+    "an unknown bound": ({"interval": "wilson"}, "unknown .*interval 'wilson'"),
+    "an unknown mode": ({"coverage": "joint"}, "unknown coverage 'joint'"),
     "uncovered rows below 0": ({"uncovered_rows": -1}, "uncovered_rows"),
     "n too large": ({"n": 103}, "n and epsilon"),
-    "no rows": ({"rows": np.zeros(4, int), "events": np.zeros(4, int), "n": 0}, "promised"),
+    "no rows": ({"rows": np.zeros(4, int), "events": np.zeros(4, int), "n": 0}, "at least one must be covered"),
     "alpha 0": ({"alpha": 0.0}, "alpha"),
     "alpha 1": ({"alpha": 1.0}, "alpha"),
     "alpha no number": ({"alpha": np.nan}, "alpha"),
@@ -123,8 +123,8 @@ def test_it_goes_with_its_own_map():
     ):
         with pytest.raises(ValueError, match="not about this map"):
             Calibration(other, None, certificate)
-        assert Calibration(other, None, Refusal(RefusalCode.SELECTED, "no")).certificate == Refusal(
-            RefusalCode.SELECTED, "no"
+        assert Calibration(other, None, NoCertificate(NoCertificateCode.SELECTED, "no")).certificate == NoCertificate(
+            NoCertificateCode.SELECTED, "no"
         )
 
 
@@ -138,8 +138,8 @@ def test_a_certificate_prints_one_line_for_each_question():
         "  Basis: 100 rows, clopper-pearson intervals; here.",
         "  Not covered: scores on a bin edge (1 edge, 3 of 103 rows).",
         "  Not covered: 1 bin without a row.",
-        "  Assumes: the rows are independent draws from the population that the map will serve, and new to the model; "
-        "the bins were chosen before these rows were seen.",
+        "  Assumes: the rows are independent draws from the population that the map will be applied to, and were not "
+        "used to train or tune the model; the bins were chosen before these rows were seen.",
     ]
 
 
@@ -149,16 +149,16 @@ def test_the_promise_is_rounded_against_the_promiser():
 
 
 def test_many_uncovered_rows_come_with_advice():
-    advice = 'Use bins_from="part" or fewer bins to cover them.'
+    advice = 'Use bins_from="split" or fewer bins to cover them.'
     assert advice not in str(make(uncovered_rows=5))
     assert advice in str(make(uncovered_rows=6)).splitlines()[2]
 
 
 def test_a_marginal_promise_speaks_of_a_new_row():
-    text = str(make(mode="marginal", alpha=0.01))
+    text = str(make(coverage="marginal", alpha=0.01))
     assert text.startswith("For a new row, with probability at least 99 %, the true event rate of its bin differs")
     with pytest.raises(InputError, match="marginal"):
-        make(mode="marginal").check([0.1, 0.9], [0, 1])
+        make(coverage="marginal").check([0.1, 0.9], [0, 1])
 
 
 def test_one_bin_without_edges():
@@ -223,19 +223,19 @@ def test_only_independent_rows_pass_the_gate(subtests):
 
 
 def test_importance_weights_do_not_pass_the_gate():
-    assert "weights='counts'" in str(gate(provenance(weights="importance")))
+    assert "weight_type='frequency'" in str(gate(provenance(weight_type="importance")))
 
 
 def test_the_level_of_each_bin(subtests):
     for bound in [*BOUNDS]:
-        for mode in get_args(Mode):
+        for mode in get_args(Coverage):
             with subtests.test(bound=bound, mode=mode):
                 certificate = issue(bins(), provenance(), 0.1, bound, mode)
                 union = 1 if mode == "marginal" else 4 if BOUNDS[bound].any_time else 2  # empty bins may fill later
                 lower, upper = BOUNDS[bound](bins().events, bins().n, 0.1 / union)
                 np.testing.assert_array_equal(certificate.lower, lower)
                 np.testing.assert_array_equal(certificate.upper, upper)
-                assert (certificate.n, certificate.uncovered_rows, certificate.bound, certificate.mode) == (
+                assert (certificate.n, certificate.uncovered_rows, certificate.interval, certificate.coverage) == (
                     100,
                     3,
                     bound,
@@ -246,24 +246,24 @@ def test_the_level_of_each_bin(subtests):
 
 def test_bins_that_would_move_carry_no_promise_for_ever():
     answer = issue(bins(fixed=NO), provenance(), 0.1, "always-valid", "simultaneous")
-    assert isinstance(answer, Refusal)
-    assert answer.code is RefusalCode.MOVING_BINS
-    assert "no row has chosen" in str(answer)
+    assert isinstance(answer, NoCertificate)
+    assert answer.code is NoCertificateCode.MOVING_BINS
+    assert "do not depend on the rows" in str(answer)
 
 
 def test_no_rows_but_those_on_edges():
     none = np.zeros(4, dtype=np.int64)
     answer = issue(bins(n=none, events=none), provenance(), 0.1, "clopper-pearson", "simultaneous")
-    assert isinstance(answer, Refusal)
-    assert answer.code is RefusalCode.EMPTY
-    assert "on the edges" in str(answer)
+    assert isinstance(answer, NoCertificate)
+    assert answer.code is NoCertificateCode.EMPTY
+    assert "on its edges" in str(answer)
 
 
 def test_an_assumption_is_added_to_that_of_every_certificate():
     plain = issue(bins(), provenance(), 0.1, "clopper-pearson", "simultaneous")
     more = issue(bins(assumption=Assumption.LATER_LOOK, look=2), provenance(), 0.1, "clopper-pearson", "simultaneous")
     assert more.assumptions == (*plain.assumptions, Assumption.LATER_LOOK)
-    assert str(more).endswith("; there are 2 times as many rows as when a guarantee was first asked for.")
+    assert str(more).endswith("; there are 2 times as many rows as when a guarantee was first requested.")
 
 
 def test_wrong_questions_are_refused(subtests):
@@ -283,8 +283,8 @@ def test_wrong_questions_are_refused(subtests):
 
 def test_plans_that_cannot_be_made(subtests):
     for question in [
-        {"n": 1000, "n_bins": 10, "mode": "joint"},
-        {"n": 1000, "n_bins": 10, "mode": None},
+        {"n": 1000, "n_bins": 10, "coverage": "joint"},
+        {"n": 1000, "n_bins": 10, "coverage": None},
         {"n": 1000, "n_bins": 10, "scheme": "ums-original"},
         {"n": 1000, "n_bins": 10, "scheme": ""},
         {"n": 1000.5, "n_bins": 10},
@@ -306,15 +306,15 @@ def test_plans_that_cannot_be_made(subtests):
 
 
 def test_plans_agree_with_each_other(subtests):
-    for mode in get_args(Mode):
+    for mode in get_args(Coverage):
         for scheme in get_args(Scheme):
             with subtests.test(mode=mode, scheme=scheme):
-                start = plan(n=20_000, n_bins=10, mode=mode, scheme=scheme)
-                assert (start.n, start.n_bins, start.mode, start.scheme) == (20_000, 10, mode, scheme)
-                fewest = plan(n_bins=10, epsilon=start.epsilon, mode=mode, scheme=scheme)
+                start = plan(n=20_000, n_bins=10, coverage=mode, scheme=scheme)
+                assert (start.n, start.n_bins, start.coverage, start.scheme) == (20_000, 10, mode, scheme)
+                fewest = plan(n_bins=10, epsilon=start.epsilon, coverage=mode, scheme=scheme)
                 assert fewest.n <= 20_000
                 assert fewest.epsilon <= start.epsilon
-                most = plan(n=20_000, epsilon=start.epsilon, mode=mode, scheme=scheme)
+                most = plan(n=20_000, epsilon=start.epsilon, coverage=mode, scheme=scheme)
                 assert most.n_bins >= 10
                 assert most.epsilon <= start.epsilon
                 assert "20,000 labels in 10 bins" in str(start)
@@ -341,9 +341,9 @@ def test_a_part_is_a_part(size):
 
 
 def test_a_part_size_that_is_none_is_refused(subtests):
-    for part_size in [np.nan, "x", 0.0, 1.0, 10**6]:
-        with subtests.test(part_size=part_size), pytest.raises(InputError, match="part_size"):
-            HistogramBinning(2, bins_from="part", part_size=part_size).fit(np.linspace(0, 1, 50), np.arange(50) % 2)
+    for split_size in [np.nan, "x", 0.0, 1.0, 10**6]:
+        with subtests.test(split_size=split_size), pytest.raises(InputError, match="split_size"):
+            HistogramBinning(2, bins_from="split", split_size=split_size).fit(np.linspace(0, 1, 50), np.arange(50) % 2)
 
 
 def test_a_method_refuses_a_tally_that_cannot_give_what_it_needs():
@@ -352,7 +352,7 @@ def test_a_method_refuses_a_tally_that_cannot_give_what_it_needs():
 
     tally = Tally.from_arrays(np.linspace(0, 1, 50), np.arange(50) % 2)
     assert NeedsEveryScore(2).fit_tally(tally).certificate()
-    with pytest.raises(InputError, match="needs 'exact'"):
+    with pytest.raises(InputError, match="pass a tally with resolution 'exact'"):
         NeedsEveryScore(2).fit_tally(tally.coarsen(4))
 
 
@@ -377,10 +377,10 @@ def test_certificates_are_asked_for_alike_before_saving_and_after_loading(tmp_pa
         assert str(back.certificate(alpha=0.1)) == str(cal.certificate(alpha=0.1))
         assert bool(back.certificate()) == bool(cal.certificate())
     HistogramBinning(n_bins=5).fit(scores, y).save(tmp_path / "cal.json")
-    with pytest.raises(InputError, match=r"has alpha=0\.1: ask the calibrator for another one before it is saved"):
+    with pytest.raises(InputError, match=r"has alpha=0\.1: call certificate\(\) on the calibrator"):
         load(tmp_path / "cal.json").certificate(alpha=0.01)
-    with pytest.raises(InputError, match="has mode='simultaneous'"):
-        load(tmp_path / "cal.json").certificate(mode="marginal")
+    with pytest.raises(InputError, match="has coverage='simultaneous'"):
+        load(tmp_path / "cal.json").certificate(coverage="marginal")
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -399,9 +399,9 @@ def every_kind_of_certificate() -> dict[str, object]:
         .certificate(),
         "widths": HistogramBinning(5, strategy="width").fit(p[:, 0], y == "a").certificate(),
         "a table": HistogramBinning().fit_tally(Tally.from_table([300, 300], [30, 90], edges=[0.5])).certificate(),
-        "a part": HistogramBinning(5, bins_from="part").fit(p[:, 0], y == "a").certificate(),
+        "a part": HistogramBinning(5, bins_from="split").fit(p[:, 0], y == "a").certificate(),
         "top-label": TopLabelHistogramBinning(100).fit(p, y).certificate(),
-        "class-wise": ClassWiseHistogramBinning(100).fit(p, y).certificate(),
+        "class-wise": ClasswiseHistogramBinning(100).fit(p, y).certificate(),
         "simplex": SimplexBinning(n_bins=4).fit(p, y).certificate(),
         "paths": PathCalibrator(tree, n_bins=2).fit(p, y, classes=["a", "b", "c"]).certificate(),
     }
@@ -412,7 +412,7 @@ def test_every_certificate_says_that_labels_must_not_choose_the_settings() -> No
     """The best of several numbers of bins, or of several fits, is not what the confidence is about."""
     for name, promise in every_kind_of_certificate().items():
         assert promise, name
-        assert "no argument of the fit was chosen by their labels" in str(promise), name
+        assert "no argument of the fit was chosen using their labels" in str(promise), name
 
 
 def test_a_table_says_that_its_edges_must_not_come_from_its_labels() -> None:

@@ -30,27 +30,27 @@ def test_a_map_says_what_it_does_to_four_rows(subtests):
         (BetaMap(0.5, 2.0, 1.0), "Ranking unchanged."),
         (PiecewiseLinearMap([0.0, 0.5, 1.0], [0.1, 0.2, 0.9]), "Ranking unchanged."),
         # pairs of an event and another row: (0.2, 0.1), (0.2, 0.3), (0.4, 0.1), (0.4, 0.3); three of four in order
-        (StepMap([0.25], [0.1, 0.6]), "Ties cost 0.2500 of AUC (0.7500 to 0.5000)."),
+        (StepMap([0.25], [0.1, 0.6]), "Ties lower the AUC by 0.2500 (0.7500 -> 0.5000)."),
         (
             StepMap([0.15, 0.35], [0.1, 0.4, 0.8]),
-            "Ties add 0.1250 to the AUC of the fitted rows (0.7500 to 0.8750); expect no gain on others.",
+            "Ties raise the AUC on the fitted rows by 0.1250 (0.7500 -> 0.8750); expect no gain on other rows.",
         ),
-        (StepMap([0.35], [0.1, 0.6]), "Ties leave the AUC as it is (0.7500 to 0.7500)."),
+        (StepMap([0.35], [0.1, 0.6]), "Ties do not change the AUC (0.7500 -> 0.7500)."),
         (
             LogitAffineMap(-1.0, 0.0),
-            "Ranking reversed: higher scores get lower probabilities (AUC 0.7500 to 0.2500).",
+            "Ranking reversed: higher scores get lower probabilities (AUC 0.7500 -> 0.2500).",
         ),
         (
             StepMap([0.25], [0.6, 0.1]),
-            "Ranking reversed: higher scores get lower probabilities (AUC 0.7500 to 0.5000).",
+            "Ranking reversed: higher scores get lower probabilities (AUC 0.7500 -> 0.5000).",
         ),
         # 0.1 -> 0.1, 0.2 -> 0.6, 0.3 and 0.4 -> 0.3: 0.2 wins two pairs, 0.4 one and a half
         (
             StepMap([0.15, 0.25], [0.1, 0.6, 0.3]),
-            "Ranking changed: some higher scores get lower probabilities (AUC 0.7500 to 0.8750 on the fitted rows).",
+            "Ranking changed: some higher scores get lower probabilities (AUC 0.7500 -> 0.8750 on the fitted rows).",
         ),
-        (LogitAffineMap(0.0, 1.0), "Ranking lost: all scores get one probability (AUC 0.7500 to 0.5000)."),
-        (PiecewiseLinearMap([0.2, 1.0], [0.2, 0.9]), "Ties cost 0.1250 of AUC (0.7500 to 0.6250)."),
+        (LogitAffineMap(0.0, 1.0), "Ranking lost: all scores get the same probability (AUC 0.7500 -> 0.5000)."),
+        (PiecewiseLinearMap([0.2, 1.0], [0.2, 0.9]), "Ties lower the AUC by 0.1250 (0.7500 -> 0.6250)."),
     ]:
         with subtests.test(fitted=fitted, said=said):
             assert str(Ranking.of(fitted, Tally.from_arrays([0.1, 0.2, 0.3, 0.4], [0, 1, 0, 1]))) == said
@@ -84,7 +84,7 @@ def test_the_same_function_written_otherwise_gives_the_same_ranking():
 
 def test_one_class_has_no_area():
     found = Ranking.of(StepMap([0.5], [0.1, 0.2]), Tally.from_arrays([0.1, 0.2, 0.8], [0, 0, 0]))
-    assert str(found) == "Some scores get one probability (one class, so no AUC)."
+    assert str(found) == "Some different scores get the same probability (one class, so no AUC)."
     assert json.loads(json.dumps(found.to_dict())) == {"order": "ties", "before": None, "after": None}
     assert math.isnan(found.after)
 
@@ -98,7 +98,7 @@ def test_bins_without_mean_scores_are_ranked_by_where_they_begin():
 def test_every_calibrator_prints_its_ranking():
     scores, y = world()
     for name in ("PlattScaling", "IsotonicCalibrator", "HistogramBinning", "SplineCalibrator", "AutoCalibrator"):
-        cal = getattr(calibrant, name)().fit(scores, y)
+        cal = getattr(calibrant.calibrators, name)().fit(scores, y)
         assert f"\n  {cal.ranking_}\n" in str(cal)
     assert calibrant.IsotonicCalibrator().fit(scores, y).ranking_.order == "unchanged"
     falling = calibrant.PlattScaling(increasing=False).fit(1 - scores, y)
@@ -118,13 +118,13 @@ def test_a_rich_map_on_few_rows_says_so(subtests):
         with subtests.test(name=name, rung=rung):
             least = CANDIDATES[rung].least
             few, y = world(int(least))  # about 29 % events
-            cal = getattr(calibrant, name)().fit(few, y)
+            cal = getattr(calibrant.calibrators, name)().fit(few, y)
             said = [str(note) for note in cal.notes_ if note.code == "few-for-rich-map"]
             assert len(said) == 1
-            assert said[0].startswith(f"only {y.sum():,} rows of the minority class: this method is likely to overfit")
+            assert said[0].startswith(f"only {y.sum():,} minority-class rows: this method is likely to overfit")
             assert said[0].endswith(f"with at least {least:,.6g}")
             assert f"note: {said[0]}" in str(cal)
-            many = getattr(calibrant, name)().fit(*world(int(5 * least)))
+            many = getattr(calibrant.calibrators, name)().fit(*world(int(5 * least)))
             assert "few-for-rich-map" not in {note.code for note in many.notes_}
 
 
@@ -141,27 +141,27 @@ def test_a_choice_knows_its_state():
     tenths = np.repeat(np.arange(1, 10) / 10, 400)
     as_it_should = np.tile(np.arange(400), 9) < np.rint(400 * tenths)  # of 400 rows at s exactly 400 s are events
     kept = calibrant.calibrate(tenths, as_it_should)
-    assert kept.state_ == kept.calibration_.provenance.state == "kept"
+    assert kept.status_ == kept.calibration_.provenance.status == "kept"
     off = calibrant.calibrate(scores, np.random.default_rng(5).random(1500) < scores / (scores + 3 * (1 - scores)))
-    assert off.state_ == "calibrated"
+    assert off.status_ == "calibrated"
     few = calibrant.calibrate(scores[:6], [0, 1, 0, 0, 1, 0])
-    assert few.state_ == "uncalibrated"
+    assert few.status_ == "uncalibrated"
     assert str(few).startswith(
-        "Uncalibrated: 6 rows, 2 of the rarer class, are too few to compare anything, so the scores pass through as "
-        "they are.\n"
+        "Uncalibrated: 6 rows with 2 of the minority class are too few to compare candidates, so the scores are "
+        "returned unchanged.\n"
     )
-    assert "Choosing and fitting" not in str(few)
+    assert "Nested cross-validation" not in str(few)
     assert few.transform(scores) == pytest.approx(scores, rel=1e-12)
-    assert calibrant.PlattScaling().fit(scores, y).state_ == "calibrated"
+    assert calibrant.PlattScaling().fit(scores, y).status_ == "calibrated"
 
 
 def test_what_was_not_tried_is_told_with_the_rows_it_takes():
-    rich = "binning, scaling-binning (from 1,000 rows of the rarer class on).\n"
+    rich = "binning, scaling-binning (needs at least 1,000 minority-class rows).\n"
     kept = calibrant.calibrate(*world(400))
     assert kept.choice_ == "identity"
     assert f"\n  Not tried: isotonic, venn-abers, {rich}" in str(kept)
     few = str(calibrant.calibrate(*world(60), random_state=3))
-    waiting = "temperature, platt, beta (from 50), "
+    waiting = "temperature, platt, beta (needs at least 50), "
     assert f"Not tried: {waiting}" in few
     assert few.count(rich) == 1
     assert "Not tried" not in str(calibrant.calibrate(*world(400), candidates=["platt"]))
@@ -169,7 +169,7 @@ def test_what_was_not_tried_is_told_with_the_rows_it_takes():
 
 def test_a_guarantee_is_a_choice():
     scores, y = world(6_000)
-    assert calibrant.calibrate(scores, y, guarantee=(0.1, 0.1)).state_ == "calibrated"
+    assert calibrant.calibrate(scores, y, guarantee=(0.1, 0.1)).status_ == "calibrated"
 
 
 def test_rebalanced_training_gets_the_recipe_that_would_explain_it():

@@ -100,7 +100,7 @@ def test_a_slope_of_separated_classes_is_tested_by_counting_all_labels(subtests)
                 for k in range(1, len(x)):
                     y = np.zeros(len(x), dtype=int)
                     y[order[-k:] if up else order[:k]] = 1
-                    slope = Parameters.of(Tally.from_arrays(expit(np.array(x)), y, kind="probability")).slope
+                    slope = Parameters.of(Tally.from_arrays(expit(np.array(x)), y, score_type="probability")).slope
                     assert slope.value == (math.inf if up else -math.inf)
                     for at in (0.3, 1.0, 1.2, 3.0):
                         sums = np.array([np.array(x)[list(chosen)].sum() for chosen in combinations(range(len(x)), k)])
@@ -115,7 +115,7 @@ def test_a_slope_of_separated_classes_is_tested_by_counting_all_labels(subtests)
 
 def test_one_event_at_the_highest_score_says_little_about_the_slope() -> None:
     x = np.linspace(-9.0, -3.0, 100)
-    slope = Parameters.of(Tally.from_arrays(expit(x), np.arange(100) == 99, kind="probability")).slope
+    slope = Parameters.of(Tally.from_arrays(expit(x), np.arange(100) == 99, score_type="probability")).slope
     assert slope.value == math.inf
     assert slope.p_value(1.0) == pytest.approx(2.0 * np.exp(x[-1]) / np.exp(x).sum(), rel=1e-6)  # was 0.01
     assert slope.p_value(50.0) == 1.0  # was 1e-14, where the level did not reach
@@ -145,7 +145,7 @@ def test_scores_of_0_and_1_are_moved_and_counted():
     (note,) = found.notes
     assert str(note) == (
         "2 scores of exactly 0 are read as 0.15 and 1 score of exactly 1 is read as 0.8 in log-odds, half as far "
-        "from its end as the nearest other score"
+        "from 0 and 1 as the nearest other score"
     )
     assert math.isfinite(found.slope.value)
     assert math.isfinite(found.intercept.value)
@@ -167,7 +167,7 @@ def test_whole_weights_are_repetition_and_counts_have_the_same_errors():
     s, y = world(300)
     w = np.random.default_rng(1).integers(0, 4, 300)
     repeated = recalibration(np.repeat(s, w), np.repeat(y, w))
-    weighted, counted = recalibration(s, y, w), recalibration(Tally.from_arrays(s, y, w, weights="counts"))
+    weighted, counted = recalibration(s, y, w), recalibration(Tally.from_arrays(s, y, w, weight_type="frequency"))
     for name in ("intercept", "slope", "slope_intercept", "expected_over_observed"):
         one, two, three = (getattr(found, name) for found in (repeated, weighted, counted))
         assert two.value == pytest.approx(one.value, rel=1e-9)
@@ -224,11 +224,11 @@ def test_the_spline_gives_up_knots_with_a_note():
     assert calibration_curve(s, y).notes == ()
     few = calibration_curve(s[:40], y[:40])
     assert codes(few) == ["fewer-knots"]
-    assert f"the data carry {few.notes[0].values['knots']} knots, not five knots" in str(few)
+    assert f"too few data for five knots: fitted {few.notes[0].values['knots']} knots" in str(few)
     line = recalibration(s[:10], [0, 1] * 5)
     short = calibration_curve(s[:10], [0, 1] * 5, at=[0.3])
     assert codes(short) == ["fewer-knots"]
-    assert "the data carry a straight line on the log-odds, not five knots" in str(short)
+    assert "too few data for five knots: fitted a straight line on the log-odds" in str(short)
     assert short.rates[0] == pytest.approx(expit(line.slope.value * logit(0.3) + line.slope_intercept.value), rel=1e-8)
 
 

@@ -29,8 +29,8 @@ def test_equal_copies_are_counted(subtests):
             assert (note.code, note.values) == ("copied-rows", {"copies": copies})
             assert str(note) == (
                 f"the rows look repeated: nearly every pair of score and label occurs {copies} times or a multiple of "
-                "it. If a join or oversampling made copies, losses and intervals are too good: remove the copies, or "
-                "pass the id of the original row as groups"
+                "it. If a join or oversampling made copies, losses and intervals are too optimistic: remove the "
+                "copies, or pass the id of the original row as groups"
             )
 
 
@@ -54,7 +54,7 @@ def test_unequal_copies_are_seen():
     ):
         (note,) = repeat_notes(Tally.from_arrays(scores[index], y[index]))
         assert (note.code, note.values["mixed"]) == ("unmixed-labels", 0)
-        assert "0 have both labels, and independent rows would show about " in str(note)
+        assert "0 have both labels; about " in str(note)
 
 
 def test_a_few_copies_are_no_matter():
@@ -67,7 +67,7 @@ def test_copies_are_seen_with_importance_weights_and_as_counts():
     scores, y = draw()
     weights = np.tile(np.random.default_rng(2).uniform(0.5, 2.0, 300), 3)
     assert repeat_notes(Tally.from_arrays(np.tile(scores, 3), np.tile(y, 3), weights))
-    assert repeat_notes(Tally.from_arrays(scores, y, np.full(300, 3), weights="counts"))
+    assert repeat_notes(Tally.from_arrays(scores, y, np.full(300, 3), weight_type="frequency"))
 
 
 def test_a_grid_joins_scores_and_says_nothing():
@@ -76,7 +76,7 @@ def test_a_grid_joins_scores_and_says_nothing():
 
 
 def test_many_rows_are_looked_at_by_score(monkeypatch):
-    monkeypatch.setattr(repeats, "MOST_ROWS", 500)
+    monkeypatch.setattr(repeats, "MAX_ROWS", 500)
     scores, y = draw(1_500)
     assert repeat_notes_of_rows(check_rows(np.tile(scores, 3), np.tile(y, 3)))
     assert not repeat_notes_of_rows(check_rows(*draw(4_500)))

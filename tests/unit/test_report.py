@@ -33,7 +33,7 @@ def rows(n=600, seed=0, power=0.8):
 def few_samples():
     """Fewer simulations than a report makes: what is asserted here does not depend on their number."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(contents, "SAMPLES", 20)
+        patch.setattr(contents, "BOOTSTRAP_SAMPLES", 20)
         patch.setattr(rates, "DRAWS", 50)
         yield
 
@@ -176,9 +176,9 @@ def test_json_is_the_dict_and_the_dict_is_a_copy(full):
     data = full.to_dict()
     assert json.loads(full.to_json()) == data
     data["groups"].clear()
-    data["verdict"]["state"] = "?"
+    data["verdict"]["status"] = "?"
     assert full.to_dict()["groups"]
-    assert full.numbers["verdict"]["state"] != "?"
+    assert full.numbers["verdict"]["status"] != "?"
 
 
 @given(st.integers(0, 10**12), st.integers(0, 10**12))
@@ -231,22 +231,22 @@ def test_importance_weights_have_no_lights_and_no_simulated_test():
     made = report(*EDGES["weights"]())
     assert made.numbers["grades"] is None
     assert not any("T-Cal" in test["name"] for test in made.numbers["tests"])
-    assert "No lights are shown" in made.to_markdown()
+    assert "No traffic lights are shown" in made.to_markdown()
     assert "T-Cal" not in made.to_markdown()
 
 
 def test_groups_enter_every_interval_or_the_number_is_left_out(monkeypatch):
-    monkeypatch.setattr(contents, "SAMPLES", 200)  # standard errors of the curve are compared
+    monkeypatch.setattr(contents, "BOOTSTRAP_SAMPLES", 200)  # standard errors of the curve are compared
     scores, y = (np.repeat(column, 3) for column in rows(200))
     group = np.repeat(np.arange(200), 3)
     plain, made = report(scores, y, style="clinical"), report(scores, y, groups=group, style="clinical")
     text = made.to_markdown()
-    assert "No tests are shown: they take rows as independent." in text
+    assert "No tests are shown, because they assume independent rows." in text
     assert "600 rows" in text
     assert "200 groups" in text
     assert "600 patients" not in text
     verdict, found = made.numbers["verdict"], made.numbers["recalibration"]
-    for one, other in (("level", "intercept"), ("slope", "slope")):
+    for one, other in (("intercept", "intercept"), ("slope", "slope")):
         ends = [verdict[one][end] for end in ("value", "low", "high")]
         assert ends == pytest.approx([found[other][end] for end in ("value", "low", "high")], abs=1e-5)
     for key in ("intercept", "slope", "slope_intercept", "expected_over_observed", "observed_over_expected"):
@@ -292,10 +292,10 @@ def test_groups_widen_the_intervals_of_rates_which_are_then_not_called_exact():
         assert other["low"] <= other["rate"] <= other["high"]
     assert "exact (Clopper-Pearson)" in apart.to_markdown()
     assert "exact where that is cheap" in apart.to_markdown()
-    assert "there, or fewer" in without_picture(apart)
-    for words in ("exact (Clopper-Pearson)", "exact where that is cheap", "there, or fewer"):
+    assert "do, or fewer" in without_picture(apart)
+    for words in ("exact (Clopper-Pearson)", "exact where that is cheap", "do, or fewer"):
         assert words not in without_picture(together)
-    assert "approximate (Clopper-Pearson at the effective number of rows)" in together.to_markdown()
+    assert "approximate (Clopper-Pearson at the effective sample size)" in together.to_markdown()
 
 
 def test_the_unit_of_importance_weights_does_not_matter():
@@ -323,7 +323,7 @@ def partly():
 
 def test_a_calibrated_model_with_parts_that_are_off_is_amber_and_names_them(partly):
     verdict = partly.numbers["verdict"]
-    assert verdict["state"] == "calibrated"
+    assert verdict["status"] == "calibrated"
     assert verdict["segments"][verdict["off_parts"]["segments"][0]]["value"] == 3
     assert verdict["off_parts"]["periods"] == [7]
     section = sections(partly.contents, STYLES["general"])[0]
@@ -336,7 +336,7 @@ def test_a_calibrated_model_with_parts_that_are_off_is_amber_and_names_them(part
 def test_a_calibrated_model_without_such_parts_is_green():
     scores, y = rows(20_000, power=1.0)
     made = report(scores.round(3), y, by=np.arange(20_000) % 3)
-    assert made.numbers["verdict"]["state"] == "calibrated"
+    assert made.numbers["verdict"]["status"] == "calibrated"
     assert sections(made.contents, STYLES["general"])[0].blocks[0].tone == "good"
 
 
@@ -421,7 +421,7 @@ def test_the_page_is_built_for_readers_of_every_kind(pages, subtests):
             assert len(page.named("table")) == len(page.named("caption")) == len(page.named("thead"))
             (picture,) = page.named("svg")
             assert picture["role"] == "img"
-            assert "lie outside the grey band" in picture["aria-label"]
+            assert "lie outside the gray band" in picture["aria-label"]
 
 
 def test_ids_are_unique_and_links_arrive(pages):

@@ -60,7 +60,7 @@ def test_scores_of_0_and_1_stay_near_the_ends() -> None:
 
 def test_made_up_rows_are_refused_with_a_reason_and_a_way_out(subtests) -> None:
     for method in ["smote", "SMOTE", "ADASYN", "borderline_smote", "synthetic"]:
-        with subtests.test(method=method), pytest.raises(InputError, match=r"makes rows up.*PlattScaling"):
+        with subtests.test(method=method), pytest.raises(InputError, match=r"generates synthetic rows.*PlattScaling"):
             SamplingCorrection(kept_negatives=0.1, method=method)
 
 
@@ -75,14 +75,14 @@ def test_what_cannot_be_meant_is_refused_in_one_sentence(subtests) -> None:
         ({"train_rate": 0.5}, "together with true_rate, but not both"),
         ({"kept_negatives": 0.1, "train_rate": 0.5, "true_rate": 0.1}, "together with true_rate, but not both"),
         ({"kept_negatives": 0.0}, "kept_negatives"),
-        ({"kept_negatives": 10}, "10 % is 0.1"),
+        ({"kept_negatives": 10}, "write 10 % as 0.1"),
         ({"kept_negatives": math.nan}, "kept_negatives"),
         ({"class_weight": 0.0}, "class_weight"),
         ({"class_weight": -2.0}, "class_weight"),
         ({"class_weight": math.inf}, "class_weight"),
         ({"train_rate": 0.5, "true_rate": 0.0}, "true_rate"),
         ({"train_rate": 1.0, "true_rate": 0.1}, "train_rate"),
-        ({"class_weight": 2.0, "method": "magic"}, "not known"),
+        ({"class_weight": 2.0, "method": "magic"}, "not a known method"),
     ]:
         with subtests.test(recipe=recipe, words=words):
             with pytest.raises(InputError, match=words) as caught:
@@ -95,7 +95,7 @@ def test_it_is_a_calibration_that_saves_exports_and_joins_a_frame(tmp_path) -> N
     correction.save(tmp_path / "undo.json")
     back = load(tmp_path / "undo.json")
     assert back.map == correction.map
-    assert "saw no rows" in str(back.certificate)
+    assert "was not fitted to rows" in str(back.certificate)
     assert not back.certificate
     assert "score" in correction.to_sql("score")
     polars = pytest.importorskip("polars")
@@ -115,8 +115,8 @@ def test_it_is_a_value() -> None:
 def test_it_prints_one_sentence() -> None:
     text = str(SamplingCorrection(train_rate=0.5, true_rate=0.02))
     assert text == (
-        "50 % of the rows were events in training and 2 % are in truth: odds are multiplied by 0.02041, "
-        "so that a score of 0.5 becomes 0.02."
+        "The event rate was 50 % in training and is 2 % in the population: odds are multiplied by 0.02041, "
+        "so a score of 0.5 becomes 0.02."
     )
     both = str(SamplingCorrection(kept_negatives=0.1, class_weight=2))
-    assert both.startswith("Only 10 % of the negatives were kept in training and positives weighed 2 times as much")
+    assert both.startswith("10 % of the negatives were kept in training and positives had 2 times the weight")

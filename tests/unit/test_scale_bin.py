@@ -14,10 +14,10 @@ from calibrant import (
     HistogramBinning,
     InputError,
     IsotonicCalibrator,
+    NoCertificate,
     PlattScaling,
-    Refusal,
-    ScalingBinning,
 )
+from calibrant.calibrators import ScalingBinning
 from calibrant.fits.bins import counted, equal_masses, parted, pulled_back
 from calibrant.maps import LogitAffineMap, PiecewiseLinearMap, StepMap
 from calibrant.messages import CalibrantWarning
@@ -65,7 +65,7 @@ def test_edges_keep_between_whole_cells():
     assert grid.partition(edges)[0].tolist() == [1, 0, 1]  # partition refuses an edge inside a cell
     table = Tally.from_table([5, 5, 5], [1, 2, 3], edges=[0.3, 0.6])
     assert pulled_back(identity, np.array([0.1, 0.35, 0.5, 0.9]), table).tolist() == [0.3, 0.6]
-    real = Tally.from_arrays([-300.0, 40.0], [0, 1], kind="real")
+    real = Tally.from_arrays([-300.0, 40.0], [0, 1], score_type="real")
     assert pulled_back(LogitAffineMap(0.01, 1.0, "score"), np.array([0.5]), real).round(9).tolist() == [-100.0]
 
 
@@ -76,14 +76,14 @@ def test_a_part_and_the_rest_are_all_rows():
         assert part.total == rows
         assert (part + rest).fingerprint == tally.fingerprint
     for size in (0, 1.0, 101, 0.001, -3):
-        with pytest.raises(InputError, match="part_size"):
+        with pytest.raises(InputError, match="split_size"):
             parted(tally, size, 0)
     for size in ("half", True):
-        with pytest.raises(InputError, match="part_size"):
+        with pytest.raises(InputError, match="split_size"):
             parted(tally, size, 0)
 
 
-def test_bins_without_rows_follow_their_neighbours():
+def test_bins_without_rows_follow_their_neighbors():
     rows = Tally.from_arrays([0.3, 0.3, 0.3, 0.3, 0.7], [1, 0, 0, 0, 1])
     bins = counted(rows, np.array([0.1, 0.5, 0.6, 0.9]), "", "", "")
     # rows 0, 4, 0, 1, 0; rates 1/4 and, one event in one row, (1 + 1)/(1 + 2); between them 2 events of 5 rows
@@ -108,15 +108,15 @@ def test_any_scaling_will_do_if_it_never_falls():
         cal = ScalingBinning(8, scaling=scaling).fit(scores, y)
         assert (np.diff(cal.map_.values) > 0).all()
         assert not hasattr(scaling, "map_")  # the user's own object stays as it is
-    with pytest.raises(InputError, match="never fall"):
+    with pytest.raises(InputError, match="never decrease"):
         ScalingBinning(scaling=PlattScaling(increasing=False)).fit(scores, 1 - y)
-    with pytest.raises(InputError, match="never fall"):
+    with pytest.raises(InputError, match="never decrease"):
         ScalingBinning(scaling=HistogramBinning(60)).fit(scores[:300], y[:300])
 
 
 def test_a_part_fits_the_scaling_and_the_rest_fills_the_bins():
     scores, y = worlds.inflated(400)
-    cal = ScalingBinning(4, part_size=100, random_state=3).fit(scores, y)
+    cal = ScalingBinning(4, split_size=100, random_state=3).fit(scores, y)
     part, rest = Tally.from_arrays(scores, y).split(100, 3)
     scaling = PlattScaling().fit_tally(part)
     assert cal.scaling_.map_ == scaling.map_
@@ -126,7 +126,7 @@ def test_a_part_fits_the_scaling_and_the_rest_fills_the_bins():
 
 def test_there_is_no_certificate_for_means_of_scaled_scores():
     answer = ScalingBinning().fit(*worlds.inflated()).certificate()
-    assert isinstance(answer, Refusal)
+    assert isinstance(answer, NoCertificate)
     assert "outcomes=True" in str(answer)
 
 
@@ -153,15 +153,15 @@ def test_outcomes_carry_a_certificate_about_rows_that_chose_nothing():
     assert seeded.uncovered_rows == 0
     fresh = ScalingBinning(4, outcomes=True).fit(scores, y)
     for each in (seeded, fresh.certificate()):
-        assert "neither the draw nor its seed was picked by its result" in str(each)
-    assert isinstance(fresh.certificate(bound="always-valid"), Refusal)
+        assert "neither it nor its seed was chosen by its result" in str(each)
+    assert isinstance(fresh.certificate(interval="always-valid"), NoCertificate)
 
 
 def test_empty_bins_are_not_promised():
     scores = np.concatenate([np.full(200, 0.05), np.full(200, 0.95)])
     y = np.concatenate([np.arange(200) % 20 == 0, np.arange(200) % 20 != 0]).astype(int)
     answer = ScalingBinning(10, outcomes=True).fit(scores, y).certificate()
-    assert answer.promised.sum() == 2
+    assert answer.covered.sum() == 2
 
 
 # ---------------------------------------------------------------------------------------------------------------- edges
@@ -173,7 +173,7 @@ def test_weights_are_repetition_and_merging_changes_nothing(outcomes):
     w = np.random.default_rng(1).integers(0, 4, 300)
     new = lambda: ScalingBinning(5, outcomes=outcomes, random_state=2)  # noqa: E731
     repeated = new().fit(np.repeat(scores, w), np.repeat(y, w))
-    assert new().fit(scores, y, w, weights="counts").map_ == repeated.map_
+    assert new().fit(scores, y, w, weight_type="frequency").map_ == repeated.map_
     halves = Tally.from_arrays(scores[:90], y[:90]) + Tally.from_arrays(scores[90:], y[90:])
     assert new().fit_tally(halves).map_ == new().fit(scores, y).map_
 
@@ -184,11 +184,11 @@ def test_few_and_constant_scores(subtests):
             y = (np.arange(len(scores)) % 2).astype(int)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", CalibrantWarning)
-                out = ScalingBinning().fit(scores, y, kind="probability").transform([0.0, 0.3, 1.0])
+                out = ScalingBinning().fit(scores, y, score_type="probability").transform([0.0, 0.3, 1.0])
                 if len(scores) > 1:
                     rates = (
                         ScalingBinning(outcomes=True, random_state=0)
-                        .fit(scores, y, kind="probability")
+                        .fit(scores, y, score_type="probability")
                         .transform([0.3])
                     )
                     assert ((rates > 0) & (rates < 1)).all()

@@ -182,7 +182,7 @@ def test_log_loss_is_infinite_and_says_why() -> None:
     assert [str(note) for note in found.notes] == [
         "4 rows with a score of exactly 0 or 1, not clipped: no loss where the label agrees, infinite loss where it "
         "does not",
-        "infinite because of 2 rows (events at score 0, or none at score 1); without them it is 0.2310",
+        "infinite because of 2 rows (events at score 0, or non-events at score 1); without them it is 0.2310",
     ]
     assert found.notes[1].values["without"] == pytest.approx(math.log(2) / 3)  # the other three lose 0, 0 and log 2
     assert found.null == pytest.approx(math.log(2) / 5)
@@ -305,7 +305,7 @@ def test_whole_weights_are_repetition_and_weight_zero_is_no_row(metric: Metric, 
     scores, y = np.linspace(0.05, 0.95, 6)[np.arange(12) % 6], np.repeat([0, 1], 6)
     repeated = metric(np.repeat(scores, counts), np.repeat(y, counts))
     weighted = metric(scores, y, counts)
-    counted = metric(Tally.from_arrays(scores, y, counts, weights="counts"))
+    counted = metric(Tally.from_arrays(scores, y, counts, weight_type="frequency"))
     assert weighted.value == pytest.approx(repeated.value, abs=1e-15)
     alike(counted, repeated)
 
@@ -381,7 +381,7 @@ def test_few_rows_of_one_class_raise_nothing(subtests) -> None:
                     assert math.isnan(found.value) == (metric is auc)
                     if metric is auc:
                         assert codes(found) == ["auc-of-one-class"]
-                        assert "not defined: there are rows of one class only" in str(found)
+                        assert "not defined: all rows have the same class" in str(found)
                     elif len(scores) == 1:
                         assert found.se is None
                         assert found.low is None
@@ -452,8 +452,8 @@ def test_nearly_all_the_weight_on_one_row_leaves_no_standard_error() -> None:
 
 def test_logits_are_refused(subtests) -> None:
     for metric in ALL:
-        with subtests.test(metric=metric.__name__), pytest.raises(InputError, match="needs probabilities"):
-            metric(Tally.from_arrays([-1.0, 2.0], [0, 1], kind="logit"))
+        with subtests.test(metric=metric.__name__), pytest.raises(InputError, match="need probabilities"):
+            metric(Tally.from_arrays([-1.0, 2.0], [0, 1], score_type="logit"))
 
 
 def test_a_threshold_outside_the_unit_interval_is_refused(subtests) -> None:
@@ -466,7 +466,7 @@ def test_thresholds_must_increase_inside_the_unit_interval(subtests) -> None:
     for thresholds in [[0.0, 0.5], [0.5, 1.0], [0.6, 0.5], [0.5, 0.5], [], [math.nan]]:
         with (
             subtests.test(thresholds=thresholds),
-            pytest.raises(InputError, match="thresholds must be probabilities inside"),
+            pytest.raises(InputError, match="thresholds must be increasing probabilities inside"),
         ):
             net_benefit(SCORES, LABELS, thresholds=thresholds)
 

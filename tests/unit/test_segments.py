@@ -50,11 +50,11 @@ def draw(n: int = 4000, seed: int = 0, levels: np.ndarray = LEVELS) -> tuple[np.
 
 @cache
 def fitted(mode: str = "shrink") -> SegmentCalibrator:
-    return SegmentCalibrator(PlattScaling(), mode=mode).fit(*draw())
+    return SegmentCalibrator(PlattScaling(), segment_method=mode).fit(*draw())
 
 
 def cells_of(scores: Any, y: Any, *by: Any) -> SegmentCells:
-    rows = check_rows(scores, y, kind="probability")
+    rows = check_rows(scores, y, score_type="probability")
     return SegmentCells.of(rows, {f"by{place}": read_keys(each) for place, each in enumerate(by)})
 
 
@@ -96,7 +96,7 @@ def test_the_most_probable_values_have_no_slope_uphill():
     modes, scales = most_probable(data, Scales(0.4, 0.2)), (0.4, 0.2)
 
     def height(a: float, d: float) -> float:
-        z = x + a + d * (x - data.centre[0])
+        z = x + a + d * (x - data.center[0])
         return float((y * z - np.logaddexp(0, z)).sum() - a * a / (2 * scales[0] ** 2) - d * d / (2 * scales[1] ** 2))
 
     top = height(modes.level[0], modes.stretch[0])
@@ -125,7 +125,7 @@ def test_no_difference_gives_scales_of_zero_and_the_map_of_all():
     cal = SegmentCalibrator(PlattScaling()).fit(expit(x), y, group)
     assert cal.map_ == cal.global_.map_
     assert cal.map_.columns == ()
-    assert "the labels give no reason to tell segments apart" in str(cal)
+    assert "there is no evidence that segments differ" in str(cal)
     assert (cal.transform([0.2]) == cal.global_.transform([0.2])).all()
 
 
@@ -220,13 +220,13 @@ def test_importance_weights_of_rare_events_change_nothing_where_nothing_is_off(w
         rng = np.random.default_rng([71, seed])
         scores = np.clip(rng.beta(2, 400, 4000), 1e-5, 1.0)
         weight = rng.uniform(0.5, 1.5, 4000) if weights == "unequal" else np.full(4000, 1.5)
-        rows = check_rows(scores, rng.random(4000) < scores, weight, kind="probability")
+        rows = check_rows(scores, rng.random(4000) < scores, weight, score_type="probability")
         cells = SegmentCells.of(rows, {"g": read_keys(np.arange(4000) % 200)})
         assert not repair(cells, logit(cells.axis)[cells.place], 0.05).changes
 
 
 def test_weights_far_apart_do_not_share_a_cell():
-    rows = check_rows(np.full(4, 0.3), [0, 1, 0, 1], [1.0, 1.0, 10.0, 10.0], kind="probability")
+    rows = check_rows(np.full(4, 0.3), [0, 1, 0, 1], [1.0, 1.0, 10.0, 10.0], score_type="probability")
     cells = SegmentCells.of(rows, {"g": read_keys(["a"] * 4)})
     assert cells.w2 is not None
     unit = 22 / 202  # effective rows: the sum of the weights over that of their squares
@@ -236,7 +236,7 @@ def test_weights_far_apart_do_not_share_a_cell():
 def test_a_segment_that_is_off_is_found_with_importance_weights_too():
     scores, y, by = draw(8000)
     weight = np.random.default_rng(0).lognormal(0.0, 0.5, 8000)
-    cal = SegmentCalibrator(PlattScaling(), mode="multicalibrate").fit(scores, y, by, weight)
+    cal = SegmentCalibrator(PlattScaling(), segment_method="multicalibrate").fit(scores, y, by, weight)
     assert {"north", "west"} <= {change.value for change in cal.changes_}
 
 
@@ -244,7 +244,7 @@ def test_equal_weights_say_nothing():
     scores, y, by = draw(1500)
     for mode in ("shrink", "multicalibrate"):
         plain, heavy = (
-            SegmentCalibrator(PlattScaling(), mode=mode).fit(scores, y, by, weight)
+            SegmentCalibrator(PlattScaling(), segment_method=mode).fit(scores, y, by, weight)
             for weight in (None, np.full(1500, 20.0))
         )
         told = [[(change.value, change.p_value) for change in each.changes_] for each in (heavy, plain)]
@@ -277,7 +277,7 @@ def test_only_what_is_off_is_changed_and_said_why():
     assert level == {0: (1.0, found.common)}
     assert set(lines) == {1, 3}
     north = next(change for change in found.changes if change.value == "north")
-    assert north.aspect == "level"
+    assert north.aspect == "intercept"
     assert north.level == pytest.approx(0.9, abs=0.15)
     assert north.rows == (by == "north").sum()
     assert north.events == y[by == "north"].sum()
@@ -298,7 +298,7 @@ def test_a_wrong_slope_alone_is_found():
     assert (change.events, change.events_above) == (y[own].sum(), y[above].sum())
     assert change.predicted_above == pytest.approx(expit(x[above]).sum())
     below = own & ~above
-    figures = f"below its middle predicted {expit(x[below]).sum():,.0f}, happened {y[below].sum():,}, above it "
+    figures = f"below its center predicted {expit(x[below]).sum():,.0f}, observed {y[below].sum():,}; above it "
     assert f"too steep ({figures}{expit(x[above]).sum():,.0f} and {y[above].sum():,}, of {own.sum():,}" in str(change)
 
 
@@ -312,7 +312,7 @@ def overlapping(seed: int = 0) -> tuple[np.ndarray, np.ndarray, dict[str, np.nda
 
 @cache
 def repaired(seed: int = 0) -> SegmentCalibrator:
-    return SegmentCalibrator(PlattScaling(), mode="multicalibrate").fit(*overlapping(seed))
+    return SegmentCalibrator(PlattScaling(), segment_method="multicalibrate").fit(*overlapping(seed))
 
 
 def test_changes_of_segments_do_not_leave_the_whole_off(full_size):
@@ -321,7 +321,7 @@ def test_changes_of_segments_do_not_leave_the_whole_off(full_size):
         p = cal.transform(scores, by)
         assert len(cal.changes_) >= 3
         assert abs((y - p).sum()) < 0.02 * np.sqrt((p * (1 - p)).sum())
-        assert "All rows: level" in str(cal)
+        assert "All rows: intercept" in str(cal)
         after = cal.map_.apply(scores, {name: read_keys(codes) for name, codes in by.items()})
         assert after == pytest.approx(p)
 
@@ -415,7 +415,7 @@ def test_cells_on_the_grid_are_close_to_exact():
     scores, y, by = draw(100_000)
     assert len(cells_of(scores, y, by).n) < 10_000
     grid = SegmentCalibrator(PlattScaling()).fit(scores, y, by)
-    rows = check_rows(scores, y, kind="probability")
+    rows = check_rows(scores, y, score_type="probability")
     exact = {}
     x = logit(grid.global_.transform(scores))
     codes = np.searchsorted(NAMES, by)
@@ -452,7 +452,7 @@ def test_segments_that_differ_get_their_own_level(subtests):
 
 def test_an_unseen_and_a_missing_segment_get_the_map_of_all(subtests):
     cal, repaired = fitted(), fitted("multicalibrate")  # the second has a level of all rows
-    assert "missing ones, get the map of all and the level of all rows." in str(repaired)
+    assert "Unseen and missing segments get the global map and the intercept of all rows." in str(repaired)
     expected = repaired.map_.maps[-1].apply(repaired.global_.transform([0.3]))
     for unknown in ["nowhere", None, float("nan")]:
         with subtests.test(unknown=unknown):
@@ -470,7 +470,7 @@ def test_a_source_with_too_few_rows_is_uncalibrated_and_said_so():
     scores, y, by = draw()
     by = by.astype(object)
     by[np.flatnonzero(by == "west")[12:]] = "east"  # 12 rows at most stay
-    cal = SegmentCalibrator(mode="separate").fit(scores, y, by)
+    cal = SegmentCalibrator(segment_method="separate").fit(scores, y, by)
     assert cal.uncalibrated_ == ("west",)
     assert np.isnan(cal.transform([0.3], ["west"])).all()
     assert "Uncalibrated" in str(cal)
@@ -478,7 +478,7 @@ def test_a_source_with_too_few_rows_is_uncalibrated_and_said_so():
     assert np.isnan(next(line for line in cal.segments_.lines if line.value == "west").predicted_after)
     few = slice(0, 30)
     with pytest.raises(InputError, match="no source"):
-        SegmentCalibrator(mode="separate").fit(scores[few], y[few], np.arange(30) % 6)
+        SegmentCalibrator(segment_method="separate").fit(scores[few], y[few], np.arange(30) % 6)
 
 
 def test_each_source_is_fitted_to_its_own_rows_alone():
@@ -518,7 +518,7 @@ def test_the_table_says_what_happened():
     north = lines["north"]
     assert north.predicted_after == pytest.approx(float(cal.transform(draw()[0], by)[by == "north"].sum()), rel=1e-6)
     text = str(cal.segments_)
-    assert text.splitlines()[0].split() == ["segment", "rows", "happened", "before", "after", "level", "slope"]
+    assert text.splitlines()[0].split() == ["segment", "rows", "observed", "before", "after", "shift", "slope"]
     assert len(text.splitlines()) == 5
     assert cal.segments_.to_dict()["segments"][0]["column"] == "segment"
 
@@ -528,8 +528,8 @@ def test_it_prints_itself(subtests):
         with subtests.test(mode=mode):
             text = str(fitted(mode))
             assert "4,000 probability scores" in text
-            assert "On rows that it had not seen, the log loss goes from" in text
-            assert ("Map of all: LogitAffineMap" in text) == (mode != "separate")
+            assert "Cross-validation: log loss " in text
+            assert ("Global map: LogitAffineMap" in text) == (mode != "separate")
             assert "AUC" in text
             assert "not fitted" in str(SegmentCalibrator())
 
@@ -537,12 +537,12 @@ def test_it_prints_itself(subtests):
 def test_it_says_what_was_done_to_whom_and_where_the_rest_is():
     cal = SegmentCalibrator(AutoCalibrator(["platt"])).fit(*draw())
     text = str(cal)
-    assert "the odds of a typical one are 1." in text
+    assert "odds are typically 1." in text
     assert all(line in text for line in (f"  {each}" for each in str(cal.segments_).splitlines()))
-    assert "Segments that were not there at the fit, and missing ones, get the map of all." in text
+    assert "Unseen and missing segments get the global map." in text
     assert "See segments_ and global_.comparison_." in text
     assert "on the fitted rows)." in text
-    assert "Of this, segments make -0." in text
+    assert "Contribution of segments: -0." in text
 
 
 def test_only_the_segments_moved_farthest_are_printed():
@@ -558,8 +558,8 @@ def test_only_the_segments_moved_farthest_are_printed():
 def test_segments_of_no_worth_are_said_to_be_that():
     scores, y, _ = draw(3000)
     text = str(SegmentCalibrator(PlattScaling()).fit(scores, y, np.arange(3000) % 5))
-    assert "Segments gain nothing that can be seen (" in text
-    assert "not there at the fit" not in text
+    assert "Segments show no significant gain over the global map (" in text
+    assert "Unseen and missing" not in text
 
 
 def test_each_source_has_its_line():
@@ -567,11 +567,11 @@ def test_each_source_has_its_line():
     own = by == "north"
     line = next(line for line in str(cal).splitlines() if line.strip().startswith("north:"))
     assert f"{own.sum():,} rows, {y[own].sum():,} events; log loss 0." in line
-    assert "Sources that were not there at the fit, and missing ones, get no probability." in str(cal)
-    assert "levels and slopes" not in str(cal)
+    assert "Unseen and missing sources get no probability." in str(cal)
+    assert "intercepts and slopes" not in str(cal)
     assert "sources_[name].certificate()" in str(cal.certificate())
     assert "See segments_ and sources_." in str(cal)
-    many = SegmentCalibrator(PlattScaling(), mode="separate").fit(scores, y, np.arange(4000) % 12)
+    many = SegmentCalibrator(PlattScaling(), segment_method="separate").fit(scores, y, np.arange(4000) % 12)
     assert "and 2 more sources." in str(many)
 
 
@@ -579,9 +579,9 @@ def test_one_change_is_one_change():
     scores, _, _ = draw(8000)
     segment = np.arange(8000) % 20
     y = np.random.default_rng(3).random(8000) < expit(logit(scores) + 1.2 * (segment == 5))
-    cal = SegmentCalibrator(PlattScaling(), mode="multicalibrate").fit(scores, y, segment)
+    cal = SegmentCalibrator(PlattScaling(), segment_method="multicalibrate").fit(scores, y, segment)
     assert [change.value for change in cal.changes_] == ["5"]
-    assert "1 change, of 20 segments tested" in str(cal)
+    assert "1 change, 20 segments tested" in str(cal)
     assert "1 group: '5'" in repr(cal.map_)
 
 
@@ -614,19 +614,22 @@ def test_equal_scores_that_segments_tell_apart_are_not_called_a_worse_ranking():
     cells = cells_of(np.full(4, 0.5), [0, 0, 1, 1], ["a", "a", "b", "b"])
     found = ranking_between(cells, np.where(cells.codes["by0"] == 1, 1.0, -1.0))
     assert isinstance(found, SplitTies)
-    assert str(found) == "Ranking kept; equal scores differ by segment (AUC 0.5000 to 1.0000 on the fitted rows)."
+    assert (
+        str(found)
+        == "Ranking unchanged, except that tied scores differ by segment (AUC 0.5000 -> 1.0000 on the fitted rows)."
+    )
 
 
 def test_sources_that_kept_their_model_are_said_to_be_kept_with_their_ranking():
     rng = np.random.default_rng(0)
     scores = rng.beta(2, 5, 3000)
     y, by = rng.random(3000) < scores, np.where(np.arange(3000) < 2990, "a", "few")
-    cal = SegmentCalibrator(mode="separate").fit(scores, y, by)
-    assert cal.sources_["a"].state_ == "kept"
-    assert cal.state_ == "kept"
+    cal = SegmentCalibrator(segment_method="separate").fit(scores, y, by)
+    assert cal.sources_["a"].status_ == "kept"
+    assert cal.status_ == "kept"
     assert str(cal.ranking_) == "Ranking unchanged."
     assert cal.ranking_.before == cal.ranking_.after  # of the same rows
-    assert "rows that it had not seen, without those of few, the log loss" in str(cal)
+    assert "Cross-validation (without few): log loss " in str(cal)
 
 
 def test_a_source_whose_loss_is_not_known_is_named():
@@ -638,7 +641,7 @@ def test_a_source_whose_loss_is_not_known_is_named():
     mean = weighted_mean("x", found)
     assert mean.value == pytest.approx((3 * 1.0 + 2.0) / 4)
     assert [note.code for note in mean.notes] == ["sources-unjudged"]
-    assert [str(note) for note in mean.notes] == ["without c: too few rows to judge them"]
+    assert [str(note) for note in mean.notes] == ["without c: too few rows to evaluate them"]
 
 
 # ------------------------------------------------------------------------------------------------------ honest numbers
@@ -674,7 +677,7 @@ def test_segments_of_noise_look_no_better_than_they_are():
 
 def test_too_few_rows_give_no_numbers_and_no_error():
     with pytest.warns(CalibrantWarning):
-        cal = SegmentCalibrator().fit([0.3], [1], ["a"], kind="probability")
+        cal = SegmentCalibrator().fit([0.3], [1], ["a"], score_type="probability")
     assert np.isnan(cal.change_.value)
     assert "not known" in str(cal)
     assert cal.transform([0.3], ["a"]).tolist() == cal.global_.transform([0.3]).tolist()
@@ -686,16 +689,16 @@ def test_too_few_rows_give_no_numbers_and_no_error():
 @pytest.mark.parametrize("mode", ["shrink", "multicalibrate"])
 def test_one_segment_keeps_the_map_of_all(mode):
     scores, y, _ = draw(500)
-    cal = SegmentCalibrator(PlattScaling(), mode=mode).fit(scores, y, np.full(500, "all"))
+    cal = SegmentCalibrator(PlattScaling(), segment_method=mode).fit(scores, y, np.full(500, "all"))
     assert np.abs(cal.transform([0.1, 0.5], ["all", "all"]) - cal.global_.transform([0.1, 0.5])).max() < 0.02
 
 
 @pytest.mark.parametrize("mode", ["shrink", "multicalibrate"])
 def test_no_segment_at_all_is_no_segment(mode):
     scores, y, _ = draw(300)
-    cal = SegmentCalibrator(PlattScaling(), mode=mode).fit(scores, y, np.full(300, None, dtype=object))
+    cal = SegmentCalibrator(PlattScaling(), segment_method=mode).fit(scores, y, np.full(300, None, dtype=object))
     assert cal.map_ == cal.global_.map_
-    assert "No row has a segment: all get the map of all." in str(cal)
+    assert "No row has a segment: all get the global map." in str(cal)
 
 
 def test_one_class_makes_no_segments_differ():
@@ -726,7 +729,7 @@ def test_a_map_of_all_that_is_off_makes_no_segments_differ():
 @pytest.mark.parametrize("mode", ["shrink", "multicalibrate"])
 def test_one_row_per_segment_changes_nothing(mode):
     scores, y, _ = draw(300)
-    cal = SegmentCalibrator(PlattScaling(), mode=mode).fit(scores, y, np.arange(300))
+    cal = SegmentCalibrator(PlattScaling(), segment_method=mode).fit(scores, y, np.arange(300))
     assert cal.map_ == cal.global_.map_
     assert len(cal.segments_) == 300
 
@@ -735,7 +738,7 @@ def test_one_row_per_segment_changes_nothing(mode):
 def test_a_segment_of_one_class_stays_inside_the_open_interval(mode):
     scores, y, by = draw()
     y = y | (by == "north")
-    cal = SegmentCalibrator(PlattScaling(), mode=mode).fit(scores, y, by)
+    cal = SegmentCalibrator(PlattScaling(), segment_method=mode).fit(scores, y, by)
     p = cal.transform([0.01, 0.5], ["north", "north"])
     assert (p > 0.5).all()
     assert (p < 1.0).all()
@@ -745,11 +748,13 @@ def test_a_segment_of_one_class_stays_inside_the_open_interval(mode):
 def test_constant_scores_and_scores_of_zero_and_one(mode):
     rng = np.random.default_rng(0)
     by = rng.integers(0, 2, 400)
-    cal = SegmentCalibrator(PlattScaling(), mode=mode).fit(np.full(400, 0.5), rng.random(400) < 0.2 + 0.5 * by, by)
+    cal = SegmentCalibrator(PlattScaling(), segment_method=mode).fit(
+        np.full(400, 0.5), rng.random(400) < 0.2 + 0.5 * by, by
+    )
     p = cal.transform([0.5, 0.5], [0, 1])
     assert p[1] - p[0] == pytest.approx(0.5, abs=0.12)
     scores = rng.choice([0.0, 0.4, 1.0], 400)
-    cal = SegmentCalibrator(PlattScaling(), mode=mode).fit(scores, rng.random(400) < 0.2 + 0.5 * by, by)
+    cal = SegmentCalibrator(PlattScaling(), segment_method=mode).fit(scores, rng.random(400) < 0.2 + 0.5 * by, by)
     p = cal.transform([0.0, 1.0, 0.4], [0, 1, 1])
     assert ((p > 0) & (p < 1)).all()
 
@@ -759,7 +764,7 @@ def test_rows_without_a_segment_count_for_the_map_of_all(mode):
     scores, y, by = draw()
     by = by.astype(object)
     by[::10] = None
-    cal = SegmentCalibrator(PlattScaling(), mode=mode).fit(scores, y, by)
+    cal = SegmentCalibrator(PlattScaling(), segment_method=mode).fit(scores, y, by)
     assert cal.global_.map_ == PlattScaling().fit(scores, y).map_
     assert sum(line.rows for line in cal.segments_.lines) == 3600
 
@@ -798,8 +803,8 @@ def test_counts_are_repetition_and_order_does_not_matter(subtests):
             scores = scores.round(2)
             count = np.random.default_rng(1).integers(0, 4, 600)
             repeated = [np.repeat(column, count) for column in (scores, y, by)]
-            base = SegmentCalibrator(PlattScaling(), mode=mode)
-            one = base.fit(scores, y, by, count, weights="counts")
+            base = SegmentCalibrator(PlattScaling(), segment_method=mode)
+            one = base.fit(scores, y, by, count, weight_type="frequency")
             map_, after, table = one.map_, one.after_, one.segments_.to_dict()
             assert base.fit(*repeated).map_ == map_
             assert base.after_ == after
@@ -819,11 +824,11 @@ def test_the_unit_of_importance_weights_does_not_matter(subtests):
     weight = np.random.default_rng(1).random(600) + 0.2
     effective, probe = Tally.from_arrays(scores, y, weight).effective_size, np.full(4, 0.3)
     for mode in MODES:
-        one = SegmentCalibrator(PlattScaling(), mode=mode).fit(scores, y, by, weight)
+        one = SegmentCalibrator(PlattScaling(), segment_method=mode).fit(scores, y, by, weight)
         assert sum(line.rows for line in one.segments_.lines) == pytest.approx(effective), mode
         for factor in [1e-40, 1e40]:
             with subtests.test(mode=mode, factor=factor):
-                other = SegmentCalibrator(PlattScaling(), mode=mode).fit(scores, y, by, weight * factor)
+                other = SegmentCalibrator(PlattScaling(), segment_method=mode).fit(scores, y, by, weight * factor)
                 assert other.transform(probe, NAMES) == pytest.approx(one.transform(probe, NAMES), abs=1e-9)
                 assert other.change_.value == pytest.approx(one.change_.value, abs=1e-9)
 
@@ -839,7 +844,7 @@ def test_logits_and_real_scores(subtests):
     for kind, mode in [("logit", "shrink"), *(("real", mode) for mode in MODES)]:
         with subtests.test(kind=kind, mode=mode):
             x = logit(scores) * (1.0 if kind == "logit" else 30.0)
-            cal = SegmentCalibrator(PlattScaling(), mode=mode).fit(x, y, by, kind=kind)
+            cal = SegmentCalibrator(PlattScaling(), segment_method=mode).fit(x, y, by, score_type=kind)
             p = cal.transform(np.full(4, x[0]), NAMES)
             assert p == pytest.approx(fitted(mode).transform(np.full(4, scores[0]), NAMES), abs=0.02)
             if (mode, kind) != ("separate", "real"):  # there Platt's map stands for the model
@@ -878,9 +883,11 @@ def test_frames_name_their_columns(subtests):
                 frame = {"pandas": "DataFrame", "polars": "DataFrame", "pyarrow": "table"}[library]
                 frame = getattr(module, frame)(columns)
             cal = SegmentCalibrator(PlattScaling()).fit(
-                frame, score="s", label="won", by="region", sample_weight="w", weights="counts"
+                frame, score="s", label="won", by="region", sample_weight="w", weight_type="frequency"
             )
-            like = SegmentCalibrator(PlattScaling()).fit(scores, y, {"region": by}, columns["w"], weights="counts")
+            like = SegmentCalibrator(PlattScaling()).fit(
+                scores, y, {"region": by}, columns["w"], weight_type="frequency"
+            )
             assert cal.map_ == like.map_
             out = cal.transform(frame, score="s")
             values = out.fetchnumpy()["calibrated"] if library == "duckdb" else np.asarray(out["calibrated"])
@@ -935,7 +942,7 @@ def test_segments_may_be_called_otherwise_where_the_map_runs(tmp_path):
 def test_code_that_maps_works_before_saving_and_after_loading(mode, tmp_path):
     pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
     scores, y, by = draw(1500)
-    cal = SegmentCalibrator(PlattScaling(), mode=mode).fit(scores, y, {"region": by})
+    cal = SegmentCalibrator(PlattScaling(), segment_method=mode).fit(scores, y, {"region": by})
     cal.save(tmp_path / "map.json")
     expected = cal.map_.apply(scores, by)
     table = {"s": scores, "region": by.astype(object), "other": by[::-1].astype(object)}
@@ -958,8 +965,8 @@ def test_code_that_maps_works_before_saving_and_after_loading(mode, tmp_path):
         for found in arrays:
             assert np.asarray(found, dtype=float) == pytest.approx(expected, abs=1e-12)
         for wrong, words in [
-            (lambda each=each: each.transform(scores), r"needs the column 'region' beside the scores: pass by, "),
-            (lambda each=each: each.transform(scores, by, by=by), "given twice"),
+            (lambda each=each: each.transform(scores), r"needs the column 'region' besides the scores: pass by, "),
+            (lambda each=each: each.transform(scores, by, by=by), "passed twice"),
             (lambda each=each: each.transform(scores, by="region"), "looks like the name of a column"),
             (lambda each=each: each.transform(scores, by={"area": by}), "by has no column 'region'"),
         ]:
@@ -970,14 +977,14 @@ def test_code_that_maps_works_before_saving_and_after_loading(mode, tmp_path):
 def test_segments_that_came_to_nothing_may_be_given_before_and_after_loading(tmp_path):
     pandas = pytest.importorskip("pandas")
     scores, y, by = draw(600, levels=np.zeros(4))
-    cal = SegmentCalibrator(PlattScaling(), mode="multicalibrate", alpha=1e-9).fit(scores, y, by)
+    cal = SegmentCalibrator(PlattScaling(), segment_method="multicalibrate", alpha=1e-9).fit(scores, y, by)
     assert not cal.map_.columns
     cal.save(tmp_path / "map.json")
     frame = pandas.DataFrame({"s": scores})
     for each in (cal, load(tmp_path / "map.json")):
         assert (each.transform(scores, by) == each.transform(scores)).all()
         assert (each.transform(frame, "s", by={"segment": "area"})["calibrated"] == each.transform(scores)).all()
-    with pytest.raises(InputError, match="by is one column, and this map needs none: leave it out"):
+    with pytest.raises(InputError, match="by is one column, but this map needs none: leave it out"):
         PlattScaling().fit(scores, y).calibration_.transform(scores, by=by)
 
 
@@ -1008,12 +1015,15 @@ def test_calibrate_takes_segments_and_sources():
     scores, y, by = draw(400)
     cal = calibrate(scores, y, by=by, cv=3)
     assert isinstance(cal, SegmentCalibrator)
-    assert cal.mode == "shrink"
+    assert cal.segment_method == "shrink"
     assert isinstance(cal.global_, AutoCalibrator)
     assert cal.global_.cv == 3
-    assert calibrate(scores, y, by=by, mode="multicalibrate", candidates=["platt"]).mode == "multicalibrate"
+    assert (
+        calibrate(scores, y, by=by, segment_method="multicalibrate", candidates=["platt"]).segment_method
+        == "multicalibrate"
+    )
     cal = calibrate(scores, y, source=by, loss="brier")
-    assert cal.mode == "separate"
+    assert cal.segment_method == "separate"
     assert "Brier" in cal.change_.name
     assert isinstance(calibrate(scores, y), AutoCalibrator)
 
@@ -1033,9 +1043,12 @@ def test_what_cannot_be_combined_is_refused(subtests):
 
 def test_nothing_that_calibrate_is_told_is_ignored(subtests):
     for options, words in [
-        ({"mode": "multicalibrate"}, "mode='multicalibrate' is about segments: pass them as by"),
-        ({"mode": "separate"}, "mode='separate' is about segments"),
-        ({"mode": "multicalibrate", "source": ["a", "b"] * 50}, "mode='multicalibrate' is about segments"),
+        ({"segment_method": "multicalibrate"}, "segment_method='multicalibrate' needs segments: pass them as by"),
+        ({"segment_method": "separate"}, "segment_method='separate' needs segments"),
+        (
+            {"segment_method": "multicalibrate", "source": ["a", "b"] * 50},
+            "segment_method='multicalibrate' needs segments",
+        ),
         ({"source": "prompt"}, "source='prompt' looks like the name of a column"),
     ]:
         with subtests.test(options=options, words=words):
@@ -1068,7 +1081,7 @@ def test_sources_without_a_name_are_called_source():
     assert '"source"' in cal.to_sql("s")
     assert '"prompt"' in cal.to_sql("s", by={"source": "prompt"})
     assert calibrate(scores, y, source=pandas.Series(by, name="prompt"), candidates=["platt"]).columns_ == ("prompt",)
-    assert calibrate(scores, y, by=by, mode="separate", candidates=["platt"]).columns_ == ("segment",)
+    assert calibrate(scores, y, by=by, segment_method="separate", candidates=["platt"]).columns_ == ("segment",)
 
 
 def test_a_tally_has_no_segments():
@@ -1076,22 +1089,22 @@ def test_a_tally_has_no_segments():
     tally = Tally.from_arrays(scores, y)
     with pytest.raises(InputError, match=r"^by cannot be combined with a tally"):
         calibrate(tally, by=by)
-    with pytest.raises(InputError, match="does not hold the segments"):
+    with pytest.raises(InputError, match="does not contain the segments"):
         SegmentCalibrator().fit_tally(tally)
 
 
 def test_mistakes_are_named(subtests):
     for options, arguments, words in [
-        ({"mode": "other"}, {}, "mode is 'other'"),
+        ({"segment_method": "other"}, {}, "segment_method is 'other'"),
         ({"alpha": 0.0}, {}, "alpha must lie"),
         ({"calibrator": SegmentCalibrator()}, {}, "needs segments as well"),
-        ({"calibrator": AutoCalibrator(guarantee=(0.1, 0.1))}, {}, "calibrator must have no guarantee"),
+        ({"calibrator": AutoCalibrator(guarantee=(0.1, 0.1))}, {}, "calibrator must not have a guarantee"),
         ({}, {"by": None}, "missing"),
         ({}, {"by": "region"}, "looks like the name of a column"),
         ({}, {"by": ["a"] * 7}, "has 7 rows but scores has 100"),
         ({}, {"by": {}}, "at least one column"),
         ({}, {"by": np.linspace(0, 1, 100)}, "convert the column to text"),
-        ({"mode": "separate"}, {"by": {"a": ["x"] * 100, "b": ["x"] * 100}}, "one column of sources"),
+        ({"segment_method": "separate"}, {"by": {"a": ["x"] * 100, "b": ["x"] * 100}}, "one column of sources"),
         ({}, {"by": ["a"] * 7, "sample_weight": np.ones(100)}, "has 7 rows"),
     ]:
         with subtests.test(options=options, arguments=arguments, words=words):
@@ -1107,7 +1120,7 @@ def test_a_segment_column_is_asked_for_at_transform():
 
 def test_other_calibrators_stand_in_for_the_choice():
     scores, y, by = draw(1000)
-    cal = SegmentCalibrator(TemperatureScaling(), mode="separate").fit(scores, y, by)
+    cal = SegmentCalibrator(TemperatureScaling(), segment_method="separate").fit(scores, y, by)
     assert cal.change_.se is not None
     assert "separate" in repr(cal)
 

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibrant import Calibration, Grid, HistogramBinning, InputError, PlattScaling, Tally, load, shift_to
+from calibrant import Calibration, HistogramBinning, InputError, PlattScaling, Tally, load
+from calibrant.engine import Grid
 from calibrant.maps import ComposeMap, IdentityMap, LogitAffineMap, StepMap
+from calibrant.shift import match_mean
 
 RNG = np.random.default_rng(11)
 SCORES = RNG.beta(1, 6, 5_000)
@@ -26,13 +28,13 @@ def offset(moved: Calibration) -> float:
 
 def test_one_score_goes_to_the_mean_itself() -> None:
     # logit(0.2) - logit(0.5) = log(1/4).
-    moved = shift_to(IdentityMap(), [0.5], mean=0.2)
+    moved = match_mean(IdentityMap(), [0.5], mean=0.2)
     assert offset(moved) == pytest.approx(math.log(0.25), abs=1e-14)
 
 
 def test_two_scores_by_hand() -> None:
     # Scores 1/3 and 2/3 have odds 1/2 and 2; times 2 they are 1 and 4, so probabilities 1/2 and 4/5: mean 0.65.
-    moved = shift_to(IdentityMap(), [1 / 3, 2 / 3], mean=0.65)
+    moved = match_mean(IdentityMap(), [1 / 3, 2 / 3], mean=0.65)
     assert offset(moved) == pytest.approx(math.log(2), abs=1e-12)
 
 
@@ -41,7 +43,7 @@ def test_two_scores_by_hand() -> None:
     st.sampled_from([1e-9, 1e-4, 0.03, 0.5, 0.97, 1 - 1e-6]),
 )
 def test_the_mean_is_met_for_any_scores(scores: list[float], mean: float) -> None:
-    moved = shift_to(IdentityMap(), scores, mean=mean).transform(scores)
+    moved = match_mean(IdentityMap(), scores, mean=mean).transform(scores)
     # where scores of exactly 0 and 1 face each other the end of double precision limits what can be met
     assert moved.mean() == pytest.approx(mean, rel=1e-6)
     assert (np.diff(moved[np.argsort(scores)]) >= -1e-15).all()
@@ -49,34 +51,34 @@ def test_the_mean_is_met_for_any_scores(scores: list[float], mean: float) -> Non
 
 def test_the_mean_is_met_to_rounding_on_many_rows() -> None:
     for mean in (0.001, 0.031, 0.5, 0.9):
-        assert shift_to(IdentityMap(), SCORES, mean=mean).transform(SCORES).mean() == pytest.approx(mean, rel=1e-12)
+        assert match_mean(IdentityMap(), SCORES, mean=mean).transform(SCORES).mean() == pytest.approx(mean, rel=1e-12)
 
 
 def test_order_and_repetition_do_not_matter_and_weight_0_is_no_row() -> None:
-    plain = shift_to(IdentityMap(), SCORES, mean=0.05)
-    assert shift_to(IdentityMap(), SCORES[::-1], mean=0.05) == plain
-    doubled = shift_to(IdentityMap(), np.repeat(SCORES, 2), mean=0.05)
+    plain = match_mean(IdentityMap(), SCORES, mean=0.05)
+    assert match_mean(IdentityMap(), SCORES[::-1], mean=0.05) == plain
+    doubled = match_mean(IdentityMap(), np.repeat(SCORES, 2), mean=0.05)
     assert offset(doubled) == pytest.approx(offset(plain), rel=1e-13)
-    twice = offset(shift_to(IdentityMap(), [0.1, 0.1, 0.6], mean=0.2))
+    twice = offset(match_mean(IdentityMap(), [0.1, 0.1, 0.6], mean=0.2))
     for weights in ([2, 1, 0], [2e90, 1e90, 0], [2e-90, 1e-90, 0.0]):
-        weighted = shift_to(IdentityMap(), [0.1, 0.6, 0.99], mean=0.2, sample_weight=weights)
+        weighted = match_mean(IdentityMap(), [0.1, 0.6, 0.99], mean=0.2, sample_weight=weights)
         assert offset(weighted) == pytest.approx(twice, rel=1e-12)
 
 
 def test_a_tally_serves_and_its_labels_are_not_looked_at() -> None:
     exact = Tally.from_arrays(SCORES, LABELS)
     other = Tally.from_arrays(SCORES, 1 - LABELS)
-    assert shift_to(IdentityMap(), exact, mean=0.05) == shift_to(IdentityMap(), other, mean=0.05)
-    gridded = shift_to(IdentityMap(), Tally.from_arrays(SCORES, LABELS, grid=Grid()), mean=0.05)
+    assert match_mean(IdentityMap(), exact, mean=0.05) == match_mean(IdentityMap(), other, mean=0.05)
+    gridded = match_mean(IdentityMap(), Tally.from_arrays(SCORES, LABELS, grid=Grid()), mean=0.05)
     assert gridded.transform(SCORES).mean() == pytest.approx(0.05, rel=1e-6)
     table = Tally.from_table([900, 100], [9, 20], edges=[0.5], scores=[0.1, 0.7])
-    moved = shift_to(IdentityMap(), table, mean=0.03).transform([0.1, 0.7])
+    moved = match_mean(IdentityMap(), table, mean=0.03).transform([0.1, 0.7])
     assert 0.9 * moved[0] + 0.1 * moved[1] == pytest.approx(0.03, rel=1e-12)
 
 
 def test_a_fitted_calibrator_keeps_its_origin_and_shows_the_stage(tmp_path) -> None:
     fitted = PlattScaling().fit(SCORES, LABELS)
-    moved = shift_to(fitted, SCORES, mean=0.02)
+    moved = match_mean(fitted, SCORES, mean=0.02)
     assert isinstance(moved.map, ComposeMap)
     assert moved.map.maps[0] == fitted.map_
     assert moved.provenance is not None
@@ -84,42 +86,42 @@ def test_a_fitted_calibrator_keeps_its_origin_and_shows_the_stage(tmp_path) -> N
     moved.save(tmp_path / "moved.json")
     assert load(tmp_path / "moved.json") == moved
     assert "ln" in moved.to_sql("score").lower() or "exp" in moved.to_sql("score").lower()
-    again = shift_to(moved, SCORES, mean=0.1)
+    again = match_mean(moved, SCORES, mean=0.1)
     assert again.transform(SCORES).mean() == pytest.approx(0.1, rel=1e-12)
 
 
 def test_the_certificate_of_the_old_map_does_not_travel() -> None:
     fitted = HistogramBinning(n_bins=5).fit(SCORES, LABELS)
     assert fitted.certificate()
-    moved = shift_to(fitted, SCORES, mean=0.05)
+    moved = match_mean(fitted, SCORES, mean=0.05)
     assert not moved.certificate
-    assert "moved after the fit" in str(moved.certificate)
+    assert "changed after the fit" in str(moved.certificate)
 
 
 def test_logits_are_taken_by_a_calibration_of_logits() -> None:
     z = np.log(SCORES / (1 - SCORES))
-    fitted = PlattScaling().fit(z, LABELS, kind="logit")
-    assert shift_to(fitted, z, mean=0.04).transform(z).mean() == pytest.approx(0.04, rel=1e-12)
+    fitted = PlattScaling().fit(z, LABELS, score_type="logit")
+    assert match_mean(fitted, z, mean=0.04).transform(z).mean() == pytest.approx(0.04, rel=1e-12)
 
 
 def test_a_step_map_with_values_0_and_1_moves_too() -> None:
-    moved = shift_to(StepMap([0.5], [0.0, 1.0]), [0.1, 0.9], mean=0.25).transform([0.1, 0.9])
+    moved = match_mean(StepMap([0.5], [0.0, 1.0]), [0.1, 0.9], mean=0.25).transform([0.1, 0.9])
     assert moved.mean() == pytest.approx(0.25, rel=1e-6)
 
 
 def test_a_mean_that_is_no_rate_is_refused(subtests) -> None:
     for mean in [0.0, 1.0, -0.1, 3, math.nan, "3 %", None]:
         with subtests.test(mean=mean), pytest.raises(InputError, match="mean must be a rate"):
-            shift_to(IdentityMap(), [0.5], mean=mean)
+            match_mean(IdentityMap(), [0.5], mean=mean)
 
 
 def test_wrong_input_is_refused_in_one_sentence() -> None:
     for scores, words in (([], "empty"), ([0.5, np.nan], "missing"), ([0.5, np.inf], "inf"), ([5.0], "probabilities")):
         with pytest.raises(InputError, match=words):
-            shift_to(IdentityMap(), scores, mean=0.1)
+            match_mean(IdentityMap(), scores, mean=0.1)
     with pytest.raises(InputError, match="fitted calibrator"):
-        shift_to("platt", [0.5], mean=0.1)
-    with pytest.raises(InputError, match="holds its weights"):
-        shift_to(IdentityMap(), Tally.from_arrays(SCORES, LABELS), mean=0.1, sample_weight=SCORES)
+        match_mean("platt", [0.5], mean=0.1)
+    with pytest.raises(InputError, match="already contains weights"):
+        match_mean(IdentityMap(), Tally.from_arrays(SCORES, LABELS), mean=0.1, sample_weight=SCORES)
     with pytest.raises(InputError, match="logit scores"):
-        shift_to(Calibration(IdentityMap()), Tally.from_arrays([-1.0, 2.0], [0, 1], kind="logit"), mean=0.1)
+        match_mean(Calibration(IdentityMap()), Tally.from_arrays([-1.0, 2.0], [0, 1], score_type="logit"), mean=0.1)

@@ -41,7 +41,7 @@ def tally(scores: object, y: object, sample_weight: object = None, **options: ob
     """A tally that may hold one class only."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrantWarning)
-        return Tally.from_arrays(scores, y, sample_weight, positive=1, kind="probability", **options)
+        return Tally.from_arrays(scores, y, sample_weight, positive=1, score_type="probability", **options)
 
 
 def codes(found: Finding) -> list[str]:
@@ -151,12 +151,12 @@ def test_a_simulated_p_value_is_near_the_exact_one() -> None:
 @pytest.mark.parametrize("kind", ["range", "max"])
 def test_the_two_ways_of_ecce_agree_on_many_rows(kind: str) -> None:
     scores, y = sample(4_000, seed=3)
-    limit, drawn = (ecce_test(scores, y, kind=kind, method=way) for way in ("asymptotic", "simulation"))
+    limit, drawn = (ecce_test(scores, y, statistic=kind, method=way) for way in ("asymptotic", "simulation"))
     assert drawn.statistic == pytest.approx(limit.statistic, rel=1e-9)
     assert drawn.p_value == pytest.approx(limit.p_value, abs=0.06)
-    assert codes(ecce_test(scores, y, kind=kind)) == ["brownian-p-value"]
-    assert str(limit).endswith("p-value from the distribution of Brownian motion")
-    assert codes(ecce_test(scores[:200], y[:200], kind=kind)) == ["simulated-p-value"]
+    assert codes(ecce_test(scores, y, statistic=kind)) == ["brownian-p-value"]
+    assert str(limit).endswith("asymptotic p-value, from Brownian motion")
+    assert codes(ecce_test(scores[:200], y[:200], statistic=kind)) == ["simulated-p-value"]
     assert str(drawn).endswith("p-value from 999 simulations")
 
 
@@ -211,7 +211,7 @@ def test_labels_that_contradict_a_sure_score_have_p_zero(subtests) -> None:
                 found = test(np.append(scores, sure), np.append(y, label))
                 assert found.p_value == 0.0
                 assert "labels-contradict-scores" in codes(found)
-                assert "labels contradict a score of exactly 0 or 1, which a calibrated model's never do (rows" in str(
+                assert "labels contradict a score of exactly 0 or 1, impossible for a calibrated model (rows" in str(
                     found
                 )
                 assert test(np.append(scores, sure), np.append(y, 1 - label)).p_value > 0.01
@@ -257,7 +257,7 @@ def test_the_order_of_rows_and_of_merging_does_not_matter(subtests) -> None:
             for again in (
                 test(scores[order], y[order]),
                 test(tally(scores[:90], y[:90]) + tally(scores[90:], y[90:])),
-                test(tally(scores, y, np.ones(300), weights="counts")),
+                test(tally(scores, y, np.ones(300), weight_type="frequency")),
             ):
                 assert (again.statistic, again.p_value) == pytest.approx((whole.statistic, whole.p_value), rel=1e-12)
                 assert again.notes == whole.notes
@@ -268,7 +268,7 @@ def test_counts_mean_repetition_and_zero_means_no_row(subtests) -> None:
         with subtests.test(test=test.__name__):
             scores, y = sample(60, digits=2)
             counts = np.arange(60) % 4
-            weighted = test(tally(scores, y, counts, weights="counts"))
+            weighted = test(tally(scores, y, counts, weight_type="frequency"))
             repeated = test(np.repeat(scores, counts), np.repeat(y, counts))
             assert weighted.statistic == pytest.approx(repeated.statistic, rel=1e-12)
             assert weighted.p_value == pytest.approx(repeated.p_value, rel=1e-12)
@@ -331,7 +331,7 @@ def test_bad_options_are_refused() -> None:
     for call in (
         lambda: debiased_l2_test(*rows, n_bins=0),
         lambda: debiased_l2_test(*rows, repetitions=0),
-        lambda: ecce_test(*rows, kind="mean"),
+        lambda: ecce_test(*rows, statistic="mean"),
         lambda: ecce_test(*rows, method="bootstrap"),
         lambda: always_valid_test(*rows, edges=[0.5, 0.2]),
         lambda: hosmer_lemeshow(*rows, n_bins=1.5),

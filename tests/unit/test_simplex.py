@@ -24,8 +24,8 @@ from calibrant.guarantees.about.regions import class_sets
 from calibrant.guarantees.bounds import clopper_pearson
 from calibrant.guarantees.certificate import Certificate
 from calibrant.guarantees.issuing import RegionCounts, issue_regions
+from calibrant.guarantees.no_certificate import NoCertificate
 from calibrant.guarantees.origins import Source
-from calibrant.guarantees.refusal import Refusal
 from calibrant.maps import SimplexBinsMap, SimplexScheme
 from calibrant.maps.simplex import grid_cells, region_count
 from calibrant.messages import CalibrantWarning, InputError
@@ -224,9 +224,9 @@ def test_the_order_of_rows_does_not_matter_and_counts_mean_repetition() -> None:
     counts = np.random.default_rng(5).integers(0, 4, 400)
     order = np.random.default_rng(6).permutation(400)
     for given_ in ({"n_bins": 6}, {"scheme": "sierpinski"}, {"scheme": "grid", "cells": 3}, {"directions": "random"}):
-        once = SimplexBinning(**given_).fit(scores, y, counts, weights="counts")
+        once = SimplexBinning(**given_).fit(scores, y, counts, weight_type="frequency")
         again = SimplexBinning(**given_).fit(np.repeat(scores, counts, axis=0), np.repeat(y, counts))
-        shuffled = SimplexBinning(**given_).fit(scores[order], y[order], counts[order], weights="counts")
+        shuffled = SimplexBinning(**given_).fit(scores[order], y[order], counts[order], weight_type="frequency")
         assert once.map_ == again.map_ == shuffled.map_
         assert once.certificate().epsilon == again.certificate().epsilon
 
@@ -236,7 +236,7 @@ def test_importance_weights_that_are_equal_change_nothing_and_carry_no_certifica
     plain = SimplexBinning(n_bins=6).fit(scores, y)
     weighted = SimplexBinning(n_bins=6).fit(scores, y, np.full(400, 1e-7))
     assert weighted.transform(scores) == pytest.approx(plain.transform(scores))
-    assert isinstance(weighted.certificate(), Refusal)
+    assert isinstance(weighted.certificate(), NoCertificate)
     assert "importance weights" in str(weighted)
 
 
@@ -316,7 +316,7 @@ def test_empty_regions_give_every_class_the_same_and_a_note() -> None:
     fitted = SimplexBinning("sierpinski", depth=2).fit(scores, rng.integers(0, 3, 200))
     assert fitted.transform([[0.0, 0.0, 1.0]])[0] == pytest.approx(1 / 3)
     told = {note.code: str(note) for note in fitted.notes_}
-    assert "regions hold no row" in told["empty-regions"]
+    assert "regions have no rows" in told["empty-regions"]
     certificate = fitted.certificate()
     assert isinstance(certificate, Certificate)
     assert not certificate.about.covers(certificate, [[0.0, 0.0, 1.0]]).any()
@@ -332,8 +332,8 @@ def test_many_classes_are_warned_of_with_the_number_of_regions() -> None:
     scores, y = draw(400, 12)
     with pytest.warns(CalibrantWarning, match="more than 10,000,000"):
         fitted = SimplexBinning(n_bins=2).fit(scores, y)
-    assert fitted.certificate().bound == "hoeffding"
-    assert isinstance(fitted.certificate(bound="always-valid"), Refusal)
+    assert fitted.certificate().interval == "hoeffding"
+    assert isinstance(fitted.certificate(interval="always-valid"), NoCertificate)
 
 
 def test_what_cannot_be_is_refused_in_one_sentence(subtests) -> None:
@@ -343,13 +343,13 @@ def test_what_cannot_be_is_refused_in_one_sentence(subtests) -> None:
         ({"scheme": "grid", "cells": 10**9}, "out of range"),
         ({"scheme": "sierpinski", "depth": 99}, "out of range"),
         ({"scheme": "cubes"}, "scheme"),
-        ({"depth": 2}, "depth goes with scheme='sierpinski'"),
-        ({"scheme": "grid", "n_bins": 3}, "n_bins goes with"),
+        ({"depth": 2}, "depth is for scheme='sierpinski'"),
+        ({"scheme": "grid", "n_bins": 3}, "n_bins is for"),
         ({"n_bins": 0}, "n_bins"),
         ({"extremes": "none"}, "extremes"),
         ({"directions": "up"}, "directions"),
         ({"directions": [[1.0, 0.0]]}, "rows of 3 finite numbers"),
-        ({"directions": [[0.0, 0.0, 0.0]]}, "not all of them zero"),
+        ({"directions": [[0.0, 0.0, 0.0]]}, "not all zero"),
     ]:
         with subtests.test(options=options, match=match), pytest.raises(InputError, match=match):
             SimplexBinning(**options).fit(*draw(300))
@@ -358,7 +358,7 @@ def test_what_cannot_be_is_refused_in_one_sentence(subtests) -> None:
 def test_columns_that_speak_for_themselves_are_refused() -> None:
     scores, y = draw(300)
     with pytest.raises(InputError, match="independent"):
-        SimplexBinning().fit(scores * 0.5, y, kind="independent")
+        SimplexBinning().fit(scores * 0.5, y, score_type="independent")
 
 
 def test_too_many_bins_are_cut_back_with_a_warning() -> None:
@@ -369,7 +369,7 @@ def test_too_many_bins_are_cut_back_with_a_warning() -> None:
 def test_logits_and_probabilities_give_the_same_regions() -> None:
     scores, y = draw(500)
     plain = SimplexBinning(n_bins=5).fit(scores, y)
-    logits = SimplexBinning(n_bins=5).fit(np.log(scores) + 3.0, y, kind="logit")
+    logits = SimplexBinning(n_bins=5).fit(np.log(scores) + 3.0, y, score_type="logit")
     assert logits.transform(np.log(scores) + 3.0) == pytest.approx(plain.transform(scores))
 
 
@@ -400,10 +400,10 @@ def test_hoeffding_is_the_bound_of_weissman() -> None:
 def test_a_promise_that_every_map_keeps_is_refused() -> None:
     """One row of class a, output 1: the interval reaches down to 0.005 / 6, and 2 (1 - 0.00083) > 1.998."""
     promise = issue_regions(evidence([[1, 0, 0]], 3), 0.005, "clopper-pearson", "simultaneous")
-    assert isinstance(promise, Refusal)
+    assert isinstance(promise, NoCertificate)
     assert str(promise) == (
-        "No certificate: the rows promise no more than a deviation of at most 2.000 in the worst region, which is "
-        "always so: use more rows or fewer regions."
+        "No certificate: the bound is vacuous: in the worst region these rows guarantee only a deviation of at "
+        "most 2.000, which always holds; use more rows or fewer regions."
     )
     assert issue_regions(evidence([[1, 0, 0]], 3), 0.1, "clopper-pearson", "simultaneous")
 
@@ -450,23 +450,23 @@ def test_the_largest_distance_inside_the_intervals_of_sets_is_epsilon_at_most() 
 def test_marginal_is_narrower_and_exact_is_narrower_than_hoeffding() -> None:
     fitted = SimplexBinning(n_bins=5).fit(*draw(1_000))
     wide = fitted.certificate(0.1)
-    assert fitted.certificate(0.1, mode="marginal").epsilon < wide.epsilon
-    assert fitted.certificate(0.1, bound="hoeffding").epsilon > wide.epsilon
+    assert fitted.certificate(0.1, coverage="marginal").epsilon < wide.epsilon
+    assert fitted.certificate(0.1, interval="hoeffding").epsilon > wide.epsilon
     assert fitted.certificate(0.01).epsilon > wide.epsilon
-    assert "For a new row" in str(fitted.certificate(mode="marginal"))
+    assert "For a new row" in str(fitted.certificate(coverage="marginal"))
 
 
 def test_always_valid_needs_regions_that_no_row_chose() -> None:
     scores, y = draw(1_000)
-    assert isinstance(SimplexBinning().fit(scores, y).certificate(bound="always-valid"), Refusal)
+    assert isinstance(SimplexBinning().fit(scores, y).certificate(interval="always-valid"), NoCertificate)
     fixed = SimplexBinning("grid", cells=2).fit(scores, y)
-    assert fixed.certificate(bound="always-valid").epsilon > fixed.certificate().epsilon
-    assert SimplexBinning("sierpinski", depth=1).fit(scores, y).certificate(bound="always-valid")
+    assert fixed.certificate(interval="always-valid").epsilon > fixed.certificate().epsilon
+    assert SimplexBinning("sierpinski", depth=1).fit(scores, y).certificate(interval="always-valid")
     for scheme in ("sierpinski", "grid"):  # the default follows the number of rows: the next look has other regions
         some = SimplexBinning(scheme).fit(scores, y)  # type: ignore[arg-type]
         assert some.map_ != SimplexBinning(scheme).fit(*draw(9_000)).map_  # type: ignore[arg-type]
-        refusal = some.certificate(bound="always-valid")
-        assert isinstance(refusal, Refusal)
+        refusal = some.certificate(interval="always-valid")
+        assert isinstance(refusal, NoCertificate)
         assert "depth=" in str(refusal)
         assert some.certificate()
 
@@ -484,12 +484,14 @@ def test_fresh_rows_confirm_or_contradict() -> None:
     text = str(wrong)
     assert "contradicted in" in text
     assert all(f"of {name!r}" in text for name in ("0", "1", "2"))
-    assert all(str(each).endswith("\n  This holds if these rows played no part in the fit.") for each in (right, wrong))
+    assert all(
+        str(each).endswith("\n  This is valid only if these rows were not used in the fit.") for each in (right, wrong)
+    )
     few = certificate.check(scores[:1], y[:1])
     assert few
     assert not few.telling
-    assert str(few) == "1 row: too few to contradict the certificate, whatever they had shown."
-    marginal = fitted.certificate(mode="marginal")
+    assert str(few) == "1 row: too few to contradict the certificate, whatever the outcomes."
+    marginal = fitted.certificate(coverage="marginal")
     assert isinstance(marginal, Certificate)
     with pytest.raises(InputError, match="marginal"):
         marginal.check(scores, y)
@@ -524,7 +526,7 @@ def test_a_document_that_contradicts_itself_is_refused() -> None:
         ('"uncovered_rows": 2', '"uncovered_rows": 1'),
         ('"uncovered_rows": 2', '"uncovered_rows": 3'),
         ('"sampling": "independent"', '"sampling": "grouped"'),
-        ('"weights": "counts"', '"weights": "importance"'),
+        ('"weight_type": "frequency"', '"weight_type": "importance"'),
         (f'"size": 2,\n    "directions": {fitted.map_.directions.tolist()}', '"size": 2,\n    "directions": []'),
     ):
         assert right in text
@@ -537,7 +539,7 @@ def test_all_classes_together_are_no_surer_than_their_least_sure_class(classes: 
     certificate = SimplexBinning(n_bins=3).fit(*draw(400, classes)).certificate()
     assert isinstance(certificate, Certificate)
     narrow = 1.9 * certificate.half_widths.reshape(-1, classes).max(axis=1)
-    with pytest.raises(ValueError, match="twice the least sure"):
+    with pytest.raises(ValueError, match="at least twice the largest half-width"):
         replace(certificate, about=replace(certificate.about, distances=narrow), epsilon=float(narrow.max()))
 
 

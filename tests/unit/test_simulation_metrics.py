@@ -88,7 +88,7 @@ def test_the_unit_of_weights_does_not_matter(subtests) -> None:
 def test_without_a_pair_tau_is_not_defined() -> None:
     assert math.isnan(kendall_tau([0.5], [0.5]).value)
     (note,) = kendall_tau([0.5, 0.6], [0.5, 0.4], [1.0, 0.0]).notes
-    assert (note.code, str(note)) == ("no-pair-of-points", "not defined: there is no pair of points")
+    assert (note.code, str(note)) == ("no-pair-of-points", "not defined: at least two points are needed")
     assert math.isnan(kendall_tau([0.5, 0.6], [0.5, 0.4], [1.0, 1e-323]).value)
     assert kendall_tau([0.5, 0.6], [0.5, 0.4], [1.0, 1e-300]).value == -1.0
 
@@ -130,12 +130,12 @@ def test_input_that_cannot_be_used_is_refused_in_words(subtests) -> None:
         (lambda: theoretical_error([-0.1], [0.5]), "scores must hold probabilities"),
         (lambda: theoretical_error([0.1], [0.5], p=0.5), "p must be 1 or more"),
         (lambda: probabilistic_count([]), "scores is empty"),
-        (lambda: probabilistic_count([0.1, 0.2], [0.0, 0.0]), "weights must not be negative"),
-        (lambda: probabilistic_count([0.1, 0.2], [1.0, -1.0]), "weights must not be negative"),
-        (lambda: probabilistic_count([0.1, 0.2], [1.0]), "weights has 1 rows"),
+        (lambda: probabilistic_count([0.1, 0.2], [0.0, 0.0]), "sample_weight must not be negative"),
+        (lambda: probabilistic_count([0.1, 0.2], [1.0, -1.0]), "sample_weight must not be negative"),
+        (lambda: probabilistic_count([0.1, 0.2], [1.0]), "sample_weight has 1 rows"),
         (lambda: probabilistic_count(Tally.from_arrays([0.1, 0.2], [0, 1]), [1, 1]), "holds its weights already"),
-        (lambda: metric_bias([0.1], [0.1, 0.2]), "pass one of each"),
-        (lambda: metric_bias([], []), "pass one of each"),
+        (lambda: metric_bias([0.1], [0.1, 0.2]), "pass one value of each"),
+        (lambda: metric_bias([], []), "pass one value of each"),
     ]:
         with subtests.test(call=call, words=words), pytest.raises(InputError, match=words):
             call()

@@ -1,4 +1,4 @@
-"""Pooling against the min-max formula, logistic regression against scipy's bounded optimiser."""
+"""Pooling against the min-max formula, logistic regression against scipy's bounded optimizer."""
 
 from __future__ import annotations
 

@@ -91,8 +91,8 @@ def test_the_bounded_minimum_is_the_minimum(seed, size):
 
 
 @pytest.mark.parametrize("truth", ["cube", "bump", "step", "falling"])
-def test_the_fit_is_the_penalised_maximum_likelihood(truth):
-    """Against a general optimiser under bounds, on the same cells and knots."""
+def test_the_fit_is_the_penalized_maximum_likelihood(truth):
+    """Against a general optimizer under bounds, on the same cells and knots."""
     scores, y = world(truth, 400)
     cells = splines._Cells(np.sort(logit(scores)) / 6, np.ones(400), y[np.argsort(scores)].astype(float))
     knots = np.quantile(cells.x, np.linspace(0.05, 0.95, 7))
@@ -112,7 +112,7 @@ def test_the_fit_is_the_penalised_maximum_likelihood(truth):
 
 
 def test_the_mean_prediction_is_the_event_rate(subtests):
-    """Neither the level nor a common slope is penalised."""
+    """Neither the level nor a common slope is penalized."""
     for truth in TRUTHS:
         for n in [300, 5000]:
             with subtests.test(truth=truth, n=n):
@@ -177,7 +177,7 @@ def test_rare_events_have_knots_where_they_happen():
 @given(st.lists(st.tuples(st.integers(0, 20), st.booleans(), st.integers(1, 50)), min_size=1, max_size=25))
 def test_it_never_falls_and_stays_inside_whatever_the_table(rows):
     scores, y, n = (np.array(column) for column in zip(*rows, strict=True))
-    tally = Tally.from_arrays(scores / 20, y.astype(int), n, weights="counts")
+    tally = Tally.from_arrays(scores / 20, y.astype(int), n, weight_type="frequency")
     fitted = fit_spline(tally).map
     out = fitted.apply(np.concatenate([np.linspace(0, 1, 2001), [1e-12, 1e-6, 1 - 1e-6]]))
     assert ((out > 0) & (out < 1)).all()
@@ -192,7 +192,7 @@ def test_merging_and_repetition_give_the_same_bits_above_every_size(n):
     parts = Tally.from_arrays(scores[half:], y[half:]) + Tally.from_arrays(scores[:half], y[:half])
     assert fit_spline(parts).map == whole.map
     counts = np.random.default_rng(1).integers(0, 3, n)
-    weighted = Tally.from_arrays(scores, y, counts, weights="counts")
+    weighted = Tally.from_arrays(scores, y, counts, weight_type="frequency")
     repeated = Tally.from_arrays(np.repeat(scores, counts), np.repeat(y, counts))
     assert fit_spline(weighted).map == fit_spline(repeated).map
 
@@ -202,7 +202,7 @@ def test_log_odds_as_scores_give_the_same_curve(kind):
     scores, y = world()
     inside = expit(np.linspace(-4, 4, 200))
     on_p = SplineCalibrator().fit(scores, y).transform(inside)
-    on_x = SplineCalibrator().fit(logit(scores), y, kind=kind).transform(logit(inside))
+    on_x = SplineCalibrator().fit(logit(scores), y, score_type=kind).transform(logit(inside))
     np.testing.assert_allclose(on_p, on_x, atol=5e-4)
 
 
@@ -211,8 +211,8 @@ def test_the_unit_of_a_real_score_does_not_matter(subtests):
         with subtests.test(scale=scale, shift=shift):
             scores, y = world()
             z = logit(scores)
-            plain = SplineCalibrator().fit(z, y, kind="real").transform(z)
-            moved = SplineCalibrator().fit(z * scale + shift, y, kind="real").transform(z * scale + shift)
+            plain = SplineCalibrator().fit(z, y, score_type="real").transform(z)
+            moved = SplineCalibrator().fit(z * scale + shift, y, score_type="real").transform(z * scale + shift)
             np.testing.assert_allclose(moved, plain, atol=2e-4)
 
 
@@ -228,7 +228,7 @@ def test_groups_stand_for_their_cells(monkeypatch):
     tally = Tally.from_arrays(scores, y)
     grouped = fit_spline(tally, penalty=1.0).map
     assert len(splines._cells(tally, splines.Targets.of(splines.Support.of(tally), splines.DEFAULT)).x) <= 400
-    monkeypatch.setattr(splines, "KEPT_CELLS", 10**6)
+    monkeypatch.setattr(splines, "MAX_CELLS", 10**6)
     assert np.abs(fit_spline(tally, penalty=1.0).map.apply(scores) - grouped.apply(scores)).max() < 1e-3
 
 
@@ -240,7 +240,7 @@ def test_the_table_is_the_curve(subtests, full_size):
         with subtests.test(truth=truth, n=n, kind=kind):
             scores, y = world(truth, n)
             given = scores if kind == "probability" else logit(scores)
-            tally = Tally.from_arrays(given, y, kind=kind)
+            tally = Tally.from_arrays(given, y, score_type=kind)
             table = fit_spline(tally, penalty=4.0).map
             with pytest.MonkeyPatch.context() as patch:
                 for name, value in {"TABLE_ERROR": 1e-6, "OUTER_ERROR": 1e-6, "MOST_NODES": 10**6}.items():
@@ -335,8 +335,8 @@ def test_a_wrong_penalty_is_refused(subtests):
 
 
 def test_it_says_how_bent_it_is():
-    assert "effective parameters (2 would be Platt's line)" in str(SplineCalibrator().fit(*world()))
-    assert "no bend: LogitAffineMap" in str(SplineCalibrator(penalty=np.inf).fit(*world()))
+    assert "effective parameters (2 would be Platt scaling)" in str(SplineCalibrator().fit(*world()))
+    assert "no curvature: LogitAffineMap" in str(SplineCalibrator(penalty=np.inf).fit(*world()))
 
 
 def test_heaps_of_scores_near_zero_and_one_are_no_trouble(subtests):
@@ -345,6 +345,8 @@ def test_heaps_of_scores_near_zero_and_one_are_no_trouble(subtests):
         with subtests.test(seed=seed):
             rng = np.random.default_rng(seed)
             x = rng.normal(0.0, 300.0, 100)
-            cal = SplineCalibrator().fit(expit(x), rng.random(100) < np.where(x > 0, 0.5, 0.0), kind="probability")
+            cal = SplineCalibrator().fit(
+                expit(x), rng.random(100) < np.where(x > 0, 0.5, 0.0), score_type="probability"
+            )
             assert 0.0 < cal.freedom_ < 30.0
             assert np.all(np.diff(cal.transform(np.linspace(0.0, 1.0, 101))) >= 0.0)

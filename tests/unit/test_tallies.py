@@ -31,8 +31,8 @@ grids = st.one_of(st.none(), st.integers(0, 12).map(Grid))
 def tally_of(rows: list[tuple[Any, ...]], grid: Grid | None = None) -> Tally:
     """Of (score, label) rows, or of (score, label, count) rows."""
     columns = [np.array(column, dtype=np.float64) for column in zip(*rows, strict=True)]
-    weights = {"sample_weight": columns[2], "weights": "counts"} if len(columns) == 3 else {}
-    return Tally.from_arrays(columns[0], columns[1], kind="probability", grid=grid, **weights)
+    weights = {"sample_weight": columns[2], "weight_type": "frequency"} if len(columns) == 3 else {}
+    return Tally.from_arrays(columns[0], columns[1], score_type="probability", grid=grid, **weights)
 
 
 def contents(tally: Tally) -> dict[str, Any]:
@@ -138,8 +138,8 @@ DIFFERENT = {
         Tally.from_arrays([0.301, 0.6, 0.9], [0, 1, 1], grid=Grid(4)),
     ),
     "kind": (
-        Tally.from_arrays([0.3, 0.9], [0, 1], kind="probability"),
-        Tally.from_arrays([0.3, 0.9], [0, 1], kind="logit"),
+        Tally.from_arrays([0.3, 0.9], [0, 1], score_type="probability"),
+        Tally.from_arrays([0.3, 0.9], [0, 1], score_type="logit"),
     ),
     "bits": (Tally.from_arrays([0.0, 1.0], [0, 1], grid=Grid(4)), Tally.from_arrays([0.0, 1.0], [0, 1], grid=Grid(5))),
 }
@@ -184,7 +184,7 @@ def test_the_effective_size_is_that_of_independent_rows_as_precise():
     sampled = Tally.from_arrays(np.full(int(kept.sum()), 0.5), rare[kept], np.where(rare[kept], 1.0, 10.0))
     variance = 1 / rare.sum() + 1 / (kept & ~rare).sum()  # of the log-odds of the rate
     assert sampled.effective_size == pytest.approx(1 / variance / 0.01 / 0.99, rel=0.03)
-    one_class = Tally.from_arrays([0.2, 0.3], [1, 1], [1.0, 3.0], kind="probability")
+    one_class = Tally.from_arrays([0.2, 0.3], [1, 1], [1.0, 3.0], score_type="probability")
     assert one_class.effective_size == pytest.approx(16 / 10)
 
 
@@ -204,7 +204,7 @@ def test_tallies_that_do_not_add(subtests):
     for name, (a, b, word) in {
         "resolution": (tally_of(PAIR), tally_of(PAIR, Grid()), "coarsen"),
         "grid": (tally_of(PAIR, Grid(4)), tally_of(PAIR, Grid()), "coarsen"),
-        "kind": (Tally.from_arrays([0.1, 0.2], [0, 1], kind="logit"), tally_of(PAIR), "logit"),
+        "kind": (Tally.from_arrays([0.1, 0.2], [0, 1], score_type="logit"), tally_of(PAIR), "logit"),
         "edges": (
             Tally.from_table([1, 1], [0, 1], edges=[0.5]),
             Tally.from_table([1, 1], [0, 1], edges=[0.6]),
@@ -225,9 +225,9 @@ def test_coarsening_refuses_what_it_cannot_do():
         Tally.from_table([1, 1], [0, 1], edges=[0.5]).coarsen(4)
     for kind, scores in (("logit", [-3.0, 2.0]), ("real", [0.5, 70.0])):
         with pytest.raises(InputError, match="range"):
-            Tally.from_arrays(scores, [0, 1], kind=kind).coarsen(10)
+            Tally.from_arrays(scores, [0, 1], score_type=kind).coarsen(10)
     with pytest.raises(InputError, match="range"):
-        Tally.from_arrays([-3.0, 2.0], [0, 1], kind="logit", grid=Grid(10, -1.0, 5.0))
+        Tally.from_arrays([-3.0, 2.0], [0, 1], score_type="logit", grid=Grid(10, -1.0, 5.0))
 
 
 @given(weighted_lists, grids, st.integers(0, 100), st.integers(0, 3))
@@ -265,7 +265,7 @@ def test_a_split_without_a_seed_is_fresh():
 
 
 def test_only_counts_can_be_split():
-    with pytest.raises(InputError, match="counts"):
+    with pytest.raises(InputError, match="frequency"):
         Tally.from_arrays([0.2, 0.7], [0, 1], [0.5, 2.0]).split(1)
 
 
@@ -356,7 +356,7 @@ def test_edges_of_cells_by_hand():
     table = Tally.from_table([1, 0, 2], [0, 0, 1], edges=[0.3, 0.6])
     assert table.lower_edges.tolist() == [-np.inf, 0.6]
     assert table.upper_edges.tolist() == [0.3, np.inf]
-    logits = Tally.from_arrays([-3.0, 2.0], [0, 1], kind="logit", grid=Grid(4, -3.0, 2.0))
+    logits = Tally.from_arrays([-3.0, 2.0], [0, 1], score_type="logit", grid=Grid(4, -3.0, 2.0))
     assert logits.lower_edges[0] == -3.0
     assert logits.upper_edges[1] == np.inf
     assert logits.grid.codes(logits.lower_edges).tolist() == [-logits.grid.top, logits.grid.top]
@@ -381,7 +381,7 @@ def test_whole_is_said_of_weights_and_not_of_sums(subtests):
                 tally = Tally.from_arrays(SCORES, LABELS, weight, grid=grid)
                 assert tally.whole == whole
                 assert tally.counts == (weight is None)
-                counted = Tally.from_arrays(SCORES, LABELS, [1, 2, 3, 4], weights="counts", grid=grid)
+                counted = Tally.from_arrays(SCORES, LABELS, [1, 2, 3, 4], weight_type="frequency", grid=grid)
                 assert counted.whole
                 assert (tally + counted).whole == whole
                 assert (counted + tally).whole == whole
@@ -392,7 +392,7 @@ def test_whole_is_said_of_weights_and_not_of_sums(subtests):
 
 @pytest.mark.parametrize("grid", [None, Grid()], ids=["exact", "grid"])
 def test_what_a_fit_sees(grid):
-    counted = Tally.from_arrays(SCORES, LABELS, [1, 2, 3, 4], weights="counts", grid=grid)
+    counted = Tally.from_arrays(SCORES, LABELS, [1, 2, 3, 4], weight_type="frequency", grid=grid)
     assert counted.for_fitting() is counted
     seen = Tally.from_arrays(SCORES, LABELS, [1.0, 2.0, 3.0, 4.0], grid=grid).for_fitting()
     assert seen.counts
@@ -413,7 +413,8 @@ def test_what_a_fit_sees_has_no_unit(rows, factor, grid):
     assume(kept)
     scores, labels, weight = (np.array(column, dtype=np.float64) for column in zip(*kept, strict=True))
     tallies = [
-        Tally.from_arrays(scores, labels, w, kind="probability", grid=grid) for w in (weight, weight * factor * 1.0001)
+        Tally.from_arrays(scores, labels, w, score_type="probability", grid=grid)
+        for w in (weight, weight * factor * 1.0001)
     ]
     assume(not any(tally.whole for tally in tallies))
     seen, scaled = (tally.for_fitting() for tally in tallies)
@@ -431,7 +432,7 @@ def blocks(edges: np.ndarray, n: np.ndarray, events: np.ndarray) -> tuple[list[f
 
 
 def assert_runs_pool_alike(scores: np.ndarray, labels: np.ndarray) -> None:
-    tally = Tally.from_arrays(scores, labels, kind="probability")
+    tally = Tally.from_arrays(scores, labels, score_type="probability")
     edges, n, events = tally.runs()
     assert (n.sum(), events.sum()) == (len(scores), labels.sum())
     distinct, place = np.unique(scores, return_inverse=True)
@@ -442,8 +443,8 @@ def assert_runs_pool_alike(scores: np.ndarray, labels: np.ndarray) -> None:
     np.testing.assert_array_equal(tally.scores, distinct)
     order = np.random.default_rng(0).permutation(len(scores))
     ones = np.ones(len(scores), dtype=np.int64)
-    counted = Tally.from_arrays(scores[order], labels[order], ones, weights="counts", kind="probability")
-    assert Tally.from_arrays(scores, labels, kind="probability").fingerprint == counted.fingerprint
+    counted = Tally.from_arrays(scores[order], labels[order], ones, weight_type="frequency", score_type="probability")
+    assert Tally.from_arrays(scores, labels, score_type="probability").fingerprint == counted.fingerprint
 
 
 @given(row_lists)
@@ -485,7 +486,7 @@ def test_partition_at_chunk_borders(subtests):
             length = 2 * CHUNK + 100
             scores, labels = np.arange(length) / length, np.random.default_rng(1).integers(0, 2, length)
             places = np.array([0, CHUNK + shift, CHUNK + 1 + shift, 2 * CHUNK + shift, length - 1])
-            n, events = Tally.from_arrays(scores, labels, kind="probability").partition(scores[places])
+            n, events = Tally.from_arrays(scores, labels, score_type="probability").partition(scores[places])
             assert n.tolist() == np.diff([0, *places, length]).tolist()
             assert events.tolist() == [int(part.sum()) for part in np.split(labels, places)]
 
@@ -497,7 +498,7 @@ def test_gridding_many_rows_in_chunks():
 
 
 def test_huge_counts_do_not_overflow(subtests):
-    rows = {"scores": [0.374, 0.9], "y": [0, 1], "weights": "counts"}
+    rows = {"scores": [0.374, 0.9], "y": [0, 1], "weight_type": "frequency"}
 
     def doubled(grid: Grid) -> Tally:
         tally = Tally.from_arrays(**rows, sample_weight=[2**32, 1], grid=grid)
@@ -522,7 +523,7 @@ def test_huge_counts_below_the_smallest_octave_do_not_overflow(subtests):
     for score in [1e-10, 1 - 1e-10]:
         for grid in [Grid(), Grid(16), Grid(0)]:
             with subtests.test(score=score, grid=f"{grid.bits} bits"):
-                rows = {"scores": [score, 0.4], "y": [0, 1], "weights": "counts", "grid": grid}
+                rows = {"scores": [score, 0.4], "y": [0, 1], "weight_type": "frequency", "grid": grid}
                 with pytest.raises(InputError, match="64 bits"):
                     Tally.from_arrays(**rows, sample_weight=[2**34, 1])
                 with pytest.raises(InputError, match="64 bits"):
@@ -605,7 +606,7 @@ def test_repr_says_what_it_is():
 @given(st.lists(st.tuples(any_score, st.integers(0, 1), st.sampled_from("abc")), min_size=1, max_size=40), grids)
 def test_groups_side_by_side(rows, grid):
     scores, labels, groups = (np.array(column) for column in zip(*rows, strict=True))
-    both = GroupedTally.from_arrays(scores, labels, groups=groups, kind="probability", grid=grid)
+    both = GroupedTally.from_arrays(scores, labels, groups=groups, score_type="probability", grid=grid)
     assert list(both) == sorted(set(groups))
     for name, tally in both.items():
         equal(tally, tally_of([(s, y) for s, y, g in rows if g == name], grid))
@@ -613,7 +614,7 @@ def test_groups_side_by_side(rows, grid):
     half = len(rows) // 2
     if half:
         parts = [
-            GroupedTally.from_arrays(scores[p], labels[p], groups=groups[p], kind="probability", grid=grid)
+            GroupedTally.from_arrays(scores[p], labels[p], groups=groups[p], score_type="probability", grid=grid)
             for p in (slice(half), slice(half, None))
         ]
         merged = parts[0] + parts[1]
@@ -632,7 +633,9 @@ def test_grouped_defaults_and_limits():
         both["z"]
     with pytest.raises(TypeError):
         both + 1
-    weighted = GroupedTally.from_arrays([0.2, 0.7, 0.9], [0, 1, 1], [3, 0, 2], groups=["x", "y", "x"], weights="counts")
+    weighted = GroupedTally.from_arrays(
+        [0.2, 0.7, 0.9], [0, 1, 1], [3, 0, 2], groups=["x", "y", "x"], weight_type="frequency"
+    )
     assert {name: tally.total for name, tally in weighted.items()} == {"x": 5}
 
 

@@ -1,4 +1,4 @@
-"""Validity curves: the figure of the thesis, the area, and neighbours against their definition."""
+"""Validity curves: the figure of the thesis, the area, and neighbors against their definition."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from calibrant.messages import InputError
 from calibrant.metrics.binary.errors import ece
-from calibrant.metrics.binary.validity import neighbour_rate, validity_curve
+from calibrant.metrics.binary.validity import neighbor_rate, validity_curve
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally
 
@@ -80,26 +80,26 @@ def slowly(scores: np.ndarray, y: np.ndarray, k: int, at: float) -> float:
 
 
 @given(row_lists, st.integers(1, 12))
-def test_neighbours_equal_their_definition(rows: list[tuple[int, int, int]], k: int) -> None:
+def test_neighbors_equal_their_definition(rows: list[tuple[int, int, int]], k: int) -> None:
     scores, y, _ = columns(rows)
-    tally = Tally.from_arrays(scores, y, kind="probability")
+    tally = Tally.from_arrays(scores, y, score_type="probability")
     expected = [slowly(scores, y, k, at) for at in tally.scores]
-    np.testing.assert_allclose(neighbour_rate(tally, k), expected, atol=1e-12)
+    np.testing.assert_allclose(neighbor_rate(tally, k), expected, atol=1e-12)
 
 
 @given(row_lists, st.integers(1, 6))
-def test_whole_weights_mean_repetition_for_neighbours(rows: list[tuple[int, int, int]], k: int) -> None:
+def test_whole_weights_mean_repetition_for_neighbors(rows: list[tuple[int, int, int]], k: int) -> None:
     scores, y, times = columns(rows)
     times = times if times.any() else times + 1
-    weighted = validity_curve(scores, y, times, method="neighbours", k=k)
-    repeated = validity_curve(np.repeat(scores, times), np.repeat(y, times), method="neighbours", k=k)
+    weighted = validity_curve(scores, y, times, method="neighbors", k=k)
+    repeated = validity_curve(np.repeat(scores, times), np.repeat(y, times), method="neighbors", k=k)
     assert weighted.auc == pytest.approx(repeated.auc, abs=1e-12)
     assert weighted.at(np.linspace(0, 1, 50)) == pytest.approx(repeated.at(np.linspace(0, 1, 50)), abs=1e-12)
 
 
-def test_neighbours_of_a_few_rows_by_hand() -> None:
+def test_neighbors_of_a_few_rows_by_hand() -> None:
     """k = 2. At 0.1 itself and 0.2, rate 1/2; at 0.2 itself and 0.1; at 0.4 itself and 0.2; at 0.9 itself and 0.4."""
-    curve = validity_curve([0.1, 0.2, 0.4, 0.9], [0, 1, 1, 1], method="neighbours", k=2)
+    curve = validity_curve([0.1, 0.2, 0.4, 0.9], [0, 1, 1, 1], method="neighbors", k=2)
     assert curve.epsilon == pytest.approx([0.1, 0.3, 0.4, 0.6])
     assert curve.share == pytest.approx([0.25, 0.5, 0.75, 1.0])
     assert curve.auc == pytest.approx(1 - (0.1 + 0.3 + 0.4 + 0.6) / 4)
@@ -108,14 +108,14 @@ def test_neighbours_of_a_few_rows_by_hand() -> None:
 def test_two_rows_at_the_same_distance_share_a_place() -> None:
     """Around 0.5 with k = 2: itself (1), and half of each of 0.25 (1) and 0.75 (0)."""
     tally = Tally.from_arrays([0.25, 0.5, 0.75], [1, 1, 0])
-    assert neighbour_rate(tally, 2)[1] == pytest.approx(0.75)
+    assert neighbor_rate(tally, 2)[1] == pytest.approx(0.75)
 
 
 def test_neither_order_nor_the_unit_of_weights_matters() -> None:
     rng = np.random.default_rng(1)
     scores = rng.integers(0, 40, 500) / 40
     y, weights, order = rng.random(500) < scores, rng.random(500) + 0.1, rng.permutation(500)
-    for method in ("bins", "neighbours"):
+    for method in ("bins", "neighbors"):
         one = validity_curve(scores, y, weights, method=method)
         two = validity_curve(scores[order], y[order], 1_000 * weights[order], method=method)
         assert two.auc == pytest.approx(one.auc, rel=1e-9)
@@ -127,12 +127,12 @@ def test_a_fine_grid_hardly_moves_the_area() -> None:
     y = rng.random(20_000) < scores
     gridded = Tally.from_arrays(scores, y, grid=Grid())
     assert validity_curve(gridded).auc == pytest.approx(validity_curve(scores, y).auc, abs=1e-3)
-    near = {"method": "neighbours", "k": 500}
+    near = {"method": "neighbors", "k": 500}
     assert validity_curve(gridded, **near).auc == pytest.approx(validity_curve(scores, y, **near).auc, abs=2e-3)
 
 
 def test_small_tied_and_extreme_data(subtests) -> None:
-    for method in ["bins", "neighbours"]:
+    for method in ["bins", "neighbors"]:
         for scores, y, area in [([0.3], [1], 0.3), ([0.0, 1.0], [0, 1], 1.0), ([0.5] * 4, [0, 1, 1, 1], 0.75)]:
             with subtests.test(method=method, scores=scores, y=y, area=area):
                 curve = validity_curve(scores, y, method=method, k=1)
@@ -146,13 +146,13 @@ def test_bad_arguments_are_refused() -> None:
         validity_curve([0.2, 0.8], [0, 1], method="kernel")  # type: ignore[arg-type]
     for k in (0, 1.5, -3):
         with pytest.raises(InputError, match="k must be"):
-            validity_curve([0.2, 0.8], [0, 1], method="neighbours", k=k)  # type: ignore[arg-type]
+            validity_curve([0.2, 0.8], [0, 1], method="neighbors", k=k)  # type: ignore[arg-type]
 
 
 def test_it_prints_a_sentence_and_becomes_plain_data() -> None:
     curve = validity_curve(figure(), n_bins=10)
     assert str(curve) == (
-        "validity by 10 filled bins: the error is at most 0.0170 for half of the rows, 0.0390 for 90 % and 0.0710 for "
-        "all (area 0.9776)"
+        "validity by 10 non-empty bins: the error is at most 0.0170 for half of the rows, 0.0390 for 90 % and 0.0710 "
+        "for all (area 0.9776)"
     )
     assert json.loads(json.dumps(curve.to_dict()))["auc"] == pytest.approx(0.97755)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.optimize import isotonic_regression
 from sklearn.exceptions import NotFittedError
 
-from calibrant import InputError, Refusal, VennAbers
+from calibrant import InputError, NoCertificate, VennAbers
 from calibrant.fits.venn_abers import fit_venn, with_one_event
 from calibrant.messages import CalibrantWarning
 from calibrant.numerics import Grid
@@ -38,7 +38,7 @@ def probes_of(scores):
 def quietly(scores, y, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrantWarning)
-        return VennAbers().fit(scores, y, kind="probability", **options)
+        return VennAbers().fit(scores, y, score_type="probability", **options)
 
 
 def test_four_rows_by_hand():
@@ -169,5 +169,5 @@ def test_the_pair_takes_what_transform_takes():
 
 def test_no_certificate_and_the_reason():
     answer = VennAbers().fit([0.2, 0.6, 0.7], [0, 1, 0]).certificate()
-    assert isinstance(answer, Refusal)
-    assert "which one depends on the label" in str(answer)
+    assert isinstance(answer, NoCertificate)
+    assert "which one depends on the unknown label" in str(answer)

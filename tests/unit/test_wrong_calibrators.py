@@ -15,20 +15,18 @@ from sklearn.model_selection import cross_val_score
 from calibrant import (
     AutoCalibrator,
     CalibratedClassifier,
-    ClassAutoCalibrator,
     InputError,
     IsotonicCalibrator,
     PlattScaling,
-    Reduction,
     SamplingCorrection,
-    ScalingBinning,
     SegmentCalibrator,
-    VectorScaling,
     calibrate,
     crossfit,
     load,
 )
+from calibrant.calibrators import ScalingBinning
 from calibrant.calibrators.base import check_calibrator
+from calibrant.multiclass import MulticlassAutoCalibrator, Reduction, VectorScaling
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(120, 2))
@@ -126,7 +124,7 @@ def test_a_name_that_is_no_candidate_is_refused_with_those_that_are(subtests) ->
     for place in ["candidates", "calibrate", "candidates in cv", "candidates by segment"]:
         with (
             subtests.test(place=place),
-            pytest.raises(InputError, match=r"^candidates must hold .*'platt', .*'blend', not 'plat'"),
+            pytest.raises(InputError, match=r"^candidates must contain .*'platt', .*'blend', not 'plat'"),
         ):
             PLACES[place][1]("plat")
 
@@ -135,7 +133,7 @@ def test_candidates_are_a_list(subtests) -> None:
     for given in ["platt", "blend", PlattScaling(), PlattScaling, 3]:
         for use in (
             lambda given: AutoCalibrator(given).fit(SCORES, Y),
-            lambda given: ClassAutoCalibrator(given).fit(CLASSES, NAMED),
+            lambda given: MulticlassAutoCalibrator(given).fit(CLASSES, NAMED),
             lambda given: CalibratedClassifier(Untrained(), AutoCalibrator(given), cv=3).fit(X, Y),
         ):
             with (
@@ -147,13 +145,13 @@ def test_candidates_are_a_list(subtests) -> None:
 
 def test_candidates_of_classes_are_refused_with_what_to_pass_instead() -> None:
     for given, told in (
-        (PlattScaling(), r"calibrators of classes or names among .*, not PlattScaling\(\)"),
+        (PlattScaling(), r"multiclass calibrators or names among .*, not PlattScaling\(\)"),
         (VectorScaling, r"VectorScaling is a class: pass VectorScaling\(\)"),
         ("platt", "names among .*'vector'.*, not 'platt'"),
         (None, "not None"),
     ):
         with pytest.raises(InputError, match=rf"^candidates.*{told}"):
-            ClassAutoCalibrator([given]).fit(CLASSES, NAMED)
+            MulticlassAutoCalibrator([given]).fit(CLASSES, NAMED)
 
 
 def test_a_stored_calibration_is_refused(tmp_path: Any) -> None:

@@ -1,4 +1,4 @@
-"""Any column of any library into a numpy array, and the questions asked of it in few passes."""
+"""Read a column of any library as a numpy array, and check it in few passes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from calibrant.messages import Argument, InputError, Phrase, Setting, Text, plural
 
 CHUNK = 1 << 16  # rows per step of a chunked pass: small enough for the second of two reads to come from cache
-EXACT = 2**53  # whole numbers below this are exact in float64
-_REAL = (numbers.Real, Decimal, np.bool_)  # what an object column of numbers may hold
+EXACT = 2**53  # integers below this are exact in float64
+_REAL = (numbers.Real, Decimal, np.bool_)  # types of numbers in an object column
 
 
 def read_column(values: object, name: str) -> NDArray[Any]:
@@ -29,19 +29,16 @@ def read_column(values: object, name: str) -> NDArray[Any]:
     if a.ndim == 0:
         raise InputError(name, f"should be a 1d array, not {_describe(values)}", "pass one value per row")
     if a.ndim == 2 and a.shape[1] == 2:
-        raise InputError(
-            name, f"has shape {a.shape}", "pass one column; of a predict_proba matrix pass column 1, the positive class"
-        )
+        raise InputError(name, f"has shape {a.shape}", "pass one column, such as model.predict_proba(X)[:, 1]")
     if a.ndim == 2 and name == "scores":
         raise InputError(
             "scores",
             f"has shape {a.shape}",
-            "pass one column; for several classes use calibrate(scores, y), Reduction, TopLabelHistogramBinning "
-            "or metrics.class_ece",
+            "pass one column; for several classes use calibrate(scores, y), metrics.ece or calibrant.multiclass",
         )
     if a.ndim != 1:
         raise InputError(name, f"has shape {a.shape}", "pass one column, that is a 1d array with one value per row")
-    # numpy's variable-width strings carry their own missing value; as objects they take the same road as all other text
+    # numpy's variable-width strings have a missing value of their own; as objects they are read like all other text
     return a.astype(object) if a.dtype.kind == "T" else a
 
 
@@ -63,7 +60,7 @@ def _convert(values: Any, name: str | Setting) -> NDArray[Any]:
             "pass a list, a numpy array or one dataframe column",
         ) from error
     if a.dtype.kind in "US" and isinstance(values, (list, tuple)):
-        return np.array(values, dtype=object)  # numpy would spell out the numbers, NaN too, in a list that holds text
+        return np.array(values, dtype=object)  # numpy would turn numbers, NaN too, into text in a list with text
     return a
 
 
@@ -98,7 +95,7 @@ def read_floats(values: object, name: str, *, keep_float32: bool = False) -> NDA
     if a.dtype.kind in "iu" and a.dtype.itemsize == 8 and a.size and (a.max() > EXACT or a.min() < -EXACT):
         raise InputError(
             name,
-            "holds integers beyond 2**53, which float64 cannot tell apart",
+            "holds integers beyond 2**53, which float64 cannot represent exactly",
             "rescale them, or pass astype(float) to accept the rounding",
         )
     with np.errstate(over="ignore"):  # a long double beyond float64 becomes infinite and is reported as such
@@ -106,7 +103,7 @@ def read_floats(values: object, name: str, *, keep_float32: bool = False) -> NDA
 
 
 def refuse_other_order(scores: object, y: object) -> None:
-    """Two pandas columns with the same index in another order are rows that do not belong together."""
+    """Refuse two pandas columns with the same index in a different order: their rows do not match."""
     one: Any = getattr(scores, "index", None)
     other: Any = getattr(y, "index", None)
     if not (hasattr(one, "equals") and hasattr(other, "equals")) or len(one) != len(other) or one.equals(other):
@@ -114,25 +111,27 @@ def refuse_other_order(scores: object, y: object) -> None:
     if one.sort_values().equals(other.sort_values()):
         raise InputError(
             "scores",
-            Phrase("and {y} have the same index in another order, and rows are paired by position", y=Argument("y")),
+            Phrase(
+                "and {y} have the same index in a different order, and rows are paired by position", y=Argument("y")
+            ),
             "pass y.loc[scores.index]",
         )
 
 
 def check_length(a: NDArray[Any], name: str, n: int) -> None:
-    """Refuse a column that is not as long as the scores."""
+    """Refuse a column whose length differs from that of the scores."""
     if a.size != n:
         problem = Phrase("has {found} rows but {scores} has {n}", found=a.size, scores=Argument("scores"), n=n)
         raise InputError(name, problem, "pass one value per row in both")
 
 
 def is_whole(value: object) -> bool:
-    """Whether a parameter is a whole number, such as 10 or 1e4; True and False are not."""
+    """Whether a parameter is an integer, such as 10 or 1e4; True and False are not."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         return False
     try:
         return math.isfinite(value) and value == math.floor(value)
-    except OverflowError:  # a whole number beyond every float
+    except OverflowError:  # an integer beyond every float
         return False
 
 
@@ -143,7 +142,7 @@ def check_whole(name: str, value: object, least: int = 1) -> None:
 
 
 def refuse_names(call: str, **given: object) -> None:
-    """Refuse text where an array belongs: it is the name of a column, and only a frame has those."""
+    """Refuse text where an array is expected: it looks like a column name, and only frames have named columns."""
     for argument, value in given.items():
         if isinstance(value, str):
             raise InputError(
@@ -154,7 +153,7 @@ def refuse_names(call: str, **given: object) -> None:
 
 
 def need_names(**given: object) -> list[str]:
-    """Names of columns, of those that are given; the counterpart of :func:`refuse_names` where a frame is."""
+    """The given column names, for a frame; the counterpart of :func:`refuse_names`."""
     for argument, value in given.items():
         if value is not None and not isinstance(value, str):
             both = {"score": Argument("score"), "label": Argument("label")}
@@ -164,7 +163,7 @@ def need_names(**given: object) -> list[str]:
 
 
 def score_and_label(y: object, score: str | None, label: str | None) -> tuple[str, str] | None:
-    """The two columns of a frame, or None where arrays are meant; half of the names, or labels twice, are refused."""
+    """Names of the two columns of a frame, or None for arrays; one name alone, or labels given twice, are refused."""
     if score is None and label is None:
         return None
     if y is not None:
@@ -185,14 +184,14 @@ def score_and_label(y: object, score: str | None, label: str | None) -> tuple[st
 
 
 def check_option(name: str, value: object, allowed: Sequence[object]) -> None:
-    """Refuse a word that is not on the list."""
+    """Refuse a value that is not one of the options."""
     if value not in allowed:
         choices = ", ".join(repr(option) for option in allowed)
         raise InputError(name, f"is {value!r}, which is not an option", f"pass one of {choices}")
 
 
 def check_list(name: str, value: object) -> None:
-    """Raise when an option that takes several values is given one of them alone."""
+    """Refuse a single value for an option that takes a list."""
     if isinstance(value, str) or not isinstance(value, Collection):
         raise InputError(name, f"must be a list, not {value!r}", f"pass {name}=[...]")
 
@@ -225,7 +224,7 @@ def without_negative_zero(s: NDArray[Any], low: float) -> NDArray[Any]:
 
 
 def refuse_not_finite(a: NDArray[Any], name: str, fix: Text) -> NoReturn:
-    """Say which values are missing or infinite, and what to do."""
+    """Raise an error that says how many values are missing or infinite, where, and what to do."""
     missing = np.isnan(a)
     if missing.any():
         raise InputError(
@@ -238,12 +237,12 @@ def refuse_not_finite(a: NDArray[Any], name: str, fix: Text) -> NoReturn:
 
 
 def refuse_empty(name: str | Setting) -> NoReturn:
-    """Say that there is nothing to work on."""
+    """Raise an error about an empty argument."""
     raise InputError(name, "is empty", "pass at least one row")
 
 
 def refuse_infinite(a: NDArray[Any], name: str, fix: Text) -> NoReturn:
-    """Say which values are infinite, and what to do."""
+    """Raise an error that says how many values are infinite, where, and what to do."""
     infinite = np.isinf(a)
     raise InputError(
         name,
@@ -275,7 +274,7 @@ def _reads_as_number(text: str) -> bool:
 
 
 def as_set(a: NDArray[Any], name: str) -> set[Any]:
-    """Distinct values; those that cannot be compared are refused."""
+    """Distinct values of a column, which must be hashable."""
     try:
         return set(a.tolist())
     except TypeError as error:
@@ -285,7 +284,7 @@ def as_set(a: NDArray[Any], name: str) -> set[Any]:
 
 
 def refuse_missing(a: NDArray[Any], name: str, fix: Text) -> None:
-    """Raise when a column of any dtype has a missing value; the count is paid for only then."""
+    """Refuse a column of any dtype with a missing value; missing values are counted only when there is one."""
     if a.size == 0 or a.dtype.kind in "biuUS":
         return
     if a.dtype.kind == "f":
@@ -306,12 +305,12 @@ def refuse_missing(a: NDArray[Any], name: str, fix: Text) -> None:
 
 
 def is_missing(value: Any) -> bool:
-    """None, NaN, NaT and the like: what is not equal to itself, or will not say."""
+    """Whether a value is None, NaN, NaT or the like: not equal to itself, or not comparable."""
     if value is None:
         return True
     try:
         return bool(value != value)
-    except (TypeError, ArithmeticError):  # pandas.NA has no truth value; a signalling Decimal refuses to compare
+    except (TypeError, ArithmeticError):  # bool(pandas.NA) raises; so does comparing a signaling NaN of Decimal
         return True
     except ValueError:  # an array inside an object column
         return False

@@ -1,7 +1,7 @@
-"""Values of a column of groups as text: one rule for numpy, frames and engines.
+"""Names of groups as text: one rule for numpy, frames and engines.
 
-Text stands for itself, a whole number for its digits, True and False for ``true`` and ``false``. None, NaN and NULL are
-no group. Everything else (3.5, dates, bytes) has a text that differs from engine to engine, and is refused.
+Text is kept, an integer becomes its digits, True and False become ``true`` and ``false``. None, NaN and NULL mean that
+a row has no group. Everything else (3.5, dates, bytes) has a text that differs between engines, and is refused.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from calibrant.arrays.columns import CHUNK, EXACT, _convert, is_missing
 from calibrant.messages import InputError, Setting
 
 LONGEST_KEY = 1_000
-"""Characters of a group's name."""
+"""Characters that the name of a group may have."""
 
 
 def plain_text(text: str) -> bool:
-    """Whether every place that holds text can hold this: no zero character, no half of a character."""
+    """Whether every database and file format can store this text: no NUL character and no lone surrogate."""
     return not any(sign == "\0" or "\ud800" <= sign <= "\udfff" for sign in text)
 
 
 @dataclass(frozen=True)
 class Keys:
-    """A column of groups: the distinct names in their order, and the place of each row's name among them.
+    """A column of groups: the sorted distinct names, and the index of each row's name.
 
     Attributes
     ----------
     codes
-        Of the shape of the column; -1 where there is no group.
+        Index into ``names`` of each row, in the shape of the column; -1 where there is no group.
     names
         Distinct names, sorted.
     """
@@ -42,17 +42,17 @@ class Keys:
     names: tuple[str, ...]
 
     def among(self, groups: Sequence[str]) -> NDArray[np.intp]:
-        """Place of each row's name among ``groups``, -1 where it is not there."""
+        """Index of each row's name in ``groups``, -1 where it is not there."""
         place = {group: j for j, group in enumerate(groups)}
         return np.array([*(place.get(name, -1) for name in self.names), -1], dtype=np.intp)[self.codes]
 
 
 def read_keys(values: object, name: str | Setting = "groups") -> Keys:
-    """Groups of rows, from a column of text, whole numbers or truth values.
+    """Read groups of rows from a column of text, integers or booleans.
 
-    Floats that are whole numbers pass as those, because pandas makes floats of whole numbers with gaps.
+    Floats with integer values are read as integers, because pandas turns integers with missing values into floats.
 
-    Cost: one look into a hash table per row.
+    Cost: one hash table lookup per row.
 
     Examples
     --------
@@ -101,7 +101,7 @@ def key_text(value: Any, name: str | Setting = "groups") -> str | None:
 
 
 def _whole(a: NDArray[Any], name: str | Setting) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Floats as the whole numbers that they are, and where there is none."""
+    """Floats with integer values as integers, and where values are missing."""
     missing = np.isnan(a)
     filled = np.where(missing, 0.0, a)
     wrong = (np.abs(filled) >= EXACT) | (np.floor(filled) != filled)
@@ -111,7 +111,7 @@ def _whole(a: NDArray[Any], name: str | Setting) -> tuple[NDArray[np.int64], NDA
 
 
 def _coded(flat: NDArray[Any], name: str | Setting) -> tuple[NDArray[np.intp], tuple[str, ...]]:
-    """Place of each row's name among the sorted names; chunk by chunk, so that few objects live at a time."""
+    """Index of each row's name among the sorted names; in chunks, so that few Python objects exist at a time."""
     codes = np.empty(len(flat), dtype=np.intp)
     places: dict[str | None, int] = {None: 0}
     found: dict[Any, int] = {}
@@ -126,7 +126,7 @@ def _coded(flat: NDArray[Any], name: str | Setting) -> tuple[NDArray[np.intp], t
             found[value] = places.setdefault(key_text(value, name), len(places))
         kinds |= {kind in (bool, np.bool_) for kind in set(map(type, items)) if issubclass(kind, _NUMBERS)}
         codes[start : start + CHUNK] = np.fromiter(map(found.__getitem__, items), np.intp, len(items))
-    if len(kinds) > 1:  # True equals 1 in Python, and is another group
+    if len(kinds) > 1:  # True equals 1 in Python, but is a different group
         raise InputError(name, "mixes booleans with numbers", "convert the column to text")
     names = sorted(each for each in places if each is not None)
     order = np.full(len(places), -1, dtype=np.intp)
@@ -138,13 +138,11 @@ _NUMBERS = (numbers.Number, np.bool_)
 
 
 def _kept(names: tuple[str, ...], codes: NDArray[np.intp]) -> tuple[tuple[str, ...], NDArray[np.intp]]:
-    """Without a name that no row has."""
+    """The names that occur in some row, and the codes for them."""
     there = np.bincount(codes[codes >= 0], minlength=len(names)) > 0
     place = np.append(np.cumsum(there) - 1, -1)
     return tuple(each for each, kept in zip(names, there, strict=True) if kept), place[codes]
 
 
 def _refuse(value: object, name: str | Setting) -> NoReturn:
-    raise InputError(
-        name, f"holds {value!r}", "a group is text, an integer or true or false, so convert the column to text"
-    )
+    raise InputError(name, f"holds {value!r}", "groups must be text, integers or booleans: convert the column to text")

@@ -1,4 +1,4 @@
-"""Labels of two classes as 0 and 1."""
+"""Read binary labels as 0 and 1."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ labels_minus_one = note("labels-minus-one", "labels -1/1 read as 0/1")
 
 @note("labels-read")
 def labels_read(voice: Voice, negative: str | float | None, positive: str | float | None) -> str:
-    """Labels of which the caller has said which one is the event; ``negative`` is None where no row has it."""
+    """Labels read with the ``positive`` class that the caller named; ``negative`` is None where no row has it."""
     return f"labels {positive!r} read as 1" if negative is None else f"labels {negative!r}/{positive!r} read as 0/1"
 
 
@@ -27,14 +27,14 @@ def labels_read(voice: Voice, negative: str | float | None, positive: str | floa
 def one_class(voice: Voice, events: int, n: int) -> str:
     """Labels of one class only."""
     return (
-        f"{voice.argument('y')} has only one class ({events} of {n} {voice.nouns.rows} are positive): nothing can be "
-        f"learned about the other, so check the label column and the {voice.nouns.rows} that were selected"
+        f"{voice.argument('y')} has only one class ({events} of {n} {voice.nouns.rows} are positive): check the label "
+        f"column and how the {voice.nouns.rows} were selected"
     )
 
 
 @note("scores-equal-labels")
 def scores_equal_labels(voice: Voice, written: str) -> str:
-    """Scores that are the labels in disguise; ``written`` is 0/1, 1/0 or -1/1."""
+    """Scores that equal the labels; ``written`` is how the labels are coded: 0/1, 1/0 or -1/1."""
     what = {"0/1": "the labels", "1/0": "1 - labels"}.get(written, f"the labels, written as {written},")
     return f"{voice.nouns.scores} equal {what} on every {voice.nouns.row}: a leak, or the wrong column?"
 
@@ -77,7 +77,7 @@ def check_labels(y: object, positive: object = None, *, name: str = "y") -> tupl
 
 
 def label_column(y: object, name: str) -> NDArray[Any]:
-    """Raw labels, none of them missing."""
+    """Read the column of labels; missing labels are refused."""
     target = read_column(y, name)
     if target.dtype.kind in "cmMV":
         _refuse_not_labels(target.dtype, name)
@@ -93,7 +93,7 @@ def _refuse_not_labels(dtype: np.dtype[Any], name: str) -> NoReturn:
 def encode_labels(
     target: NDArray[Any], positive: object, name: str, scores: NDArray[np.float64] | None = None
 ) -> tuple[NDArray[np.uint8], tuple[Note, ...]]:
-    """Labels as 0 and 1, and the note on how; `scores` only serve to recognise swapped arguments."""
+    """Labels as 0 and 1, and a note on the conversion; `scores` only serve to recognize swapped arguments."""
     if positive is None and (plain := _zero_one(target)) is not None:
         return plain, ()
     if target.dtype.kind == "f" and np.isinf(value_range(target)).any():
@@ -122,7 +122,7 @@ def encode_labels(
 
 
 def _plain(label: Any) -> str | float | None:
-    """A label as a note keeps it."""
+    """A label as it is stored in a note."""
     value = _shown(label)
     if isinstance(value, bytes):
         return value.decode(errors="replace")
@@ -152,7 +152,7 @@ def _zero_one(target: NDArray[Any]) -> NDArray[np.uint8] | None:
 
 
 def _distinct(target: NDArray[Any], name: str) -> list[Any]:
-    """Up to four distinct labels as Python values, in order; more are not needed to know that there are too many."""
+    """Up to four distinct labels as Python values, sorted: enough to know that there are more than two."""
     if target.dtype.kind == "O":
         values = list(as_set(target, name))
     else:
@@ -213,7 +213,7 @@ def _look_swapped(scores: NDArray[np.float64], target: NDArray[Any]) -> bool:
 
 
 def warn_about_labels(s: NDArray[np.float64], labels: NDArray[np.uint8]) -> None:
-    """Warn of one class only, and of scores that are the labels in disguise."""
+    """Warn if there is only one class, and if the scores equal the labels."""
     n, events = labels.size, int(np.count_nonzero(labels))
     if events in (0, n):
         warn(one_class(events, n))

@@ -1,6 +1,6 @@
-"""Paths that were given as arguments: local ones, and ``file://`` addresses of such; every other address is refused.
+"""Paths given as arguments: local paths and ``file://`` URLs; every other URL is refused.
 
-``Path("s3://bucket/x")`` is the local path ``s3:/bucket/x``: what is not refused here is written into a folder ``s3:``.
+``Path("s3://bucket/x")`` is the local path ``s3:/bucket/x``: without this check, files would go into a folder ``s3:``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ADDRESS = re.compile(r"\s*([a-z][a-z0-9+.-]+):[/\\]", re.IGNORECASE)
 
 
 def local_path(given: str | os.PathLike[str], argument: str = "path") -> Path:
-    """The path that an argument gives; an address of another kind is refused.
+    """The local path that an argument gives; URLs other than ``file://`` are refused.
 
     Examples
     --------
@@ -26,7 +26,7 @@ def local_path(given: str | os.PathLike[str], argument: str = "path") -> Path:
     '/tmp/my map.json'
     >>> local_path("s3://bucket/map.json")
     Traceback (most recent call last):
-    calibrant.messages.InputError: path='s3://bucket/map.json' is an address, and only local files are supported:
+    calibrant.messages.InputError: path='s3://bucket/map.json' is a URL, and only local files are supported:
     pass a local path, and copy the file with a tool for s3
     """
     text: Any = os.fspath(given) if isinstance(given, os.PathLike) else given
@@ -38,7 +38,7 @@ def local_path(given: str | os.PathLike[str], argument: str = "path") -> Path:
 
 
 def local_text(text: str, subject: str | Setting) -> str:
-    """A path as it was written, or decoded where it is a ``file://`` address; errors are about ``subject``."""
+    """The path unchanged, or decoded if it is a ``file://`` URL; errors are about ``subject``."""
     found = ADDRESS.match(text)
     if found is None:
         return text
@@ -46,14 +46,14 @@ def local_text(text: str, subject: str | Setting) -> str:
     if scheme != "file":
         raise InputError(
             subject,
-            "is an address, and only local files are supported",
+            "is a URL, and only local files are supported",
             f"pass a local path, and copy the file with a tool for {scheme}",
         )
     return of_file_url(text, subject)
 
 
 def of_file_url(url: str, subject: str | Setting, *, windows: bool = os.name == "nt") -> str:
-    """The path in a ``file:`` address, escapes decoded as the file system has its names."""
+    """The path in a ``file:`` URL, with its escapes decoded."""
     parts = urlsplit(url.strip().replace("\\", "/"))
     if parts.query or parts.fragment:
         raise InputError(subject, "holds a bare ? or #", "write them as %3F and %23, or pass a plain path")

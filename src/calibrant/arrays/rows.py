@@ -1,4 +1,4 @@
-"""Whole rows and bare scores, checked."""
+"""Check rows (scores, labels, weights) and scores alone."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from calibrant.arrays.columns import (
     value_range,
     without_negative_zero,
 )
-from calibrant.arrays.kinds import Kind, refuse_outside, settle_kind
 from calibrant.arrays.labels import encode_labels, label_column, warn_about_labels
+from calibrant.arrays.score_types import ScoreType, refuse_outside, settle_kind
 from calibrant.arrays.sides import check_time, check_weights, side_column
 from calibrant.messages import Advice, Note, note
 
@@ -30,24 +30,24 @@ rows_without_weight = note("rows-without-weight", "{dropped} of {n} {nouns.rows}
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Checked rows, as :func:`check_rows` returns them; rows of weight zero are gone.
+    """Checked rows, as :func:`check_rows` returns them; rows of weight zero are dropped.
 
     Attributes
     ----------
     scores : ndarray of float64
-        Contiguous and finite; a negative zero is stored as 0.0. Shares the caller's memory where that was clean.
+        Contiguous and finite; a negative zero is stored as 0.0. Shares memory with the caller's array where possible.
     labels : ndarray of uint8
         0 or 1.
     weights : ndarray of int64 or float64, or None
-        int64 when they were declared to be counts, otherwise float64 above zero; None means that every row counts once.
+        int64 for frequency weights, otherwise float64 above zero; None means that every row counts once.
     counts : bool
-        True when `weights` is None or was declared as counts: only then do finite-sample guarantees hold.
+        True when `weights` is None or frequency weights: only then do finite-sample guarantees hold.
     groups, time : ndarray or None
         One value per row, none of them missing.
-    kind : {"probability", "logit", "real"}
+    score_type : {"probability", "logit", "real"}
         What the scores are.
     other_notes, kind_notes : tuple of Note
-        What was guessed or converted; ``kind_notes`` are about the kind of the scores.
+        What was guessed or converted; ``kind_notes`` are about the type of the scores.
     """
 
     scores: NDArray[np.float64]
@@ -56,7 +56,7 @@ class Rows:
     counts: bool
     groups: NDArray[Any] | None
     time: NDArray[Any] | None
-    kind: Kind
+    score_type: ScoreType
     other_notes: tuple[Note, ...]
     kind_notes: tuple[Note, ...] = ()
 
@@ -71,11 +71,11 @@ def check_rows(
     y: object,
     sample_weight: object = None,
     *,
-    weights: Literal["importance", "counts"] = "importance",
+    weight_type: Literal["importance", "frequency"] = "importance",
     groups: object = None,
     time: object = None,
     positive: object = None,
-    kind: Kind | None = None,
+    score_type: ScoreType | None = None,
 ) -> Rows:
     """Check one score column and its labels, and whatever else describes the rows.
 
@@ -87,15 +87,15 @@ def check_rows(
         0/1, bool, -1/1, or any two values together with `positive`.
     sample_weight : array-like of shape (n,), optional
         Finite and not negative; a row of weight zero is dropped from every array.
-    weights : {"importance", "counts"}, default="importance"
-        What `sample_weight` means. Counts are repetitions of a row and must be whole numbers below 2**53.
+    weight_type : {"importance", "frequency"}, default="importance"
+        What `sample_weight` means. Frequency weights are repetitions of a row and must be integers below 2**53.
     groups : array-like of shape (n,), optional
         The cluster or segment of each row.
     time : array-like of shape (n,), optional
         Numbers, dates, or ISO 8601 text, which is read as UTC dates.
     positive : object, optional
         The label that counts as the event.
-    kind : {"probability", "logit", "real"}, optional
+    score_type : {"probability", "logit", "real"}, optional
         What the scores are. Guessed by :func:`sniff_kind` when not given.
 
     Returns
@@ -106,13 +106,13 @@ def check_rows(
     Raises
     ------
     InputError
-        When the input cannot be used; the sentence says how to mend it.
+        When the input cannot be used; the message says how to fix it.
 
     Warns
     -----
     CalibrantWarning
-        When the kind of the scores had to be guessed and is not probability, when there is only one class, and when
-        the scores equal the labels.
+        When the type of the scores was guessed and is not probability, when there is only one class, and when the
+        scores equal the labels.
 
     Notes
     -----
@@ -130,8 +130,8 @@ def check_rows(
     >>> print(*rows.notes, sep="; ")
     scores read as probabilities (all in [0, 1]); labels -1/1 read as 0/1
     """
-    check_option("kind", kind, (*get_args(Kind), None))
-    check_option("weights", weights, ("importance", "counts"))
+    check_option("score_type", score_type, (*get_args(ScoreType), None))
+    check_option("weight_type", weight_type, ("importance", "frequency"))
     s = read_floats(scores, "scores")
     n = s.size
     if n == 0:
@@ -143,7 +143,7 @@ def check_rows(
     if not (math.isfinite(low) and math.isfinite(high)):
         refuse_not_finite(s, "scores", Advice.DROP_OR_REPAIR_SCORES)
     s = without_negative_zero(s, low)
-    w, weight_notes = (None, ()) if sample_weight is None else check_weights(sample_weight, weights, n)
+    w, weight_notes = (None, ()) if sample_weight is None else check_weights(sample_weight, weight_type, n)
     group = None if groups is None else side_column(groups, "groups", n)
     when, time_notes = (None, ()) if time is None else check_time(time, n)
 
@@ -155,30 +155,32 @@ def check_rows(
         low, high = value_range(s)
         weight_notes = (*weight_notes, rows_without_weight(n - s.size, n))
 
-    found, kind_notes = settle_kind(s, kind, low, high)
+    found, kind_notes = settle_kind(s, score_type, low, high)
     labels, label_notes = encode_labels(target, positive, "y", scores=s)
     warn_about_labels(s, labels)
     return Rows(
         scores=s,
         labels=labels,
         weights=w,
-        counts=w is None or weights == "counts",
+        counts=w is None or weight_type == "frequency",
         groups=group,
         time=when,
-        kind=found,
+        score_type=found,
         other_notes=(*label_notes, *weight_notes, *time_notes),
         kind_notes=kind_notes,
     )
 
 
-def check_scores(scores: object, kind: Kind, *, name: str = "scores") -> NDArray[np.float32] | NDArray[np.float64]:
+def check_scores(
+    scores: object, score_type: ScoreType, *, name: str = "scores"
+) -> NDArray[np.float32] | NDArray[np.float64]:
     """Check scores that a fitted map is about to be applied to.
 
     Parameters
     ----------
     scores : array-like of shape (n,) or (n, 1)
         Numbers; may be empty. float32 stays float32, every other dtype becomes float64.
-    kind : {"probability", "logit", "real"}
+    score_type : {"probability", "logit", "real"}
         What the map was fitted on.
     name : str, default="scores"
         The argument's name in errors.
@@ -186,7 +188,7 @@ def check_scores(scores: object, kind: Kind, *, name: str = "scores") -> NDArray
     Returns
     -------
     ndarray of float32 or float64
-        Contiguous; shares memory with the caller's array where that was clean.
+        Contiguous; shares memory with the caller's array where possible.
 
     Raises
     ------
@@ -204,7 +206,7 @@ def check_scores(scores: object, kind: Kind, *, name: str = "scores") -> NDArray
     >>> check_scores([0.25, None], "probability")
     array([0.25,  nan])
     """
-    check_option("kind", kind, get_args(Kind))
+    check_option("score_type", score_type, get_args(ScoreType))
     s = read_floats(scores, name, keep_float32=True)
     if s.size == 0:
         return s
@@ -213,6 +215,6 @@ def check_scores(scores: object, kind: Kind, *, name: str = "scores") -> NDArray
         low, high = float(np.fmin.reduce(s)), float(np.fmax.reduce(s))
     if math.isinf(low) or math.isinf(high):
         refuse_infinite(s, name, Advice.DROP_OR_REPAIR_SCORES)
-    if kind == "probability" and (low < 0 or high > 1):
+    if score_type == "probability" and (low < 0 or high > 1):
         refuse_outside(s, low, high, name, fitted=True)
     return without_negative_zero(s, low)

@@ -1,4 +1,4 @@
-"""Columns that travel with the rows: weights, groups and time."""
+"""Further columns of the rows: weights, groups and time."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from calibrant.messages import Advice, InputError, Note, Phrase, Setting, Voice,
 
 @note("integer-weights")
 def integer_weights(voice: Voice) -> str:
-    """Importance weights that may be meant as counts."""
-    counts = voice.setting("weights", "counts")
+    """Importance weights that may be meant as frequency weights."""
+    counts = voice.setting("weight_type", "frequency")
     return f"weights are integers; if they are repetition counts, pass {counts} to keep the guarantees"
 
 
@@ -40,7 +40,7 @@ def time_from_text(voice: Voice) -> str:
 def check_weights(
     sample_weight: object, meaning: str, n: int
 ) -> tuple[NDArray[np.int64] | NDArray[np.float64], tuple[Note, ...]]:
-    """Weights that are finite, not negative and of the declared meaning, with what there is to note."""
+    """Check that weights are finite, not negative and of the declared type; weights and notes."""
     name = "sample_weight"
     with np.errstate(over="ignore"):
         w = np.ascontiguousarray(read_numbers(sample_weight, name), dtype=np.float64)
@@ -59,14 +59,14 @@ def check_weights(
         raise InputError(name, "is zero on every row", "give at least one row a weight above 0")
     with np.errstate(over="ignore"):
         total = float(w.sum())
-    if meaning == "counts":
+    if meaning == "frequency":
         row = first_row(w, lambda part: (part != np.trunc(part)) | (part >= EXACT))
         if row is not None:
             problem = Phrase(
                 "is {value:.17g} at row {row} counted from 0, but {counts} takes integers below 2**53",
                 value=w[row],
                 row=row,
-                counts=Setting("weights", "counts"),
+                counts=Setting("weight_type", "frequency"),
             )
             raise InputError(name, problem, Phrase("repair it, or {importance}", importance=Advice.IMPORTANCE_WEIGHTS))
         if total >= 2.0**63:
@@ -74,7 +74,7 @@ def check_weights(
         return w.astype(np.int64), ()
     if math.isinf(total):
         raise InputError(name, "sums to infinity", "divide the weights by their largest value")
-    if not 1e-100 <= high <= 1e100:  # their squares, which the effective size needs, would leave the range of doubles
+    if not 1e-100 <= high <= 1e100:  # their squares, which the effective sample size needs, would overflow or underflow
         raise InputError(name, f"reaches {high:.6g}", "divide the weights by their largest value")
     smallest = low if low > 0 else float(w[w > 0].min())
     if smallest < 1e-150 * high:
@@ -87,17 +87,17 @@ def check_weights(
 
 
 def side_column(values: object, name: str, n: int) -> NDArray[Any]:
-    """Read a column that travels with the rows, none of its values missing."""
+    """Read a further column of the rows; missing values are refused."""
     a = read_column(values, name)
     check_length(a, name, n)
     if a.dtype.kind in "cV":
         raise InputError(name, f"holds values of type {a.dtype}", "pass numbers, text or dates")
-    refuse_missing(a, name, Phrase("{drop} or give them a value of their own", drop=Advice.DROP_ROWS))
+    refuse_missing(a, name, Phrase("{drop} or give them a separate value", drop=Advice.DROP_ROWS))
     return a
 
 
 def check_time(values: Any, n: int) -> tuple[NDArray[Any], tuple[Note, ...]]:
-    """Read a column that can be put in order."""
+    """Read a column of times, which must be sortable."""
     if getattr(getattr(values, "dtype", None), "tz", None) is not None and hasattr(values, "to_numpy"):
         values = values.to_numpy(dtype="datetime64[ns]")  # pandas with a time zone: UTC, not one object per row
     a = side_column(values, "time", n)
@@ -112,7 +112,7 @@ def check_time(values: Any, n: int) -> tuple[NDArray[Any], tuple[Note, ...]]:
             return a, ()
     except TypeError:
         pass
-    raise InputError("time", "holds values that cannot be put in order", "pass numbers, dates or ISO 8601 text")
+    raise InputError("time", "holds values that cannot be sorted", "pass numbers, dates or ISO 8601 text")
 
 
 def _dates_from_text(a: NDArray[Any], distinct: set[str]) -> NDArray[Any]:
@@ -126,7 +126,7 @@ def _dates_from_text(a: NDArray[Any], distinct: set[str]) -> NDArray[Any]:
             "time", f"holds text that is not an ISO 8601 date, such as {example!r}", "convert it to dates or numbers"
         ) from error
     if len({d.tzinfo is None for d in dates.values()}) > 1:
-        raise InputError("time", "has a time zone on some rows only", "give all of them one, or none")
+        raise InputError("time", "has a time zone in some rows only", "give all rows a time zone, or none")
     utc = {t: d if d.tzinfo is None else d.astimezone(dt.UTC).replace(tzinfo=None) for t, d in dates.items()}
     return np.array([utc[t] for t in a.tolist()], dtype="datetime64[us]")
 

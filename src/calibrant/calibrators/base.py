@@ -1,7 +1,7 @@
-"""What calibrators share: transform, certificate, storage, export; and of one score: validation and fit.
+"""Base classes of calibrators: transform, certificate, storage and export; for one score also validation and fit.
 
-A calibrator of one score implements :meth:`BinaryCalibrator._fit_map`, from a tally to a :class:`Fit`, and says what it
-can promise; one of several classes implements :meth:`ClassCalibrator._fit_classes`, in :mod:`.multiclass.base`.
+A binary calibrator implements :meth:`BinaryCalibrator._fit_map`, from a tally to a :class:`Fit`, and states what it can
+guarantee. A multiclass one implements :meth:`MulticlassCalibrator._fit_classes`, in :mod:`.multiclass.base`.
 """
 
 from __future__ import annotations
@@ -16,16 +16,22 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from calibrant.arrays import Kind, Rows, check_rows
+from calibrant.arrays import Rows, ScoreType, check_rows
 from calibrant.arrays.columns import check_option, need_names, refuse_empty, refuse_names, score_and_label
 from calibrant.calibration import Calibration
 from calibrant.fits.needs import minority_rows
-from calibrant.fits.prior_correction import Weights, class_odds, refuse_by_class, restored
+from calibrant.fits.prior_correction import WeightType, class_odds, refuse_by_class, restored
 from calibrant.fits.ranking import Ranking
-from calibrant.guarantees.certificate import Bound, Certificate, Mode
-from calibrant.guarantees.provenance import Provenance, Sampling, State, Weighting
-from calibrant.guarantees.refusal import IMPOSSIBLE, IMPOSSIBLE_OF_CLASSES, Refusal, RefusalCode, gate
-from calibrant.maps import ClassMap, Map, StepMap
+from calibrant.guarantees.certificate import Certificate, Coverage, IntervalName
+from calibrant.guarantees.no_certificate import (
+    IMPOSSIBLE,
+    IMPOSSIBLE_OF_CLASSES,
+    NoCertificate,
+    NoCertificateCode,
+    gate,
+)
+from calibrant.guarantees.provenance import Provenance, Sampling, Status
+from calibrant.maps import Map, MulticlassMap, StepMap
 from calibrant.messages import PYTHON, Advice, InputError, Note, Phrase, Setting, Voice, note
 from calibrant.numerics import Ends, to_float32
 from calibrant.tallies import Resolution, Tally, ends_at, repeat_notes
@@ -40,15 +46,15 @@ M = TypeVar("M", covariant=True)
 
 DEFAULT_ALPHA = 0.1
 
-TABLE = Refusal(
-    RefusalCode.NO_THEOREM,
-    Phrase("a table of rates that stands in for a curve is not certified: {use}", use=Advice.USE_BINNING),
+TABLE = NoCertificate(
+    NoCertificateCode.NO_THEOREM,
+    Phrase("a table of rates in place of a curve has no certificate: {use}", use=Advice.USE_BINNING),
 )
 
 
 @dataclass(frozen=True)
 class Fit(Generic[M]):
-    """What a fit found; the base of the calibrators sets the attributes."""
+    """Result of a fit; the base class sets the attributes."""
 
     map: M
     notes: tuple[Note, ...] = ()
@@ -57,17 +63,17 @@ class Fit(Generic[M]):
 
 
 class Calibrator(BaseEstimator):
-    """Base of all calibrators: what a fitted map of one score or of several classes can do.
+    """Base class of all calibrators, binary and multiclass.
 
     Attributes
     ----------
     map_ : Map
-        The fitted map: frozen data that applies, prints, compares and exports itself.
-    provenance_ : Provenance or ClassProvenance
-        Rows, score kind and fingerprint of the data behind it.
+        The fitted map: a frozen value that can be applied, printed, compared and exported.
+    provenance_ : Provenance or MulticlassProvenance
+        Rows, score type and fingerprint of the data behind it.
     notes_ : tuple of Note
-        What was guessed, converted or decided on the way; ``str(note)`` is a sentence.
-    state_ : str
+        What was guessed, converted or decided during the fit; ``str(note)`` is a sentence.
+    status_ : str
         ``"calibrated"``; after an automatic choice also ``"kept"`` or ``"uncalibrated"``.
     """
 
@@ -76,70 +82,99 @@ class Calibrator(BaseEstimator):
     notes_: tuple[Note, ...]
 
     def _set(self, fit: Fit[Map], notes: tuple[Note, ...]) -> None:
-        """Keep what a fit found, after these notes."""
+        """Store the results of a fit, after these notes."""
         self.map_, self.notes_ = fit.map, (*notes, *fit.notes)
         for name, value in fit.found.items():
             setattr(self, name, value)
 
-    def _state(self) -> State:
+    def _status(self) -> Status:
         return "calibrated"
 
     @property
     def _of_classes(self) -> bool:
-        """Whether the fitted map is one of several classes."""
-        return isinstance(getattr(self, "map_", None), ClassMap)
+        """Whether the fitted map is multiclass."""
+        return isinstance(getattr(self, "map_", None), MulticlassMap)
 
     @property
-    def state_(self) -> str:
-        """What became of the scores."""
+    def status_(self) -> str:
+        """``"calibrated"``, ``"kept"`` or ``"uncalibrated"``."""
         check_is_fitted(self, "map_")
-        return str(self.provenance_.state)
+        return str(self.provenance_.status)
 
     @property
     def calibration_(self) -> Calibration:
-        """The frozen result: map, certificate and provenance; what ``save`` writes."""
+        """The frozen result: map, certificate and provenance. ``save`` writes it."""
         check_is_fitted(self, "map_")
         return Calibration(self.map_, self.provenance_, self.certificate())
 
     def transform(self, scores: Any, score: str | None = None, *, name: str = "calibrated") -> Any:
         """Calibrated probabilities, one per score; float32 in gives float32 out, NaN gives NaN.
 
-        With the name of a column, ``scores`` is a frame, and what comes back is the same kind of frame with the column
-        ``name`` in addition, in double precision; see :func:`calibrant.engine.apply`. Lazy frames stay lazy.
+        Parameters
+        ----------
+        scores
+            Scores; for multiclass maps a matrix, or a frame with one column for each of ``map_.inputs``. With
+            ``score``, a frame.
+        score
+            Column of the frame that contains the scores.
+        name
+            Name of the new column, if ``score`` is given.
 
-        Of several classes, a matrix or a frame with one column for each of ``map_.outputs``.
+        Returns
+        -------
+        array, or frame
+            Probabilities; for multiclass maps a matrix, or a frame with one column for each of ``map_.outputs``. With
+            ``score``, the same kind of frame with the column ``name`` added, in double precision; see
+            :func:`calibrant.engine.apply`. Lazy frames stay lazy.
         """
         return self._applicable().transform(scores, score, name=name)
 
     def _applicable(self) -> Calibration:
-        """What applies; without the certificate, which may take a while."""
+        """The calibration without its certificate, which may take a while to compute."""
         check_is_fitted(self, "map_")
         return Calibration(self.map_, self.provenance_, None)
 
     def predict_proba(self, scores: Any) -> NDArray[Any]:
-        """Columns ``1 - p`` and ``p``, or those of the classes; always an array."""
+        """Probabilities as an array: columns ``1 - p`` and ``p``, or one column per class."""
         p = self.transform(scores)
         return np.asarray(p) if self._of_classes else both_classes(p)
 
     def fit_transform(self, scores: Any, y: ArrayLike | None = None, **fit_params: Any) -> Any:
-        """Fit, then map the same scores; to judge the result use :func:`calibrant.crossfit` instead."""
+        """Fit, then transform the same scores; to evaluate the result use :func:`calibrant.crossfit` instead."""
         fitted = cast(Any, self).fit(scores, y, **fit_params)
         return fitted.transform(scores) if self._of_classes else fitted.transform(scores, fit_params.get("score"))
 
     def certificate(
-        self, alpha: float | None = None, *, bound: Bound = "clopper-pearson", mode: Mode = "simultaneous"
-    ) -> Certificate | Refusal:
-        """What is promised about the fitted map, as a value that prints one sentence; or why nothing is.
+        self,
+        alpha: float | None = None,
+        *,
+        interval: IntervalName = "clopper-pearson",
+        coverage: Coverage = "simultaneous",
+    ) -> Certificate | NoCertificate:
+        """The guarantee of the fitted map, or the reason why there is none; either prints as a sentence.
 
-        ``alpha`` is by default the calibrator's own, where it has one, else 0.1.
+        Parameters
+        ----------
+        alpha
+            Probability with which the certificate may be false; by default that of the calibrator, if it has one,
+            else 0.1.
+        interval
+            Confidence interval of each bin.
+        coverage
+            Whether the intervals of all bins hold simultaneously, or each on its own.
+
+        Returns
+        -------
+        Certificate or NoCertificate
+            The guarantee with its assumptions, or the reason why none is issued.
         """
         check_is_fitted(self, "map_")
         refusal = gate(self.provenance_)
         if refusal is not None:
             return refusal
-        return self._certify(getattr(self, "alpha", DEFAULT_ALPHA) if alpha is None else alpha, bound, mode)
+        return self._certify(getattr(self, "alpha", DEFAULT_ALPHA) if alpha is None else alpha, interval, coverage)
 
-    def _certify(self, alpha: float, bound: Bound, mode: Mode) -> Certificate | Refusal:
+    def _certify(self, alpha: float, interval: IntervalName, coverage: Coverage) -> Certificate | NoCertificate:
         if self._of_classes:
             return IMPOSSIBLE_OF_CLASSES
         return TABLE if isinstance(self.map_, StepMap) else IMPOSSIBLE
@@ -149,7 +184,10 @@ class Calibrator(BaseEstimator):
         self.calibration_.save(path)
 
     def to_sql(self, columns: Any = None, dialect: str = "duckdb", *, by: Mapping[str, str] | None = None) -> Any:
-        """The map as SQL over the column of scores, or those of the classes; see :meth:`Calibration.to_sql`."""
+        """The map as a SQL expression over the column of scores, or over one column per class.
+
+        See :meth:`Calibration.to_sql`.
+        """
         return self.calibration_.to_sql(columns, dialect, by=by)
 
     def export_sql(
@@ -175,14 +213,14 @@ class Calibrator(BaseEstimator):
         return self.calibration_.export_onnx(path, dtype, shape=shape)
 
     def __str__(self) -> str:
-        """What was fitted, to what, and what is promised."""
+        """The fitted map, its data and its guarantee."""
         return self.say(PYTHON)
 
     def say(self, voice: Voice) -> str:
-        """The same in the words of an edge."""
+        """The same in the words of a voice."""
         if not hasattr(self, "map_"):
             return f"{self!r}, not fitted"
-        weighted = self.provenance_.weights == "importance" and not self._of_classes
+        weighted = self.provenance_.weight_type == "importance" and not self._of_classes
         lines = [
             f"{self!r} fitted to {self._fitted_to()}",
             f"  {self._describe(voice)}",
@@ -196,8 +234,9 @@ class Calibrator(BaseEstimator):
     def _fitted_to(self) -> str:
         data = self.provenance_
         if self._of_classes:
-            return f"{data.n:,.12g} rows of {len(data.class_mass):,} classes{_UNITS[data.weights]}, {data.kind} scores"
-        return f"{data.n:,.12g} {data.kind} scores with {data.events:,.12g} events{_UNITS[data.weights]}"
+            classes = f"{len(data.class_mass):,} classes{_UNITS[data.weight_type]}"
+            return f"{data.n:,.12g} rows of {classes}, {data.score_type} scores"
+        return f"{data.n:,.12g} {data.score_type} scores with {data.events:,.12g} events{_UNITS[data.weight_type]}"
 
     def _describe(self, voice: Voice) -> str:
         return repr(self.map_)
@@ -210,19 +249,19 @@ class Calibrator(BaseEstimator):
 
 
 class BinaryCalibrator(Calibrator):
-    """Base of calibrators of one score and two classes.
+    """Base class of calibrators of one score and two classes.
 
     Attributes
     ----------
     map_ : Map
-        The fitted map: frozen data that applies, prints, compares and exports itself.
+        The fitted map: a frozen value that can be applied, printed, compared and exported.
     provenance_ : Provenance
-        Rows, events, score kind and fingerprint of the data behind it.
+        Rows, events, score type and fingerprint of the data behind it.
     notes_ : tuple of Note
-        What was guessed, converted or decided on the way; ``str(note)`` is a sentence.
+        What was guessed, converted or decided during the fit; ``str(note)`` is a sentence.
     ranking_ : Ranking
-        What the map does to the order of the fitted scores.
-    state_ : str
+        Effect of the map on the order of the fitted scores.
+    status_ : str
         ``"calibrated"``; after an automatic choice also ``"kept"`` or ``"uncalibrated"``.
     """
 
@@ -230,13 +269,13 @@ class BinaryCalibrator(Calibrator):
 
     #: Resolutions of a tally that the method can work with.
     _accepts: ClassVar[tuple[Resolution, ...]] = ("exact", "grid", "bins")
-    #: Whether the method promises never to invert the ranking of two scores.
+    #: Whether the method guarantees never to invert the order of two scores.
     _monotone: ClassVar[bool] = True
     #: How scores of exactly 0 and 1 are read in all rows, when the rows of a fit are a fold of them.
     _whole_ends: Ends | None = None
-    #: Rows of the minority class that an automatic choice would ask for before it tried this method.
+    #: Minority-class rows that an automatic choice needs to try this method.
     _needed_minority: ClassVar[int] = 0
-    #: Whether a map of rows sampled by class becomes the map of all rows when its odds are multiplied.
+    #: Whether multiplying the odds of the map corrects for sampling by class.
     _restores: ClassVar[bool] = False
     _odds: float = 1.0
 
@@ -248,11 +287,11 @@ class BinaryCalibrator(Calibrator):
         *,
         score: str | None = None,
         label: str | None = None,
-        weights: Weights = "importance",
+        weight_type: WeightType = "importance",
         groups: ArrayLike | str | None = None,
         time: ArrayLike | str | None = None,
         positive: Any = None,
-        kind: Kind | None = None,
+        score_type: ScoreType | None = None,
         sampling: Sampling = "independent",
     ) -> Self:
         """Fit to one score column and its labels.
@@ -261,32 +300,39 @@ class BinaryCalibrator(Calibrator):
         ----------
         scores
             Probabilities, log-odds or any real score: a list, an array, or a pandas, polars or pyarrow column. Or a
-            frame, when ``score=`` and ``label=`` name its columns: pandas, polars (eager or lazy), pyarrow, a DuckDB
-            relation, a Spark DataFrame. Its rows are counted where they are, in one pass, and stay there.
+            frame, if ``score=`` and ``label=`` name its columns: pandas, polars (eager or lazy), pyarrow, a DuckDB
+            relation, a Spark DataFrame. Its rows are counted in place, in one pass.
         y
             Labels: 0/1, booleans, -1/1, or two other values with ``positive=``.
         score, label
-            Columns of the frame; ``sample_weight``, ``groups`` and ``time`` are then names of columns too.
+            Columns of the frame; ``sample_weight``, ``groups`` and ``time`` are then also names of columns.
         sample_weight
-            Weight of each row. They are importance weights unless ``weights="counts"`` declares them as repetition,
-            which keeps every guarantee. ``weights="by-class"`` declares that rows were sampled by class alone: one
-            weight per class, which is verified. The fit is to the rows as sampled and its odds are then multiplied by
-            the ratio of the weights, so that map and certificate are of the population that the weights restore.
+            Weight of each row; importance weights unless ``weight_type`` says otherwise.
+        weight_type
+            ``"frequency"`` declares that weights are repetitions, which keeps every guarantee. ``"by-class"`` declares
+            that rows were sampled by class alone: one weight per class, which is verified. The fit is then to the rows
+            as sampled, and its odds are multiplied by the ratio of the weights, so that map and certificate refer to
+            the population that the weights restore.
         groups, time
-            Say that rows depend on each other; no certificate is then issued.
+            Group or timestamp of each row, for dependent rows; no certificate is then issued.
         sampling
-            What else is known about the rows: ``"out-of-fold"`` for scores of cross-validation, ``"selected"`` when
-            the method was chosen on these rows; no certificate is then issued.
+            How the rows were obtained: ``"out-of-fold"`` for scores of cross-validation, ``"selected"`` if the method
+            was chosen on these rows; no certificate is then issued.
         positive
-            The label that counts as an event, when labels are not 0/1.
-        kind
-            ``"probability"``, ``"logit"`` or ``"real"``; guessed, and reported in ``notes_``, when not given. The
-            scores of a frame are probabilities unless it is given.
+            The label of an event, if labels are not 0/1.
+        score_type
+            ``"probability"``, ``"logit"`` or ``"real"``. By default it is guessed, and the guess is reported in
+            ``notes_``; the scores of a frame are probabilities by default.
+
+        Returns
+        -------
+        self
+            The fitted calibrator.
 
         Notes
         -----
-        A frame gives the tally of :func:`calibrant.engine.tally`, and the fit is that of :meth:`fit_tally`: exact up
-        to 65,536 distinct scores, beyond that on a grid of 65,536 cells, as ``notes_`` says.
+        A frame is counted by :func:`calibrant.engine.tally` and fitted by :meth:`fit_tally`: exactly up to 65,536
+        distinct scores, beyond that on a grid of 65,536 cells. ``notes_`` reports which.
 
         Examples
         --------
@@ -302,63 +348,83 @@ class BinaryCalibrator(Calibrator):
         if sampling == "independent":
             sampling = "grouped" if groups is not None else "time-ordered" if time is not None else "independent"
         named = score_and_label(y, score, label)
-        meant: Literal["importance", "counts"] = "importance" if weights == "by-class" else weights
-        if weights == "by-class":
+        meant: Literal["importance", "frequency"] = "importance" if weight_type == "by-class" else weight_type
+        if weight_type == "by-class":
             refuse_by_class(None if self._restores else type(self).__name__, in_frame=named is not None)
         in_memory = self._splits_rows(groups, time)
         if named is not None and not in_memory:
-            counted = _tally_of_frame(scores, *named, sample_weight, meant, groups, time, positive, kind)
+            counted = _tally_of_frame(scores, *named, sample_weight, meant, groups, time, positive, score_type)
             return self._fit_tally(counted, sampling, (_resolution_note(counted),))
         if named is not None:
             sides = {"sample_weight": sample_weight, "groups": groups, "time": time}
             scores, y, sample_weight, groups, time = _columns_of_frame(scores, named, sides)
-            kind = "probability" if kind is None else kind
+            score_type = "probability" if score_type is None else score_type
         refuse_places("fit", scores, y, sample_weight)
         refuse_names("fit", y=y, sample_weight=sample_weight, groups=groups, time=time)
         if y is None:
             raise labels_missing()
         rows = check_rows(
-            scores, y, sample_weight, weights=meant, groups=groups, time=time, positive=positive, kind=kind
+            scores,
+            y,
+            sample_weight,
+            weight_type=meant,
+            groups=groups,
+            time=time,
+            positive=positive,
+            score_type=score_type,
         )
-        return self._fit_score_rows(rows, sampling, by_class=weights == "by-class")
+        return self._fit_score_rows(rows, sampling, by_class=weight_type == "by-class")
 
     def _splits_rows(self, groups: object, time: object) -> bool:
         """Whether the method splits rows by these groups or times, so that a frame is read into memory."""
         return False
 
     def _fit_score_rows(self, rows: Rows, sampling: Sampling, *, by_class: bool) -> Self:
-        """Fit to checked rows, or to rows sampled by class, whose weights are then those of the classes."""
+        """Fit to checked rows, or to rows sampled by class with one weight per class."""
         if not by_class:
             return self._fit_tally(Tally.from_rows(rows), sampling, rows.notes)
         sampled, notes = replace(rows, weights=None, counts=True), (*rows.kind_notes, sampled_by_class())
         return self._fit_tally(Tally.from_rows(sampled), sampling, notes, class_odds(rows))
 
     def fit_tally(self, tally: Tally, *, sampling: Sampling = "independent") -> Self:
-        """Fit to a tally, from whatever engine it came; ``sampling`` says what is known about its rows."""
+        """Fit to a tally from any engine.
+
+        Parameters
+        ----------
+        tally
+            Counts of rows and events by score.
+        sampling
+            How the rows were obtained, as in :meth:`fit`.
+
+        Returns
+        -------
+        self
+            The fitted calibrator.
+        """
         return self._fit_tally(tally, sampling, ())
 
     def _fit_tally(self, tally: Tally, sampling: Sampling, notes: tuple[Note, ...], odds: float | None = None) -> Self:
-        """Fit to a tally; with ``odds``, that of rows sampled by class, as :func:`class_odds` gives them."""
+        """Fit to a tally; ``odds`` from :func:`class_odds` if rows were sampled by class."""
         check_option("sampling", sampling, get_args(Sampling))
         self._odds = 1.0 if odds is None else odds
         self._fit_part(tally, notes if sampling == "grouped" else (*notes, *repeat_notes(tally)))
         if odds is not None:
             self.map_ = self._restored()
         self.ranking_ = Ranking.of(self.map_, tally)
-        self.provenance_ = Provenance.of(type(self).__name__, tally, sampling, self._state())
+        self.provenance_ = Provenance.of(type(self).__name__, tally, sampling, self._status())
         if odds is not None:
-            self.provenance_ = replace(self.provenance_, weights="by-class")
+            self.provenance_ = replace(self.provenance_, weight_type="by-class")
         self.n_features_in_ = 1
         return self
 
     def _fit_part(self, tally: Tally, notes: tuple[Note, ...] = ()) -> Self:
-        """The map and its notes alone: what a calibrator of many binary problems needs of each."""
+        """Fit only the map and its notes, for calibrators made of many binary problems."""
         self._check()
         if tally.resolution not in self._accepts:
             raise InputError(
                 "tally",
-                f"has resolution {tally.resolution!r}, which {type(self).__name__} cannot work from",
-                f"it needs {' or '.join(map(repr, self._accepts))}",
+                f"has resolution {tally.resolution!r}, which {type(self).__name__} does not support",
+                f"pass a tally with resolution {' or '.join(map(repr, self._accepts))}",
             )
         if not tally.total > 0:
             refuse_empty("tally")
@@ -367,20 +433,20 @@ class BinaryCalibrator(Calibrator):
         return self
 
     def _check(self) -> None:
-        """Refuse settings that are wrong whatever the rows, such as a wrong calibrator inside this one."""
+        """Reject invalid settings before any row is read, such as a wrong nested calibrator."""
 
     def _restored(self) -> Map:
-        """The map of rows sampled by class, in the population that the class weights restore."""
+        """The map of rows sampled by class, moved to the population that the class weights restore."""
         return restored(self.map_, self._odds)
 
     def _seen(self, tally: Tally) -> Tally:
-        """What the fit sees of a tally."""
+        """The tally that is passed to the fit."""
         return self._clipped(tally.for_fitting())
 
     def _clipped(self, tally: Tally) -> Tally:
-        """The tally with the ends of ``clamp``, where there is one, or of all rows, where these are a fold of them."""
+        """The tally with the ends of ``clamp``, if there is one, or of all rows, if these are a fold of them."""
         clamp = getattr(self, "clamp", None)
-        ends = self._whole_ends if clamp is None else ends_at(clamp, tally.kind)
+        ends = self._whole_ends if clamp is None else ends_at(clamp, tally.score_type)
         return tally if ends is None else tally.with_ends(ends)
 
     def _fit_map(self, tally: Tally) -> Fit[Map]:
@@ -388,7 +454,7 @@ class BinaryCalibrator(Calibrator):
         raise NotImplementedError
 
     def __sklearn_tags__(self) -> Any:
-        """One-dimensional input, no matrix of features."""
+        """One-dimensional input for one score; a matrix for several classes."""
         tags = super().__sklearn_tags__()
         tags.input_tags.one_d_array = not self._of_classes
         tags.input_tags.two_d_array = self._of_classes
@@ -402,11 +468,11 @@ INSTEAD = {
     "platt": "PlattScaling()",
     "temperature": "TemperatureScaling()",
 }
-"""What to pass for the names that scikit-learn and others use."""
+"""Calibrators for the names used by scikit-learn and others."""
 
 
 def check_calibrator(given: Any, name: str = "calibrator") -> BinaryCalibrator:
-    """The calibrator, if it needs one column of scores and no more; asked before anything is trained.
+    """The calibrator, if it is binary and needs scores only; checked before anything is trained.
 
     Examples
     --------
@@ -430,8 +496,8 @@ def check_calibrator(given: Any, name: str = "calibrator") -> BinaryCalibrator:
     return given
 
 
-_UNITS: dict[Weighting, str] = {
-    "counts": "",
+_UNITS: dict[WeightType, str] = {
+    "frequency": "",
     "importance": " (sums of weights)",
     "by-class": " (rows as sampled)",
 }
@@ -439,16 +505,16 @@ _UNITS: dict[Weighting, str] = {
 
 importance_weights = note(
     "importance-weights",
-    "map and losses are of the population that the weights restore, not of the {nouns.rows} as sampled",
+    "map and losses refer to the population that the weights restore, not to the {nouns.rows} as sampled",
 )
 sampled_by_class = note(
     "sampled-by-class",
-    "the map and its certificate are of the population that the class weights restore; counts and losses are of "
+    "the map and its certificate refer to the population that the class weights restore; counts and losses refer to "
     "the {nouns.rows} as sampled",
 )
 few_for_rich_map = note(
     "few-for-rich-map",
-    "only {minority:,.6g} {nouns.rows} of the minority class: this method is likely to overfit; "
+    "only {minority:,.6g} minority-class {nouns.rows}: this method is likely to overfit; "
     "calibrate() tries it with at least {needed:,.6g}",
 )
 counted_exactly = note("counted-exactly", "counted in the frame: exact, {scores:,} distinct {nouns.scores}")
@@ -461,19 +527,19 @@ def labels_missing() -> InputError:
 
 
 def refuse_places(call: str, scores: Any, y: Any, following: Any) -> None:
-    """Columns of a frame named where arrays belong: say how they are named."""
+    """Reject names of columns where arrays belong, with the call that names them."""
     if hasattr(scores, "columns") and isinstance(y, str):
         label = repr(following) if isinstance(following, str) else "..."
         raise InputError(
             Setting("y", y),
-            "looks like the name of a column, and columns of a frame are named",
+            "looks like the name of a column, which must be passed by keyword",
             f"pass {call}(frame, score={y!r}, label={label})",
         )
 
 
 def certificate_text(certificate: object, voice: Voice) -> str:
-    """What is promised, or why nothing is, in the words of an edge."""
-    return certificate.say(voice) if isinstance(certificate, Refusal) else str(certificate)
+    """The certificate, or the reason why there is none, in the words of a voice."""
+    return certificate.say(voice) if isinstance(certificate, NoCertificate) else str(certificate)
 
 
 def both_classes(p: NDArray[Any]) -> NDArray[Any]:
@@ -483,7 +549,7 @@ def both_classes(p: NDArray[Any]) -> NDArray[Any]:
 
 
 def _too_few(needed: int, tally: Tally) -> tuple[Note, ...]:
-    """What to say about a method fitted to fewer rows than an automatic choice would fit it to."""
+    """A note if the rows are fewer than an automatic choice needs for this method."""
     minority = minority_rows(tally)
     return (few_for_rich_map(minority, float(needed)),) if minority < needed else ()
 
@@ -493,11 +559,11 @@ def _tally_of_frame(
     score: str,
     label: str,
     sample_weight: Any,
-    weights: Literal["importance", "counts"],
+    weight_type: Literal["importance", "frequency"],
     groups: Any,
     time: Any,
     positive: Any,
-    kind: Kind | None,
+    score_type: ScoreType | None,
 ) -> Tally:
     from calibrant.engine.columns import read_frame  # here, so that arrays load no engine
     from calibrant.engine.frames import tally
@@ -508,9 +574,9 @@ def _tally_of_frame(
         score,
         label,
         sample_weight=sample_weight,
-        weights=weights,
+        weight_type=weight_type,
         positive=positive,
-        kind="probability" if kind is None else kind,
+        score_type="probability" if score_type is None else score_type,
     )
 
 

@@ -20,8 +20,8 @@ from sklearn.utils.validation import _check_method_params, _check_sample_weight,
 from calibrant.arrays.labels import label_column
 from calibrant.calibrators.base import BinaryCalibrator, check_calibrator
 from calibrant.guarantees.certificate import Certificate
+from calibrant.guarantees.no_certificate import NoCertificate
 from calibrant.guarantees.provenance import Sampling
-from calibrant.guarantees.refusal import Refusal
 from calibrant.messages import InputError, plural
 from calibrant.numerics import Floats
 from calibrant.tallies import Tally
@@ -31,11 +31,11 @@ OUT_OF_FOLD: Sampling = "out-of-fold"
 METHODS = ("predict_proba", "decision_function")
 
 Splits = list[tuple[NDArray[np.intp], NDArray[np.intp]]]
-Scored = tuple[Any, NDArray[Any], Floats]  # the model in use, its classes, and scores to fit the map to
+Scored = tuple[Any, NDArray[Any], Floats]  # the model in use, its classes, and scores for fitting the map
 
 
 class Fold(NamedTuple):
-    """Rows that were left out, the model of the other rows, and its scores of those left out."""
+    """The held-out rows, the model trained on the other rows, and its scores of the held-out rows."""
 
     rows: NDArray[np.intp]
     model: Any
@@ -43,10 +43,10 @@ class Fold(NamedTuple):
 
 
 class ScoringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
-    """What classifiers around a classifier share: two named classes, and the scores of the model inside.
+    """Base class of calibrated classifiers: two named classes, and the scores of the wrapped model.
 
-    The model gets rows, labels and weights as the user passed them, and checks them itself: only it knows which
-    columns, types and missing values it takes.
+    The model gets rows, labels and weights as the user passed them and checks them itself: only it knows which
+    columns, types and missing values it accepts.
 
     Attributes
     ----------
@@ -76,8 +76,8 @@ class ScoringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         if found is None:
             raise InputError(
                 "estimator",
-                f"must have {' or '.join(METHODS)}, and {type(self.estimator).__name__} has neither",
-                "pass a classifier that gives scores",
+                f"must have {' or '.join(METHODS)}, but {type(self.estimator).__name__} has neither",
+                "pass a classifier that returns scores",
             )
         return found
 
@@ -94,9 +94,9 @@ class ScoringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     def _folds(
         self, cv: Any, X: Any, y: Any, labels: NDArray[Any], params: dict[str, Any], *, once: bool = False
     ) -> Iterator[Fold]:
-        """The folds, all of them checked before a model is trained; with ``once``, each row must be in one of them.
+        """The folds, checked before any model is trained; with ``once``, each row must be in exactly one of them.
 
-        Rows are selected in whatever was passed by scikit-learn's own means, without converting it.
+        Rows are selected by scikit-learn's own functions, without conversion.
         """
         rows, answers = indexable(X, y)
         splits = list(check_cv(cv, labels, classifier=True).split(rows, answers))
@@ -112,12 +112,12 @@ class ScoringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         raise NotImplementedError
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The class of the larger calibrated probability; the first one at exactly one half."""
+        """The class with the larger calibrated probability; the first class at exactly one half."""
         p = self.predict_proba(X)[:, 1]
         return np.asarray(self.classes_[(p > 0.5).astype(np.intp)])
 
     def __sklearn_tags__(self) -> Any:
-        """Two classes; the input that the model takes."""
+        """Two classes; the input that the model accepts."""
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         if hasattr(self.estimator, "__sklearn_tags__"):
@@ -127,21 +127,21 @@ class ScoringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 
 @dataclass(eq=False, repr=False)
 class CalibratedClassifier(ScoringClassifier):
-    """A binary classifier whose probabilities pass through one calibration map.
+    """A binary classifier with calibrated probabilities.
 
     Parameters
     ----------
     estimator
         The classifier; its ``predict_proba`` (else ``decision_function``) gives the score.
     calibrator
-        Any calibrator of one score, such as ``PlattScaling()`` or ``AutoCalibrator()``.
+        Any binary calibrator, such as ``PlattScaling()`` or ``AutoCalibrator()``.
     cv : "prefit", int or splitter
-        ``"prefit"`` (default): ``estimator`` is fitted already and is never refitted; the rows given to ``fit`` must be
-        new to it. Otherwise scores come out of fold, one map is fitted to all of them, and the estimator is refitted on
-        all rows: one model and one map, not one per fold. No certificate is then issued, since the out-of-fold scores
+        ``"prefit"`` (default): ``estimator`` is already fitted and is never refitted; rows passed to ``fit`` must be
+        new to it. Otherwise one map is fitted to out-of-fold scores of all rows, and the estimator is refitted on all
+        rows: one model and one map, not one per fold. No certificate is then issued, because the out-of-fold scores
         come from other models than the one in use.
-    weights : {"importance", "counts"}
-        What ``sample_weight`` means to the map; see :meth:`BinaryCalibrator.fit`.
+    weight_type : {"importance", "frequency"}
+        Meaning of ``sample_weight`` for the map; see :meth:`BinaryCalibrator.fit`.
 
     Attributes
     ----------
@@ -149,6 +149,11 @@ class CalibratedClassifier(ScoringClassifier):
         Labels in the order of the classifier's columns, the classifier and the fitted calibrator.
     n_features_in_, feature_names_in_
         Those of the classifier, if it has them.
+
+    Notes
+    -----
+    Guarantee: with ``"prefit"`` that of the calibrator; otherwise no finite-sample guarantee.
+    Cost: one fit of the map; with ``cv``, also one fit of the model per fold and one on all rows.
 
     Examples
     --------
@@ -166,20 +171,28 @@ class CalibratedClassifier(ScoringClassifier):
     calibrator: BinaryCalibrator
     _: KW_ONLY
     cv: Literal["prefit"] | int | BaseCrossValidator = "prefit"
-    weights: Literal["importance", "counts"] = "importance"
+    weight_type: Literal["importance", "frequency"] = "importance"
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the map, and the estimator unless it is prefit.
 
-        The estimator gets rows, labels and weights as they are passed: frames stay frames, and missing values are for
-        the estimator to take or to refuse.
+        Parameters
+        ----------
+        X, y, sample_weight
+            Rows, labels and weights. The estimator gets them as they are passed: frames stay frames, and the estimator
+            decides about missing values.
+
+        Returns
+        -------
+        self
+            The fitted classifier.
         """
         check_calibrator(self.calibrator)
         kind, labels = self._kind(), two_labels(y)
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, labels)
         params = {} if sample_weight is None else {"sample_weight": sample_weight}
         model, classes, scores = self._prefit(X, labels) if self._is_prefit() else self._refitted(X, y, labels, params)
-        tally = Tally.from_arrays(scores, labels == classes[1], weight, weights=self.weights, kind=kind)
+        tally = Tally.from_arrays(scores, labels == classes[1], weight, weight_type=self.weight_type, score_type=kind)
         sampling = INDEPENDENT if self._is_prefit() else OUT_OF_FOLD
         self.calibrator_ = clone(self.calibrator).fit_tally(tally, sampling=sampling)
         self.classes_, self.estimator_ = classes, model
@@ -206,7 +219,7 @@ class CalibratedClassifier(ScoringClassifier):
         return classes
 
     def _refitted(self, X: Any, y: Any, labels: NDArray[Any], params: dict[str, Any]) -> Scored:
-        """The model of all rows, and the score of each row by a model that has not seen it."""
+        """The model fitted to all rows, and the out-of-fold score of each row."""
         scores = np.empty(len(labels))
         for fold in self._folds(self.cv, X, y, labels, params, once=True):
             scores[fold.rows] = fold.scores
@@ -214,19 +227,19 @@ class CalibratedClassifier(ScoringClassifier):
         return model, class_names(model, labels), scores
 
     def __sklearn_clone__(self) -> Self:
-        """A clone keeps a prefit model fitted, so that it survives cross-validation and grid searches."""
+        """A clone keeps a prefit model fitted, as cross-validation and grid searches need."""
         if not self._is_prefit():
             return cast(Self, _clone_parametrized(self))
         frozen = self.estimator if isinstance(self.estimator, FrozenEstimator) else FrozenEstimator(self.estimator)
-        return type(self)(frozen, clone(self.calibrator, safe=False), cv=self.cv, weights=self.weights)
+        return type(self)(frozen, clone(self.calibrator, safe=False), cv=self.cv, weight_type=self.weight_type)
 
     def predict_proba(self, X: ArrayLike) -> NDArray[Any]:
         """Calibrated probabilities, one column per entry of ``classes_``."""
         check_is_fitted(self, "calibrator_")
         return np.asarray(self.calibrator_.predict_proba(self._scores(self.estimator_, X)))
 
-    def certificate(self, alpha: float | None = None) -> Certificate | Refusal:
-        """What is promised about the fitted map; ``alpha`` is by default the calibrator's own."""
+    def certificate(self, alpha: float | None = None) -> Certificate | NoCertificate:
+        """The guarantee of the fitted map, or the reason why there is none; ``alpha`` defaults to the calibrator's."""
         check_is_fitted(self, "calibrator_")
         return cast(BinaryCalibrator, self.calibrator_).certificate(alpha)
 
@@ -236,7 +249,7 @@ def _check_prefit(estimator: Any) -> None:
         check_is_fitted(estimator)
     except NotFittedError:
         raise NotFittedError(
-            f"{type(estimator).__name__} is not fitted: fit it first on other rows, or pass cv=5 to have it fitted here"
+            f"{type(estimator).__name__} is not fitted: fit it first on other rows, or pass cv=5 to fit it here"
         ) from None
 
 
@@ -251,7 +264,7 @@ def two_labels(y: Any) -> NDArray[Any]:
 
 
 def check_two(classes: NDArray[Any]) -> None:
-    """Refuse another number of classes than two."""
+    """Raise an error unless there are two classes."""
     if len(classes) != 2:
         raise ValueError(
             f"Only binary classification is supported, but there {'is' if len(classes) == 1 else 'are'} "
@@ -260,27 +273,27 @@ def check_two(classes: NDArray[Any]) -> None:
 
 
 def class_names(model: Any, labels: NDArray[Any]) -> NDArray[Any]:
-    """The classes as the model lists them; sorted where it lists none, or other ones (text for booleans, say)."""
+    """The classes in the model's order; sorted if it lists none, or others (such as text for booleans)."""
     found = np.unique(labels)
     known = np.asarray(getattr(model, "classes_", found))
     return known if set(known.tolist()) == set(found.tolist()) else found
 
 
 def check_splits(splits: Splits, labels: NDArray[Any], *, once: bool) -> None:
-    """Refuse folds that cannot be trained or calibrated; with ``once``, also those that are not a partition."""
+    """Reject folds that cannot be used to train or calibrate; with ``once``, also those that are not a partition."""
     check_two(np.unique(labels))
     if not splits:
         raise InputError("cv", "has no folds", "pass a number of folds, such as 5")
     for train, test in splits:
         if np.intersect1d(train, test).size:
-            raise InputError("cv", "gives some rows to a model and to its calibrator", "keep the two apart")
+            raise InputError("cv", "uses some rows both for a model and for its calibrator", "use disjoint sets")
         if len(np.unique(labels[train])) < 2:
-            raise InputError("cv", "has a fold outside which only one class is left", "lower cv, or mix the classes")
+            raise InputError("cv", "has a fold whose training rows have only one class", "lower cv, or stratify")
     times = np.bincount(np.concatenate([test for _, test in splits]), minlength=len(labels))
     if once and (times != 1).any():
         raise InputError(
             "cv",
-            f"must leave out every row exactly once, and {np.count_nonzero(times != 1):,} of {len(labels):,} rows are "
+            f"must leave out every row exactly once, but {np.count_nonzero(times != 1):,} of {len(labels):,} rows are "
             "left out never or several times",
             "pass a number of folds, or a splitter such as StratifiedKFold",
         )

@@ -14,31 +14,32 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from calibrant.calibrators.binary.venn_abers import VennAbers
 from calibrant.calibrators.classifier import ScoringClassifier, class_names, two_labels
 from calibrant.fits.venn_abers import merged_pairs
-from calibrant.guarantees.refusal import Refusal, RefusalCode
+from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.numerics import Floats
 from calibrant.tallies import Tally
 
 
 @dataclass(eq=False, repr=False)
 class CrossVennAbers(ScoringClassifier):
-    r"""A classifier fitted once per fold, each time with a :class:`VennAbers` of the rows left out, and merged.
+    r"""Cross Venn-Abers: one model and one :class:`VennAbers` calibrator per fold, merged.
 
     .. math:: p(x) = \frac{\bar p_1(x)}{\bar q_0(x) + \bar p_1(x)}, \qquad
               \bar p_1 = \prod_{k=1}^{K} p_{1,k}^{1/K}, \qquad
               \bar q_0 = \prod_{k=1}^{K} (1 - p_{0,k})^{1/K},
 
-    where :math:`p_{0,k}(x), p_{1,k}(x)` are the two probabilities of the score that the model of fold k gives to x,
-    from the rows of fold k, which that model has not seen. So every row serves both the models and the calibration.
-    The point forecast is never 0 or 1.
+    where :math:`p_{0,k}(x), p_{1,k}(x)` are the two probabilities of the score of x by the model of fold k, calibrated
+    on the rows of fold k, which that model was not trained on. So every row is used for both models and calibration.
+    The point prediction is never 0 or 1.
 
     Parameters
     ----------
     estimator
         The classifier; its ``predict_proba`` (else ``decision_function``) gives the score.
     cv : int, splitter or list of (train, test)
-        Folds; a number of them keeps the shares of the classes.
-    weights : {"importance", "counts"}
-        What ``sample_weight`` means to the calibration; see :meth:`BinaryCalibrator.fit`. Models get it as it is.
+        Folds; an integer gives stratified folds.
+    weight_type : {"importance", "frequency"}
+        Meaning of ``sample_weight`` for the calibration; see :meth:`BinaryCalibrator.fit`. Models get the weights
+        unchanged.
 
     Attributes
     ----------
@@ -51,15 +52,15 @@ class CrossVennAbers(ScoringClassifier):
 
     Notes
     -----
-    Edges: a fold whose other rows hold one class cannot train a model and is refused.
+    Edge cases: a fold whose training rows have one class is an error.
     Guarantee: no finite-sample guarantee. Each of the K pairs has that of :class:`VennAbers`; merging them loses it
-    (Vovk, Petej and Fedorova 2015, section 3). There is no single map, so nothing to save as one: K models stay in use.
-    For one model and one map see :class:`CalibratedClassifier`.
-    Cost: K fits of the model; predicting asks all K.
+    (Vovk, Petej and Fedorova 2015, section 3). There is no single map to save: all K models stay in use. For one model
+    and one map see :class:`CalibratedClassifier`.
+    Cost: K fits of the model; predictions use all K models.
 
     References
     ----------
-    Vovk, Petej and Fedorova 2015, sections 3 and 4.
+    Vovk, Petej and Fedorova (2015), sections 3 and 4.
 
     Examples
     --------
@@ -78,13 +79,21 @@ class CrossVennAbers(ScoringClassifier):
     estimator: Any
     _: KW_ONLY
     cv: int | BaseCrossValidator | Iterable[Any] = 5
-    weights: Literal["importance", "counts"] = "importance"
+    weight_type: Literal["importance", "frequency"] = "importance"
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit a model and a calibrator for each fold.
 
-        Models get rows, labels and weights as they are passed: frames stay frames, and missing values are for the
-        models to take or to refuse.
+        Parameters
+        ----------
+        X, y, sample_weight
+            Rows, labels and weights. The models get them as they are passed: frames stay frames, and the models decide
+            about missing values.
+
+        Returns
+        -------
+        self
+            The fitted classifier.
         """
         kind, labels = self._kind(), two_labels(y)
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, labels)
@@ -96,8 +105,8 @@ class CrossVennAbers(ScoringClassifier):
                 fold.scores,
                 labels[fold.rows] == classes[1],
                 None if weight is None else weight[fold.rows],
-                weights=self.weights,
-                kind=kind,
+                weight_type=self.weight_type,
+                score_type=kind,
             )
             for fold in folds
         ]
@@ -111,7 +120,7 @@ class CrossVennAbers(ScoringClassifier):
     def pair(self, X: ArrayLike) -> tuple[Floats, Floats]:
         r"""The merged probabilities :math:`1 - \bar q_0` and :math:`\bar p_1` of each row.
 
-        They are what the point forecast is made of and bound nothing: where folds disagree the first can exceed the
+        The point prediction is computed from them. They are not bounds: where folds disagree, the first can exceed the
         second. The pairs of a fold k are ``calibrators_[k].interval(...)`` of the scores of ``estimators_[k]``.
         """
         return self._merged(X)[:2]
@@ -130,12 +139,11 @@ class CrossVennAbers(ScoringClassifier):
         p0, p1 = (np.stack(each) for each in zip(*pairs, strict=True))
         return merged_pairs(p0, p1)
 
-    def certificate(self, alpha: float | None = None) -> Refusal:
-        """Why nothing is promised, whatever ``alpha``."""
+    def certificate(self, alpha: float | None = None) -> NoCertificate:
+        """The reason why there is no certificate, whatever ``alpha``."""
         check_is_fitted(self, "calibrators_")
-        return Refusal(
-            RefusalCode.NO_THEOREM,
-            "merging the folds of a cross Venn-Abers forecast loses what each of them is promised (Vovk, Petej "
-            "and Fedorova 2015): use CalibratedClassifier of a fitted model with HistogramBinning if you need a "
-            "certificate",
+        return NoCertificate(
+            NoCertificateCode.NO_THEOREM,
+            "merging the folds of cross Venn-Abers loses the guarantee of each fold (Vovk, Petej and Fedorova 2015): "
+            "use CalibratedClassifier with a fitted model and HistogramBinning if you need a certificate",
         )

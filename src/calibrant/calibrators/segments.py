@@ -1,4 +1,4 @@
-"""One map for all, and what segments need beyond it; or one map for each source of scores."""
+"""A global map with corrections by segment, or a separate map for each source of scores."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
-from calibrant.arrays import Kind, Rows, check_rows
+from calibrant.arrays import Rows, ScoreType, check_rows
 from calibrant.arrays.columns import check_option, refuse_names, score_and_label
 from calibrant.arrays.keys import Keys
 from calibrant.calibrators.auto import AutoCalibrator
@@ -20,9 +20,9 @@ from calibrant.fits.multicalibration import Change, repair
 from calibrant.fits.needs import SHRUNKEN_ROWS, minority_rows
 from calibrant.fits.segments import By, SegmentCells, Stages, frame_columns, read_by, taken_keys
 from calibrant.fits.shrinkage import Scales, shrink
-from calibrant.guarantees.certificate import Bound, Certificate, Mode
-from calibrant.guarantees.provenance import Provenance, Sampling, State
-from calibrant.guarantees.refusal import Refusal, RefusalCode
+from calibrant.guarantees.certificate import Certificate, Coverage, IntervalName
+from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
+from calibrant.guarantees.provenance import Provenance, Sampling, Status
 from calibrant.maps import ByGroupMap
 from calibrant.maps.base import by_name
 from calibrant.messages import Advice, InputError, Note, Phrase, Voice, note, plural
@@ -45,28 +45,28 @@ from calibrant.selection.segments.losses import (
 from calibrant.selection.segments.table import SegmentTable, differences, worth
 from calibrant.tallies import GroupedTally, Tally, end_notes, repeat_notes_of_rows
 
-How = Literal["shrink", "multicalibrate", "separate"]
+SegmentMethod = Literal["shrink", "multicalibrate", "separate"]
 
-UNPROVED = Refusal(
-    RefusalCode.NO_THEOREM,
+UNPROVED = NoCertificate(
+    NoCertificateCode.NO_THEOREM,
     Phrase(
-        "levels and slopes of segments were estimated from these rows, which no theorem here covers: {alone}",
+        "intercepts and slopes of segments were estimated from these rows, which no theorem here covers: {alone}",
         alone=Advice.FIT_ONE_SEGMENT,
     ),
 )
 
-SEVERAL = Refusal(
-    RefusalCode.SEVERAL_MAPS,
-    Phrase("a certificate is about one map, and each source has its own: {ask}", ask=Advice.ASK_ONE_SOURCE),
+SEVERAL = NoCertificate(
+    NoCertificateCode.SEVERAL_MAPS,
+    Phrase("a certificate is for one map, but each source has its own: {ask}", ask=Advice.ASK_ONE_SOURCE),
 )
 
-MOST_SEGMENTS, MOST_SOURCES = 5, 10
-"""Lines that are printed about segments and sources; the table ``segments_`` has more."""
+MAX_SHOWN_SEGMENTS, MAX_SHOWN_SOURCES = 5, 10
+"""Segments and sources that are printed; the table ``segments_`` has more."""
 
 
 @note("of-source")
 def of_source(voice: Voice, source: str, about: Note) -> str:
-    """What the rows of one source had to say."""
+    """A note on the rows of one source."""
     return f"{source}: {about.say(voice)}"
 
 
@@ -75,69 +75,71 @@ no_global_map = note("no-global-map", "there is no global map")
 
 @dataclass(eq=False, repr=False)
 class SegmentCalibrator(BinaryCalibrator):
-    r"""A map for all rows, then a level and a slope for each segment as far as the segments' own rows support it.
+    r"""A global map, and for each segment an intercept and a slope, shrunk toward it or fitted where it is rejected.
 
     .. math:: m(s, g) = \operatorname{expit}\bigl(x + a_g + d_g (x - c_g)\bigr), \qquad
               x = \operatorname{logit} m_{all}(s),
 
     where g is the segment of the row and :math:`c_g` the mean of x in it, weighted by its information. A segment that
-    was not there at the fit, and a missing one, get :math:`m_{all}`.
+    was not in the fitted rows, and a missing one, get the global map :math:`m_{all}`.
 
-    ``mode="shrink"``: :math:`a_g \sim N(0, \tau^2)` and :math:`d_g \sim N(0, \sigma^2)`, with the scales that make
-    the labels of all segments of a column likeliest (empirical Bayes, by Laplace's method); where a few segments are
-    far off and the others are not, those have a wider prior (:func:`~calibrant.fits.shrinkage.fit_scales`). A
-    segment of few rows keeps nearly the map of all, and scales of 0 say that the labels, by their evidence and not by
-    a test, give no reason to tell segments apart. Several columns come one after the other.
+    ``segment_method="shrink"``: :math:`a_g \sim N(0, \tau^2)` and :math:`d_g \sim N(0, \sigma^2)`, with the scales that
+    make the labels of all segments of a column most likely (empirical Bayes, by Laplace's method). If a few segments
+    are far off and the others are not, those have a wider prior (:func:`~calibrant.fits.shrinkage.fit_scales`). A
+    segment of few rows nearly keeps the global map. Scales of 0 mean that the marginal likelihood, not a test, gives no
+    evidence that segments differ. Several columns are fitted one after the other.
 
-    ``mode="multicalibrate"``: only segments that are off from the map of all by more than chance explains are changed.
-    All segments of all columns are tested, for level and slope, at family-wise level ``alpha``; those off in the worst
-    column get :math:`a_g` and :math:`d_g`, and all are tested again until none is off. After a change every row, also
-    of a segment that was not there, gets one more level that is the same for all, so that the whole is not left off.
+    ``segment_method="multicalibrate"``: only segments that differ significantly from the global map are changed. All
+    segments of all columns are tested, for intercept and slope, at family-wise significance level ``alpha``; those that
+    are rejected in the worst column get :math:`a_g` and :math:`d_g`, and all are tested again until none is rejected.
+    After a change every row, also of an unseen segment, gets one more common intercept, so that the total number of
+    predicted events is right.
 
-    ``mode="separate"``: scores of different origin (models, prompts, confidences in words) are not one score. Each
-    source gets a map of its own, chosen and fitted on its own rows. A source with fewer than 10 rows of its rarer
-    class, and one that was not there at the fit, is uncalibrated: NaN.
+    ``segment_method="separate"``: scores of different origin (models, prompts, verbal confidences) are not one score.
+    Each source gets a separate map, chosen and fitted on its own rows. A source with fewer than 10 minority-class rows,
+    and one that was not in the fitted rows, is uncalibrated: NaN.
 
     Parameters
     ----------
     calibrator : calibrator, optional
-        What fits the map of all, or each source's; by default ``AutoCalibrator()``.
-    mode : {"shrink", "multicalibrate", "separate"}
+        Calibrator of the global map, or of each source; by default ``AutoCalibrator()``.
+    segment_method : {"shrink", "multicalibrate", "separate"}
         See above.
     alpha : float
-        Of ``"multicalibrate"``: the chance that anything is changed when no segment is off.
+        For ``"multicalibrate"``: family-wise significance level, the probability that anything is changed if the global
+        map is right for every segment.
     random_state : int
-        Seed of the parts by which the honest numbers are cross-fitted.
+        Seed of the folds for cross-validation.
 
     Attributes
     ----------
     global_ : calibrator or None
-        The fitted map of all; None in mode ``"separate"``.
+        The fitted global map; None with ``"separate"``.
     sources_ : dict of str to calibrator
-        The fitted calibrators by source in mode ``"separate"``; else empty.
+        The fitted calibrators by source with ``"separate"``; else empty.
     segments_ : SegmentTable
-        Rows, events, predictions before and after, level and slope of each segment; prints as a table.
+        Rows, observed events, predictions before and after, shift and slope of each segment; prints as a table.
     scales_ : dict of str to Scales
-        How much segments differ, by column, in mode ``"shrink"``; else empty.
+        How much segments differ, by column, with ``"shrink"``; else empty.
     changes_ : tuple of Change
-        What was changed and why, in mode ``"multicalibrate"``; else empty.
+        The changes and their tests with ``"multicalibrate"``; else empty.
     uncalibrated_ : tuple of str
-        Sources that were left out.
+        Sources with too few rows.
     before_, after_, change_ : Estimate
-        Mean loss of the model, of this whole procedure on rows that it had not seen, and the difference.
+        Mean loss of the original model, of this whole procedure on held-out rows, and the difference.
     gain_ : Estimate
-        Mean loss of this procedure less that of the map of all, on the same rows: what segments are worth.
+        Mean loss of this procedure minus that of the global map, on the same rows.
 
     Notes
     -----
-    Edges: rows without a segment count for the map of all alone. With importance weights, whole numbers too, rows and
-    events in ``segments_`` add up to the effective size; ``weights="counts"`` says that they are repetition. Where
-    nothing was found to differ the map needs the score alone. Above 65,536 rows segments are counted on a grid of about
-    1,000 cells; the map of all is fitted to all scores.
-    Guarantee: no finite-sample guarantee on the map. In mode ``"multicalibrate"`` the chance of any change where none
-    is due is at most ``alpha``, if the map of all is right for every segment; its fit to the same rows, which is
-    cautious for maps of few parameters, and the tail of the slope are approximations. Importance weights that depend
-    on the labels are not covered (see :func:`~calibrant.fits.multicalibration.repair`).
+    Edge cases: rows without a segment are used for the global map only. With importance weights, also integers, rows
+    and events in ``segments_`` add up to the effective sample size; ``weight_type="frequency"`` declares repetitions.
+    If no segment differs, the map needs the score alone. Above 65,536 rows, segments are counted on a grid of about
+    1,000 cells; the global map is fitted to all scores.
+    Guarantee: no finite-sample guarantee for the map. With ``"multicalibrate"`` the probability of any change is at
+    most ``alpha`` if the global map is right for every segment; two things are approximations: that it is fitted to the
+    same rows, which is conservative for maps of few parameters, and the tail of the slope test. Importance weights that
+    depend on the labels are not covered (see :func:`~calibrant.fits.multicalibration.repair`).
     Cost: that of the calibrator, six times on cells; then one pass over the rows, and passes over segments by cells.
     Reference: Efron and Morris (1973) for shrinkage; Hebert-Johnson et al. (2018) for multicalibration.
 
@@ -155,7 +157,7 @@ class SegmentCalibrator(BinaryCalibrator):
 
     calibrator: BinaryCalibrator | None = None
     _: KW_ONLY
-    mode: How = "shrink"
+    segment_method: SegmentMethod = "shrink"
     alpha: float = 0.05
     random_state: int = 0
 
@@ -168,17 +170,26 @@ class SegmentCalibrator(BinaryCalibrator):
         *,
         score: str | None = None,
         label: str | None = None,
-        weights: Literal["importance", "counts"] = "importance",
+        weight_type: Literal["importance", "frequency"] = "importance",
         positive: Any = None,
-        kind: Kind | None = None,
+        score_type: ScoreType | None = None,
         sampling: Sampling = "independent",
     ) -> Self:
         """Fit to scores, labels and segments.
 
-        ``by`` is one column of segments (text, whole numbers or truth values), or a mapping from names to columns. A
-        column alone is called by its own name, if it has one, else ``"segment"``. With a frame, ``score=``, ``label=``,
-        ``by=`` (one name or several) and ``sample_weight=`` name its columns; they are brought into memory. The other
-        parameters are those of :meth:`BinaryCalibrator.fit`.
+        Parameters
+        ----------
+        scores, y, sample_weight, score, label, weight_type, positive, score_type, sampling
+            As in :meth:`BinaryCalibrator.fit`. With a frame, ``score=``, ``label=``, ``by=`` (one name or several) and
+            ``sample_weight=`` name its columns, which are read into memory.
+        by
+            One column of segments (text, integers or booleans), or a mapping from names to columns. A single column
+            keeps its own name, if it has one; otherwise it is called ``"segment"``.
+
+        Returns
+        -------
+        self
+            The fitted calibrator.
         """
         self._check()
         named = score_and_label(y, score, label)
@@ -191,7 +202,9 @@ class SegmentCalibrator(BinaryCalibrator):
             raise InputError(missing, "is missing", "pass labels and segments, as in fit(scores, y, by)")
         keys = read_by(by)
         index = None if sample_weight is None else np.arange(len(next(iter(keys.values())).codes))
-        rows = check_rows(scores, y, sample_weight, weights=weights, groups=index, positive=positive, kind=kind)
+        rows = check_rows(
+            scores, y, sample_weight, weight_type=weight_type, groups=index, positive=positive, score_type=score_type
+        )
         size = len(rows.scores) if index is None else len(index)
         keys, rows = taken_keys(keys, rows.groups, size), replace(rows, groups=None)
         self.notes_, self.n_features_in_ = (*rows.notes, *repeat_notes_of_rows(rows)), 1
@@ -201,19 +214,21 @@ class SegmentCalibrator(BinaryCalibrator):
         self.changes_: tuple[Change, ...] = ()
         self.uncalibrated_: tuple[str, ...] = ()
         self._worth: dict[str, tuple[Estimate, Estimate, Estimate]] = {}
-        if self.mode == "separate":
+        if self.segment_method == "separate":
             self._fit_sources(rows, keys, sampling)
         else:
             self._fit_segments(rows, keys, sampling)
         return self
 
     def _check(self) -> None:
-        check_option("mode", self.mode, get_args(How))
+        check_option("segment_method", self.segment_method, get_args(SegmentMethod))
         if not 0.0 < self.alpha < 1.0:
             raise InputError("alpha", f"must lie strictly between 0 and 1, got {self.alpha!r}")
         if self.calibrator is not None and getattr(check_calibrator(self.calibrator), "guarantee", None) is not None:
             raise InputError(
-                "calibrator", "must have no guarantee, which holds for one map of all rows", "leave the guarantee out"
+                "calibrator",
+                "must not have a guarantee, which would hold for one map of all rows only",
+                "leave the guarantee out",
             )
 
     def _base(self) -> BinaryCalibrator:
@@ -237,7 +252,7 @@ class SegmentCalibrator(BinaryCalibrator):
         cells = SegmentCells.of(rows, keys)
         x = cells.log_odds(self.global_.map_)
         sds = None
-        if self.mode == "shrink":
+        if self.segment_method == "shrink":
             shrunken = shrink(cells, x)
             stages, self.scales_, sds = shrunken.stages, shrunken.scales, shrunken.sds
         else:
@@ -247,15 +262,15 @@ class SegmentCalibrator(BinaryCalibrator):
         self.map_ = cells.followed(self.global_.map_, stages)
         self.segments_ = SegmentTable.of(cells, x, stages, sds)
         seen = self.global_.provenance_
-        self.provenance_ = replace(seen, method=type(self).__name__, state="calibrated" if stages else seen.state)
+        self.provenance_ = replace(seen, method=type(self).__name__, status="calibrated" if stages else seen.status)
         self.ranking_ = ranking_between(cells, cells.after(x, stages)) if stages else self.global_.ranking_
         self._judge(cells, read)
 
     def _stages(self, cells: SegmentCells, x: Floats) -> Stages:
-        return shrink(cells, x).stages if self.mode == "shrink" else repair(cells, x, self.alpha).stages
+        return shrink(cells, x).stages if self.segment_method == "shrink" else repair(cells, x, self.alpha).stages
 
     def _judge(self, cells: SegmentCells, read: tuple[Note, ...]) -> None:
-        """Losses of the model, of the map of all and of the whole, each part by what was fitted to the others."""
+        """Cross-validated losses of the original model, of the global map and of the whole procedure."""
         losses = list(self._crossed(cells))
         total = reduce(Losses.__add__, losses) if losses else None
         name = NAMES[self._loss]
@@ -279,7 +294,9 @@ class SegmentCalibrator(BinaryCalibrator):
 
     def _fit_sources(self, rows: Rows, keys: Mapping[str, Keys], sampling: Sampling) -> None:
         if len(keys) != 1:
-            raise InputError("by", f"must be one column of sources with mode='separate', and {len(keys)} were given")
+            raise InputError(
+                "by", f"must be one column of sources with segment_method='separate', got {len(keys)} columns"
+            )
         ((column, each),) = keys.items()
         tallies = GroupedTally.from_rows(replace(rows, groups=each.codes), None)
         numbers: dict[str, tuple[float, tuple[Estimate, Estimate, Estimate]]] = {}
@@ -296,15 +313,15 @@ class SegmentCalibrator(BinaryCalibrator):
         if not self.sources_:
             raise InputError(
                 "by",
-                f"has no source in {column!r} with {SHRUNKEN_ROWS} rows of its rarer class, so none can be calibrated",
-                "collect labels",
+                f"has no source in {column!r} with {SHRUNKEN_ROWS} minority-class rows, so none can be calibrated",
+                "collect more labels",
             )
         self.global_ = None
         maps = tuple(fitted.map_ for fitted in self.sources_.values())
         self.map_ = ByGroupMap(column, tuple(self.sources_), maps, None)
         self._look_at_sources(SegmentCells.of(rows, keys), column)
-        states = {fitted.provenance_.state for fitted in self.sources_.values()}
-        state: State = "calibrated" if "calibrated" in states else "kept" if "kept" in states else "uncalibrated"
+        states = {fitted.provenance_.status for fitted in self.sources_.values()}
+        state: Status = "calibrated" if "calibrated" in states else "kept" if "kept" in states else "uncalibrated"
         self.provenance_ = Provenance.of(type(self).__name__, Tally.from_rows(rows), sampling, state)
         self.before_, self.after_, self.change_ = (
             weighted_mean(name, {source: (weight, found[place]) for source, (weight, found) in numbers.items()})
@@ -313,7 +330,7 @@ class SegmentCalibrator(BinaryCalibrator):
         self.gain_ = Estimate(f"{NAMES[self._loss]}, change by segments", float("nan"), notes=(no_global_map(),))
 
     def _numbers(self, fitted: BinaryCalibrator, tally: Tally) -> tuple[Estimate, Estimate, Estimate]:
-        """Honest losses of one source: those of its own choice, else cross-fitted here."""
+        """Held-out losses of one source: those of its automatic choice, or else cross-fitted here."""
         if isinstance(fitted, AutoCalibrator):
             return fitted.before_, fitted.after_, fitted.change_
         whole = fitted._clipped(tally.for_fitting())
@@ -324,7 +341,7 @@ class SegmentCalibrator(BinaryCalibrator):
         return found.before, found.after, found.change
 
     def _look_at_sources(self, cells: SegmentCells, column: str) -> None:
-        """Predictions of the model and of each source's map; no level or slope, as maps differ in shape."""
+        """Predictions of the original model and of each source's map; maps differ in shape, so no shift or slope."""
         x, nan = np.full(len(cells.n), np.nan), float("nan")
         for code, name in enumerate(cells.columns[column]):
             if name in self.sources_:
@@ -343,18 +360,30 @@ class SegmentCalibrator(BinaryCalibrator):
     # ---------------------------------------------------------------------------------------------------- using the map
 
     def fit_tally(self, tally: Tally, *, sampling: Sampling = "independent") -> Self:
-        """Refused: a tally of scores does not know the segments of its rows."""
-        raise InputError("tally", "does not hold the segments of its rows", "use fit(scores, y, by)")
+        """Raises an error: a tally of scores does not contain segments."""
+        raise InputError("tally", "does not contain the segments of its rows", "use fit(scores, y, by)")
 
     def transform(
         self, scores: Any, score: Any = None, by: Any = None, *, source: Any = None, name: str = "calibrated"
     ) -> Any:
-        """Calibrated probabilities of scores in segments ``by``, as in :meth:`fit`; NaN where none is known.
+        """Calibrated probabilities of scores in segments ``by``, as in :meth:`fit`; NaN for uncalibrated sources.
 
-        Segments may stand in second place, and ``source`` is another word for them. With the name of a column in
-        second place, or as ``score=``, ``scores`` is a frame that has the columns of segments too, and what comes back
-        is the same kind of frame with the column ``name`` in addition. Columns of segments are then called as in the
-        fit; ``by={"region": "area_code"}`` renames, as in :meth:`to_sql`.
+        Parameters
+        ----------
+        scores
+            Scores, or a frame that also has the columns of segments.
+        score
+            Column of scores, if ``scores`` is a frame; otherwise segments may be passed here, as second argument.
+        by, source
+            Segments; ``source`` is an alias of ``by``. In a frame, columns have the same names as in the fit, unless a
+            mapping such as ``by={"region": "area_code"}`` renames them, as in :meth:`to_sql`.
+        name
+            Name of the new column of a frame.
+
+        Returns
+        -------
+        array, or frame
+            Probabilities; for a frame, the same kind of frame with the column ``name`` added.
         """
         several = len(getattr(self, "columns_", ())) > 1 and not isinstance(score, str)
         for given in (score, by, source) if several else ():
@@ -369,52 +398,70 @@ class SegmentCalibrator(BinaryCalibrator):
         return both_classes(self.transform(scores, by))
 
     def fit_transform(self, scores: Any, y: ArrayLike | None = None, by: Any = None, **fit_params: Any) -> Any:
-        """Fit, then map the same scores; ``after_`` is what that is worth on others."""
+        """Fit, then transform the same scores; ``after_`` is the loss on held-out rows.
+
+        Parameters
+        ----------
+        scores, y, by, **fit_params
+            As in :meth:`fit`.
+
+        Returns
+        -------
+        array, or frame
+            Probabilities, as in :meth:`transform`.
+        """
         self.fit(scores, y, by, **fit_params)
         return self.transform(scores, fit_params.get("score"), None if "score" in fit_params else by)
 
-    def _certify(self, alpha: float, bound: Bound, mode: Mode) -> Certificate | Refusal:
-        return SEVERAL if self.mode == "separate" else UNPROVED
+    def _certify(self, alpha: float, interval: IntervalName, coverage: Coverage) -> Certificate | NoCertificate:
+        return SEVERAL if self.segment_method == "separate" else UNPROVED
 
     def _describe(self, voice: Voice) -> str:
-        first = [] if self.global_ is None else [f"Map of all: {_in_words(self.global_)}."]
+        first = [] if self.global_ is None else [f"Global map: {_in_words(self.global_)}."]
         return "\n  ".join(
             [*first, *self._found(), *self._elsewhere(), self._honest(voice), self._where_to_look(voice)]
         )
 
     def _found(self) -> list[str]:
-        if self.mode == "separate":
-            lines = [self._source(name) for name in list(self.sources_)[:MOST_SOURCES]]
+        if self.segment_method == "separate":
+            lines = [self._source(name) for name in list(self.sources_)[:MAX_SHOWN_SOURCES]]
             more = len(self.sources_) - len(lines)
             return [*lines, *([f"and {more:,} more sources."] if more else []), *self._left_out()]
         if not len(self.segments_):
-            return ["No row has a segment: all get the map of all."]
-        if self.mode == "shrink":
+            return ["No row has a segment: all get the global map."]
+        if self.segment_method == "shrink":
             lines = [differences(name, scales) for name, scales in self.scales_.items()]
-            table = ["Events predicted before and after, those moved farthest:", self.segments_.head(MOST_SEGMENTS)]
+            title = "Observed events, and events predicted before and after (largest changes first):"
+            table = [title, self.segments_.head(MAX_SHOWN_SEGMENTS)]
             return [*lines, *"\n".join(table).splitlines()] if self.map_.columns else lines
-        count = f"{len(self.segments_):,} segments tested against the map of all at level {self.alpha:g}"
+        count = f"{len(self.segments_):,} segments tested"
+        level = f"family-wise significance level {self.alpha:g}"
         if not self.changes_:
-            return [f"No change: none of {count} is off."]
-        common = [f"All rows: level {self._common:+.3f}, so that as many events are predicted as happened."]
+            return [f"No change: {count}, none differs significantly from the global map ({level})."]
+        common = [f"All rows: intercept {self._common:+.3f}, so that predicted and observed events agree in total."]
         common = common if self._common else []
-        unfinished = [] if self._settled else ["Stopped at the cap on rounds: some segments are still off."]
-        return [f"{plural(len(self.changes_), 'change')}, of {count}:", *map(str, self.changes_), *common, *unfinished]
+        unfinished = (
+            [] if self._settled else ["Stopped at the limit on rounds: some segments still differ significantly."]
+        )
+        head = f"{plural(len(self.changes_), 'change')}, {count} against the global map ({level}):"
+        return [head, *map(str, self.changes_), *common, *unfinished]
 
     def _source(self, name: str) -> str:
-        """What was chosen for one source, for how many rows, and what it is worth."""
+        """The map of one source, its rows, and its change in loss."""
         fitted, (before, after, change) = self.sources_[name], self._worth[name]
         data = fitted.provenance_
         source = f"{name}: {_in_words(fitted)}; {data.n:,.6g} rows, {data.events:,.6g} events"
         if np.isnan(change.value):
             return f"{source}."
-        return f"{source}; {NAMES[self._loss]} {before.value:.4f} to {after.value:.4f} ({change.value:+.4f})."
+        return f"{source}; {NAMES[self._loss]} {before.value:.4f} -> {after.value:.4f} ({change.value:+.4f})."
 
     def _elsewhere(self) -> list[str]:
-        """What becomes of rows whose segment was not there at the fit."""
-        what, where = ("Sources", "no probability") if self.mode == "separate" else ("Segments", "the map of all")
-        where += " and the level of all rows" if self.changes_ and self._common else ""
-        return [f"{what} that were not there at the fit, and missing ones, get {where}."] if self.map_.columns else []
+        """What rows of unseen segments get."""
+        what, where = (
+            ("sources", "no probability") if self.segment_method == "separate" else ("segments", "the global map")
+        )
+        where += " and the intercept of all rows" if self.changes_ and self._common else ""
+        return [f"Unseen and missing {what} get {where}."] if self.map_.columns else []
 
     def _where_to_look(self, voice: Voice) -> str:
         if self.sources_:
@@ -426,24 +473,25 @@ class SegmentCalibrator(BinaryCalibrator):
         if not self.uncalibrated_:
             return []
         named = ", ".join(self.uncalibrated_)
-        few = f"fewer than {SHRUNKEN_ROWS} rows of their rarer class"
-        return [f"Uncalibrated, with {few}: {named}. They get no probability."]
+        return [f"Uncalibrated (fewer than {SHRUNKEN_ROWS} minority-class rows, no probability): {named}."]
 
     def _honest(self, voice: Voice) -> str:
         name, change = NAMES[self._loss], self.change_
         if np.isnan(change.value):
-            return f"The {name} of this procedure is not known: {too_few_to_judge().say(voice)}."
+            return f"Cross-validation: {name} not known ({too_few_to_judge().say(voice)})."
         unjudged = [*self.uncalibrated_, *(each for each, worth in self._worth.items() if np.isnan(worth[2].value))]
-        named = ", ".join(unjudged) if len(unjudged) <= MOST_SEGMENTS else f"{len(unjudged):,} sources"
-        rows = f"rows that it had not seen{f', without those of {named}' if unjudged else ''}"
+        named = ", ".join(unjudged) if len(unjudged) <= MAX_SHOWN_SEGMENTS else f"{len(unjudged):,} sources"
+        without = f" (without {named})" if unjudged else ""
         places = decimals_of(max(abs(change.low or 0.0), abs(change.high or 0.0)))
         numbers = [f"{each.value:.{places}f}" for each in (self.before_, self.after_)]
         ends = [f"{value:+.{places}f}" for value in (change.value, change.low, change.high)]
         return (
-            f"On {rows}, the {name} goes from {numbers[0]} to {numbers[1]} "
-            f"({ends[0]}, 95 % interval {ends[1]} to {ends[2]}).{worth(self.gain_)}"
+            f"Cross-validation{without}: {name} {numbers[0]} -> {numbers[1]} "
+            f"({ends[0]}, 95 % CI {ends[1]} to {ends[2]}).{worth(self.gain_)}"
         )
 
 
 def _in_words(fitted: BinaryCalibrator) -> str:
-    return f"chose {fitted.choice_}" if isinstance(fitted, AutoCalibrator) else repr(fitted.map_)
+    if not isinstance(fitted, AutoCalibrator):
+        return repr(fitted.map_)
+    return "original model" if fitted.choice_ == "identity" else fitted.choice_

@@ -10,7 +10,7 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the command line; what the console script ``calibrant`` calls."""
+    """Run the command line; entry point of the console script ``calibrant``."""
     try:
         import typer  # noqa: F401
     except ImportError:

@@ -1,4 +1,4 @@
-"""The commands, registered: a new one is a module in ``commands``, imported and listed here."""
+"""The command-line application: a new command is a module in ``commands``, imported and listed here."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from calibrant.cli.guard import DEBUG, guarded
 from calibrant.cli.options import spread
 
 COMMANDS = (check, fit, apply, export, verify, report, compare, plan, tally)
-"""In the order of ``calibrant --help``; a command is named after its function and explained by its docstring."""
+"""Commands in the order of ``calibrant --help``; name and help come from the function and its docstring."""
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -45,17 +45,18 @@ def calibrant(
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show a traceback when something goes wrong.")] = False,
 ) -> None:
-    """Probabilities that mean what they say: check them, mend them, promise how far off they can be.
+    """Check whether predicted probabilities are calibrated, fit calibration maps, and certify the remaining error.
 
-    Data are CSV or Parquet files: a column of scores, a column of what happened.
+    Data are CSV or Parquet files with a column of scores and a column of observed labels.
 
-    Exit codes: 0 done (check: calibrated), 10 miscalibrated, 11 cannot tell, 1 a mistake in the input, 2 in the usage.
+    Exit codes: 0 success (check: calibrated), 1 input error, 2 usage error. check also: 10 miscalibrated, 11 cannot
+    tell, 12 off, 13 a segment or period is off (--fail-on).
     """
     DEBUG.set(debug)
 
 
 def _help(command: Callable[..., None]) -> str:
-    """The docstring, with the lines of its example kept as they are, which the sign for backspace does."""
+    """The docstring; a backspace character keeps the lines of its example unwrapped."""
     return (inspect.getdoc(command) or "").replace("\n\nExample:", "\n\n\b\nExample:")
 
 

@@ -1,4 +1,4 @@
-"""What is printed: wrapped sentences, tables, JSON, notes, and progress while an engine works."""
+"""Console output: wrapped text, tables, JSON, notes, and a progress bar while an engine works."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from itertools import zip_longest
 from typing import Any, TypeVar
 
 PATIENCE = 1.0
-"""Seconds of work before progress is shown."""
+"""Seconds of work before the progress bar is shown."""
 
 GRACE = 5.0
-"""Seconds that interrupted work gets to stop."""
+"""Seconds to wait for interrupted work to stop."""
 
 WIDEST = 100
-"""Columns of text, in a terminal that has more."""
+"""Largest width of text, in characters."""
 
 WORDS = 12
-"""Columns that words in a table need at least."""
+"""Smallest width of a text column of a table, in characters."""
 
 Result = TypeVar("Result")
 
@@ -42,7 +42,7 @@ def say(text: str, style: str = "") -> None:
 
 
 def wrapped(text: str, width: int) -> Iterator[str]:
-    r"""The lines of a text, each wrapped to ``width`` and indented two columns more where it goes on.
+    r"""The lines of a text, each wrapped to ``width``, with continuation lines indented by two more characters.
 
     Examples
     --------
@@ -58,9 +58,9 @@ def wrapped(text: str, width: int) -> Iterator[str]:
 def table(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, text: int = 1, styles: Sequence[str] = ()
 ) -> None:
-    """Print a table on stdout; the first ``text`` columns are words, the others numbers, which are never cut.
+    """Print a table on stdout; the first ``text`` columns are text, the others numbers, which are never truncated.
 
-    In a terminal that is too narrow for it each row is a paragraph.
+    If the terminal is too narrow, each row becomes a paragraph.
     """
     from rich.cells import cell_len
     from rich.console import Console
@@ -91,14 +91,14 @@ def table(
 
 
 def _paragraph(columns: Sequence[str], row: Sequence[str], text: int) -> str:
-    """A row of a table as words, and below them the numbers with their names."""
+    """A row of a table as text, with the named numbers below."""
     words = "  " + ", ".join(filter(None, row[:text]))
     numbers = "; ".join(f"{name} {cell}" for name, cell in zip(columns[text:], row[text:], strict=True) if cell)
     return f"{words}\n    {numbers}" if text else f"  {numbers}"
 
 
 def put(text: str) -> None:
-    """Write on stdout; when nobody reads on, the exit code still says what was found."""
+    """Write to stdout; a closed pipe is ignored, so that the exit code is still right."""
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -107,43 +107,43 @@ def put(text: str) -> None:
 
 
 def show_json(data: Any) -> None:
-    """Print plain data as strict JSON on stdout."""
+    """Print data as strict JSON on stdout."""
     from calibrant.verdict.verdict import plain
 
     put(json.dumps(plain(data), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def complain(sentence: str) -> None:
-    """Print what went wrong on stderr."""
+    """Print an error on stderr."""
     _tell("error", sentence, "bold red")
 
 
 def note(sentence: str) -> None:
-    """Print something to know on stderr."""
+    """Print a note on stderr."""
     _tell("note", sentence, "bold yellow")
 
 
 def _tell(what: str, sentence: str, style: str) -> None:
-    """A sentence on stderr: wrapped in a terminal, one line in a log."""
+    """Print a sentence on stderr: wrapped in a terminal, one line in a log."""
     from rich.console import Console
     from rich.text import Text
 
     console = Console(stderr=True, highlight=False)
     text = f"{what}: {sentence}"
     lines = list(wrapped(text, min(console.width, WIDEST) - 2)) if console.is_terminal else [text]
-    told = Text("\n  ".join(lines))
-    told.stylize(style, 0, len(what) + 1)
-    console.print(told, soft_wrap=True)
+    styled = Text("\n  ".join(lines))
+    styled.stylize(style, 0, len(what) + 1)
+    console.print(styled, soft_wrap=True)
 
 
 def work(job: Callable[[], Result], connection: Any = None, *, words: str, quiet: bool) -> Result:
-    """Do a job in a thread, with a progress bar on a terminal's stderr once it takes a second; Ctrl-C stops it."""
+    """Run a job in a thread, with a progress bar on stderr after a second if it is a terminal; Ctrl-C stops it."""
     outcome: Future[Result] = Future()
 
     def run() -> None:
         try:
             outcome.set_result(job())
-        except BaseException as problem:  # told in the main thread
+        except BaseException as problem:  # raised again in the main thread
             outcome.set_exception(problem)
 
     thread = threading.Thread(target=contextvars.copy_context().run, args=(run,), daemon=True)
@@ -160,7 +160,7 @@ def work(job: Callable[[], Result], connection: Any = None, *, words: str, quiet
 
 
 def _stop(thread: threading.Thread, connection: Any) -> None:
-    """Interrupt the query, and those that follow it, until the thread ends."""
+    """Interrupt the running query and later ones until the thread ends."""
     patience = GRACE
     while thread.is_alive() and patience > 0.0:
         if connection is not None:
@@ -171,7 +171,7 @@ def _stop(thread: threading.Thread, connection: Any) -> None:
 
 @contextmanager
 def _bar(words: str, quiet: bool) -> Iterator[Callable[[float], None]]:
-    """A bar that goes away when the work is done; a function that sets its percentage, or none that is known."""
+    """A temporary progress bar; yields a function that sets its percentage."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 

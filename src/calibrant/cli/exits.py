@@ -1,4 +1,4 @@
-"""What the exit code of a command says."""
+"""Exit codes of the commands."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Exit(IntEnum):
-    """Exit codes; usage errors end with 2, which is typer's own."""
+    """Exit codes; usage errors exit with 2, set by typer."""
 
     CALIBRATED = 0
     MISTAKE = 1

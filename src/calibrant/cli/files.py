@@ -1,4 +1,4 @@
-"""Files: names and globs into one relation, results into a file, and what is wrong with either."""
+"""Input and output files: read files and globs as one relation, write results, report errors."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ KINDS = {
     ".parquet": "Parquet",
     ".pq": "Parquet",
 }
-"""What files are, by the end of their names."""
+"""File formats by file extension."""
 
 WHOLE_NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
 SHOWN_COLUMNS = 12
 ALIKE = 0.7
-"""Share of the letters before ``.csv`` from which on another file may be the one that was meant."""
+"""Smallest similarity of file names, without extension, for a "did you mean" suggestion."""
 
 
 def connect() -> Any:
-    """A DuckDB connection that knows how far its queries are."""
+    """A DuckDB connection that reports the progress of its queries."""
     import duckdb
 
     connection = duckdb.connect()
@@ -50,13 +50,13 @@ def connect() -> Any:
 
 
 def find_files(patterns: Sequence[str]) -> list[str]:
-    """The files that names and globs stand for, each once, all of one kind."""
+    """The files that names and globs match, each once, all of one format."""
     found = [path for pattern in patterns for path in _matches(pattern)]
     files = list({os.path.realpath(path): path for path in found}.values())
     first = {kind_of(path): path for path in reversed(files)}
     if len(first) > 1:
         (kind, path), (other_kind, other) = sorted(first.items())[:2]
-        raise Mistake(path, f"is {kind} and {other} is {other_kind}", "pass files of one kind")
+        raise Mistake(path, f"is {kind} and {other} is {other_kind}", "pass files of one format")
     for path in files:
         if os.path.getsize(path) == 0:
             raise Mistake(path, "is empty (0 bytes)", "write it again, or leave it out")
@@ -64,11 +64,11 @@ def find_files(patterns: Sequence[str]) -> list[str]:
 
 
 def kind_of(path: str) -> str:
-    """What a file is, by its name: CSV, TSV or Parquet."""
+    """Format of a file, by its extension: CSV, TSV or Parquet."""
     for suffix, kind in KINDS.items():
         if path.lower().endswith(suffix):
             return kind
-    raise Mistake(path, "has a name whose end does not say what it is", f"end it in one of {' '.join(KINDS)}")
+    raise Mistake(path, "has an unknown file extension", f"use one of {' '.join(KINDS)}")
 
 
 def is_store(path: str) -> bool:
@@ -78,12 +78,12 @@ def is_store(path: str) -> bool:
 
 def _matches(pattern: str) -> list[str]:
     if is_store(pattern):
-        raise Mistake(pattern, "is a tally store, and rows are needed", "name their files")
+        raise Mistake(pattern, "is a tally store, and this command needs rows", "pass files of rows")
     if os.path.isdir(pattern):
-        raise Mistake(pattern, "is a folder and no tally store", f"name its files, as in {_inside(pattern)}")
+        raise Mistake(pattern, "is a folder, not a tally store", f"pass the files in it, as in {_inside(pattern)}")
     if pattern == "-" or (os.path.exists(pattern) and not os.path.isfile(pattern)):
-        what = "standard input" if pattern == "-" else f"{pattern} is no plain file and"
-        raise Mistake(what, "is not read", "write the rows to a file first")
+        what = "standard input" if pattern == "-" else f"{pattern} is not a regular file and"
+        raise Mistake(what, "cannot be read", "write the rows to a file first")
     if os.path.exists(pattern):
         return [pattern]
     if not glob.has_magic(pattern):
@@ -98,7 +98,7 @@ def _matches(pattern: str) -> list[str]:
 
 
 def _inside(folder: str) -> str:
-    """A glob for the data in a folder, which looks like what is there."""
+    """A glob that matches the data files in a folder."""
     for deep in ("*", "**/*"):
         for suffix in KINDS:
             pattern = os.path.join(folder, deep + suffix)
@@ -108,7 +108,7 @@ def _inside(folder: str) -> str:
 
 
 def _stem(name: str) -> str:
-    """A name without the end that says what the file is: all of them agree in that."""
+    """A file name without its extension."""
     suffix = next((suffix for suffix in sorted(KINDS, key=len, reverse=True) if name.lower().endswith(suffix)), "")
     return name[: len(name) - len(suffix)]
 
@@ -130,18 +130,18 @@ def read_rows(
     where: str | None = None,
     as_text: bool = False,
 ) -> Any:
-    """The rows of files as a relation, joined by the names of columns.
+    """The rows of files as one relation, with columns matched by name.
 
     Parameters
     ----------
     columns
-        Columns that must be there, by the option that names them.
+        Required columns, by option.
     numbers
-        Columns of a CSV to be read as doubles where they look like whole numbers: types are guessed from the first
-        20,480 rows, and a later 0.5 would be rounded without a word. So are those that look like text, when what
-        ``where`` left are numbers.
+        Columns of a CSV to read as doubles even if they look like integers: types are guessed from the first 20,480
+        rows, and a later 0.5 would be rounded silently. Columns that look like text are also read as doubles if all
+        rows selected by ``where`` are numbers.
     as_text
-        Leave a CSV as it is written.
+        Keep all values of a CSV as text.
     """
     reader = _reader(connection, files, as_text)
     rows = reader({})
@@ -154,30 +154,32 @@ def read_rows(
 
 
 def _chosen(rows: Any, files: Sequence[str], where: str | None) -> Any:
-    """The rows for which a condition holds, of which there must be some."""
+    """The rows that satisfy a condition; there must be at least one."""
     import duckdb
 
     try:
         chosen = rows if where is None else rows.filter(where)
-        ((found,),) = chosen.limit(1).aggregate("count(*)").fetchall()  # no values: DuckDB has moments from pytz
+        ((found,),) = (
+            chosen.limit(1).aggregate("count(*)").fetchall()
+        )  # a count, not values: timestamps with time zones would need pytz
     except duckdb.Error as problem:
         if where is None or isinstance(problem, duckdb.IOException) or of_csv(problem):
             raise
         why = of_duckdb(str(problem))
-        raise Mistake(f"--where {in_shell(where)}", "is not a condition on these columns", why) from None
+        raise Mistake(f"--where {in_shell(where)}", "is not a valid condition on these columns", why) from None
     if not found and where is not None:
-        raise Mistake(_told(files), f"has no row for which --where {in_shell(where)} holds", "loosen it")
+        raise Mistake(_listed(files), f"has no row that satisfies --where {in_shell(where)}", "relax the condition")
     if not found:
-        raise Mistake(_told(files), "has names of columns and no rows", "see how it was written")
+        raise Mistake(_listed(files), "has a header but no rows", "check how it was written")
     return chosen
 
 
 def _reader(connection: Any, files: Sequence[str], as_text: bool) -> Callable[..., Any]:
-    """From types of columns, and which files, to a relation."""
+    """A function from column types, and files, to a relation."""
 
     def read(types: dict[str, str], some: Sequence[str] = files) -> Any:
         names = [glob.escape(path) for path in some]
-        # a folder that is called label=1 says nothing about the column
+        # a folder named label=1 must not become a column
         how: dict[str, Any] = {"union_by_name": len(some) > 1, "hive_partitioning": False}
         kind = kind_of(files[0])
         if kind == "Parquet":
@@ -189,10 +191,10 @@ def _reader(connection: Any, files: Sequence[str], as_text: bool) -> Callable[..
 
 
 def _check_columns(reader: Callable[..., Any], files: Sequence[str], rows: Any, columns: dict[str, str | None]) -> None:
-    """Refuse a column that is not there, in all files or in one of them; note other differences between files."""
+    """Reject a column that is missing in all files or in one; note other differences between files."""
     for option, name in columns.items():
         if name is not None and name not in rows.columns:
-            raise Mistake(_told(files), f"has no column {name!r} ({option})", _advice(name, rows.columns, option))
+            raise Mistake(_listed(files), f"has no column {name!r} ({option})", _advice(name, rows.columns, option))
     if len(files) == 1:
         return
     lacking = {path: [name for name in rows.columns if name not in reader({}, [path]).columns] for path in files}
@@ -200,7 +202,9 @@ def _check_columns(reader: Callable[..., Any], files: Sequence[str], rows: Any, 
         without = [path for path in files if name in lacking[path]]
         if without:
             raise Mistake(
-                without[0], f"has no column {name!r} ({option}), which other files have", "leave it out or rename it"
+                without[0],
+                f"has no column {name!r} ({option}), which other files have",
+                "leave this file out or rename its column",
             )
     differing = [path for path in files if lacking[path]]
     if differing:
@@ -209,65 +213,65 @@ def _check_columns(reader: Callable[..., Any], files: Sequence[str], rows: Any, 
 
 def _advice(name: str, there: Sequence[str], option: str) -> str:
     if len(there) == 1 and any(mark in there[0] for mark in ",;\t"):
-        return f"its lines do not split into columns alike; the first reads {there[0]!r}"
+        return f"its lines have different numbers of columns; the first line is {there[0]!r}"
     if all(name == f"column{place}" for place, name in enumerate(there)):
-        return "it has no header line, so write the names of columns above it"
+        return "it has no header line: add the column names as the first line"
     lower = {column.lower(): column for column in there}
     near = get_close_matches(name.lower(), lower, 1)
     listed = ", ".join(map(repr, there[:SHOWN_COLUMNS])) + (", ..." if len(there) > SHOWN_COLUMNS else "")
-    meant = f"did you mean {lower[near[0]]!r}? It has" if near else f"pass {option} with one of"
+    meant = f"did you mean {lower[near[0]]!r}? Columns:" if near else f"pass {option} with one of"
     return f"{meant} {listed}"
 
 
-def _told(files: Sequence[str]) -> str:
+def _listed(files: Sequence[str]) -> str:
     return files[0] if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
 
 
 def load_map(path: str) -> Calibration:
-    """A stored map."""
+    """Load a saved map."""
     from calibrant.calibration import load
     from calibrant.export.errors import DocumentError
 
     try:
         found = load(path)
         if found.classes:
-            raise Mistake(path, f"is a map of {len(found.classes)} classes, and commands take maps of one score")
+            raise Mistake(path, f"is a map of {len(found.classes)} classes; the command line supports binary maps only")
         return found
     except FileNotFoundError:
-        raise Mistake(f"the map {path}", "does not exist", f"make it with calibrant fit ... --out {path}") from None
+        raise Mistake(f"the map {path}", "does not exist", f"create it with calibrant fit ... --out {path}") from None
     except IsADirectoryError:
-        raise Mistake(f"the map {path}", "is a folder", "name the file that calibrant fit saved") from None
+        raise Mistake(f"the map {path}", "is a folder", "pass the file that calibrant fit saved") from None
     except DocumentError as problem:
-        raise Mistake(path, f"is damaged, or no map that calibrant saved ({problem})", "fit it again") from None
+        raise Mistake(path, f"is damaged or is not a map saved by calibrant ({problem})", "fit it again") from None
 
 
 # ---------------------------------------------------------------------------------------------------------- writing
 
 
 def check_output(path: str, suffixes: Sequence[str], *, inputs: Sequence[str] = (), force: bool) -> None:
-    """Refuse, before any work, an output that cannot or should not be written."""
+    """Reject, before any work, an output that cannot or should not be written."""
     if not path.lower().endswith(tuple(suffixes)):
-        raise Mistake(
-            f"--out {path}", "has a name whose end does not say what to write", f"end it in one of {' '.join(suffixes)}"
-        )
+        raise Mistake(f"--out {path}", "has an unknown file extension", f"use one of {' '.join(suffixes)}")
     folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder):
         raise Mistake(
-            f"--out {path}", f"is in the folder {folder}, which does not exist", f"make it with mkdir -p {folder}"
+            f"--out {path}", f"is in the folder {folder}, which does not exist", f"create it with mkdir -p {folder}"
         )
     if os.path.isdir(path):
-        raise Mistake(f"--out {path}", "is a folder", "name a file")
+        raise Mistake(f"--out {path}", "is a folder", "pass the name of a file")
     if not os.access(folder, os.W_OK):
-        raise Mistake(f"--out {path}", f"is in the folder {folder}, which is read-only", "name a file in another one")
+        raise Mistake(
+            f"--out {path}", f"is in the folder {folder}, which is read-only", "pass a file in another folder"
+        )
     if any(os.path.realpath(path) == os.path.realpath(file) for file in inputs):
         raise Mistake(f"--out {path}", "is one of the inputs", "write to another file")
     if os.path.exists(path) and not force:
-        raise Mistake(f"--out {path}", "exists", "pass --force to overwrite it, or name another file")
+        raise Mistake(f"--out {path}", "exists", "pass --force to overwrite it, or another file name")
 
 
 @contextmanager
 def written(rows: Any, path: str) -> Iterator[str]:
-    """Write a relation as the end of the name says; it has a name of its own until the block has looked at it."""
+    """Write a relation in the format of the extension; it has a temporary name until the block has checked it."""
     import duckdb
 
     suffix = next(end for end in KINDS if path.lower().endswith(end))
@@ -276,7 +280,7 @@ def written(rows: Any, path: str) -> Iterator[str]:
         try:
             _write_rows(rows, temporary, suffix)
         except duckdb.IOException as problem:
-            raise Mistake(f"--out {path}", "was not written, and is as it was", of_duckdb(str(problem))) from None
+            raise Mistake(f"--out {path}", "was not written or changed", of_duckdb(str(problem))) from None
         yield str(temporary)
         os.replace(temporary, path)
     finally:

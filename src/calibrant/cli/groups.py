@@ -1,4 +1,4 @@
-"""Columns of groups in files: read as the map reads them, and rows whose group the map does not list."""
+"""Group columns in files: read as the map expects them, and rows whose group the map does not list."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from calibrant.messages import plural
 
 SHOWN = 3
 EXACT = 2**53
-"""Doubles below this are whole numbers exactly."""
+"""Integers below this are exact as doubles."""
 
 
 @dataclass(frozen=True)
 class Unlisted:
-    """Rows whose group in a column the map does not list, and what becomes of them."""
+    """Rows whose group in a column is not listed in the map, and whether they got a probability."""
 
     column: str
     rows: int
@@ -27,17 +27,17 @@ class Unlisted:
     mapped: bool
 
     def __str__(self) -> str:
-        """A sentence."""
-        fate = "the map of all" if self.mapped else "no probability"
+        """One sentence."""
+        result = "the global map was used" if self.mapped else "no probability was written"
         have = plural(self.rows, "row has", "rows have")
         named = f"a group in {self.column!r} that the map does not list, such as {_some(self.examples)}"
-        return f"{have} {named}, and got {fate}."
+        return f"{have} {named}: {result}."
 
 
 def key_of(rows: Any, column: str, kind: str, option: str) -> str:
-    """A column that is or reads as ``kind``, as SQL that gives text, whole numbers or truth values.
+    """SQL that gives the values of a column as text, integers or booleans.
 
-    pandas writes whole numbers with gaps as 3.0, which is the number 3 here.
+    pandas writes integers with missing values as 3.0; this is read as 3.
     """
     place = quote(column, "duckdb")
     if kind not in ("DOUBLE", "FLOAT") and not kind.startswith("DECIMAL"):
@@ -48,8 +48,8 @@ def key_of(rows: Any, column: str, kind: str, option: str) -> str:
     if found:
         raise Mistake(
             f"the column {column!r} ({option})",
-            f"holds {found[0][0]!r}",
-            "a group is text, an integer or true or false",
+            f"contains {found[0][0]!r}",
+            "groups must be text, integers or booleans",
         )
     return f"TRY_CAST({number} AS BIGINT)"
 
@@ -57,14 +57,14 @@ def key_of(rows: Any, column: str, kind: str, option: str) -> str:
 def unlisted(
     rows: Any, map_: Map, names: Mapping[str, str], keys: Mapping[str, str], *, allowed: bool
 ) -> list[Unlisted]:
-    """Rows with a group that the map does not list, by column; a mistake when no row has one that it lists.
+    """Rows with a group that the map does not list, by column; an error if no row has a listed group.
 
     Parameters
     ----------
     names, keys
-        Column of each group of the map, and what SQL makes of that column.
+        Column of each group of the map, and the SQL expression of that column.
     allowed
-        Whether there may be no row at all with a group of the map.
+        Whether it is allowed that no row has a listed group.
     """
     found = []
     for name, (listed, mapped) in _listed(map_).items():
@@ -77,11 +77,11 @@ def unlisted(
         )
         groups = [value for (value,) in some]
         if not hits and not allowed:
-            have = f"holds {_some(groups)}" if groups else "is empty"
+            have = f"contains {_some(groups)}" if groups else "is empty"
             raise Mistake(
                 f"the column {column!r}",
                 f"has no group of the map, which lists {_some(listed)} in {name!r}: the column {have}",
-                f"name the right column with --by {in_shell(f'{name}=COL')}, or pass --allow-unlisted",
+                f"pass the right column with --by {in_shell(f'{name}=COL')}, or pass --allow-unlisted",
             )
         if others:
             found.append(Unlisted(column, others, groups, mapped))
@@ -89,7 +89,7 @@ def unlisted(
 
 
 def _listed(map_: Map) -> dict[str, tuple[list[str], bool]]:
-    """Groups that a map lists, by its own name of the column, and whether other rows get a probability."""
+    """Groups that a map lists, by its name of the column, and whether other rows get a probability."""
     parts = map_.maps if isinstance(map_, ComposeMap) else (map_,)
     found: dict[str, tuple[list[str], bool]] = {}
     for part in parts:

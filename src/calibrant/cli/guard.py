@@ -1,4 +1,4 @@
-"""What goes wrong becomes one sentence on stderr and an exit code; what the library warns of becomes a note."""
+"""Error handling: an exception becomes one sentence on stderr and an exit code, a warning becomes a note."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from calibrant.cli import console
 from calibrant.cli.exits import Exit
 
 DEBUG: ContextVar[bool] = ContextVar("debug", default=False)
-"""Whether mistakes show their traceback."""
+"""Whether errors show their traceback."""
 
 
 def guarded(command: Callable[..., None]) -> Callable[..., None]:
-    """The command, with mistakes told in a sentence instead of a traceback."""
+    """The command, with errors reported in a sentence instead of a traceback."""
 
     @functools.wraps(command)
     def run(*args: Any, **options: Any) -> None:
@@ -30,7 +30,7 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
         except KeyboardInterrupt:
             raise typer.Exit(Exit.INTERRUPTED) from None
         except (typer.Exit, typer.Abort, typer.BadParameter, BrokenPipeError):
-            raise  # typer's to handle
+            raise  # handled by typer
         except Exception as problem:
             if DEBUG.get():
                 raise
@@ -41,16 +41,16 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def sentence(problem: Exception) -> str:
-    """What to tell the user about an exception: the problem and the fix."""
+    """The problem and the fix of an exception, in one sentence."""
     from calibrant.cli.duckdb_errors import of_duckdb
     from calibrant.cli.voice import CommandLine, Mistake
-    from calibrant.export.errors import DocumentError, ParityError
+    from calibrant.export.errors import DocumentError, ExportMismatchError
     from calibrant.messages import InputError, MissingPackage
 
-    duckdb = sys.modules.get("duckdb")  # which may be what is missing
+    duckdb = sys.modules.get("duckdb")  # may be the missing package
     if isinstance(problem, InputError) and not isinstance(problem, Mistake):
         return problem.say(CommandLine())
-    if isinstance(problem, (Mistake, DocumentError, ParityError, MissingPackage)):
+    if isinstance(problem, (Mistake, DocumentError, ExportMismatchError, MissingPackage)):
         return str(problem)
     if isinstance(problem, ImportError):
         return f'{problem}: pip install "calibrant[cli]"'
@@ -60,8 +60,8 @@ def sentence(problem: Exception) -> str:
         where = f"{problem.filename}: " if problem.filename else ""
         return f"{where}{problem.strerror or problem}"
     return (
-        f"this is a mistake in calibrant itself, please report it ({type(problem).__name__}: {problem}); "
-        "calibrant --debug COMMAND ... shows where it is"
+        f"internal error in calibrant, please report it ({type(problem).__name__}: {problem}); "
+        "calibrant --debug COMMAND ... shows the traceback"
     )
 
 

@@ -1,4 +1,4 @@
-"""Every option that more than one command has, declared once.
+"""Options shared by several commands, declared once.
 
 A command may take a dataclass of options, such as :class:`Columns`: :func:`spread` makes an option of each field.
 """
@@ -18,14 +18,14 @@ from calibrant.cli.exits import Exit
 
 
 def not_empty(given: Any) -> Any:
-    """Refuse the text of a variable that the shell does not have."""
+    """Reject an empty text, such as that of an undefined shell variable."""
     if given == "" or (isinstance(given, list) and "" in given):
-        raise typer.BadParameter("it is empty: give it a value, or leave the option out")
+        raise typer.BadParameter("value is empty: pass a value, or leave the option out")
     return given
 
 
 def local(param: typer.CallbackParam, given: Any) -> Any:
-    """Paths as they were given, or decoded where they are ``file://`` addresses; other addresses are refused."""
+    """Paths as given, decoded if they are ``file://`` URLs; other URLs are rejected."""
     if isinstance(given, list):
         return [local(param, each) for each in given]
     if given is None:
@@ -42,7 +42,7 @@ def local(param: typer.CallbackParam, given: Any) -> Any:
 
 
 class KindName(StrEnum):
-    """What scores are."""
+    """Types of scores."""
 
     probability = "probability"
     logit = "logit"
@@ -50,17 +50,17 @@ class KindName(StrEnum):
 
 
 def path(*names: str, metavar: str = "FILE", help_: str) -> Any:
-    """An option that is the path of a file or folder."""
+    """An option for the path of a file or folder."""
     return typer.Option(*names, callback=local, metavar=metavar, help=help_)
 
 
 def out(help_: str, metavar: str = "FILE") -> Any:
-    """The option that says where to write."""
+    """The option for the output file."""
     return path("--out", "-o", metavar=metavar, help_=help_)
 
 
 def text(name: str, metavar: str, help_: str) -> Any:
-    """An option that is not an empty text, or a list of such."""
+    """An option for a nonempty text, or a list of such."""
     return typer.Option(name, callback=not_empty, metavar=metavar, show_default=False, help=help_)
 
 
@@ -71,74 +71,78 @@ def _files(help_: str) -> Any:
 READABLE = "CSV or Parquet files (.csv .tsv .csv.gz .parquet .pq) or globs"
 Inputs = Annotated[list[str], _files(f"{READABLE}; or the folder of a tally store.")]
 Files = Annotated[list[str], _files(f"{READABLE}.")]
-Where = Annotated[str | None, text("--where", "SQL", "Only rows for which this holds: 'label IS NOT NULL'.")]
-First = Annotated[str | None, text("--from", "DAY", "First day of a tally store, as 2026-03-01.")]
-Last = Annotated[str | None, text("--to", "DAY", "Last day of a tally store, included.")]
+Where = Annotated[
+    str | None, text("--where", "SQL", "Use only rows that satisfy this condition, such as 'label IS NOT NULL'.")
+]
+First = Annotated[str | None, text("--from", "DAY", "First day of a tally store, such as 2026-03-01.")]
+Last = Annotated[str | None, text("--to", "DAY", "Last day of a tally store, inclusive.")]
 RequireAllDays = Annotated[
-    bool, typer.Option("--require-all-days", help="Stop if days of a tally store are missing, instead of a note.")
+    bool, typer.Option("--require-all-days", help="Fail if days of a tally store are missing, instead of a note.")
 ]
 
-# The defaults of --score and --label are put in later: None tells that they were not given.
+# The defaults of --score and --label are filled in later: None means that they were not given.
 Score = Annotated[str | None, text("--score", "COL", "Column of scores. [default: score]")]
-Label = Annotated[str | None, text("--label", "COL", "Column of what happened. [default: label]")]
+Label = Annotated[str | None, text("--label", "COL", "Column of observed labels. [default: label]")]
 Weight = Annotated[str | None, text("--weight", "COL", "Column of weights.")]
-Counts = Annotated[bool, typer.Option("--counts", help="Weights are counts: a row of weight 3 is three rows.")]
-By = Annotated[list[str] | None, text("--by", "COL", "Segments; may be given several times.")]
-Time = Annotated[str | None, text("--time", "COL", "When each row was: date or time.")]
-Groups = Annotated[str | None, text("--groups", "COL", "Rows that depend on each other: patient, customer.")]
-Positive = Annotated[str | None, text("--positive", "VALUE", "The label that is the event, when not 0 and 1.")]
-Kind = Annotated[KindName | None, typer.Option("--kind", show_default=False, help="What the scores are.")]
+Frequency = Annotated[bool, typer.Option("--frequency", help="Weights are counts: weight 3 stands for 3 rows.")]
+By = Annotated[list[str] | None, text("--by", "COL", "Column of segments; repeat for several.")]
+Time = Annotated[str | None, text("--time", "COL", "Column with the date or time of each row.")]
+Groups = Annotated[
+    str | None, text("--groups", "COL", "Column of groups of dependent rows, such as patient or customer.")
+]
+Positive = Annotated[str | None, text("--positive", "VALUE", "Label of the event, if labels are not 0 and 1.")]
+ScoreType = Annotated[KindName | None, typer.Option("--score-type", show_default=False, help="Type of the scores.")]
 
 Tolerance = Annotated[
     str,
     typer.Option(
         "--tolerance",
         metavar="A[,B]",
-        help="What log-odds (A) and slope (B) may be off by; one number is for both.",
+        help="Tolerated error of log-odds (A) and slope (B); one number applies to both.",
     ),
 ]
-Seed = Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Seed of everything random.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout, and nothing else.")]
+Seed = Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Random seed.")]
+Json = Annotated[bool, typer.Option("--json", help="Print only JSON on stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite the output.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite the output file.")]
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The options that give columns their roles, and choose rows; ``source`` is an option of one command alone."""
+    """Options that assign columns to roles and select rows; ``source`` is an option of one command only."""
 
     score: Score = None
     label: Label = None
     weight: Weight = None
-    counts: Counts = False
+    frequency: Frequency = False
     by: By = None
     time: Time = None
     groups: Groups = None
     positive: Positive = None
-    kind: Kind = None
+    score_type: ScoreType = None
     where: Where = None
     source: str | None = None
 
     def with_defaults(self) -> Columns:
-        """Columns called score and label where no others are named."""
+        """With the default columns score and label where none are given."""
         defaults = {name: name for name in ("score", "label") if getattr(self, name) is None}
         return replace(self, **defaults)  # type: ignore[arg-type]
 
     @property
     def given(self) -> list[str]:
         """Options that were given."""
-        return [f"--{name}" for name, value in vars(self).items() if value]
+        return [f"--{name.replace('_', '-')}" for name, value in vars(self).items() if value]
 
     @property
     def named(self) -> dict[str, str | None]:
-        """Columns by the options that name them."""
+        """Columns by option."""
         named = {f"--{role}": getattr(self, role) for role in ("score", "label", "weight", "time", "groups", "source")}
         return named | {"--by" if place == 0 else f"--by ({name})": name for place, name in enumerate(self.by or ())}
 
 
 @dataclass(frozen=True)
 class DayRange:
-    """Which days of a tally store are asked for."""
+    """Selected days of a tally store."""
 
     first: First = None
     last: Last = None
@@ -146,7 +150,7 @@ class DayRange:
 
 
 def spread(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with an option for each field of the dataclasses that it takes, where a field is declared as one."""
+    """The command with an option for each field of its dataclass parameters that is declared as an option."""
     types = get_type_hints(command, include_extras=True)
     parameters: list[inspect.Parameter] = []
     inside: dict[str, list[str]] = {}
@@ -177,7 +181,7 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def tolerance_of(text: str) -> tuple[float, float]:
-    """What ``--tolerance`` says.
+    """Parse ``--tolerance``.
 
     Examples
     --------
@@ -190,6 +194,6 @@ def tolerance_of(text: str) -> tuple[float, float]:
         numbers = []
     if len(numbers) not in (1, 2) or not all(0.0 < number < float("inf") for number in numbers):
         raise typer.BadParameter(
-            f"{text!r} is not one or two numbers above 0, as in 0.2 or 0.2,0.1", param_hint="--tolerance"
+            f"{text!r} is not one or two positive numbers, such as 0.2 or 0.2,0.1", param_hint="--tolerance"
         )
     return numbers[0], numbers[-1]

@@ -1,4 +1,4 @@
-"""``--by region=area_code``: what the columns of groups that a map needs are called where it runs."""
+"""``--by region=area_code``: names of the map's group columns in the data."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Renamed = Annotated[
         "--by",
         metavar="NAME=COL",
         show_default=False,
-        help="A column of groups that the map calls NAME; may be given several times. [default: as in the map]",
+        help="Column COL is the group column NAME of the map; repeat for several. [default: same names]",
     ),
 ]
 
 
 def group_names(needed: Sequence[str], given: Sequence[str] | None) -> dict[str, str]:
-    """The column of every group that a map needs, by the map's own name of it.
+    """The data column of every group column of a map, by the map's name.
 
     Examples
     --------
@@ -36,7 +36,8 @@ def group_names(needed: Sequence[str], given: Sequence[str] | None) -> dict[str,
             continue  # NAME alone is NAME=NAME
         name = next((name for name in needed if text.startswith(f"{name}=")), None)
         if name is None or text == f"{name}=":
-            needs = f"it needs {', '.join(map(repr, needed))}" if needed else "it needs no groups, so leave --by out"
-            raise Mistake(f"--by {text}", "names no column of groups of this map", f"{needs}; write --by NAME=COL")
+            listed = ", ".join(map(repr, needed))
+            fix = f"it needs {listed}; write --by NAME=COL" if needed else "it needs no groups, so leave --by out"
+            raise Mistake(f"--by {text}", "is not a group column of this map", fix)
         names[name] = text.removeprefix(f"{name}=")
     return names

@@ -1,4 +1,4 @@
-"""Words of a shell, and names of columns in its conditions."""
+"""Quoting for the shell, and column names in SQL conditions."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from functools import cache
 
 
 def in_shell(text: str) -> str:
-    """A text as one word of a shell, in double quotes where it has single ones."""
+    """A text quoted for the shell, in double quotes if it contains single quotes."""
     return f'"{text}"' if "'" in text and not re.search(r'["$`\\!]', text) else shlex.quote(text)
 
 
 def identifier(name: str) -> str:
-    """A column as SQL writes it."""
+    """A column name in SQL."""
     from calibrant.export.sql.dialects import quote
 
     plain = re.fullmatch(r"[a-z_][a-z0-9_]*", name) and name not in _reserved()
@@ -22,7 +22,7 @@ def identifier(name: str) -> str:
 
 @cache
 def _reserved() -> set[str]:
-    """Words that are no names of columns in SQL, such as group and order."""
+    """Reserved words of SQL, such as group and order."""
     import duckdb
 
     words = "SELECT keyword_name FROM duckdb_keywords() WHERE keyword_category <> 'unreserved'"

@@ -1,4 +1,4 @@
-"""What a command works on: the rows of files, or the days of a tally store."""
+"""Input of a command: the rows of files, or the days of a tally store."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from calibrant.verdict import Verdict
 Result = TypeVar("Result")
 
 LOOKED_AT = 10_000
-"""Rows that are looked at more closely when the whole was refused."""
+"""Number of rows inspected to explain an error."""
 
 MOST_DISTINCT = 1 << 16
-"""Rows from which on log-odds and other real scores are counted on a grid."""
+"""Log-odds and other real-valued scores are counted on a grid if there are more rows than this."""
 
 
 class Rows:
@@ -45,8 +45,8 @@ class Rows:
         quiet: bool = False,
     ) -> None:
         self.columns = of = columns.with_defaults()
-        if of.counts and of.weight is None:
-            raise Mistake("--counts", "says what weights are", "name their column with --weight, or leave --counts out")
+        if of.frequency and of.weight is None:
+            raise Mistake("--frequency", "needs weights", "pass their column with --weight, or leave --frequency out")
         self.quiet = quiet
         self.connection = connect()
         more = dict(more_scores or {})
@@ -59,7 +59,7 @@ class Rows:
                 if name is not None:
                     refuse_text(rows, name, option)
             zoned = [name for name in rows.columns if type_of(rows, name) == "TIMESTAMPTZ_NS"]
-            return with_type(rows, zoned, "TIMESTAMPTZ")  # narwhals does not know the other
+            return with_type(rows, zoned, "TIMESTAMPTZ")  # the other type is unknown to narwhals
 
         self.data = console.work(read, self.connection, words="Opening files", quiet=quiet)
 
@@ -74,26 +74,26 @@ class Rows:
             "score": of.score,
             "label": of.label,
             "sample_weight": of.weight,
-            "weights": "counts" if of.counts else "importance",
+            "weight_type": "frequency" if of.frequency else "importance",
             "time": of.time,
             "groups": of.groups,
             "positive": self._positive(),
-            "kind": None if of.kind is None else str(of.kind),
+            "score_type": None if of.score_type is None else str(of.score_type),
         }
 
     @property
     def by(self) -> dict[str, Any]:
-        """The segments, as a keyword argument."""
+        """The segments as a keyword argument."""
         return {"by": list(self.columns.by)} if self.columns.by else {}
 
     def collect(self, names: Iterable[str | None]) -> dict[str, Any]:
-        """Some columns in memory."""
+        """Load columns into memory."""
         wanted = dict.fromkeys(name for name in names if name is not None)
         return collect(self.data.project(", ".join(quote(name, "duckdb") for name in wanted)))
 
     def grid(self, *, always: bool = False) -> Grid | None:
-        """A grid over the range of real scores, when they are many or ``always``; probabilities have their own."""
-        if self.columns.kind in (None, "probability"):
+        """A grid over the range of real-valued scores, if they are many or ``always``; None for probabilities."""
+        if self.columns.score_type in (None, "probability"):
             return None
         s = quote(str(self.columns.score), "duckdb")
         finite = self.data.filter(f"isfinite(CAST({s} AS DOUBLE))")
@@ -101,7 +101,7 @@ class Rows:
         return Grid(low=low, high=high) if (always or rows > MOST_DISTINCT) and low < high else None
 
     def run(self, job: Callable[[], Result]) -> Result:
-        """Do a job on the rows, with progress; its mistakes are told by the columns and options they are about."""
+        """Run a job on the rows with a progress bar; its errors refer to columns and options."""
         try:
             return console.work(job, self.connection, words="Counting rows", quiet=self.quiet)
         except Mistake:
@@ -111,19 +111,19 @@ class Rows:
             if not isinstance(closer, Note):
                 raise self._mistake(closer or problem) from None
         console.note(str(closer))
-        self.options["positive"] = 1  # which engines need to be told, and arrays do not
+        self.options["positive"] = 1  # engines need this, arrays do not
         return self.run(job)
 
     def _mistake(self, error: InputError) -> Mistake:
-        """An error of the library, by the columns and options that it is about."""
+        """An error of the library in terms of columns and options."""
         if isinstance(error, UnusableRows):
             return uncounted(error.found)
         return Mistake.of(error, CommandLine(self.columns.score, self.columns.label))
 
     def _look_closely(self) -> InputError | Note | None:
-        """What the array checks have to say on some rows: they see percentages, swapped columns, labels 1 and 2.
+        """Run the array checks on some rows: they detect percentages, swapped columns, labels 1 and 2.
 
-        A note says that labels are -1 and 1, which engines have to be told.
+        A returned note says that labels are -1 and 1, which engines need to know.
         """
         names = [quote(str(name), "duckdb") for name in (self.columns.score, self.columns.label)]
         whole = " AND ".join(f"{name} IS NOT NULL" for name in names)
@@ -132,64 +132,68 @@ class Rows:
         some = collect(self.data.filter(whole).limit(LOOKED_AT).project(f"{names[0]} AS s, {names[1]} AS y"))
         if not len(some["s"]):
             return None
-        kind: Any = self.columns.kind
+        kind: Any = self.columns.score_type
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CalibrantWarning)
             try:
-                found = check_rows(some["s"], some["y"], positive=self._positive(), kind=kind)
+                found = check_rows(some["s"], some["y"], positive=self._positive(), score_type=kind)
             except InputError as problem:
                 return self._missing_label(some["y"].tolist()) or problem
         converted = next((each for each in found.notes if each.code == labels_minus_one.code), None)
         if converted is not None and self.options["positive"] is None:
             return converted
-        if found.kind == "probability" or kind is not None:
+        if found.score_type == "probability" or kind is not None:
             return None
         low, high = float(found.scores.min()), float(found.scores.max())
-        are = "log-odds" if found.kind == "logit" else "scores of another kind"
-        fix = Phrase("if they are {are}, pass {kind}", are=are, kind=Setting("kind", found.kind))
-        return InputError("scores", f"has values from {low:.6g} to {high:.6g}", fix)
+        are = "log-odds" if found.score_type == "logit" else "scores of another type"
+        fix = Phrase(
+            "if they are {are}, pass {score_type}", are=are, score_type=Setting("score_type", found.score_type)
+        )
+        return InputError("scores", f"has values from {low:.6g} to {high:.6g}, outside [0, 1]", fix)
 
     def _missing_label(self, values: list[Any]) -> Mistake | None:
-        """A word for a missing label that makes a third one."""
+        """The error about a marker of missing labels that looks like a third label."""
         label, found = str(self.columns.label), set(values)
         words = sorted(value for value in found if isinstance(value, str) and value.strip().lower() in MISSING)
         if not words or len(found) < 3:
             return None
         return Mistake(
-            f"the column {label!r} (--label)", f"holds {words[0]!r} among labels", leave_out(label, words[0])
+            f"the column {label!r} (--label)", f"contains {words[0]!r} among labels", leave_out(label, words[0])
         )
 
     def _positive(self) -> Any:
-        """The value of ``--positive``, of the type that the labels have."""
+        """The value of ``--positive``, in the type of the labels."""
         text, kind = self.columns.positive, self._type(self.columns.label)
         if text is None or kind == "VARCHAR":
             return text
         kind = "DOUBLE" if kind.startswith("DECIMAL") else kind
         ((value,),) = self.connection.execute(f"SELECT TRY_CAST(? AS {kind})", [text]).fetchall()
         if value is None:
-            raise Mistake(f"--positive {text}", "cannot be a label", f"the column {self.columns.label!r} holds {kind}")
+            raise Mistake(
+                f"--positive {text}", "cannot be a label", f"the column {self.columns.label!r} has the type {kind}"
+            )
         return value
 
 
 class Days:
-    """Days of a tally store; nothing of its rows is left to choose."""
+    """Days of a tally store; its columns are fixed."""
 
     def __init__(self, path: str, columns: Columns, days: DayRange, *, quiet: bool = False) -> None:
         taken = columns.given
         if taken:
-            raise Mistake(path, "is a tally store, which knows its columns", f"leave {taken[0]} out")
+            raise Mistake(path, "is a tally store, whose columns are fixed", f"leave {taken[0]} out")
         self.quiet = quiet
         self.store = TallyStore(path)
         try:
             window = self.store.window(days.first, days.last, require_all_days=days.require_all_days)
         except MissingDays as problem:
-            raise Mistake("--require-all-days", problem.problem, "add what is missing, or leave it out") from None
+            raise Mistake("--require-all-days", problem.problem, "add the missing days, or leave it out") from None
         self.data: Tally | GroupedTally = window
         self.options: dict[str, Any] = {}
         self.by: dict[str, Any] = {}
 
     def run(self, job: Callable[[], Result]) -> Result:
-        """Do a job on the tallies."""
+        """Run a job on the tallies."""
         return console.work(job, words="Working", quiet=self.quiet)
 
     def total(self) -> Tally:
@@ -197,7 +201,7 @@ class Days:
         return self.data.total() if isinstance(self.data, GroupedTally) else self.data
 
     def named(self, verdict: Verdict) -> Verdict:
-        """The verdict with segments under the names that the store has for them."""
+        """The verdict with the store's names of segments."""
         column, several = ", ".join(self.store.by), len(self.store.by) > 1
         return replace(
             verdict,
@@ -209,14 +213,14 @@ class Days:
 
 
 def open_source(inputs: Sequence[str], columns: Columns, days: DayRange, *, quiet: bool = False) -> Rows | Days:
-    """Rows of files, or days of the one tally store that is named."""
+    """The rows of files, or the days of a tally store."""
     store = next((path for path in inputs if is_store(path)), None)
     if store is not None:
         if len(inputs) > 1:
             raise Mistake(store, "is a tally store", "pass it alone")
         return Days(store, columns, days, quiet=quiet)
     if days.first is not None or days.last is not None:
-        raise Mistake("--from and --to", "choose days of a tally store, and these are files", "use --where")
+        raise Mistake("--from and --to", "apply to a tally store, and these are files", "use --where")
     if days.require_all_days:
-        raise Mistake("--require-all-days", "is about a tally store, and these are files", "leave it out")
+        raise Mistake("--require-all-days", "applies to a tally store, and these are files", "leave it out")
     return Rows(inputs, columns, quiet=quiet)

@@ -1,4 +1,4 @@
-"""Counts of rows by segment and stretch of time: into a store, a table, a summary."""
+"""Counts of rows by segment and time period, for a store, a table or a summary."""
 
 from __future__ import annotations
 
@@ -20,23 +20,25 @@ Key = tuple[Any, ...]
 
 
 def open_store(
-    path: str, by: Sequence[str] | None, kind: str | None, day: str | None, time: str | None, every: str | None
+    path: str, by: Sequence[str] | None, score_type: str | None, day: str | None, time: str | None, every: str | None
 ) -> TallyStore:
-    """The store to add to, when the options say which days the rows are of."""
+    """The store to add to, if the options give the days of the rows."""
     if day is not None and time is not None:
-        raise Mistake("--day and --time", "both say the day of the rows", "pass one of them")
+        raise Mistake("--day and --time", "both give the day of the rows", "pass one of them")
     if day is None and time is None:
         raise Mistake("--store", "needs the day of the rows", "pass --day 2026-03-01, or --time with a column of days")
     if every is not None:
-        raise Mistake("--store", "keeps days", "leave --every out")
-    if kind not in (None, "probability"):
-        raise Mistake("--store", f"keeps probabilities, not {kind} scores", "apply a map first (calibrant apply)")
+        raise Mistake("--store", "always uses periods of one day", "leave --every out")
+    if score_type not in (None, "probability"):
+        raise Mistake(
+            "--store", f"accepts probabilities, not {score_type} scores", "apply a map first (calibrant apply)"
+        )
     return TallyStore(path, by=by or None)
 
 
 @dataclass(frozen=True)
 class Counted:
-    """Tallies by the values of the columns ``names``, and all of them together."""
+    """Tallies by the values of the columns ``names``, and their total."""
 
     names: tuple[str, ...]
     parts: Mapping[Key, Tally]
@@ -44,12 +46,12 @@ class Counted:
 
     @classmethod
     def of(cls, rows: Rows, every: str, store: TallyStore | None) -> Counted:
-        """Count the rows, on the grid of the store that they go to."""
+        """Count the rows, on the grid of the store."""
         given = dict(rows.options)
         by, time = list(rows.columns.by or ()), given["time"]
         names = (*by, *([] if time is None else [time]))
         grid = rows.grid(always=bool(names)) if store is None else store.grid
-        given |= {"kind": given["kind"] or "probability", "by": by or None, "every": every, "grid": grid}
+        given |= {"score_type": given["score_type"] or "probability", "by": by or None, "every": every, "grid": grid}
         counted = count(rows.data, **given)
         if isinstance(counted, Tally):
             return cls((), {(): counted}, counted)
@@ -57,12 +59,12 @@ class Counted:
         return cls(names, parts, counted.total())
 
     def add_to(self, store: TallyStore, day: str | None, part: str | None, replace: bool) -> dict[str, list[str]]:
-        """Add each day to the store; days that were written, and days that were there already with the same counts."""
+        """Add each day to the store; returns days written, and days that were already there with the same counts."""
         days: dict[Any, dict[Any, Tally]] = {}
         for key, each in self.parts.items():
             segment = key if day is not None else key[:-1]
             days.setdefault(day or key[-1], {})[segment[0] if len(segment) == 1 else segment] = each
-        told: dict[str, list[str]] = {"written": [], "already there": []}
+        result: dict[str, list[str]] = {"written": [], "already there": []}
         for when, segments in sorted(days.items()):
             tallies = GroupedTally(segments) if store.by else segments[()]
             try:
@@ -70,11 +72,11 @@ class Counted:
             except Conflict as problem:
                 raise Mistake.of(problem, CommandLine()) from None
             name = when.isoformat() if isinstance(when, date) else str(when)
-            told["written" if written else "already there"].append(name)
-        return told
+            result["written" if written else "already there"].append(name)
+        return result
 
     def summary(self) -> dict[str, Any]:
-        """Rows, events, mean score and cells, of all and by segment."""
+        """Rows, events, mean score and cells, in total and by segment."""
         parts = [
             {"segment": dict(zip(self.names, key, strict=True)), **_numbers(part)}
             for key, part in self.parts.items()
@@ -106,7 +108,7 @@ def _numbers(part: Tally) -> dict[str, Any]:
 
 
 def _cells(part: Tally) -> tuple[Any, ...]:
-    """Ends of each cell as people read them, rows, events and mean score; an exact score is its own cell."""
+    """Readable ends of each cell, rows, events and mean score; an exact score is its own cell."""
     exact = part.resolution == "exact"
     upper = part.lower_edges if exact else np.minimum(part.upper_edges, part.grid.high if part.grid else np.inf)
     return part.lower_edges, upper, part.n, part.events, part.scores

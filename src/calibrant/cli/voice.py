@@ -1,4 +1,4 @@
-"""Messages in the terms of the command line: options in place of arguments, columns by their names."""
+"""Messages in terms of the command line: options in place of arguments, columns by name."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from calibrant.messages import Advice, InputError, Voice
 
 
 class Mistake(InputError):
-    """A mistake of the user's that is in the terms of the command line already."""
+    """An input error in terms of the command line."""
 
     @classmethod
     def of(cls, error: InputError, voice: Voice) -> Mistake:
-        """An error of the library in the words of a voice."""
+        """An error of the library in the terms of a voice."""
         return cls(voice.subject(error.subject), voice.say(error.problem), voice.say(error.fix))
 
 
@@ -28,10 +28,11 @@ OPTIONS = {
     "epsilon": "--epsilon",
     "calibration": "--map",
     "first": "--from",
+    "dialect": "--dialect",
     "frame": "the file",
     "groups": "--groups",
     "guarantee": "--guarantee",
-    "kind": "--kind",
+    "score_type": "--score-type",
     "label": "--label",
     "last": "--to",
     "look": "--look",
@@ -47,9 +48,9 @@ OPTIONS = {
     "scores_old": "--old",
     "thresholds": "--threshold",
     "time": "--time",
-    "weights": "--counts",
+    "weight_type": "--frequency",
 }
-"""Options by the arguments that they set."""
+"""Options by the argument that they set."""
 
 
 class CommandLine(Voice):
@@ -72,7 +73,7 @@ class CommandLine(Voice):
         self.score, self.label = score, label
 
     def argument(self, name: str) -> str:
-        """The option that sets an argument, or the column that it is."""
+        """The option that sets an argument, or its column."""
         columns = {"scores": (self.score, "--score"), "y": (self.label, "--label")}
         if name in columns:
             column, option = columns[name]
@@ -81,8 +82,8 @@ class CommandLine(Voice):
 
     def setting(self, name: str, value: object) -> str:
         """The option with its value."""
-        if name == "weights":
-            return "--counts" if value == "counts" else "no --counts"
+        if name == "weight_type":
+            return "--frequency" if value == "frequency" else "no --frequency"
         if name == "guarantee" and isinstance(value, tuple | list):
             return " ".join(
                 f"{option} {part:g}" for option, part in zip(("--guarantee", "--alpha"), value, strict=True)
@@ -94,53 +95,53 @@ class CommandLine(Voice):
         return " ".join(f"{option} {shlex.quote(_as_written(each))}" for each in values)
 
     def say(self, value: object) -> Any:
-        """A reference in words; a day of a store is deleted by a command of the shell."""
+        """A reference in words; removing a day of a store becomes a shell command."""
         return f"rm -r {shlex.quote(str(value.folder))}" if isinstance(value, Removal) else super().say(value)
 
     def advice(self, advice: Advice) -> str:
-        """What to do in a terminal."""
+        """The advice for a terminal."""
         found = ADVICE.get(advice, advice.value)
         return found if isinstance(found, str) else found(self)
 
     def if_finite(self) -> str:
-        """The condition on rows that have a score."""
+        """The condition that selects rows with a score."""
         return "" if self.score is None else f" {shlex.quote(f'isfinite({identifier(self.score)})')}"
 
     def if_labeled(self) -> str:
-        """The condition on rows that have a label."""
+        """The condition that selects rows with a label."""
         return "" if self.label is None else f" {shlex.quote(f'{identifier(self.label)} IS NOT NULL')}"
 
     def swapped(self) -> str:
-        """How to exchange scores and labels."""
+        """How to swap scores and labels."""
         score, label = (name if name is None else shlex.quote(name) for name in (self.score, self.label))
-        return "exchange --score and --label" if None in (score, label) else f"pass --score {label} --label {score}"
+        return "swap --score and --label" if None in (score, label) else f"pass --score {label} --label {score}"
 
 
 def _as_written(value: object) -> str:
-    """A value as a CSV holds it: integers, such as labels, are read from it as doubles."""
+    """A value as written in a CSV: integers, such as labels, are read as doubles."""
     return f"{value:.0f}" if isinstance(value, float) and value.is_integer() else str(value)
 
 
 ADVICE: dict[Advice, str | Callable[[CommandLine], str]] = {
     Advice.ASK_ONE_SOURCE: "fit one of them alone with --where",
     Advice.CONNECT_OR_INSTALL: 'pip install "calibrant[sql]"',
-    Advice.CORRECT_SAMPLING: "in Python, SamplingCorrection undoes it without labels",
+    Advice.CORRECT_SAMPLING: "in Python, SamplingCorrection corrects it without labels",
     Advice.DIVIDE_BY_100: "divide the column by 100",
-    Advice.DROP_OR_REPAIR_SCORES: lambda voice: f"repair them, or leave them out with --where{voice.if_finite()}",
-    Advice.DROP_ROWS: "leave these rows out with --where",
+    Advice.DROP_OR_REPAIR_SCORES: lambda voice: f"fix them, or exclude them with --where{voice.if_finite()}",
+    Advice.DROP_ROWS: "exclude these rows with --where",
     Advice.DROP_UNLABELED: lambda voice: (
-        f"leave these rows out with --where{voice.if_labeled()}; a label that has not arrived is not a negative"
+        f"exclude these rows with --where{voice.if_labeled()}; a label that has not arrived is not a negative"
     ),
-    Advice.FILTER_ROWS: "know why they are there, then leave them out with --where",
+    Advice.FILTER_ROWS: "find out why they are there, then exclude them with --where",
     Advice.FIT_FIRST: "fit a map first (calibrant fit)",
-    Advice.FIT_ONE_SEGMENT: "--method binning, fitted to a segment's rows alone, can be proved",
+    Advice.FIT_ONE_SEGMENT: "--method binning, fitted to the rows of one segment alone, can have a certificate",
     Advice.FIT_PLATT: "calibrant fit FILES --out map.json",
-    Advice.IMPORTANCE_WEIGHTS: "leave --counts out",
-    Advice.NAME_SCORES: "name the column of scores with --score",
-    Advice.ONE_AGAINST_REST: "two classes are needed, so make a column that is 1 for one class and 0 for the rest",
+    Advice.IMPORTANCE_WEIGHTS: "leave --frequency out",
+    Advice.NAME_SCORES: "pass the column of scores with --score",
+    Advice.ONE_AGAINST_REST: "labels must have two classes: create a column that is 1 for one class and 0 for the rest",
     Advice.PASS_GUARANTEE: "pass --guarantee E",
-    Advice.PASS_PROBABILITIES: "name a column of probabilities with --score",
-    Advice.REPAIR_OR_DROP_ROWS: "repair these rows or leave them out with --where",
+    Advice.PASS_PROBABILITIES: "pass a column of probabilities with --score",
+    Advice.REPAIR_OR_DROP_ROWS: "fix these rows or exclude them with --where",
     Advice.SEE_COMPARISON: "see below",
     Advice.SEE_SEGMENTS: "All segments: --json.",
     Advice.SEE_SEGMENTS_AND_COMPARISON: "All segments: --json.",
@@ -149,4 +150,4 @@ ADVICE: dict[Advice, str | Callable[[CommandLine], str]] = {
     Advice.USE_BINNING: "use --method binning if you need a certificate",
     Advice.USE_PLATT: "use --method platt",
 }
-"""What is done in another way than in Python."""
+"""Advice that differs from that for Python."""

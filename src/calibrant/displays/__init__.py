@@ -1,8 +1,8 @@
-"""Pictures: each display computes first, holds plain numbers in ``data`` and draws them in ``plot``."""
+"""Plots: each display first computes its numbers (``data``), then draws them with ``plot``."""
 
 from calibrant.displays.map import MapDisplay
-from calibrant.displays.multiclass.error import ClassErrorDisplay
-from calibrant.displays.multiclass.panels import ClassWiseDisplay
+from calibrant.displays.multiclass.error import MulticlassErrorDisplay
+from calibrant.displays.multiclass.panels import ClasswiseDisplay
 from calibrant.displays.multiclass.reliability import TopLabelBinDisplay, TopLabelDisplay
 from calibrant.displays.multiclass.simplex import CanonicalValidityDisplay, SimplexDisplay
 from calibrant.displays.plan import PlanDisplay
@@ -11,9 +11,9 @@ from calibrant.displays.validity import ValidityDisplay
 
 __all__ = [
     "CanonicalValidityDisplay",
-    "ClassErrorDisplay",
-    "ClassWiseDisplay",
+    "ClasswiseDisplay",
     "MapDisplay",
+    "MulticlassErrorDisplay",
     "PlanDisplay",
     "ReliabilityDisplay",
     "SimplexDisplay",

@@ -1,4 +1,4 @@
-"""What displays have in common: where they are drawn, and options that several of them take."""
+"""Base class of the displays, and checks of their options."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
 
 
 class Display(ABC):
-    """A computed picture: ``data`` holds its numbers, and :meth:`plot` draws them."""
+    """A computed plot: ``data`` has its numbers, and :meth:`plot` draws them."""
 
     size: tuple[float, float]
-    """Inches of a figure of its own."""
+    """Size of a new figure, in inches."""
     ax_: Axes
     figure_: Any
 
     @property
     @abstractmethod
     def data(self) -> dict[str, Any]:
-        """Every number in the picture, as plain lists."""
+        """All numbers in the plot, as plain lists."""
 
     def plot(self, ax: Axes | None = None) -> Self:
-        """Draw on ``ax``, or on a new figure; panels beside the main one take a part of the place of ``ax``."""
+        """Draw on ``ax``, or on a new figure; further panels take part of the space of ``ax``."""
         ax = style.new_axes(ax, self.size)
         self.ax_, self.figure_ = ax, style.figure_of(ax)
         self._draw_on(ax)
@@ -37,7 +37,7 @@ class Display(ABC):
         """Draw everything."""
 
 
-def check_level(level: float) -> None:
-    """Refuse a share that is not strictly between 0 and 1."""
-    if not 0.0 < level < 1.0:
-        raise InputError("level", f"must lie strictly between 0 and 1, got {level}")
+def check_confidence(confidence: float) -> None:
+    """Raise an error unless the confidence level is strictly between 0 and 1."""
+    if not 0.0 < confidence < 1.0:
+        raise InputError("confidence", f"must be strictly between 0 and 1, got {confidence}")

@@ -1,4 +1,4 @@
-"""Axes beside, below or in the place of others: for counts, and for small multiples."""
+"""Additional axes next to, below or in place of given axes: for counts and small multiples."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from calibrant.numerics import Floats
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-WIDE_SPAN = 100.0
-"""Ratio of the largest to the smallest count from which on an axis of counts is logarithmic."""
+WIDE_RANGE = 100.0
+"""Ratio of the largest to the smallest count above which an axis of counts is logarithmic."""
 
 
 def panel_below(ax: Axes) -> Axes:
-    """Axes for counts in the lower part of the place that ``ax`` had, with its horizontal axis."""
+    """Axes for counts below ``ax``, in part of its space and with the same horizontal axis."""
     figure, place = figure_of(ax), ax.get_subplotspec()
     if place is not None:
         parts = place.subgridspec(2, 1, height_ratios=(4.2, 1.0), hspace=0.0)
@@ -27,10 +27,10 @@ def panel_below(ax: Axes) -> Axes:
 
 
 def panel_beside(ax: Axes) -> Axes:
-    """Axes for counts in the right part of the place that ``ax`` had, with its vertical axis."""
+    """Axes for counts to the right of ``ax``, in part of its space and with the same vertical axis."""
     figure, place = figure_of(ax), ax.get_subplotspec()
     if place is not None:
-        # Without a layout that makes room for the labels of ticks, the room is left beforehand.
+        # Without a layout engine, leave room for tick labels.
         apart = 0.12 if figure.canvas.figure.get_layout_engine() is None else 0.0
         parts = place.subgridspec(1, 2, width_ratios=(3.0, 1.0), wspace=apart)
         ax.set_subplotspec(parts[0])
@@ -41,14 +41,14 @@ def panel_beside(ax: Axes) -> Axes:
 
 
 def panels_under(ax: Axes, count: int, across: int) -> list[Axes]:
-    """So many axes, ``across`` in a row, in the place of ``ax``, which keeps a strip on top for words alone."""
+    """``count`` axes, ``across`` in a row, in the space of ``ax``, which keeps a strip at the top for text."""
     figure, place = figure_of(ax), ax.get_subplotspec()
     down = -(-count // across)
     ax.set_axis_off()
     ax.set_xticks([])
     ax.set_yticks([])
     if place is not None:
-        # Without a layout that makes room for words, the room is left beforehand.
+        # Without a layout engine, leave room for text.
         loose = figure.canvas.figure.get_layout_engine() is None
         strip, apart = (max(0.28 * down, 0.5), 0.45) if loose else (0.16, 0.08)
         parts = place.subgridspec(2, 1, height_ratios=(strip, float(down)), hspace=0.0)
@@ -63,8 +63,8 @@ def panels_under(ax: Axes, count: int, across: int) -> list[Axes]:
 
 
 def axis_of_counts(panel: Axes, counts: Floats, which: Literal["x", "y"], counted: bool) -> None:
-    """Limits and label of an axis of counts: logarithmic where the counts span much."""
-    if counts.max() > WIDE_SPAN * counts.min():
+    """Set limits and label of an axis of counts; logarithmic if the counts have a wide range."""
+    if counts.max() > WIDE_RANGE * counts.min():
         getattr(panel, f"set_{which}scale")("log")
         getattr(panel, f"set_{which}lim")(0.6 * float(counts.min()), 1.8 * float(counts.max()))
     else:

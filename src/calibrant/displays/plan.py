@@ -1,4 +1,4 @@
-"""How close, by number of bins: the price of sharpness before a single label is bought."""
+"""Plot of the guaranteed epsilon by number of bins and labels, for planning."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from calibrant.arrays.columns import check_option, is_whole
 from calibrant.displays import style
 from calibrant.displays.base import Display
-from calibrant.guarantees.certificate import Mode
+from calibrant.guarantees.certificate import Coverage
 from calibrant.guarantees.planning import Plan, Scheme, TooFewLabels, plan
 from calibrant.messages import Argument, InputError, Phrase, plural
 from calibrant.numerics import Floats, Ints
@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SIZES = (1_000, 5_000, 20_000, 100_000)
-TICK_ROOM = (30.0, 16.0)
-"""Points that a tick's label needs, along the horizontal and the vertical axis."""
-LEAST_GAP = 0.055
-"""Least distance of two labels at the ends of curves, as a share of the axis."""
+"""Default numbers of labels."""
+TICK_SPACE = (30.0, 16.0)
+"""Points that a tick label needs, along the horizontal and the vertical axis."""
+MIN_LABEL_GAP = 0.055
+"""Minimum distance of two labels at the ends of curves, as a share of the axis."""
 
 
 class PlanDisplay(Display):
@@ -31,20 +32,22 @@ class PlanDisplay(Display):
 
     .. math:: \epsilon(B) = \sqrt{\frac{\ln(2B/\alpha)}{2(\lfloor n/B \rfloor - 1)}}
 
-    for n labels in B bins at confidence :math:`1 - \alpha` (002 eq. 4.8), or what :func:`calibrant.plan` gives for
-    another scheme or mode. Where the bound is 1 or more it promises nothing and is not drawn.
+    for n labels in B bins at confidence :math:`1 - \alpha` (Gupta 2023, eq. 4.8), or what :func:`calibrant.plan` gives
+    for another scheme or coverage. A bound of 1 or more is vacuous and is not drawn.
 
     Guarantee: that of :func:`calibrant.plan`, for any score without ties.
     Cost: one evaluation of the bound per size and number of bins.
 
-    Reference: 002 Figure 4.2.
+    Reference: Gupta (2023), Figure 4.2.
 
     Attributes
     ----------
     plans
         For each size, the plans drawn, by increasing number of bins.
+    epsilon
+        The largest acceptable deviation, drawn as a line; None for no line.
     chosen
-        For each size, the plan with most bins that keeps within ``epsilon``; empty without one.
+        For each size, the plan with the most bins within ``epsilon``; empty without ``epsilon``.
     ax_, figure_
         Set by :meth:`plot`.
 
@@ -70,42 +73,51 @@ class PlanDisplay(Display):
         n: Sequence[int] = SIZES,
         *,
         alpha: float = 0.1,
-        mode: Mode = "simultaneous",
+        coverage: Coverage = "simultaneous",
         scheme: Scheme = "umd",
         max_bins: int | None = None,
         epsilon: float | None = None,
     ) -> PlanDisplay:
-        """Curves for the sizes ``n``, from 1 to ``max_bins`` bins; ``epsilon`` marks the most bins that keep within it.
+        """Compute curves for several numbers of labels; draw them with :meth:`plot`.
 
-        By default there are 100 bins, or as many as the marks need.
+        Parameters
+        ----------
+        n
+            Numbers of labels, one curve each.
+        alpha, coverage, scheme
+            As in :func:`calibrant.plan`.
+        max_bins
+            Largest number of bins; by default 100, or as many as the marks need.
+        epsilon
+            Target; each curve is marked at the largest number of bins within it.
         """
-        check_option("mode", mode, get_args(Mode))
+        check_option("coverage", coverage, get_args(Coverage))
         check_option("scheme", scheme, get_args(Scheme))
-        if not 1 <= len(n) <= len(style.COLOURS):
+        if not 1 <= len(n) <= len(style.COLORS):
             raise InputError(
-                "n", f"must hold 1 to {len(style.COLOURS)} sizes, so that curves can be told apart, got {len(n)}"
+                "n", f"must have 1 to {len(style.COLORS)} sizes, so that curves can be distinguished, got {len(n)}"
             )
         if not all(is_whole(size) and size >= 1 for size in n):
-            raise InputError("n", "must hold whole numbers of labels, at least 1 each")
+            raise InputError("n", "must be integers, at least 1 each")
         if max_bins is not None and not (is_whole(max_bins) and max_bins >= 2):
-            raise InputError("max_bins", f"must be a whole number from 2 on, got {max_bins!r}")
+            raise InputError("max_bins", f"must be an integer of at least 2, got {max_bins!r}")
         sizes = sorted(set(n))
         chosen = []
         for size in sizes if epsilon is not None else ():
-            best = _reached(n=size, epsilon=epsilon, alpha=alpha, mode=mode, scheme=scheme)
+            best = _reached(n=size, epsilon=epsilon, alpha=alpha, coverage=coverage, scheme=scheme)
             chosen += [] if best is None or best.n_bins > (max_bins or np.inf) else [best]
         most = max_bins or max([100, *(round(1.6 * best.n_bins) for best in chosen)])
-        curves = [_curve(size, _bin_counts(most), alpha, mode, scheme) for size in sizes]
+        curves = [_curve(size, _bin_counts(most), alpha, coverage, scheme) for size in sizes]
         return cls(curves, epsilon=epsilon, chosen=chosen)
 
     @property
     def data(self) -> dict[str, Any]:
-        """Every number in the picture, as plain lists."""
+        """All numbers in the plot, as plain lists."""
         first = self.plans[0][0]
         return {
             "display": "plan",
             "alpha": first.alpha,
-            "mode": first.mode,
+            "coverage": first.coverage,
             "scheme": first.scheme,
             "target": self.epsilon,
             "curves": [
@@ -117,15 +129,15 @@ class PlanDisplay(Display):
 
     @property
     def caption(self) -> str:
-        """What the picture shows, in words."""
+        """What the plot shows, as text."""
         first = self.plans[0][0]
-        whom = "every bin" if first.mode == "simultaneous" else "the bin of a new row"
+        whom = "every bin" if first.coverage == "simultaneous" else "the bin of a new row"
         text = (
             f"With confidence {style.percent(1 - first.alpha, 6)}, {whom} is within epsilon of its true rate. "
-            "More bins cost precision, more labels buy it."
+            "More bins reduce precision, more labels increase it."
         )
         if self.chosen:
-            text += f" Marked: the most bins that keep within {self.epsilon:g}."
+            text += f" Marked: the largest number of bins within {self.epsilon:g}."
         return text
 
     def _draw_on(self, ax: Axes) -> None:
@@ -135,7 +147,7 @@ class PlanDisplay(Display):
             ax.plot(
                 [p.n_bins for p in curve],
                 [p.epsilon for p in curve],
-                color=style.COLOURS[place],
+                color=style.COLORS[place],
                 linestyle=style.DASHES[place],
                 linewidth=1.8,
             )
@@ -149,7 +161,7 @@ class PlanDisplay(Display):
         style.caption(ax, "Precision by number of bins", self.caption)
 
     def _mark(self, ax: Axes, best: Plan, place: int) -> None:
-        ax.plot(best.n_bins, best.epsilon, style.MARKERS[place], color=style.COLOURS[place], markersize=7, zorder=3)
+        ax.plot(best.n_bins, best.epsilon, style.MARKERS[place], color=style.COLORS[place], markersize=7, zorder=3)
         ax.annotate(
             f"{best.n_bins:,}",
             (best.n_bins, best.epsilon),
@@ -168,8 +180,8 @@ class PlanDisplay(Display):
         ax.set_xlim(0.9, bins * (bins / 0.9) ** self._label_room(ax))
         ax.set_ylim(low, high)
         for which, ticks in (
-            ("x", _marks_between(1.0, bins, int(width / TICK_ROOM[0]))),
-            ("y", _marks_between(low, min(high, 1.0), int(height / TICK_ROOM[1]))),
+            ("x", _marks_between(1.0, bins, int(width / TICK_SPACE[0]))),
+            ("y", _marks_between(low, min(high, 1.0), int(height / TICK_SPACE[1]))),
         ):
             getattr(ax, f"set_{which}ticks")(ticks, [f"{tick:,.12g}" for tick in ticks])
             getattr(ax, f"set_{which}ticks")([], minor=True)
@@ -179,16 +191,16 @@ class PlanDisplay(Display):
         ax.set_axisbelow(True)
 
     def _label_room(self, ax: Axes) -> float:
-        """What the labels at the curves' ends need, as a share of the rest of the axis."""
+        """Space for the labels at the ends of the curves, as a share of the rest of the axis."""
         letters = max(len(_end_label(curve)) for curve in self.plans) + 2
         share = min(letters * 0.6 * style.small_points() / style.width_in_points(ax), 0.6)
         return share / (1.0 - share)
 
     def _label_ends(self, ax: Axes) -> None:
-        """Name each curve at its right end, labels pushed apart where curves end close to each other."""
+        """Label each curve at its right end; labels that are too close are moved apart."""
         low, high = np.log(ax.get_ylim())
         ends = [(np.log(curve[-1].epsilon) - low) / (high - low) for curve in self.plans]
-        heights = _spread(np.array(ends), LEAST_GAP)
+        heights = _spread(np.array(ends), MIN_LABEL_GAP)
         for place, curve in enumerate(self.plans):
             ax.annotate(
                 _end_label(curve),
@@ -205,7 +217,7 @@ def _end_label(curve: Sequence[Plan]) -> str:
 
 
 def _marks_between(low: float, high: float, most: int) -> Floats:
-    """Ones, twos and fives, or ones alone where these are too many."""
+    """Ticks at 1, 2 and 5 times powers of ten, or at powers of ten if these are too many."""
     marks = np.array([digit * 10.0**power for power in range(-4, 7) for digit in (1, 2, 5)])
     marks = marks[(marks >= low) & (marks <= high)]
     return marks if len(marks) <= most else marks[np.isclose(np.log10(marks) % 1.0, 0.0)]
@@ -218,19 +230,21 @@ def _bin_counts(most: int) -> Ints:
     )
 
 
-def _curve(n: int, bins: Ints, alpha: float, mode: Mode, scheme: Scheme) -> list[Plan]:
+def _curve(n: int, bins: Ints, alpha: float, coverage: Coverage, scheme: Scheme) -> list[Plan]:
     found = [
-        _reached(n=n, n_bins=int(count), alpha=alpha, mode=mode, scheme=scheme) for count in bins if 2 * count <= n
+        _reached(n=n, n_bins=int(count), alpha=alpha, coverage=coverage, scheme=scheme)
+        for count in bins
+        if 2 * count <= n
     ]
     curve = [one for one in found if one is not None and one.epsilon < 1.0]
     if not curve:
-        fix = Phrase("ask for more labels or a larger {alpha}", alpha=Argument("alpha"))
-        raise InputError("n", f"holds {plural(n, 'label')}, which promise nothing even for one bin", fix)
+        fix = Phrase("use more labels or a larger {alpha}", alpha=Argument("alpha"))
+        raise InputError("n", f"has only {plural(n, 'label')}: the bound is vacuous even for one bin", fix)
     return curve
 
 
 def _reached(**question: Any) -> Plan | None:
-    """The plan, or None where so few labels promise nothing; other mistakes are told by the first question."""
+    """The plan, or None if the bound is vacuous for this few labels; other errors are raised."""
     try:
         return plan(**question)
     except TooFewLabels:
@@ -238,7 +252,7 @@ def _reached(**question: Any) -> Plan | None:
 
 
 def _spread(heights: Floats, gap: float) -> Floats:
-    """Heights in the same order, at least ``gap`` apart: lifted no more than needed, then lowered from the top."""
+    """Heights in the same order, at least ``gap`` apart: raised as little as needed, then lowered from the top."""
     out, order = heights.copy(), np.argsort(heights)
     for below, above in pairwise(order):
         out[above] = max(out[above], out[below] + gap)

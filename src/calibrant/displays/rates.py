@@ -1,4 +1,4 @@
-"""Event rates by score or bin, and where a perfect model would keep them: the numbers of a reliability diagram."""
+"""The numbers of a reliability diagram: event rates by score or bin, with intervals of a calibrated model."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from calibrant.numerics import Floats, expit, logit
 from calibrant.solvers import pool_adjacent
 from calibrant.tallies import Tally
 
-MOST_CELLS = 1_000
-"""Cells from which on scores are put on a coarser grid: finer than a picture shows, and quick to simulate."""
+MAX_CELLS = 1_000
+"""With more cells than this, scores are put on a coarser grid: still finer than a plot shows, and fast to simulate."""
 DRAWS = 500
-"""Simulated data sets behind the grey band."""
-MOST_HEAPS, ROWS_PER_HEAP = 50, 5
-"""Up to this many distinct scores, each worth so many rows on average that its own rate tells something, are points."""
+"""Simulated data sets for the gray band."""
+MAX_DISTINCT_SCORES, MIN_ROWS_PER_SCORE = 50, 5
+"""Scores are drawn as points if there are at most this many, with at least this many effective rows each on average."""
 
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """Event rates by score: rows, events, the rate shown, and where a perfect model would keep it.
+    """Event rates by score: rows, events, the rate shown, and its interval for a calibrated model.
 
-    ``size`` is what the rows are worth: ``n`` itself, or the effective number of rows under importance weights.
+    ``size`` is the effective sample size: ``n`` itself, or less under importance weights.
     """
 
     score: Floats
@@ -38,7 +38,7 @@ class Points:
     def outside(self) -> float:
         """Share of the rows whose rate lies outside [low, high].
 
-        A perfect model has about 1 - level there, or fewer; under importance weights it can have more.
+        For a calibrated model about 1 - confidence, or less; under importance weights it can be more.
         """
         beyond = (self.rate < self.low - 1e-12) | (self.rate > self.high + 1e-12)
         return float(self.n[beyond].sum() / self.n.sum())
@@ -50,19 +50,19 @@ class Points:
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """One model's part of the picture.
+    """The numbers of one model.
 
     Attributes
     ----------
     cells
-        By distinct score, or cell of a grid: rows, events, the isotonic regression and its consistency band; of heaped
-        scores the rate itself, with its acceptance interval.
+        By distinct score, or cell of a grid: rows, events, the isotonic regression and its consistency band; for few
+        tied scores the rate itself, with its acceptance interval.
     bins
-        By bin: rows, events, rate and acceptance interval; None when bins were not asked for.
+        By bin: rows, events, rate and acceptance interval; None without bins.
     counted
         Whether ``n`` counts rows; otherwise it sums weights.
-    heaped
-        Whether the scores are so few that nothing should be drawn between them.
+    few_distinct
+        Whether there are only few distinct scores, which are drawn as separate points.
     """
 
     label: str
@@ -71,11 +71,11 @@ class Series:
     rows: float
     events: float
     counted: bool
-    heaped: bool
+    few_distinct: bool
 
 
-def isotonic_points(tally: Tally, level: float, random_state: int = 0) -> Points:
-    """Isotonic regression by cell, and where it would lie at each cell in ``level`` of the data sets of a true model.
+def isotonic_points(tally: Tally, confidence: float, random_state: int = 0) -> Points:
+    """Isotonic regression by cell, and its pointwise interval for a calibrated model, by simulation.
 
     Examples
     --------
@@ -90,14 +90,14 @@ def isotonic_points(tally: Tally, level: float, random_state: int = 0) -> Points
     rng = np.random.default_rng([random_state, len(score)])
     shares = rng.binomial(trials, score, size=(DRAWS, len(score))) / trials
     fits = np.array([_isotonic(n, n * share) for share in shares])
-    tail = (1.0 - level) / 2.0
+    tail = (1.0 - confidence) / 2.0
     low = np.quantile(fits, tail, axis=0, method="lower")
     high = np.quantile(fits, 1.0 - tail, axis=0, method="higher")
     return Points(score, n, size, events, _isotonic(n, events), low, high)
 
 
-def binned_points(bins: Bins, level: float) -> Points:
-    """Rate of each bin that holds rows, with the region that a binomial at its mean score keeps with ``level``.
+def binned_points(bins: Bins, confidence: float) -> Points:
+    """Event rate of each bin with rows, with the binomial acceptance interval at its mean score.
 
     Examples
     --------
@@ -109,8 +109,8 @@ def binned_points(bins: Bins, level: float) -> Points:
     score = np.clip(bins.mean_score[keep], 0.0, 1.0)
     size = bins.effective_n[keep]
     trials = np.maximum(np.rint(size), 1.0)
-    tail = (1.0 - level) / 2.0
-    from scipy import stats  # here, because it takes as long to load as all the rest
+    tail = (1.0 - confidence) / 2.0
+    from scipy import stats  # imported here: slow to import
 
     low, high = (stats.binom.ppf(q, trials, score) / trials for q in (tail, 1.0 - tail))
     n, events = bins.n[keep].astype(np.float64), bins.events[keep].astype(np.float64)
@@ -124,35 +124,35 @@ def _isotonic(n: Floats, events: Floats) -> Floats:
 
 
 def few_cells(tally: Tally) -> Tally:
-    """The tally itself, or on the finest grid that leaves about a thousand cells."""
+    """The tally itself, or on the finest grid with about a thousand cells."""
     if tally.resolution == "bins":
         return tally
     bits = 8
-    while len(tally) > MOST_CELLS and bits >= 4:
+    while len(tally) > MAX_CELLS and bits >= 4:
         if tally.grid is None or tally.grid.bits > bits:
             tally = tally.coarsen(bits)
         bits -= 1
     return tally
 
 
-def heaped(tally: Tally) -> bool:
-    """Whether the scores are so few that nothing should be drawn between them."""
+def few_distinct(tally: Tally) -> bool:
+    """Whether there are only few distinct scores, which are drawn as separate points."""
     distinct = len(tally)
-    return distinct == 1 or (distinct <= MOST_HEAPS and tally.effective_size >= ROWS_PER_HEAP * distinct)
+    return distinct == 1 or (distinct <= MAX_DISTINCT_SCORES and tally.effective_size >= MIN_ROWS_PER_SCORE * distinct)
 
 
-def telling_range(cells: Points) -> tuple[float, float]:
-    """Scores between which there is something to see: below and above, less than one event or non-event is due."""
-    happened = cells.size * cells.events / cells.n
-    due = np.cumsum(cells.size * cells.score + happened)
-    spared = np.cumsum((cells.size * (2.0 - cells.score) - happened)[::-1])[::-1]
-    inside = (due >= 1.0) & (spared >= 1.0) & (cells.score > 0.0) & (cells.score < 1.0)
+def informative_range(cells: Points) -> tuple[float, float]:
+    """Range of scores with information: below and above, less than one event or non-event is expected or observed."""
+    observed = cells.size * cells.events / cells.n
+    events = np.cumsum(cells.size * cells.score + observed)
+    others = np.cumsum((cells.size * (2.0 - cells.score) - observed)[::-1])[::-1]
+    inside = (events >= 1.0) & (others >= 1.0) & (cells.score > 0.0) & (cells.score < 1.0)
     if not inside.any():
         return 0.01, 0.99
     return float(cells.score[inside].min()), float(cells.score[inside].max())
 
 
 def even_edges(cells: Points, n_bins: int) -> Floats:
-    """Inner edges evenly in log-odds where there is something to see."""
-    low, high = logit(np.array(telling_range(cells))).tolist()
+    """Inner edges evenly spaced in log-odds over the informative range."""
+    low, high = logit(np.array(informative_range(cells))).tolist()
     return np.unique(expit(np.linspace(low, high, n_bins + 1)[1:-1]))

@@ -1,6 +1,6 @@
-"""What the pictures share: colours, axes in percent or log-odds, captions, and a legend that keeps off the data.
+"""Shared style of the plots: colors, axes in percent or log-odds, captions and legends that do not cover the data.
 
-Everything is said to single artists; the user's matplotlib settings are read and never written.
+Properties are set on single artists; the user's matplotlib settings are read and never changed.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 Place = Literal["upper left", "lower right", "upper right", "lower left", "center right", "center left", "upper center"]
 AxesKind = Literal["auto", "linear", "log-odds"]
-"""How probabilities are laid out; ``"auto"`` decides by the data."""
+"""Scale of probabilities; ``"auto"`` depends on the data."""
 
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
-"""Okabe and Ito's colours, which colour-blind people tell apart, neighbours far apart in lightness."""
+COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
+"""Colors of Okabe and Ito, which color-blind readers can distinguish; neighbors differ in lightness."""
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (7, 2, 1, 2)), (0, (1, 1.2)), (0, (3, 1, 1, 1, 1, 1)), (0, (9, 3)))
 MARKERS = ("o", "s", "^", "D", "v", "P")
 PLACES: tuple[Place, ...] = (
@@ -37,23 +37,23 @@ PLACES: tuple[Place, ...] = (
     "center left",
     "upper center",
 )
-"""Where a legend may go, dearest first."""
+"""Positions of a legend, best first."""
 BAND: dict[str, Any] = {"color": "0.6", "alpha": 0.5}
-"""Grey that is light on white and dark on black."""
+"""A gray that is light on white and dark on black."""
 GUIDE = "0.45"
 GUIDE_LINE: dict[str, Any] = {"color": GUIDE, "linewidth": 1.0, "linestyle": (0, (2, 2))}
 """A thin dashed line to compare with: the diagonal, a target."""
 
-RARE = 0.05
-"""Base rate below which, or above one minus which, ``axes="auto"`` takes log-odds."""
-FEWEST_ROWS = 20
-"""From fewer rows than this a base rate under 5 % cannot be seen, so ``"auto"`` stays linear."""
+RARE_RATE = 0.05
+"""Base rate below which, or above one minus which, ``axes="auto"`` chooses log-odds."""
+MIN_ROWS_LOG_ODDS = 20
+"""With fewer rows a base rate below 5 % cannot be estimated, so ``"auto"`` stays linear."""
 
-NARROW = 250.0
-"""Width in points below which a legend takes smaller letters."""
+NARROW_WIDTH = 250.0
+"""Width in points below which a legend has a smaller font."""
 
 _GAP = 0.09
-"""Share of a log-odds axis between an end of its scale and the exact 0 or 1 beyond it."""
+"""Share of a log-odds axis between an end of its scale and the exact 0 or 1 outside it."""
 _DECADES = 10.0 ** -np.arange(1, 10)
 _TICKS = np.concatenate(
     [
@@ -67,7 +67,7 @@ _TICKS = np.concatenate(
         1.0 - 5.0 * _DECADES,
     ]
 )
-"""Ticks of a log-odds axis, dearest first."""
+"""Ticks of a log-odds axis, most important first."""
 
 
 def new_axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
@@ -82,26 +82,26 @@ def new_axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
 
 
 def figure_of(ax: Axes) -> Figure | SubFigure:
-    """The figure that holds the axes."""
+    """The figure of the axes."""
     figure = ax.figure
     assert figure is not None
     return figure
 
 
 def axes_kind(axes: AxesKind, rows: float, events: float) -> AxesKind:
-    """``axes``, with ``"auto"`` decided by the base rate."""
+    """``axes``, with ``"auto"`` resolved by the base rate."""
     if axes != "auto":
         return axes
-    rare = min(events, rows - events) < RARE * rows
-    return "log-odds" if rare and rows >= FEWEST_ROWS else "linear"
+    rare = min(events, rows - events) < RARE_RATE * rows
+    return "log-odds" if rare and rows >= MIN_ROWS_LOG_ODDS else "linear"
 
 
 class Layout(Protocol):
-    """A way to lay out probabilities on an axis."""
+    """The scale of an axis of probabilities."""
 
     @property
     def limits(self) -> tuple[float, float]:
-        """Ends of the axis."""
+        """Limits of the axis."""
 
     def forward(self, p: NDArray[Any]) -> Floats:
         """Place of each probability."""
@@ -115,7 +115,7 @@ class Layout(Protocol):
 
 @dataclass(frozen=True)
 class Linear:
-    """Probabilities from 0 to 1 as they are."""
+    """A linear scale from 0 to 1."""
 
     limits: tuple[float, float] = (0.0, 1.0)
 
@@ -134,19 +134,19 @@ class Linear:
             if _fit(ax, which, ticks, ticks / 1.04):
                 break
         _set_ticks(ax, which, ticks)
-        # Markers and bars at 0 and 1 keep their other half.
+        # Room for markers and bars at 0 and 1.
         getattr(ax, f"set_{which}lim")(-0.02, 1.02)
 
 
 @dataclass(frozen=True)
 class LogOdds:
-    r"""Log-odds from ``low`` to ``high``, then straight on to 0 and 1 when these are within the limits.
+    r"""A log-odds scale from ``low`` to ``high``, extended linearly to 0 and 1 if these are within the limits.
 
     .. math:: z(p) = \operatorname{logit}(p) \text{ on } [l, h],\qquad
               z(l) - g\,(1 - p/l) \text{ below},\qquad z(h) + g\,(p - h)/(1 - h) \text{ above},
 
-    where g is a fixed share of :math:`z(h) - z(l)`: the axis has a place for exact zeros and ones, as an observed rate
-    often is one.
+    where g is a fixed share of :math:`z(h) - z(l)`. The axis thus has a place for exact zeros and ones, which are
+    common among observed rates.
     """
 
     low: float
@@ -155,7 +155,7 @@ class LogOdds:
 
     @classmethod
     def over(cls, low: float, high: float, *, zero: bool, one: bool) -> LogOdds:
-        """Scale over about [low, high]; ``zero`` and ``one`` say whether something lies beyond its ends."""
+        """A scale over about [low, high]; ``zero`` and ``one`` tell whether there are values beyond its ends."""
         ends = logit(np.array([low, high]))
         low, high = expit(ends + np.array([-0.35, 0.35])).tolist()
         return cls(low, high, (0.0 if zero else low, 1.0 if one else high))
@@ -197,7 +197,7 @@ class LogOdds:
 
 
 def _fit(ax: Axes, which: Literal["x", "y"], ticks: Floats, places: Floats) -> bool:
-    """Whether the labels of ticks at ``places``, as shares of the axis, keep clear of each other."""
+    """Whether tick labels at ``places``, as shares of the axis, do not overlap."""
     from matplotlib import rcParams
     from matplotlib.font_manager import FontProperties
 
@@ -210,7 +210,7 @@ def _fit(ax: Axes, which: Literal["x", "y"], ticks: Floats, places: Floats) -> b
 
 
 def _width(text: str) -> float:
-    """Width of a percentage in ems, about: digits are wide, points and blanks narrow, the sign widest."""
+    """Approximate width of a percentage in ems."""
     digits = sum(letter.isdigit() for letter in text)
     return 0.64 * digits + 0.32 * (len(text) - digits - 1) + 0.95
 
@@ -226,19 +226,19 @@ def percent(p: float, digits: int = 12) -> str:
 
 
 def small_points() -> float:
-    """Size of small text, by the user's settings."""
+    """Size of small text in points, by the user's settings."""
     from matplotlib.font_manager import FontProperties
 
     return float(FontProperties(size="small").get_size_in_points())
 
 
 def width_in_points(ax: Axes) -> float:
-    """Width of the axes as they stand before any layout."""
+    """Width of the axes in points, before any layout."""
     return float(ax.bbox.width / figure_of(ax).dpi * 72.0)
 
 
 def settle(ax: Axes) -> None:
-    """Let the figure's layout, where it has one, give the axes their size."""
+    """Run the layout engine of the figure, if it has one, so that the axes have their final size."""
     figure = figure_of(ax).canvas.figure
     engine = figure.get_layout_engine()
     if engine is not None:
@@ -246,9 +246,9 @@ def settle(ax: Axes) -> None:
 
 
 def caption(ax: Axes, title: str, text: str, others: Sequence[Axes] = ()) -> None:
-    """Title and a smaller caption above the axes, both flush left and the caption wrapped to their width.
+    """Title and a smaller caption above the axes, left-aligned, with the caption wrapped to their width.
 
-    On a figure without a layout that makes room for words, the axes and the ``others`` of the picture make it.
+    On a figure without a layout engine, the axes and ``others`` are moved down to make room.
     """
     settle(ax)
     points = small_points()
@@ -274,7 +274,7 @@ def caption(ax: Axes, title: str, text: str, others: Sequence[Axes] = ()) -> Non
 
 
 def _lower(top: float, axes: Sequence[Axes]) -> None:
-    """Press axes together from above until what reaches up to ``top`` is on the canvas, where no layout does it."""
+    """Shrink axes from above until text up to ``top`` is on the canvas, if no layout engine does so."""
     figure = figure_of(axes[0])
     over = (top + 3.0 - figure.bbox.y1) / figure.bbox.height
     if over <= 0.0 or figure.canvas.figure.get_layout_engine() is not None:
@@ -284,11 +284,11 @@ def _lower(top: float, axes: Sequence[Axes]) -> None:
     share = max(1.0 - over / (high - low), 0.3)
     for one, box in zip(axes, boxes, strict=True):
         one.set_position((box.x0, low + share * (box.y0 - low), box.width, share * box.height))
-        one.set_in_layout(True)  # a layout that the user asks for later still finds it
+        one.set_in_layout(True)  # so that a later layout includes it
 
 
 def legend_under(ax: Axes, rows: int) -> None:
-    """Legend in two columns under ``rows`` rows at 0, 1, ... from the top; the rows move up to make room for it."""
+    """Legend in two columns below ``rows`` rows at 0, 1, ... from the top; the rows move up to make room."""
     settle(ax)
     ax.set_ylim(rows - 0.4, -0.6)
     for columns, size in ((2, "small"), (2, "x-small"), (1, "x-small")):
@@ -303,15 +303,15 @@ def legend_under(ax: Axes, rows: int) -> None:
 
 
 def percent_axis(
-    ax: Axes, which: Literal["x", "y"], low: float, high: float, *, stretch: float = 1.0, room: float = 0.04
+    ax: Axes, which: Literal["x", "y"], low: float, high: float, *, extend: float = 1.0, room: float = 0.04
 ) -> None:
-    """Part of a linear axis of probabilities, with as many round percentages from low to high as there is room for.
+    """Part of a linear axis of probabilities, with as many round percentages from low to high as fit.
 
-    The axis ends at ``stretch`` times its length, with ``room`` on both sides, as a share of it.
+    The axis is extended to ``extend`` times its length, with a margin ``room`` on both sides, as a share of it.
     """
     from matplotlib.ticker import MaxNLocator
 
-    end = low + stretch * (high - low)
+    end = low + extend * (high - low)
     spare = room * (end - low)
     for count in (5, 4, 3, 2, 1):
         ticks = np.asarray(MaxNLocator(nbins=count, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high))
@@ -330,12 +330,12 @@ def share_axis(ax: Axes) -> None:
 
 
 def place_legend(ax: Axes, drawn: Sequence[tuple[NDArray[Any], NDArray[Any]]], *, above: bool = False) -> None:
-    """Legend where it covers least of the points in ``drawn``; all other parts of the picture must be there already.
+    """Legend where it covers the fewest of the points in ``drawn``; everything else must be drawn already.
 
-    With ``above``, a linear axis grows upwards where every place covers some, and the legend goes over all points.
+    With ``above``, if every position covers some points, a linear axis is extended upward and the legend goes on top.
     """
     settle(ax)
-    size = "small" if width_in_points(ax) >= NARROW else "x-small"
+    size = "small" if width_in_points(ax) >= NARROW_WIDTH else "x-small"
     legend = ax.legend(
         *_in_order(ax), loc="upper left", fontsize=size, framealpha=0.9, borderaxespad=0.6, handlelength=2.4
     )
@@ -358,20 +358,20 @@ def place_legend(ax: Axes, drawn: Sequence[tuple[NDArray[Any], NDArray[Any]]], *
 
 
 def _in_order(ax: Axes) -> tuple[list[Any], list[str]]:
-    """Handles and labels of a legend, what lies on top first."""
+    """Handles and labels of a legend, topmost artist first."""
     handles, labels = ax.get_legend_handles_labels()
     order = sorted(range(len(handles)), key=lambda place: (-handles[place].get_zorder(), place))
     return [handles[place] for place in order], [labels[place] for place in order]
 
 
 def upright(x: Floats, low: Floats, high: Floats, per_bar: int = 12) -> tuple[Floats, Floats]:
-    """Points along bars from ``low`` to ``high`` at each x: what a legend must not cover."""
+    """Points along bars from ``low`` to ``high`` at each x, which a legend must not cover."""
     share = np.linspace(0.0, 1.0, per_bar)
     return np.repeat(x, per_bar), (low[:, None] + (high - low)[:, None] * share).reshape(-1)
 
 
 def along(layout: Layout, x: Floats, y: Floats, per_piece: int = 12) -> tuple[Floats, Floats]:
-    """Points along a line between (x, y), evenly in the layout: what a legend must not cover."""
+    """Points along a line through (x, y), evenly in the layout, which a legend must not cover."""
     if len(x) < 2:
         return x, y
     u, v = layout.forward(x), layout.forward(y)
@@ -387,15 +387,15 @@ def steps(epsilon: Floats, share: Floats, start: float, end: float) -> tuple[Flo
 
 
 def some_of(noun: str, shown: int, unseen: int) -> str:
-    """A label, with how many of all are shown where some are not."""
+    """A label, with the number shown if some are not shown."""
     return f"{noun} ({shown:,} of {shown + unseen:,} shown)" if unseen else noun
 
 
 def amount(n: float, counted: bool) -> str:
-    """How many rows, or how much weight."""
-    return plural(round(n), "row") if counted else f"Weights of {n:,.6g}"
+    """Number of rows, or total weight."""
+    return plural(round(n), "row") if counted else f"Total weight {n:,.6g}"
 
 
 def short(name: str, most: int = 24) -> str:
-    """A name that fits beside an axis."""
+    """A name shortened to fit next to an axis."""
     return name if len(name) <= most else f"{name[: most - 1]}…"

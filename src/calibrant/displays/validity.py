@@ -1,4 +1,4 @@
-"""The validity curve: the share of rows whose score is within epsilon of the truth, and what a certificate adds."""
+"""Plots of validity curves: the share of rows whose score is within epsilon of the true event rate."""
 
 from __future__ import annotations
 
@@ -22,30 +22,32 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-CROWDED = 0.03
-"""Share of the axis below which half of the rows must lie for the axis to become logarithmic."""
-MOST_STEPS = 2_000
-"""Steps of a curve that a picture can show; of more, some are left out."""
+CROWDED_SHARE = 0.03
+"""The axis is logarithmic if half of the rows lie within this share of a linear one."""
+MAX_STEPS = 2_000
+"""Maximum number of steps drawn per curve."""
 
 
 class ValidityDisplay(Display):
-    r"""Validity curves: the share of rows whose score is within epsilon of the truth.
+    r"""Validity curves: the share of rows whose score is within epsilon of the true event rate.
 
     .. math:: V(\epsilon) = P\bigl[\,|S - E(Y \mid S)| \le \epsilon\,\bigr],\qquad \int_0^1 V = 1 - E|S - E(Y \mid S)|
 
-    for score S and label Y, as :func:`calibrant.metrics.validity_curve` estimates it. Several curves of one
-    name are repetitions and are drawn as their mean with a band of one standard deviation. A certificate adds
-    :func:`certified_steps`: its bins' rates are guaranteed, the share of rows in these bins is an estimate.
+    for score S and label Y, as estimated by :func:`calibrant.metrics.validity_curve`. Several curves of the same name
+    are repetitions, drawn as their mean with a band of one standard deviation. A certificate adds
+    :func:`certified_steps`: the rates of its bins are guaranteed, the share of rows in these bins is an estimate.
 
-    Guarantee: the certificate's, about the event rate of each bin. No share of rows has a finite-sample guarantee.
+    Guarantee: that of the certificate, on the event rate of each bin. Shares of rows have no finite-sample guarantee.
     Cost: that of the curves; then O(steps).
 
-    Reference: 003 section 3.2.4 and Figure 4.2.
+    Reference: Torabian (2023), section 3.2.4 and Figure 4.2.
 
     Attributes
     ----------
     curves
-        For each name, its curve or repetitions.
+        Curves (repetitions) by name.
+    certificate
+        Adds its steps to the plot; None for none.
     certified
         Epsilons and shares of the certificate, or None.
     ax_, figure_
@@ -66,9 +68,9 @@ class ValidityDisplay(Display):
         self, curves: Mapping[str, Sequence[ValidityCurve]], *, certificate: Certificate | None = None
     ) -> None:
         if not curves or not all(len(given) for given in curves.values()):
-            raise InputError("curves", "must hold at least one curve under each name")
-        if len(curves) > len(style.COLOURS):
-            raise InputError("curves", f"has {len(curves)} names", f"at most {len(style.COLOURS)} can be told apart")
+            raise InputError("curves", "must have at least one curve under each name")
+        if len(curves) > len(style.COLORS):
+            raise InputError("curves", f"has {len(curves)} names", f"at most {len(style.COLORS)} can be distinguished")
         self.curves = {name: tuple(given) for name, given in curves.items()}
         self.certificate = certificate
         self.certified = None if certificate is None else certified_steps(certificate)
@@ -84,7 +86,19 @@ class ValidityDisplay(Display):
         label: str = "estimated",
         **options: Any,
     ) -> ValidityDisplay:
-        """Compute the curve of rows, or of a tally alone; ``options`` are those of ``validity_curve``."""
+        """Compute the curve of rows, or of a tally; draw it with :meth:`plot`.
+
+        Parameters
+        ----------
+        scores, y, sample_weight
+            Probabilities, labels and weights, or a tally alone.
+        certificate
+            Certificate of the map that returned the scores; its steps are added to the plot.
+        label
+            Name of the curve in the legend.
+        **options
+            As in :func:`calibrant.metrics.validity_curve`.
+        """
         curve = validity_curve(scores, y, sample_weight, **options)
         return cls.from_curves({label: curve}, certificate=certificate)
 
@@ -95,14 +109,14 @@ class ValidityDisplay(Display):
         *,
         certificate: Certificate | None = None,
     ) -> ValidityDisplay:
-        """Picture of computed curves: one, repetitions of one, or a dict of either by name."""
+        """Display of computed curves: one, repetitions of one, or a dict of either by name."""
         named = curves if isinstance(curves, Mapping) else {"estimated": curves}
         lists = {name: [one] if isinstance(one, ValidityCurve) else list(one) for name, one in named.items()}
         return cls(lists, certificate=certificate)
 
     @property
     def data(self) -> dict[str, Any]:
-        """Every number in the picture, as plain lists."""
+        """All numbers in the plot, as plain lists."""
         shown = []
         for name, given in self.curves.items():
             epsilon, mean, sd = _mean_and_sd(given)
@@ -122,8 +136,8 @@ class ValidityDisplay(Display):
 
     @property
     def caption(self) -> str:
-        """What the picture shows, in words."""
-        text = "Share of the rows whose score is within epsilon of the event rate at that score; higher is better."
+        """What the plot shows, as text."""
+        text = "Share of rows whose score is within epsilon of the event rate at that score; higher is better."
         if any(len(given) > 1 for given in self.curves.values()):
             text += " Bands: one standard deviation over repetitions."
         return text if self.certificate is None else f"{text} {_certificate_caption(self.certificate)}"
@@ -149,29 +163,29 @@ class ValidityDisplay(Display):
         epsilon, mean, sd = _mean_and_sd(given)
         x, share = style.steps(epsilon, mean, start, end)
         look = len(self.curves) - 1 - place  # the last curve is the solid one, as in a reliability diagram
-        colour, dash = style.COLOURS[look], style.DASHES[look]
+        color, dash = style.COLORS[look], style.DASHES[look]
         if len(given) > 1:
             spread = style.steps(epsilon, sd, start, end)[1]
             low, high = np.clip(share - spread, 0.0, 1.0), np.clip(share + spread, 0.0, 1.0)
-            ax.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0.0)
+            ax.fill_between(x, low, high, color=color, alpha=0.2, linewidth=0.0)
         ax.plot(
-            x, share, color=colour, linestyle=dash, linewidth=1.8, label=f"{name} (area {_area(given):.3f})", zorder=3
+            x, share, color=color, linestyle=dash, linewidth=1.8, label=f"{name} (area {_area(given):.3f})", zorder=3
         )
         return style.along(Linear(), x, share)
 
     def _range(self) -> tuple[float, float]:
-        """Epsilons to show, up to where all rows are; from 0, or, where most rows would crowd there, from the least."""
+        """Range of epsilons, up to where all rows are included; from 0, or from the smallest if most are near 0."""
         steps = [_mean_and_sd(given)[:2] for given in self.curves.values()]
         steps += [] if self.certified is None else [self.certified]
         end = min(max(1.12 * max(float(epsilon[-1]) for epsilon, _ in steps), 1e-6), 1.0)
         halfway = min(float(epsilon[np.searchsorted(share, 0.5 * share[-1])]) for epsilon, share in steps)
         least = min(float(epsilon[epsilon > 0.0].min(initial=end)) for epsilon, _ in steps)
-        crowded = halfway < CROWDED * end
+        crowded = halfway < CROWDED_SHARE * end
         return (max(0.8 * least, 1e-3 * end) if crowded else 0.0), end
 
 
 def certified_steps(certificate: Certificate) -> tuple[Floats, Floats]:
-    r"""Epsilons of a certificate and the share of rows that they speak for, estimated by the calibration rows.
+    r"""Epsilons of a certificate and the share of rows that they cover, estimated from the calibration rows.
 
     Simultaneous: each bin's own epsilon, and the share of the calibration rows in bins of at most this epsilon.
     Marginal: its one epsilon, and :math:`1 - \alpha` times the share of the calibration rows that are covered. The
@@ -186,35 +200,38 @@ def certified_steps(certificate: Certificate) -> tuple[Floats, Floats]:
     ([0.145], [1.0])
     """
     if not isinstance(certificate.about, ScoreBins):
-        raise InputError("certificate", f"is about {certificate.about.sense()}", "pass one about bins of a score")
+        raise InputError(
+            "certificate", f"is about {certificate.about.sense()}", "pass a certificate about bins of a score"
+        )
     total = certificate.n + certificate.uncovered_rows
-    if certificate.mode == "marginal":
+    if certificate.coverage == "marginal":
         return np.array([certificate.epsilon]), np.array([(1.0 - certificate.alpha) * (certificate.n / total)])
-    promised = certificate.promised
-    widths, rows = certificate.half_widths[promised], certificate.rows[promised]
+    covered = certificate.covered
+    widths, rows = certificate.half_widths[covered], certificate.rows[covered]
     epsilon, index = np.unique(widths, return_inverse=True)
     return epsilon, np.cumsum(np.bincount(index, rows)) / total
 
 
 def _certificate_caption(certificate: Certificate) -> str:
-    """What is guaranteed about the dotted line, and what is estimated."""
+    """What is guaranteed and what is estimated in the dotted line."""
     sure = style.percent(1.0 - certificate.alpha, 6)
-    if certificate.mode == "marginal":
+    if certificate.coverage == "marginal":
         return (
-            f"Dotted: the rate of a new row's bin is within epsilon of its output with probability {sure}, guaranteed "
-            "on average over calibration sets; the share in covered bins is an estimate from the calibration rows."
+            f"Dotted: the event rate of a new row's bin is within epsilon of its output with probability {sure}, "
+            "guaranteed on average over calibration sets; the share in covered bins is estimated from the calibration "
+            "rows."
         )
     return (
-        f"Dotted: the rate of every bin is within its epsilon of the output, guaranteed with confidence {sure}; "
-        "the share of rows in these bins is that of the calibration rows, an estimate."
+        f"Dotted: the event rate of every bin is within its epsilon of the output, guaranteed with confidence {sure}; "
+        "the share of rows in these bins is estimated from the calibration rows."
     )
 
 
 def _mean_and_sd(curves: Sequence[ValidityCurve]) -> tuple[Floats, Floats, Floats]:
-    """Where any repetition steps, and mean and standard deviation of all of them there."""
+    """All steps of any repetition, and the mean and standard deviation of the repetitions there."""
     epsilon = np.unique(np.concatenate([one.epsilon for one in curves]))
-    if len(epsilon) > MOST_STEPS:
-        epsilon = epsilon[np.linspace(0, len(epsilon) - 1, MOST_STEPS).round().astype(np.intp)]
+    if len(epsilon) > MAX_STEPS:
+        epsilon = epsilon[np.linspace(0, len(epsilon) - 1, MAX_STEPS).round().astype(np.intp)]
     shares = np.array([one.at(epsilon) for one in curves])
     sd = shares.std(axis=0, ddof=1) if len(curves) > 1 else np.zeros_like(epsilon)
     return epsilon, shares.mean(axis=0), sd

@@ -1,7 +1,9 @@
-"""Tallies where the data lives: any frame that narwhals reads, DuckDB and Spark included; and a store of them."""
+"""Count and apply maps inside dataframes and databases (pandas, polars, DuckDB, Spark), and store tallies by day."""
 
 from calibrant.engine.columns import apply
 from calibrant.engine.frames import Capabilities, capabilities, collect, tally, write
 from calibrant.engine.store.store import TallyStore
+from calibrant.numerics import Grid
+from calibrant.tallies import GroupedTally
 
-__all__ = ["Capabilities", "TallyStore", "apply", "capabilities", "collect", "tally", "write"]
+__all__ = ["Capabilities", "Grid", "GroupedTally", "TallyStore", "apply", "capabilities", "collect", "tally", "write"]

@@ -7,7 +7,7 @@ from typing import Any
 import narwhals as nw
 
 Rows = nw.DataFrame[Any] | nw.LazyFrame[Any]
-"""A frame as narwhals sees it, in memory or waiting."""
+"""A narwhals frame, in memory or lazy."""
 
 
 def collect_frame(rows: Rows) -> nw.DataFrame[Any]:

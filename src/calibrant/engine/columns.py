@@ -1,4 +1,4 @@
-"""One more column, computed from one that is there, on any frame: as SQL text in engines, by numpy elsewhere."""
+"""Add a computed column to any frame: as SQL in DuckDB and Spark, by numpy elsewhere."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays import Kind, check_scores
+from calibrant.arrays import ScoreType, check_scores
 from calibrant.engine.collecting import Rows, collect_frame
 from calibrant.engine.engines import Function, dialect_of, engine_of, fresh_name, read_frame
 from calibrant.export.sql.dialects import quote
@@ -38,38 +38,44 @@ def apply(
     score: str,
     *,
     name: str = "calibrated",
-    kind: Kind | None = None,
+    score_type: ScoreType | None = None,
     by: Mapping[str, str] | None = None,
 ) -> Any:
-    """The frame with one more column: the map over the column ``score``, in double precision.
+    """Apply a map to a column of a frame and add the result as a new column, in double precision.
 
     Parameters
     ----------
     map_
         A map, a calibration as :func:`calibrant.load` returns it, or a fitted calibrator.
     frame
-        A pandas, polars or pyarrow frame, a DuckDB relation or a Spark DataFrame. What comes back is of the same kind;
-        lazy frames stay lazy: nothing is read or computed here.
+        A pandas, polars or pyarrow frame, a DuckDB relation or a Spark DataFrame. Lazy frames stay lazy: nothing is
+        read or computed here.
     score
-        The column of scores: numbers of any type, read as doubles.
+        Name of the column of scores: numbers of any type, read as doubles.
     name
-        The new column; it must not be there already.
-    kind
+        Name of the new column, which must not exist yet.
+    score_type
         What the scores are; by default what the calibration was fitted on, and probabilities for a bare map.
     by
-        What the columns of groups are called in the frame, where not as in the map: ``{"region": "area_code"}``.
+        Names of the segment columns in the frame, where they differ from those of the map:
+        ``{"region": "area_code"}``.
+
+    Returns
+    -------
+    frame
+        A frame of the same type with the new column.
 
     Notes
     -----
-    NULL and NaN give NULL, in numpy-backed pandas NaN. In a frame that is held in memory, infinities and probabilities
-    outside [0, 1] are refused as they are in arrays. A lazy frame cannot be looked at: there a score outside is held at
-    the end of the map. Step maps give the same doubles everywhere, smooth maps agree to 1e-12.
+    NULL and NaN give NULL, in numpy-backed pandas NaN. In a frame in memory, infinities and probabilities outside
+    [0, 1] are refused as in arrays. A lazy frame cannot be checked: there, scores outside are clipped to the ends of
+    the map. Step maps give the same doubles everywhere, smooth maps agree to 1e-12.
 
-    Columns of groups hold text, whole numbers or truth values, and are taken by name. Floats that are whole numbers
-    pass for those in memory; in DuckDB and Spark, where 3.0 is the text of 3, they are refused.
+    Segment columns hold text, integers or booleans. Floats with integer values are read as integers in memory; in
+    DuckDB and Spark, where their text is 3.0 and not 3, they are refused.
 
-    Cost: one pass, as part of the engine's own plan; DuckDB and Spark run the map as SQL text, polars and the others
-    run it in numpy.
+    Cost: one pass, as part of the engine's query plan; DuckDB and Spark run the map as SQL, polars and the others run
+    it in numpy.
 
     Examples
     --------
@@ -80,7 +86,7 @@ def apply(
     [(0.1,), (0.8,), (None,)]
     """
     numbers, fitted_on = _map_and_kind(map_)
-    expected = kind or fitted_on
+    expected = score_type or fitted_on
     groups = group_columns(numbers, [score], by)
     rows = _extensible(frame, score, name)
     dtype = rows.collect_schema()[score]
@@ -100,21 +106,21 @@ def apply(
     return with_column(frame, name, score, sql=text, function=function, dtype=nw.Float64, others=others)
 
 
-def _map_and_kind(given: Any) -> tuple[Map, Kind]:
-    """The map of one score, and what its scores are; probabilities for a bare map."""
+def _map_and_kind(given: Any) -> tuple[Map, ScoreType]:
+    """The map of one score, and its score type; probabilities for a bare map."""
     found = None if isinstance(given, Map) else unwrapped(given)
     map_ = given if found is None else getattr(found, "map", None)
     if not isinstance(map_, Map) or len(map_.inputs) > 1:
         raise InputError(
             "map_",
             f"must be a Calibration, a map or a fitted calibrator of one score, got {type(given).__name__}",
-            "pass one of them; for several classes use Calibration.transform",
+            "for several classes use Calibration.transform",
         )
-    return map_, "probability" if found is None else found.kind
+    return map_, "probability" if found is None else found.score_type
 
 
 def with_cluster_bucket(frame: Any, source: str, name: str) -> Any:
-    """The frame with the bucket, 0 to 199, of each id in the column ``source``, as :func:`cluster_buckets` gives it.
+    """Add the bucket, 0 to 199, of each id in the column ``source``, as :func:`cluster_buckets` computes it.
 
     Ids are integers or strings; a missing id has a missing bucket. Lazy frames stay lazy.
 
@@ -156,12 +162,12 @@ def with_column(
     sql
         From a column's name, a dialect and the names of other columns to the expression; NULL must give NULL.
     function
-        The same on a numpy array of the values that are there, and on those of other columns beside them; a NaN that
-        it gives becomes NULL, where frames have it.
+        The same for numpy arrays of the values that are not missing, and of those of the other columns; NaN in its
+        result becomes NULL, where the frame supports it.
     dtype
-        Type of the new column. In numpy-backed pandas whole numbers with missing values are floats with NaN.
+        Type of the new column. In numpy-backed pandas, integers with missing values are floats with NaN.
     others
-        Other columns that it is computed from: text, whole numbers or truth values, as objects.
+        Other columns that it is computed from: text, integers or booleans, as objects.
     """
     engine = engine_of(_extensible(frame, source, name))
     assert engine is not None
@@ -169,9 +175,9 @@ def with_column(
 
 
 def plain_names(frame: Any, names: Sequence[str]) -> tuple[Any, dict[str, str]]:
-    """The frame and where its named columns are: under plain names in engines that read some names as syntax.
+    """The frame and the names of its columns; columns are renamed in engines that read some names as syntax.
 
-    Spark does so with dots and backticks, Polars with ``^...$`` and ``*``.
+    Spark reads dots and backticks as syntax, Polars ``^...$`` and ``*``.
     """
     rows = read_frame(frame, *names)
     if rows.implementation.is_spark_like():
@@ -186,7 +192,7 @@ def plain_names(frame: Any, names: Sequence[str]) -> tuple[Any, dict[str, str]]:
 
 
 def columns_of(frame: Any, names: Sequence[str], most: int | None = None) -> dict[str, nw.Series[Any]]:
-    """The named columns, brought into memory; of the first ``most`` rows, if that is given."""
+    """The named columns in memory; of the first ``most`` rows only, if that is given."""
     source, place = plain_names(frame, names)
     rows = read_frame(source).select(*dict.fromkeys(place.values()))
     taken = collect_frame(rows if most is None else rows.head(most))
@@ -194,9 +200,9 @@ def columns_of(frame: Any, names: Sequence[str], most: int | None = None) -> dic
 
 
 def on_local_clock(frame: Any, name: str) -> Any:
-    """A pandas frame with moments as the clock of their time zone shows them; any other frame as it is.
+    """A pandas frame with timestamps in local time without a time zone; any other frame is returned unchanged.
 
-    narwhals does not know every zone of pandas, and strips the zone of Arrow-backed moments in UTC.
+    narwhals does not know every time zone of pandas, and strips the zone of Arrow-backed timestamps in UTC.
     """
     if not read_frame(frame).implementation.is_pandas_like():
         return frame
@@ -208,25 +214,25 @@ def on_local_clock(frame: Any, name: str) -> Any:
 
 
 def _extensible(frame: Any, source: str, name: str) -> Rows:
-    """The frame in narwhals, when it can be extended as asked."""
+    """The narwhals frame, after checking that the column can be added."""
     rows = read_frame(frame, source)
     engine = engine_of(rows)
     if engine is None:
         raise InputError(
             "frame",
-            f"is one of {rows.implementation}, which takes no computed column",
+            f"is a {rows.implementation} frame, to which no column can be added",
             "convert it to pandas, polars or pyarrow",
         )
     there = rows.collect_schema().names()
-    if engine.dialect is not None:  # SQL does not tell Score from score
+    if engine.dialect is not None:  # SQL does not distinguish Score from score
         there, name = [column.lower() for column in there], name.lower()
     if name in there:
-        raise InputError("name", f"is {name!r}, a column that the frame has already", "pass another name")
+        raise InputError("name", f"is {name!r}, and the frame already has this column", "pass another name")
     return rows
 
 
 def _check_groups(frame: Any, names: Sequence[str]) -> None:
-    """Refuse columns of groups whose text an engine writes in its own way."""
+    """Refuse segment columns whose text differs between engines."""
     schema = read_frame(frame, *names).collect_schema()
     for name in names if dialect_of(frame) is not None else ():
         dtype = schema[name]

@@ -1,4 +1,4 @@
-"""One GROUP BY, and tallies out of its answer."""
+"""Count rows and events by cell with one GROUP BY, and build tallies from the result."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays import Kind
+from calibrant.arrays import ScoreType
 from calibrant.arrays.sides import check_weights
 from calibrant.engine.collecting import Rows, collect_frame
 from calibrant.engine.engines import with_cells
@@ -20,22 +20,22 @@ from calibrant.numerics import Floats, Grid
 from calibrant.tallies import Cells, GroupedTally, Tally
 
 MOST_DISTINCT = 1 << 16
-"""Up to this many distinct scores a tally keeps every one of them."""
+"""Number of distinct scores up to which a tally keeps every one of them."""
 
 PROBE_ROWS = 1 << 17
-"""Rows that are looked at first: more distinct scores among them than that settle the question without a pass."""
+"""Rows that are read first: if they have too many distinct scores, no pass over all rows is needed."""
 
 ENDS = ("least", "most")
 """Columns that are not summed by cell: the smallest weight above zero, and the largest."""
 
 MOST_WEIGHT = 2.0**62
-"""Sums of whole weights beyond this might have left the range of 64 bits unnoticed."""
+"""Sums of integer weights beyond this might have overflowed 64 bits."""
 
 COLUMNS = ("n", "events", "offset", "rows", "row_events", "w2", "w2_events")
 
 
 def few_scores(selection: Selection) -> bool:
-    """Whether there are at most 65,536 distinct scores, by counting them."""
+    """Whether there are at most 65,536 distinct scores."""
     scores = _countable(selection).select("score")
     first = collect_frame(scores.head(PROBE_ROWS))["score"]
     found = _distinct(first)
@@ -55,7 +55,7 @@ def _distinct(scores: nw.Series[Any]) -> int:
 
 @dataclass(frozen=True)
 class Counted:
-    """What the engine gave back: one entry per key and cell, in order."""
+    """The engine's result: one entry per key and cell, sorted."""
 
     keys: tuple[NDArray[Any], ...]
     cells: Cells
@@ -64,11 +64,11 @@ class Counted:
     integers: bool
     unusable: bool
 
-    def whole(self, kind: Kind) -> Tally:
+    def whole(self, score_type: ScoreType) -> Tally:
         """All cells as one tally."""
-        return self._tally(slice(None), kind)
+        return self._tally(slice(None), score_type)
 
-    def grouped(self, kind: Kind) -> GroupedTally:
+    def grouped(self, score_type: ScoreType) -> GroupedTally:
         """One tally per key."""
         fresh = np.zeros(len(self.cells.n), dtype=bool)
         fresh[:1] = True
@@ -78,13 +78,15 @@ class Counted:
         values = [column[starts].tolist() for column in self.keys]
         names = values[0] if len(values) == 1 else list(zip(*values, strict=True))
         parts = map(slice, starts.tolist(), np.append(starts[1:], len(fresh)).tolist())
-        return GroupedTally({name: self._tally(part, kind) for name, part in zip(names, parts, strict=True)})
+        return GroupedTally({name: self._tally(part, score_type) for name, part in zip(names, parts, strict=True)})
 
-    def _tally(self, part: slice, kind: Kind) -> Tally:
+    def _tally(self, part: slice, score_type: ScoreType) -> Tally:
         given: dict[str, Any] = {name: getattr(self.cells, name) for name in COLUMNS}
         cells = Cells(self.cells.keys[part], **{name: v[part] for name, v in given.items() if v is not None})
         resolution: Literal["exact", "grid"] = "exact" if self.grid is None else "grid"
-        return Tally(cells, kind=kind, grid=self.grid, resolution=resolution, counts=self.counts, whole=self.integers)
+        return Tally(
+            cells, score_type=score_type, grid=self.grid, resolution=resolution, counts=self.counts, whole=self.integers
+        )
 
 
 def count_cells(selection: Selection, grid: Grid | None) -> Counted:
@@ -139,13 +141,13 @@ def count_totals(selection: Selection) -> tuple[list[Any], Floats, Floats, Float
 
 
 def _labels(grid: Grid | None) -> dict[str, nw.Expr]:
-    """What is summed by cell when every row counts once."""
+    """What is summed by cell when there are no weights."""
     values = {"events": nw.col("label")}
     return values if grid is None else values | {"offset": nw.col("offset")}
 
 
 def _weights(counts: bool, grid: Grid | None) -> dict[str, nw.Expr]:
-    """What is summed by cell under weights; of real ones also how much data they are, and their ends."""
+    """What is summed by cell with weights; for importance weights also rows, squares, smallest and largest weight."""
     w = nw.col("weight")
     values = {"n": w} | {name: w * value for name, value in _labels(grid).items()}
     if counts:
@@ -159,7 +161,7 @@ def _weights(counts: bool, grid: Grid | None) -> dict[str, nw.Expr]:
 def _collect(answer: Rows, selection: Selection) -> nw.DataFrame[Any]:
     try:
         return collect_frame(answer)
-    except Exception as problem:  # each engine has its own for sums beyond 64 bits, where it has one
+    except Exception as problem:  # each engine has its own error for sums beyond 64 bits
         if selection.weighted and says_overflow(problem):
             raise _too_heavy() from None
         raise
@@ -167,12 +169,12 @@ def _collect(answer: Rows, selection: Selection) -> nw.DataFrame[Any]:
 
 def _too_heavy() -> InputError:
     return InputError(
-        "sample_weight", "adds up to more than 64 bits can hold", "divide the weights, or tally the rows in parts"
+        "sample_weight", "sums to more than fits into 64 bits", "divide the weights, or tally the rows in parts"
     )
 
 
 def _check_weights(columns: dict[str, NDArray[Any]]) -> bool:
-    """Refuse weights whose sums or squares leave the range of doubles; whether all of them are whole numbers."""
+    """Refuse weights whose sums or squares overflow; whether all of them are integers."""
     ends = np.append(columns["least"], columns["most"])
     ends = ends[~np.isnan(ends)]  # a cell of zero weights has no least weight above zero
     if len(ends):
@@ -181,14 +183,14 @@ def _check_weights(columns: dict[str, NDArray[Any]]) -> bool:
 
 
 def _order(columns: dict[str, NDArray[Any]], keys: tuple[str, ...], cell: str) -> NDArray[np.intp]:
-    """Entries that weigh something, by key and cell."""
+    """Entries of positive weight, sorted by key and cell."""
     ranks = [columns[cell], *(_ranks(columns[name]) for name in reversed(keys))]
     order = np.lexsort(ranks)
     return order[columns["n"][order] > 0]
 
 
 def _ranks(keys: NDArray[Any]) -> NDArray[Any]:
-    """Numbers that sort as the keys do; text is ranked by its distinct values, of which there are few."""
+    """Numbers in the same order as the keys; text is ranked by its distinct values."""
     if keys.dtype.kind != "O":
         return keys
     distinct = set(keys.tolist())
@@ -200,7 +202,7 @@ def _ranks(keys: NDArray[Any]) -> NDArray[Any]:
 
 
 def _key_values(keys: nw.Series[Any], whole_days: bool) -> NDArray[Any]:
-    """Keys as numbers, dates, moments in microseconds, or objects: fixed-width text would lose its last NUL."""
+    """Keys as numbers, dates, timestamps in microseconds, or objects: fixed-width text would lose trailing NULs."""
     if keys.dtype.is_numeric() or keys.dtype == nw.Boolean:
         return keys.to_numpy()
     if keys.dtype.is_temporal():

@@ -1,8 +1,9 @@
-"""Each engine that holds frames: how it finds the cell of a score, and how it adds a computed column.
+"""Supported engines: how each finds the cell of a score, and how it adds a computed column.
 
-Three ways to a cell, one result, as :class:`Grid` puts it. Where an engine shows the bits of a double, the exponent and
-the leading mantissa bits are the cell (DuckDB, Polars). Frames in memory go through :meth:`Grid.cells` itself (pandas,
-pyarrow). Spark finds the octave by comparing with powers of two. All use exact IEEE operations only.
+There are three ways to compute the cells of :class:`Grid`, with one result. Where an engine can read the bits of a
+double, the exponent and the leading mantissa bits are the cell (DuckDB, Polars). Frames in memory use
+:meth:`Grid.cells` itself (pandas, pyarrow). Spark finds the octave by comparison with powers of two. All use exact IEEE
+operations only.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ HIDDEN_BITS = 52 - POSITION_BITS
 
 
 def read_frame(frame: Any, *names: str) -> Rows:
-    """The frame as narwhals sees it, with the named columns; nothing is read but the schema."""
+    """The narwhals frame, after checking that it has the named columns; only the schema is read."""
     try:
         rows: Rows = nw.from_native(frame)
     except TypeError:
         raise InputError(
             "frame",
             f"is of type {type(frame).__name__}",
-            "pass a pandas, polars, pyarrow, DuckDB or Spark frame, or arrays without names of columns",
+            "pass a pandas, polars, pyarrow, DuckDB or Spark frame, or arrays without column names",
         ) from None
     there = rows.collect_schema().names()
     missing = [name for name in names if not isinstance(name, str) or name not in there]
@@ -62,7 +63,7 @@ def _on_unit(s: nw.Expr, grid: Grid) -> nw.Expr:
 
 
 def _in_duckdb(relation: Any, others: list[str], score: str, good: str, grid: Grid) -> Any:
-    """As :meth:`Grid.cells`, on the bits that DuckDB shows as a BIT string."""
+    """As :meth:`Grid.cells`, on the bits of a double, which DuckDB reads as a BIT string."""
     drop, s, good = POSITION_BITS - grid.bits, quote(score, "duckdb"), quote(good, "duckdb")
     kept = "".join(f"{quote(name, 'duckdb')}, " for name in others)
     half = "0.5::DOUBLE"
@@ -259,7 +260,7 @@ def _column_in_polars(
 def _computed(
     column: Any, function: Function, dtype: type[nw.Float64] | type[nw.Int64], others: Sequence[Any] = ()
 ) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
-    """The function over the values that are there, with zeros elsewhere, and where that is; None for nowhere."""
+    """The function of the values that are not missing, zeros elsewhere, and where values are missing (or None)."""
     series: nw.Series[Any] = nw.from_native(column, series_only=True)
     beside = [_objects(other) for other in others]
     missing: NDArray[np.bool_] | None = None
@@ -277,7 +278,7 @@ def _computed(
 
 
 def _objects(column: Any) -> NDArray[Any]:
-    """A column of groups as objects, None where there is none."""
+    """A segment column as objects, None where a value is missing."""
     series: nw.Series[Any] = nw.from_native(column, series_only=True)
     if series.dtype in (nw.Categorical, nw.Enum):
         series = series.cast(nw.String)
@@ -291,7 +292,7 @@ def _arrow(values: NDArray[Any], missing: NDArray[np.bool_] | None) -> Any:
 
 
 def _for_pandas(values: NDArray[Any], missing: NDArray[np.bool_] | None, source: Any) -> Any:
-    """The column as pandas holds the one it was computed from: in arrow, with a mask, or as a plain array."""
+    """The column in the storage of its source column: in arrow, with a mask, or as a plain array."""
     import pandas as pd
 
     if isinstance(source, pd.ArrowDtype):
@@ -307,7 +308,7 @@ def _for_pandas(values: NDArray[Any], missing: NDArray[np.bool_] | None, source:
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine that holds frames.
+    """A dataframe library or database.
 
     Attributes
     ----------
@@ -362,24 +363,24 @@ ENGINES: dict[str, Engine] = {
 
 
 def engine_of(rows: Rows) -> Engine | None:
-    """The engine that holds the frame, or None where no column can be computed in it."""
+    """The engine of a frame, or None if it cannot add computed columns."""
     return ENGINES.get(rows.implementation.value)
 
 
 def tallied(rows: Rows) -> Engine:
-    """The engine that holds the frame; any frame in memory can be tallied by numpy."""
+    """The engine of a frame; any frame in memory can be tallied by numpy."""
     found = engine_of(rows) or (ENGINES["pandas"] if isinstance(rows, nw.DataFrame) else None)
     if found is None:
         raise InputError(
             "frame",
-            f"is one of {rows.implementation}, which cannot be tallied",
+            f"is a {rows.implementation} frame, which cannot be tallied",
             "pass a pandas, polars, pyarrow, DuckDB or Spark frame",
         )
     return found
 
 
 def dialect_of(frame: Any) -> str | None:
-    """The SQL that the engine behind the frame speaks, or None where columns are computed in numpy."""
+    """The SQL dialect of the frame's engine, or None where columns are computed in numpy."""
     engine = engine_of(read_frame(frame))
     return None if engine is None else engine.dialect
 
@@ -388,8 +389,7 @@ def with_cells(rows: Rows, score: str, good: str, grid: Grid) -> Rows:
     """The frame with columns ``code`` and ``offset`` in place of ``score``, doubles, and ``good``, booleans.
 
     A row that is not good, or whose score is missing, NaN or outside the grid's range, has no code, or one beyond
-    ``top`` on either side: by bits that comes out by itself, and costs nothing. The other columns must have none of the
-    names used here.
+    ``top`` on either side. The other columns must not have the names used here.
     """
     engine = tallied(rows)
     if not grid.unit:

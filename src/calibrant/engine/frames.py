@@ -1,4 +1,4 @@
-"""Tallies where the data lives: one GROUP BY in the engine that holds the rows, on narwhals."""
+"""Tally a dataframe or a table with one GROUP BY in its own engine, through narwhals."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays import Kind
+from calibrant.arrays import ScoreType
 from calibrant.arrays.columns import check_option
 from calibrant.arrays.paths import local_path
 from calibrant.engine.collecting import collect_frame
 from calibrant.engine.counting import MOST_DISTINCT, count_cells, count_totals, few_scores
 from calibrant.engine.engines import Way, dialect_of, read_frame, tallied
 from calibrant.engine.store.identity import GRIDS
-from calibrant.engine.store.selection import Selection, Weighting
+from calibrant.engine.store.selection import Selection, WeightType
 from calibrant.engine.unusable import Unusable, UnusableRows, rows_left_out
 from calibrant.messages import InputError, warn
 from calibrant.numerics import Floats, Grid
@@ -34,13 +34,13 @@ def tally(
     label: str,
     *,
     sample_weight: str | None = ...,
-    weights: Weighting = ...,
+    weight_type: WeightType = ...,
     by: None = ...,
     time: None = ...,
     every: str = ...,
     groups: None = ...,
     positive: Any = ...,
-    kind: Kind = ...,
+    score_type: ScoreType = ...,
     grid: Grid | None = ...,
     unusable: HowUnusable = ...,
 ) -> Tally: ...
@@ -53,13 +53,13 @@ def tally(
     label: str,
     *,
     sample_weight: str | None = ...,
-    weights: Weighting = ...,
+    weight_type: WeightType = ...,
     by: str | Sequence[str] | None = ...,
     time: str | None = ...,
     every: str = ...,
     groups: str | None = ...,
     positive: Any = ...,
-    kind: Kind = ...,
+    score_type: ScoreType = ...,
     grid: Grid | None = ...,
     unusable: HowUnusable = ...,
 ) -> GroupedTally: ...
@@ -71,38 +71,41 @@ def tally(
     label: str,
     *,
     sample_weight: str | None = None,
-    weights: Weighting = "importance",
+    weight_type: WeightType = "importance",
     by: str | Sequence[str] | None = None,
     time: str | None = None,
     every: str = "1d",
     groups: str | None = None,
     positive: Any = None,
-    kind: Kind = "probability",
+    score_type: ScoreType = "probability",
     grid: Grid | None = None,
     unusable: HowUnusable = "refuse",
 ) -> Tally | GroupedTally:
-    """Counts by score of the rows of a frame, made by the engine that holds it.
+    """Count the rows and events of a dataframe or database table by score, in its own engine.
 
     Parameters
     ----------
     frame
         pandas, polars (eager or lazy), pyarrow, a DuckDB relation, or a Spark DataFrame (classic or Connect).
     score, label, sample_weight
-        Names of columns. Labels are 0/1 or booleans, or two values with ``positive=``.
-    weights
-        What ``sample_weight`` means: ``"importance"``, or ``"counts"`` for repetition, in whole numbers.
+        Names of columns. Labels are 0/1 or booleans, or two values with ``positive``.
+    weight_type
+        What ``sample_weight`` means: ``"importance"``, or ``"frequency"`` for integers that repeat a row.
     by, time, groups
-        Columns to tally side by side: segments, days (``every="1h"``, ``"1d"``, ``"1mo"``, ... of a date or timestamp,
-        by the clock of the column's time zone, in Spark the session's), and clusters (patient, customer) in 200 hash
-        buckets.
-    kind
+        Columns that split the tally: segments, time periods (of a date or timestamp, in the column's time zone; in
+        Spark, the session's), and clusters such as patients or customers, in 200 hash buckets.
+    every
+        Length of the time periods: ``"1s"``, ``"1m"``, ``"1h"``, ``"1d"``, ``"1mo"``, ``"1q"`` or ``"1y"``.
+    positive
+        The label that counts as the event.
+    score_type
         What the scores are; log-odds and other real scores need a ``grid`` of their range.
     grid
-        By default every distinct score is kept when there are at most 65,536, else rows go to the 65,536 cells of
-        ``Grid()``; tallies side by side go to about 1,000 cells.
+        By default every distinct score is kept if there are at most 65,536, else rows go to the 65,536 cells of
+        ``Grid()``; tallies split by columns use about 1,000 cells each.
     unusable
-        Rows whose score, label, weight or key is missing or impossible are counted; ``"refuse"`` raises with the counts
-        by reason, ``"leave out"`` goes on without them and warns with the counts.
+        What to do if the score, label, weight or key of a row is missing or invalid: ``"refuse"`` raises an error with
+        the number of rows by reason, ``"leave out"`` drops them with a warning.
 
     Returns
     -------
@@ -112,10 +115,10 @@ def tally(
 
     Notes
     -----
-    Cost: one pass; memory by cell, not by row. When the first 131,072 rows hold at most 65,536 distinct scores, one
-    more pass groups by the score itself; ``grid=Grid()`` says not to look. Labels of text or with ``positive=`` take
-    one more pass over that column, and so does saying why rows cannot be counted. Decimals become doubles as each
-    engine converts them.
+    Cost: one pass; memory grows with the cells, not with the rows. When the first 131,072 rows have at most 65,536
+    distinct scores, one more pass groups by the score itself; pass ``grid=Grid()`` to avoid this. Text labels and
+    ``positive`` take one more pass over that column, and so does the report of invalid rows. Each engine converts
+    decimals to doubles in its own way.
 
     Examples
     --------
@@ -127,30 +130,30 @@ def tally(
     {'de': [1, 1], 'fr': [1]}
     """
     check_option("unusable", unusable, get_args(HowUnusable))
-    check_option("kind", kind, get_args(Kind))
+    check_option("score_type", score_type, get_args(ScoreType))
     if grid is None and (by or time or groups):
         grid = SEGMENT_GRID
-    if grid is not None and (not isinstance(grid, Grid) or (kind == "probability") != grid.unit):
-        raise InputError("grid", f"{grid} is not one for {kind} scores", GRIDS)
+    if grid is not None and (not isinstance(grid, Grid) or (score_type == "probability") != grid.unit):
+        raise InputError("grid", f"{grid} is not one for {score_type} scores", GRIDS)
     selection = Selection.of(
         frame,
         score,
         label,
         sample_weight=sample_weight,
-        weights=weights,
+        weight_type=weight_type,
         by=by,
         time=time,
         every=every,
         groups=groups,
         positive=positive,
-        ends=_ends(kind, grid),
+        ends=_ends(score_type, grid),
     )
     if grid is None and not few_scores(selection):
-        grid = _default_grid(kind)
+        grid = _default_grid(score_type)
     counted = count_cells(selection, grid)
     if counted.unusable:
         _report(selection.unusable(), unusable)
-    return counted.grouped(kind) if selection.keys else counted.whole(kind)
+    return counted.grouped(score_type) if selection.keys else counted.whole(score_type)
 
 
 def totals(frame: Any, score: str, label: str, **options: Any) -> tuple[list[Any], Floats, Floats, Floats, Floats]:
@@ -158,19 +161,19 @@ def totals(frame: Any, score: str, label: str, **options: Any) -> tuple[list[Any
     return count_totals(Selection.of(frame, score, label, ends=(0.0, 1.0), **options))
 
 
-def _ends(kind: Kind, grid: Grid | None) -> tuple[float, float]:
+def _ends(score_type: ScoreType, grid: Grid | None) -> tuple[float, float]:
     if grid is not None:
         return grid.low, grid.high
     largest = float(np.finfo(np.float64).max)
-    return (0.0, 1.0) if kind == "probability" else (-largest, largest)
+    return (0.0, 1.0) if score_type == "probability" else (-largest, largest)
 
 
-def _default_grid(kind: Kind) -> Grid:
-    if kind != "probability":
+def _default_grid(score_type: ScoreType) -> Grid:
+    if score_type != "probability":
         raise InputError(
             "grid",
-            f"is needed for more than {MOST_DISTINCT:,} distinct {kind} scores",
-            "count them with calibrant.tally(..., grid=Grid(low=..., high=...)), which is of their range",
+            f"is needed for more than {MOST_DISTINCT:,} distinct {score_type} scores",
+            "use calibrant.tally(..., grid=Grid(low=..., high=...)) with the range of the scores",
         )
     return Grid()
 
@@ -182,7 +185,17 @@ def _report(found: Unusable, how: HowUnusable) -> None:
 
 
 def collect(frame: Any) -> dict[str, NDArray[Any]]:
-    """Columns of a frame as numpy arrays, by name; a lazy frame is run.
+    """Read the columns of a frame into numpy arrays; a lazy frame is computed.
+
+    Parameters
+    ----------
+    frame
+        Any frame that :func:`tally` takes.
+
+    Returns
+    -------
+    dict
+        Arrays by the name of their column.
 
     Examples
     --------
@@ -195,10 +208,23 @@ def collect(frame: Any) -> dict[str, NDArray[Any]]:
 
 
 def write(frame: Any, path: str | PathLike[str]) -> None:
-    """Write a frame as Parquet without bringing it into memory where the engine can; Spark writes a directory of parts.
+    """Write a frame as Parquet, without reading it into memory where the engine supports this.
 
-    What is there already is not overwritten by Spark and is by the others, as their own writers do. Spark gets the path
-    as it is, which may be an address that the cluster knows.
+    Spark writes a directory and does not overwrite existing files; the other engines write one file and do.
+
+    Parameters
+    ----------
+    frame
+        Any frame that :func:`tally` takes.
+    path
+        A local path. For Spark, any path or URL that the cluster can write to.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> write(pl.LazyFrame({"score": [0.2, 0.7]}), "scores.parquet")
+    >>> collect(pl.scan_parquet("scores.parquet"))["score"].tolist()
+    [0.2, 0.7]
     """
     rows = read_frame(frame)
     target = str(path) if rows.implementation.is_spark_like() else str(local_path(path))
@@ -210,20 +236,20 @@ def write(frame: Any, path: str | PathLike[str]) -> None:
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What an engine does with a frame.
+    """What an engine can do with a frame; returned by :func:`capabilities`.
 
     Attributes
     ----------
     engine
-        Its name, as narwhals has it.
+        Name of the engine in narwhals.
     lazy
-        Whether it waits until a result is asked for.
+        Whether the frame is lazy.
     dialect
-        The SQL in which it runs a map; None where numpy does.
+        The SQL dialect in which it applies a map; None where numpy does.
     cells
         How it finds the cell of a score: by the bits of a double, in numpy, or by comparisons.
     distributed
-        Whether the rows may lie on several machines.
+        Whether the rows may be on several machines.
     """
 
     engine: str
@@ -234,7 +260,17 @@ class Capabilities:
 
 
 def capabilities(frame: Any) -> Capabilities:
-    """What the engine behind a frame can do.
+    """Describe what the engine of a frame can do.
+
+    Parameters
+    ----------
+    frame
+        Any frame that :func:`tally` takes.
+
+    Returns
+    -------
+    Capabilities
+        Name, laziness, SQL dialect, way to compute cells, and whether it is distributed.
 
     Examples
     --------

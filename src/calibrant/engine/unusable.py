@@ -12,7 +12,7 @@ Why = tuple[Role, str, str, int]
 """Role and name of a column, what is wrong with its values, and in how many rows."""
 
 MISSING = "missing"
-"""What is wrong with a value that is not there; other problems are words alone."""
+"""The problem of a missing value; other problems are plain text."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Unusable:
 
     @property
     def all_missing(self) -> bool:
-        """Whether these rows lack values and have no other problem."""
+        """Whether these rows have missing values and no other problem."""
         return all(problem == MISSING for _, _, problem, _ in self.why)
 
     @property
@@ -36,7 +36,7 @@ class Unusable:
 
 
 class UnusableRows(InputError):
-    """Rows that cannot be counted, and were to be refused; ``found`` has the numbers."""
+    """Error: some rows cannot be counted; ``found`` has the numbers."""
 
     def __init__(self, found: Unusable) -> None:
         problem = f"has {found.rows:,} of {found.total:,} rows that cannot be counted ({found.reasons})"
@@ -49,4 +49,4 @@ class UnusableRows(InputError):
 def rows_left_out(voice: Voice, rows: int, total: int, why: tuple[Why, ...]) -> str:
     """Rows that cannot be counted were left out."""
     reasons = Unusable(rows, total, why).reasons
-    return f"{rows:,} of {total:,} {voice.nouns.rows} cannot be counted ({reasons}); they were left out"
+    return f"left out {rows:,} of {total:,} {voice.nouns.rows} that cannot be counted ({reasons})"

@@ -1,1 +1,1 @@
-"""Places a fitted map can go: a JSON document, SQL text, an ONNX model; the last two with a proof."""
+"""Exports of a fitted map: JSON document, SQL text, ONNX model; SQL and ONNX are verified against the map."""

@@ -1,9 +1,9 @@
-"""Each kind of map of several classes as it is exported: text of each column that comes out, and nodes in ONNX.
+"""Export of each kind of map of several classes: SQL text of each output column, and ONNX nodes.
 
-A kind registers two functions, one with ``lower`` for SQL and one with ``row_nodes`` for ONNX; kinds that look a row up
-are in ``regions.py``. In SQL, logits stand under names, where the dialect has a way to give them, and so do the
-exponentials and their sum where more than one class is needed: the text of a column grows with the number of classes,
-not with its square. Exponents are clipped at either end, since some engines raise where numpy gives infinity or 0.
+A kind registers two functions, one with ``lower`` for SQL and one with ``row_nodes`` for ONNX; kinds that look up a row
+are in ``regions.py``. In SQL, logits get names if the dialect allows it, and so do the exponentials and their sum if
+more than one class is needed: the text of a column grows with the number of classes, not with its square. Exponents are
+clipped at both ends, since some engines raise errors where numpy gives infinity or 0.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from calibrant.export.sql.formulas import by_key, held_between
 from calibrant.export.sql.pieces import NEGLIGIBLE
 from calibrant.export.sql.scores import branch, lower, score_text, text_literal
 from calibrant.export.sql.text import SMALL, Text
-from calibrant.maps import ClassMap, PerClassMap, SoftmaxMap, TopMap
+from calibrant.maps import MulticlassMap, PerClassMap, SoftmaxMap, TopMap
 from calibrant.maps.classes import LARGEST_LOGIT
 
 SEVERAL = 8
-"""A dialect in which fewer curves may stand inside each other has a parser that does not go deep."""
+"""Dialects that allow fewer nested curves than this have a parser with limited depth."""
 
 
 @singledispatch
-def row_nodes(map_: ClassMap, graph: Graph, x: str) -> tuple[str, str]:
-    """Names of the probabilities and of the labels, empty where there are none; ``x`` are doubles without NaN."""
+def row_nodes(map_: MulticlassMap, graph: Graph, x: str) -> tuple[str, str]:
+    """Names of the probabilities and of the labels, empty if there are none; ``x`` are doubles without NaN."""
     raise ValueError(f"a map of kind {map_.kind!r} has no ONNX form")
 
 
-def probabilities(map_: ClassMap, graph: Graph, x: str) -> str:
+def probabilities(map_: MulticlassMap, graph: Graph, x: str) -> str:
     """The rows as probabilities."""
     return graph.add("Softmax", graph.clip(x, -LARGEST_LOGIT, LARGEST_LOGIT), axis=-1) if map_.on == "logit" else x
 
@@ -50,7 +50,7 @@ def _(map_: SoftmaxMap, text: Text, x: list[str], place: int) -> str:
 
 
 def _log_shares(text: Text, x: list[str], least: float, body: Callable[[Text, list[str]], str]) -> str:
-    """The body over texts for the logarithms of the probabilities of logits, held from below."""
+    """The body over texts for the log-probabilities of logits, clipped from below."""
 
     def below(t: Text, z: list[str]) -> str:
         return t.named([t.largest(z)], lambda u, most: summed(u, z, most[0]))
@@ -66,7 +66,7 @@ def _log_shares(text: Text, x: list[str], least: float, body: Callable[[Text, li
 
 
 def _scaled(map_: SoftmaxMap, text: Text, logits: list[str], place: int) -> str:
-    """One class of the affine map of the logarithms of probabilities."""
+    """One class of the affine map of log-probabilities."""
     size = len(map_.classes)
     slopes = np.where(np.abs(map_.slope) >= SMALL, map_.slope, 0.0)
     shifts = map_.intercept if len(map_.intercept) else np.zeros(size)
@@ -108,14 +108,14 @@ def _(map_: SoftmaxMap, graph: Graph, x: str) -> tuple[str, str]:
 @lower.register
 def _(map_: PerClassMap, text: Text, x: list[str], place: int) -> str:
     def images(t: Text, p: list[str]) -> str:
-        if not map_.normalised:
+        if not map_.normalized:
             return score_text(map_.maps[place], p[place], t)
         found = [score_text(part, each, t) for part, each in zip(map_.maps, p, strict=True)]
         return t.named(found, lambda u, q: u.named([" + ".join(q)], lambda v, total: _share(v, q, place, total[0])))
 
     if map_.on == "probability":
         return images(text, x)
-    if not map_.normalised:
+    if not map_.normalized:
         return text.named(
             [text.held(each) for each in x],
             lambda t, z: t.named([t.share(z, z[place])], lambda u, p: images(u, p * len(x))),  # one name in all places
@@ -136,7 +136,7 @@ def shares(text: Text, x: list[str], body: Callable[[Text, list[str]], str]) -> 
 
 
 def _share(text: Text, parts: list[str], place: int, total: str) -> str:
-    """One part of a sum that may be 0."""
+    """Share of one part in a sum that may be 0."""
     zero, one = text.number(0.0), text.number(1.0)
     small = f"WHEN {parts[place]} < {text.number(NEGLIGIBLE)} AND {total} > {one} THEN {zero} "
     equal = text.number(1.0 / len(parts))
@@ -150,7 +150,7 @@ def _share(text: Text, parts: list[str], place: int, total: str) -> str:
 def _(map_: PerClassMap, graph: Graph, x: str) -> tuple[str, str]:
     size = len(map_.classes)
     p = nodes_of(map_.maps, graph.integers(np.arange(size)[None]), graph, probabilities(map_, graph, x))
-    if not map_.normalised:
+    if not map_.normalized:
         return p, ""
     total = graph.add("ReduceSum", p, graph.integers([1]), keepdims=1)
     some = graph.add("Greater", total, 0.0)
@@ -189,9 +189,9 @@ Body = Callable[[Text, list[str], str, str], str]
 
 
 def ranked(text: Text, x: list[str], rank: int, needs_code: bool, body: Body) -> str:
-    """``body`` over the scores, the one of the wanted rank, and the number of its class, from 1 on.
+    """``body`` over the scores, the score of the given rank, and the number of its class, starting at 1.
 
-    A class that was taken for an earlier rank stands aside with the least score of the row.
+    A class of an earlier rank is replaced by the smallest score of the row.
     """
 
     def largest(t: Text, least: str, codes: list[str]) -> str:
@@ -217,7 +217,7 @@ def ranked(text: Text, x: list[str], rank: int, needs_code: bool, body: Body) ->
 
 
 def _counted(text: Text, x: list[str], rank: int, body: Body) -> str:
-    """The same without names inside names: a class has the rank where as many others stand before it."""
+    """The same without nested names: the rank of a class is the number of classes before it, plus one."""
 
     def before(place: int, other: int) -> str:
         sign = ">=" if other < place else ">"
@@ -241,8 +241,8 @@ def _hit(place: int, x: str, top: str, codes: list[str]) -> str:
 
 
 def by_code(text: Text, code: str, leaves: list[str]) -> str:
-    """The leaf of a number that counts from 1."""
-    if text.dialect.stage is None:  # the number has no name, and is written once
+    """The leaf of a number that starts at 1."""
+    if text.dialect.stage is None:  # the number has no name and is written once
         return by_key(code, [str(j) for j in range(1, len(leaves) + 1)], leaves, None)
     return branch(code, np.arange(2.0, len(leaves) + 1.0), leaves, text.dialect)
 

@@ -1,7 +1,7 @@
-"""Documents: dataclasses to JSON and back, numbers and words from which nothing but known dataclasses can be built.
+"""JSON documents: known dataclasses to JSON and back, without executing code.
 
-Reading never imports, looks up an attribute by a name from the document or evaluates text: kinds are keys of a closed
-dict, fields are checked one by one against the dataclass, and whatever is wrong ends in one :class:`DocumentError`.
+Reading never imports, looks up an attribute by a name from the document, or evaluates text: kinds are keys of a fixed
+dict, fields are checked one by one against the dataclass, and any problem raises a :class:`DocumentError`.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from typing import Any, get_args
 
 import numpy as np
 
-from calibrant.arrays import Kind
-from calibrant.arrays.kinds import ClassKind
+from calibrant.arrays import ScoreType
+from calibrant.arrays.score_types import MulticlassScoreType
 from calibrant.export.errors import DocumentError
 from calibrant.guarantees.about import ABOUT, ScoreBins
 from calibrant.guarantees.auditing import follows
-from calibrant.guarantees.bounds import BOUNDS, Mode
+from calibrant.guarantees.bounds import BOUNDS, Coverage
 from calibrant.guarantees.certificate import About, Certificate
 from calibrant.guarantees.content import Content
+from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.guarantees.origins import Assumption, BinRule
-from calibrant.guarantees.provenance import ClassProvenance, Provenance, Sampling, Weighting
-from calibrant.guarantees.refusal import Refusal, RefusalCode
+from calibrant.guarantees.provenance import MulticlassProvenance, Provenance, Sampling, WeightType
 from calibrant.maps import (
     CLASS_KINDS,
     KINDS,
     Axis,
     ClassAxis,
-    ClassMap,
     Map,
+    MulticlassMap,
     PathMap,
     SimplexBinsMap,
     SimplexScheme,
@@ -39,31 +39,31 @@ from calibrant.maps import (
 from calibrant.messages import Phrase
 
 FORMAT = 1
-"""Version of the document. Readers for every earlier number stay for ever."""
+"""Version of the document format. Readers for all earlier versions are kept."""
 
 MAX_DEPTH = 16
 
 OTHERS: dict[str, type[Any]] = {
     "certificate": Certificate,
-    "refusal": Refusal,
+    "no-certificate": NoCertificate,
     "provenance": Provenance,
-    "class-provenance": ClassProvenance,
+    "multiclass-provenance": MulticlassProvenance,
 }
-"""What a document may hold beside maps, by the name that it goes by there."""
+"""What a document may contain besides maps, by its name there."""
 
 
 def written(content: Content) -> str:
-    """The document as text; numbers survive bit for bit."""
+    """The document as text; numbers are preserved bit for bit."""
     body = {"format": FORMAT, "map": content.map, "certificate": content.certificate, "provenance": content.provenance}
     return lines({name: encode(part) for name, part in body.items()})
 
 
 def read(text: str | bytes) -> Content:
-    """What a document holds; anything unexpected raises :class:`DocumentError`."""
+    """The content of a document; anything unexpected raises :class:`DocumentError`."""
     body = parse(text)
     version = body.pop("format", None)
     if type(version) is not int or version not in _READERS:
-        raise DocumentError("format", f"{version!r} is not known to this version, which reads {sorted(_READERS)}")
+        raise DocumentError("format", f"{version!r} is not supported by this version, which reads {sorted(_READERS)}")
     try:
         return _READERS[version](body)
     except DocumentError:
@@ -74,11 +74,11 @@ def read(text: str | bytes) -> Content:
 
 def _read_1(body: dict[str, Any]) -> Content:
     if set(body) != {"map", "certificate", "provenance"}:
-        raise DocumentError("the document", "must hold format, map, certificate and provenance, and nothing else")
+        raise DocumentError("the document", "must have format, map, certificate and provenance, and nothing else")
     map_ = decode(body["map"], KINDS | CLASS_KINDS, ("map",))
     parts = {
         part: None if body[part] is None else decode(body[part], {name: OTHERS[name] for name in names}, (part,))
-        for part, names in (CLASS_PARTS if isinstance(map_, ClassMap) else PARTS).items()
+        for part, names in (CLASS_PARTS if isinstance(map_, MulticlassMap) else PARTS).items()
     }
     content = Content(map_, **parts)
     content.check()
@@ -87,9 +87,9 @@ def _read_1(body: dict[str, Any]) -> Content:
     return content
 
 
-PARTS = {"provenance": ("provenance",), "certificate": ("certificate", "refusal")}
-CLASS_PARTS = PARTS | {"provenance": ("class-provenance",)}
-"""What a document may hold beside its map, of one score or of several classes."""
+PARTS = {"provenance": ("provenance",), "certificate": ("certificate", "no-certificate")}
+CLASS_PARTS = PARTS | {"provenance": ("multiclass-provenance",)}
+"""What a document may contain besides its map, for one score or several classes."""
 
 _READERS = {1: _read_1}
 
@@ -110,14 +110,14 @@ def encode(value: Any) -> Any:
 
 
 def _kind_of(value: Any) -> str:
-    """The name that a dataclass goes by in documents."""
+    """The name of a dataclass in documents."""
     if isinstance(value, Map):
         return value.kind
     return value.key if isinstance(value, About) else next(name for name, cls in OTHERS.items() if type(value) is cls)
 
 
 def _left_out(field: Field[Any], value: Any) -> bool:
-    """Whether a field that came later holds what documents without it mean."""
+    """Whether a field that was added later has the value that documents without it mean."""
     return bool(field.metadata.get("optional")) and getattr(value, field.name) == field.default
 
 
@@ -133,7 +133,7 @@ def lines(value: Any, indent: str = "") -> str:
 
 
 Place = tuple[str, ...]
-"""Where in the document: names of fields, with places in lists."""
+"""Place in the document: field names, with indices in lists."""
 
 Read = Callable[[Any, Place], Any]
 
@@ -220,7 +220,7 @@ def _array(read: Read, dtype: Any) -> Read:
         try:
             return np.array([read(item, at) for item in _listed(value, at)], dtype=dtype)
         except DocumentError:
-            return np.array(_several(read)(value, at), dtype=dtype)  # says at which place, which takes time
+            return np.array(_several(read)(value, at), dtype=dtype)  # slower, but reports the place
 
     return read_all
 
@@ -229,23 +229,23 @@ def _tuple(read: Read) -> Read:
     return lambda value, at: tuple(_several(read)(value, at))
 
 
-#: How each declared type of a field is read, by the text of its annotation.
+#: Reader of each field type, by the text of its annotation.
 _TYPES: dict[str, Read] = {
     "float": _number,
     "int": _integer,
     "str": _word,
     "bool": _flag,
-    "Kind": _one_of(get_args(Kind)),
-    "Mode": _one_of(get_args(Mode)),
-    "Bound": _one_of(tuple(BOUNDS)),
-    "Kind | ClassKind": _one_of((*get_args(Kind), *get_args(ClassKind))),
-    "RefusalCode": lambda value, at: RefusalCode(_word(value, at)),
+    "ScoreType": _one_of(get_args(ScoreType)),
+    "Coverage": _one_of(get_args(Coverage)),
+    "IntervalName": _one_of(tuple(BOUNDS)),
+    "ScoreType | MulticlassScoreType": _one_of((*get_args(ScoreType), *get_args(MulticlassScoreType))),
+    "NoCertificateCode": lambda value, at: NoCertificateCode(_word(value, at)),
     "BinRule": lambda value, at: BinRule(_word(value, at)),
     "str | Phrase": _word,
     "Sampling": _one_of(get_args(Sampling)),
-    "Weighting": _one_of(get_args(Weighting)),
+    "WeightType": _one_of(get_args(WeightType)),
     "Axis": _one_of(get_args(Axis)),
-    "ClassKind": _one_of(get_args(ClassKind)),
+    "MulticlassScoreType": _one_of(get_args(MulticlassScoreType)),
     "ClassAxis": _one_of(get_args(ClassAxis)),
     "SimplexScheme": _one_of(get_args(SimplexScheme)),
     "PathMap": _kind({PathMap.kind: PathMap}),
@@ -263,7 +263,7 @@ _TYPES: dict[str, Read] = {
 
 
 def parse(text: str | bytes) -> dict[str, Any]:
-    """The object that a text holds, without its meaning."""
+    """The JSON object in a text."""
     try:
         if isinstance(text, bytes):
             text = text.decode("utf-8")
@@ -280,15 +280,15 @@ def parse(text: str | bytes) -> dict[str, Any]:
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     content = dict(pairs)
     if len(content) != len(pairs):
-        raise DocumentError("an object", "holds a key twice")
+        raise DocumentError("an object", "has a duplicate key")
     return content
 
 
 def _no_constant(name: str) -> float:
-    raise DocumentError(name, "is not a number that a calibration can hold")
+    raise DocumentError(name, "is not a finite number")
 
 
 def _name(value: Any) -> str:
-    return {dict: "an object", list: "a list", str: "text", bool: "a truth value", type(None): "null"}.get(
+    return {dict: "an object", list: "a list", str: "text", bool: "a boolean", type(None): "null"}.get(
         type(value), repr(value)[:40]
     )

@@ -1,4 +1,4 @@
-"""What is wrong with a document or an export."""
+"""Errors of documents and exports."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from calibrant.messages import InputError, Setting, first_line
 
 
 class DocumentError(ValueError):
-    """The document is not one that Calibrant wrote, or it was damaged.
+    """The document was not written by Calibrant, or is damaged.
 
     Attributes
     ----------
     where
         The file, or the place in the document: ``map.knots[3]``.
     problem
-        What is wrong with it.
+        The problem, in words.
     """
 
     def __init__(self, where: object, problem: str) -> None:
@@ -24,20 +24,20 @@ class DocumentError(ValueError):
         self.where, self.problem = str(where), problem
 
     def __str__(self) -> str:
-        """Both in one sentence."""
+        """Place and problem in one sentence."""
         return f"{self.where} {self.problem}"
 
 
-class ParityError(ValueError):
-    """The export does not give what the map gives, so it was not written."""
+class ExportMismatchError(ValueError):
+    """The export gives other results than the map, so it was not written."""
 
 
 @contextmanager
 def own_errors(what: str | Setting, kind: type[ValueError] = DocumentError) -> Iterator[None]:
-    """On the engine at hand, errors are about the export and nothing else."""
+    """Convert errors of the local engine, which can only come from the export."""
     try:
         yield
-    except (ParityError, InputError, DocumentError):
+    except (ExportMismatchError, InputError, DocumentError):
         raise
     except Exception as problem:
         raise kind(what, f"cannot be run ({type(problem).__name__}: {first_line(problem)})") from None

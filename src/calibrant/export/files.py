@@ -1,4 +1,4 @@
-"""Files that are there as a whole, or as they were before."""
+"""Atomic writing of files: complete, or unchanged."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from pathlib import Path
 
 
 def write_whole(path: str | PathLike[str], content: str | bytes) -> None:
-    """Write a file by way of a temporary one beside it, so that a full disk or a crash leaves what was there.
+    """Write a file through a temporary one in the same folder, so that a full disk or a crash leaves the old file.
 
-    Text is UTF-8, with its line ends as they are. What is no plain file, such as a pipe, is written as it is.
+    Text is UTF-8, with line endings unchanged. A target that is not a regular file, such as a pipe, is written
+    directly.
     """
-    target = Path(os.path.realpath(path))  # a link stays one
+    target = Path(os.path.realpath(path))  # keeps a symbolic link
     data = content.encode("utf-8") if isinstance(content, str) else content
     temporary = target.with_name(f".{target.name}-{secrets.token_hex(8)}.tmp")
     try:
@@ -37,7 +38,7 @@ def write_whole(path: str | PathLike[str], content: str | bytes) -> None:
 
 @contextmanager
 def nothing_written(path: str | PathLike[str]) -> Iterator[None]:
-    """Let an error of the system name the file that was asked for; its errno, and so its type, stay."""
+    """Make system errors name the requested file; their errno, and so their type, is unchanged."""
     try:
         yield
     except OSError as problem:

@@ -1,8 +1,8 @@
-"""Each kind of map of one score as it is exported: its pieces, from which SQL is written, and its nodes in ONNX.
+"""Export of each kind of map of one score: its pieces, for SQL, and its ONNX nodes.
 
-A kind registers two functions. ``cut`` gives the pieces on each of which the map is monotone and has one formula.
-``nodes`` gives the value of the element's own map, where several maps of the kind share their nodes; a single map is
-a family of one. A map whose fields are called ``knots``, or ``low`` and ``high``, is proven on both sides of them too.
+A kind registers two functions. ``cut`` returns pieces on each of which the map is monotone and has one formula.
+``nodes`` returns the value of the element's own map, if several maps of the kind share their nodes; a single map is a
+family of one. A map with fields ``knots``, or ``low`` and ``high``, is also verified on both sides of them.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from calibrant.maps import (
 from calibrant.numerics import Floats, to_float32
 
 STEEP = 100.0
-"""Factors of log(1 - s) beyond which its rounding would show."""
+"""Coefficients of log(1 - s) above which its rounding matters."""
 
 
 @singledispatch
 def cut(map_: Map, dialect: Dialect) -> Pieces:
-    """The map in pieces, on each of which it is monotone, of a score that is neither NULL nor NaN."""
+    """The map in monotone pieces, for a score that is neither NULL nor NaN."""
     raise ValueError(f"a map of kind {map_.kind!r} has no SQL form")
 
 
 @singledispatch
 def nodes(map_: Map, family: Family, graph: Graph, x: str) -> str:
-    """Name of the value at ``x`` of maps like this one; any number will do where ``x`` is NaN."""
+    """Name of the value at ``x`` of maps like this one; arbitrary where ``x`` is NaN."""
     raise ValueError(f"a map of kind {map_.kind!r} has no ONNX form")
 
 
@@ -60,9 +60,9 @@ def knots_of(map_: Map) -> Floats:
 
 
 def nodes_of(maps: Sequence[Map], which: str, graph: Graph, x: str) -> str:
-    """Each element of ``x`` through the map that the integer beside it in ``which`` names.
+    """Apply to each element of ``x`` the map with the index in ``which``.
 
-    Maps of one structure share their nodes; of several structures, each gives its result for all elements.
+    Maps of one structure share their nodes; with several structures, each is evaluated for all elements.
     """
     families: dict[Any, list[int]] = {}
     for place, part in enumerate(maps):
@@ -81,7 +81,7 @@ def nodes_of(maps: Sequence[Map], which: str, graph: Graph, x: str) -> str:
 
 
 def _structure(map_: Map) -> Any:
-    """What maps must have in common to share their nodes."""
+    """Key of maps that can share their nodes."""
     if isinstance(map_, ComposeMap):
         return tuple(map(_structure, map_.maps))
     return map_.kind, getattr(map_, "on", "")
@@ -125,8 +125,8 @@ def _(map_: StepMap, family: Family, graph: Graph, x: str) -> str:
 
 
 def rounded_up(knots: Floats) -> NDArray[np.float32]:
-    """The least float32 at or above each knot: a float32 reaches the one exactly where it reaches the other."""
-    with np.errstate(over="ignore", under="ignore"):  # beyond the range lies infinity, which reaches such a knot too
+    """The smallest float32 at or above each knot: a float32 reaches one exactly if it reaches the other."""
+    with np.errstate(over="ignore", under="ignore"):  # beyond the range is infinity, which also reaches such a knot
         near = knots.astype(np.float32)
         up = np.nextafter(near, np.float32(np.inf))
     return np.where(near < knots, up, near) + np.float32(0.0)  # no -0.0
@@ -145,7 +145,7 @@ def _(map_: PiecewiseLinearMap, dialect: Dialect) -> Pieces:
             leaves.append(v0)
             continue
         near = k0 + NEGLIGIBLE / abs(v1 - v0) * (k1 - k0)
-        if dialect.raises and near > k0:  # the knot is zero or next to it, where the rise may underflow
+        if dialect.raises and near > k0:  # the knot is zero or close to it, where the rise may underflow
             leaves.append(v0)
             if near >= k1:
                 continue
@@ -177,7 +177,7 @@ def _(map_: LogitAffineMap, dialect: Dialect) -> Pieces:
         return _one_piece(map_.apply(0.5).item())
     if map_.on == "log-odds":
         return _one_piece(_formula(of_log_odds, map_.low, map_.high, map_.slope, map_.intercept))
-    far = min(LARGEST, 1e307 / abs(map_.slope))  # beyond it the image is at its end anyway
+    far = min(LARGEST, 1e307 / abs(map_.slope))  # beyond it the result is at its limit
     near = min(NEGLIGIBLE / abs(map_.slope), far)
     curve = _formula(of_score, -far, far, map_.slope, map_.intercept)
     if not dialect.raises:
@@ -214,7 +214,7 @@ def _(map_: BetaMap, dialect: Dialect) -> Pieces:
     a, b, c = (number if abs(number) > NEGLIGIBLE else 0.0 for number in (map_.a, map_.b, map_.c))
     template = of_logarithms if abs(b) <= STEEP else of_steep_logarithms
     curve = _formula(template, map_.low, map_.high, a, b, c)
-    if min(a, b) < 0.0 < max(a, b):  # it turns where a / s + b / (1 - s) = 0
+    if min(a, b) < 0.0 < max(a, b):  # turning point: a / s + b / (1 - s) = 0
         return Pieces(np.array([a / (a - b)]), [curve, curve])
     return _one_piece(curve)
 
@@ -226,7 +226,7 @@ def of_logarithms(d: Dialect, x: str, low: str, high: str, a: str, b: str, c: st
 
 
 def of_steep_logarithms(d: Dialect, x: str, low: str, high: str, a: str, b: str, c: str) -> str:
-    """The same with log(1 - s) to the last bits: with u = 1 - s as rounded, log(u) - (s - (1 - u)) / u."""
+    """The beta map with an accurate log(1 - s): with u = 1 - s rounded, log(u) - (s - (1 - u)) / u."""
     held, one = held_between(d, x, low, high), d.literal(1.0)
     rest = f"({one} - {held})"
     return expit(d, f"ln({held}) * {a} - (ln{rest} - ({held} - ({one} - {rest})) / {rest}) * {b} + {c}")
@@ -241,9 +241,9 @@ def _(map_: BetaMap, family: Family, graph: Graph, x: str) -> str:
 
 
 def _log_of_the_rest(graph: Graph, x: str) -> str:
-    """log(1 - x) to the last bits also for small x, where 1 - x is rounded; ONNX has no log1p.
+    """Accurate log(1 - x) also for small x, where 1 - x is rounded; ONNX has no log1p.
 
-    With u = 1 - x as rounded, it is log(u) - (x - (1 - u)) / u: what u is off by is exact, and its square negligible.
+    With u = 1 - x rounded, it is log(u) - (x - (1 - u)) / u: the error of u is exact, and its square negligible.
     """
     rest = graph.add("Sub", 1.0, x)
     off = graph.add("Sub", x, graph.add("Sub", 1.0, rest))
@@ -256,7 +256,7 @@ def _log_of_the_rest(graph: Graph, x: str) -> str:
 @cut.register
 def _(map_: ComposeMap, dialect: Dialect) -> Pieces:
     done, pieces = map_.maps[0], cut(map_.maps[0], dialect)
-    for part in map_.maps[1:]:  # not merged before the end: a curve must stay cut where it turns
+    for part in map_.maps[1:]:  # merged only at the end: a curve must stay split at its turning point
         pieces = chained(pieces, done, cut(part, dialect), part)
         done = ComposeMap((done, part))
     return pieces

@@ -1,4 +1,4 @@
-"""Whether an export gives what ``apply`` gives."""
+"""Comparison of an export with ``apply``."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from typing import Any, Literal, NoReturn, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.export.errors import ParityError
+from calibrant.export.errors import ExportMismatchError
 from calibrant.export.samples import Rows
 from calibrant.export.sql.pieces import NEGLIGIBLE
 from calibrant.export.tolerance import TOLERANCE, allowed, only_copies
 from calibrant.maps import Map, TopMap
 
 Unit = Literal["scores", "rows"]
-"""What was counted: scores, or rows of class scores."""
+"""Unit of comparison: scores, or rows of class scores."""
 
 
 @dataclass(frozen=True)
 class Proof:
-    """What was compared, where, and how far apart the results were.
+    """Result of comparing an export with its map: engine, number of cases, and largest difference.
 
     Attributes
     ----------
     engine
-        What ran the export, with its version.
+        The engine that ran the export, with its version.
     scores
-        How many scores were compared: edges, neighbours of every knot, random ones, NaN and NULL.
+        Number of scores compared: edges, neighbors of every knot, random ones, NaN and NULL.
     equal
-        How many results were the same to the last bit.
+        Number of bit-identical results.
     worst
         Largest relative difference.
     tolerance
-        What was allowed: 0.0 demands the same doubles.
+        Largest relative difference allowed; 0.0 requires identical doubles.
     unit
-        What was counted: scores, or rows of class scores.
+        Unit of comparison: scores, or rows of class scores.
     """
 
     engine: str
@@ -47,29 +47,29 @@ class Proof:
 
     @classmethod
     def from_dict(cls, given: Any) -> Proof:
-        """The proof from plain data, each field of its type."""
+        """The proof from plain data, with types checked."""
         proof = cls(**given)
         whole = all(type(value) is int for value in (proof.scores, proof.equal))
         real = all(type(value) in (int, float) for value in (proof.worst, proof.tolerance))
         if type(proof.engine) is not str or proof.unit not in get_args(Unit) or not whole or not real:
-            raise TypeError("a proof holds the name of an engine and four numbers")
+            raise TypeError("a proof must have the name of an engine and four numbers")
         return proof
 
     def __str__(self) -> str:
         """One sentence."""
         if self.equal == self.scores:
-            how = "all results are the same to the last bit"
+            how = "all results are bit-identical"
         else:
-            how = f"{self.equal:,} results are the same to the last bit, the others within {self.worst:.1e} relative"
-        return f"Compared on {self.engine} with {self.scores:,} {self.unit}: {how}."
+            how = f"{self.equal:,} results are bit-identical, the others differ by at most {self.worst:.1e} (relative)"
+        return f"Compared with the map on {self.engine}, {self.scores:,} {self.unit}: {how}."
 
 
 def compare(map_: Map, rows: Rows, found: NDArray[Any], engine: str, labels: NDArray[np.intp] | None = None) -> Proof:
-    """The proof, or a :class:`ParityError` with the first row that is off.
+    """The proof, or an :class:`ExportMismatchError` with the first row that differs.
 
-    ``found`` are the results of an export, a row for each of ``rows`` and a column for each output, NaN where it gave
-    NULL. ``labels`` are the classes that it found, as columns, -1 where it gave none: they must be those of the map. In
-    single precision a smooth map may also be off by one step of a float32.
+    ``found`` are the results of an export, a row for each of ``rows`` and a column for each output, NaN for NULL.
+    ``labels`` are the classes it returned, as column indices, -1 for none: they must be those of the map. In single
+    precision a smooth map may also be off by one step of a float32.
     """
     found = found.reshape(len(found), -1)
     expected = map_.apply(rows.scores, rows.groups or None).reshape(found.shape)
@@ -95,7 +95,7 @@ def compare(map_: Map, rows: Rows, found: NDArray[Any], engine: str, labels: NDA
 
 
 def expected_labels(map_: Map, rows: NDArray[Any]) -> NDArray[np.intp]:
-    """Columns of the classes that the results are about; -1 where a score is missing."""
+    """Column indices of the classes of the results; -1 if a score is missing."""
     if not isinstance(map_, TopMap):
         return np.empty((len(rows), 0), dtype=np.intp)
     return np.where(np.isnan(rows).any(axis=1, keepdims=True), -1, map_.labels(rows))
@@ -124,7 +124,7 @@ def _refuse(
     else:
         listed = ", ".join(map(repr, scores[:10])) + (", ..." if len(scores) > 10 else "")
         place = f"{what}{map_.outputs[column]!r} of the scores {listed}"
-    raise ParityError(
-        f"{engine} gives {given.item()!r} for {place} where the map gives {wanted.item()!r}; {off:,} of "
-        f"{len(rows.scores):,} {unit} are off: do not use this export"
+    raise ExportMismatchError(
+        f"{engine} gives {given.item()!r} for {place}, but the map gives {wanted.item()!r}; {off:,} of "
+        f"{len(rows.scores):,} {unit} differ: do not use this export"
     )

@@ -1,4 +1,4 @@
-"""Maps that look a row up, in the simplex or along a path of a taxonomy, as text in SQL and as nodes in ONNX."""
+"""Export of maps that look up a row, in regions of the simplex or along a taxonomy path, to SQL and ONNX."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _probabilities(text: Text, x: list[str], on: str, body: Callable[[Text, list
 
 
 def _by_rules(map_: SimplexBinsMap, text: Text, p: list[str], values: Floats) -> str:
-    """The first rule whose threshold is not reached."""
+    """The value of the first rule whose threshold is not reached."""
     rules = zip(map_.rules.tolist(), map_.thresholds.tolist(), values.tolist(), strict=False)
     whens = [f"WHEN {_projected(text, p, q)} < {text.number(t)} THEN {text.number(value)}" for q, t, value in rules]
     last = text.number(values[-1])
@@ -42,7 +42,7 @@ def _by_rules(map_: SimplexBinsMap, text: Text, p: list[str], values: Floats) ->
 
 
 def _projected(text: Text, p: list[str], direction: list[float]) -> str:
-    """The sum of products, class after class; a factor of 1 is not written, so that it cannot underflow."""
+    """Sum of products over the classes; a factor of 1 is omitted, so that it cannot underflow."""
     terms = []
     for each, weight in zip(p, direction, strict=True):
         if abs(weight) == 1.0:
@@ -56,7 +56,7 @@ def _projected(text: Text, p: list[str], direction: list[float]) -> str:
 
 
 def _halved(map_: SimplexBinsMap, text: Text, p: list[str], values: Floats) -> str:
-    """Level by level: the part is chosen by the one class above a half, and blown up."""
+    """Level by level: the part is chosen by the one class above 1/2, and rescaled."""
     size, half, two = len(p), text.number(0.5), text.number(2.0)
 
     def level(t: Text, given: list[str], left: int, chosen: list[str]) -> str:
@@ -83,7 +83,7 @@ def _halved(map_: SimplexBinsMap, text: Text, p: list[str], values: Floats) -> s
 
 
 def _in_cells(map_: SimplexBinsMap, text: Text, p: list[str], values: Floats) -> str:
-    """The cell of each class, brought to a sum that is possible, as one number."""
+    """The cell of each class, adjusted to a possible sum, as one number."""
     size, count = map_.size, len(p)
     cells, one = text.number(size), text.number(1.0)
     least, most = max(count, size + 1), size + count - 1
@@ -132,9 +132,9 @@ def _rule_nodes(map_: SimplexBinsMap, graph: Graph, p: str) -> str:
 
 
 def _summed(graph: Graph, p: str, weights: Floats) -> str:
-    """Weighted sums over the classes, one after the other as ``apply`` takes them; and a column of zeros.
+    """Weighted sums over the classes, in the order of ``apply``, and a column of zeros.
 
-    ``weights`` has a row for each class. Terms of weight 0 add nothing, so that their place does not matter.
+    ``weights`` has a row for each class. Terms of weight 0 add nothing, so their position does not matter.
     """
     total = ""
     for j, row in enumerate(weights):
@@ -145,7 +145,7 @@ def _summed(graph: Graph, p: str, weights: Floats) -> str:
 
 
 def _first_true(graph: Graph, flags: str) -> str:
-    """Place of the first flag of each row that is set."""
+    """Index of the first set flag of each row."""
     return graph.add("ArgMax", graph.add("Cast", flags, to=6), axis=1, keepdims=0)
 
 
@@ -156,7 +156,7 @@ def _halving_nodes(map_: SimplexBinsMap, graph: Graph, p: str) -> str:
     inside, code = graph.integers(1), graph.integers(0)
     for level in range(map_.size, 0, -1):
         parts = region_count("sierpinski", size, level - 1) if level > 1 else 1
-        wide = graph.add("MatMul", p, graph.doubles(everyone))  # a column more, which is always above a half
+        wide = graph.add("MatMul", p, graph.doubles(everyone))  # one more column, which is always above 1/2
         wide = graph.add("Add", wide, graph.doubles(np.append(np.zeros(size), 1.0)))
         place = _first_true(graph, graph.add("Greater", wide, 0.5))
         code = graph.add("Add", code, graph.add("Mul", inside, graph.add("Mul", place, graph.integers(parts))))
@@ -175,7 +175,7 @@ def _cell_nodes(map_: SimplexBinsMap, graph: Graph, p: str) -> str:
     k = graph.add("Add", k, graph.add("Mul", short, graph.doubles(np.eye(count)[-1:])))
     over = graph.add("Sub", graph.add("ReduceSum", k, axis, keepdims=1), float(most))
     spare = graph.add("Sub", k, 1.0)
-    room = graph.add("MatMul", spare, graph.doubles(np.tril(np.ones((count, count)), -1)))  # of the classes behind
+    room = graph.add("MatMul", spare, graph.doubles(np.tril(np.ones((count, count)), -1)))  # of the later classes
     off = graph.add("Max", graph.add("Min", graph.add("Sub", over, room), spare), 0.0)
     digits = size ** np.arange(count - 1, -1, -1, dtype=np.int64)
     weights = graph.doubles(digits[None].astype(np.float64))
@@ -189,7 +189,7 @@ def _cell_nodes(map_: SimplexBinsMap, graph: Graph, p: str) -> str:
 
 @lower.register
 def _(map_: PathMap, text: Text, x: list[str], place: int) -> str:
-    """The rate of one node: NULL where it is not on the path of the largest score."""
+    """The rate of one node: NULL if it is not on the path of the largest score."""
     beneath = [j for j in range(len(x)) if place in map_.taxonomy.paths[map_.leaf_codes[j]]]
     nodes = sorted({node for j in beneath for node in cut_nodes(map_, j)})
 
@@ -216,7 +216,7 @@ def _(map_: PathMap, text: Text, x: list[str], place: int) -> str:
 
 
 def cut_nodes(map_: PathMap, leaf: int) -> list[int]:
-    """The nodes whose scores the cuts of a class are on, cut by cut."""
+    """The node whose score is compared with each cut of a class."""
     start = int(map_.sizes[: map_.groups[leaf]].sum())
     levels = map_.levels[start : start + map_.sizes[map_.groups[leaf]]]
     path = map_.taxonomy.paths[map_.leaf_codes[leaf]]
@@ -224,12 +224,12 @@ def cut_nodes(map_: PathMap, leaf: int) -> list[int]:
 
 
 def leaves_beneath(map_: PathMap, node: int) -> list[int]:
-    """Columns of the leaves beneath a node."""
+    """Columns of the leaves below a node."""
     return [j for j, code in enumerate(map_.leaf_codes) if node in map_.taxonomy.paths[code]]
 
 
 def _rates(map_: PathMap, text: Text, leaf: int, node: int, sums: dict[int, str]) -> str:
-    """The rate of a node by the bin of the row, for rows of one predicted leaf."""
+    """The rate of a node by the bin of the row, for rows with one predicted leaf."""
     group = int(map_.groups[leaf])
     start, count = int(map_.sizes[:group].sum()), int(map_.sizes[group])
     cuts, on = map_.cuts[start : start + count], cut_nodes(map_, leaf)
@@ -264,7 +264,7 @@ def _(map_: PathMap, graph: Graph, x: str) -> tuple[str, str]:
 
 
 def _first_above(map_: PathMap, graph: Graph, p: str, top: str, most: int) -> str:
-    """Place of the first cut above its score, among the cuts of the predicted leaf and one that is never reached."""
+    """Index of the first cut above its score, among the cuts of the predicted leaf and one that is never reached."""
     size = len(map_.classes)
     cuts, places = np.full((size, most + 1), np.inf), np.zeros((size, most + 1), dtype=np.int64)
     nodes = sorted({node for j in range(size) for node in cut_nodes(map_, j)})
@@ -279,7 +279,7 @@ def _first_above(map_: PathMap, graph: Graph, p: str, top: str, most: int) -> st
 
 
 def _node_scores(graph: Graph, p: str, beneath: Sequence[Sequence[int]], size: int) -> str:
-    """Scores of nodes: columns as they are where a node is a leaf, sums of columns elsewhere."""
+    """Scores of nodes: columns for leaves, sums of columns for other nodes."""
     if all(len(each) == 1 for each in beneath):
         return graph.add("Gather", p, graph.integers([each[0] for each in beneath]), axis=1)
     weights: NDArray[np.float64] = np.zeros((size, len(beneath)))

@@ -1,4 +1,4 @@
-"""What an export is compared on: edges, both sides of every knot, ties, random scores and rows."""
+"""Scores and rows on which an export is compared: edges, both sides of every knot, ties, random ones."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.export.kinds import knots_of
-from calibrant.maps import ByGroupMap, ClassMap, ComposeMap, Map, PathMap, SimplexBinsMap
+from calibrant.maps import ByGroupMap, ComposeMap, Map, MulticlassMap, PathMap, SimplexBinsMap
 from calibrant.numerics import CLAMP, Floats
 
 RANDOM_SCORES = 100_000
 AROUND = 10_000
-"""About so many scores on either side go at shrinking distances from the knots."""
+"""Approximate number of scores on each side at decreasing distances from the knots."""
 
 MOST_KNOTS = 20_000
-"""Beside more knots than this only a random choice of them is looked at."""
+"""If there are more knots than this, a random sample of them is used."""
 
 EDGES = (0.0, -0.0, 5e-324, 1e-310, 2.3e-308, 1e-300, 1e-17, 2.0**-53, 2.0**-32, 0.25, 0.5, 0.75, 1 - 2.0**-32, 1.0)
 OUTSIDE = (-5e-324, -0.25, 1.0 + 2.0**-52, 1.5, 40.0, -745.0, 1e300, -1e300, np.inf, -np.inf)
@@ -27,7 +27,7 @@ EDGE_SCORES = np.array([*EDGES, *OUTSIDE, np.nan])
 
 RANDOM_ROWS = 10_000
 MOST_NUMBERS = 1_000_000
-"""Numbers in all rows together: with many classes there are fewer rows."""
+"""Largest number of scores in all rows together: with many classes there are fewer rows."""
 
 ABOVE = (1.0 + 2.0**-52, 1.0 + 1e-7, 1.5, 40.0)
 LOGITS = (-745.0, -36.0, -1e-17, 1e-300, -1e-310, 5e-324, 36.0, 745.0, 1e5, -1e5, 1e99, -1e101, 1e300, -1e300)
@@ -35,17 +35,17 @@ LOGITS = (-745.0, -36.0, -1e-17, 1e-300, -1e-310, 5e-324, 36.0, 745.0, 1e5, -1e5
 
 @dataclass(frozen=True)
 class Rows:
-    """Scores, one or a row of them for each case, with their groups."""
+    """Scores, one or a row for each case, with their groups."""
 
     scores: NDArray[Any]
     groups: dict[str, NDArray[np.object_]] = field(default_factory=dict)
 
     def take(self, rows: NDArray[Any] | slice) -> Rows:
-        """Some of the rows."""
+        """A subset of the rows."""
         return Rows(self.scores[rows], {name: values[rows] for name, values in self.groups.items()})
 
     def with_missing(self) -> Rows:
-        """The rows and once more the first one, with no scores."""
+        """The rows, plus a copy of the first one without scores."""
         rows = self.take(np.append(np.arange(len(self.scores)), 0))
         rows.scores[-1] = np.nan
         return rows
@@ -54,10 +54,10 @@ class Rows:
 def proof_rows(map_: Map, random_state: int = 0) -> Rows:
     """The scores of :func:`proof_scores`, or the rows of :func:`proof_matrix` for several classes.
 
-    For a map by group, the scores of each group, and random ones in random groups. Besides the listed groups there are
-    None and texts that look like a group and are none.
+    For a map by group: the scores of each group, and random ones in random groups. Besides the listed groups there are
+    None and texts that look like a group but are not one.
     """
-    if isinstance(map_, ClassMap):
+    if isinstance(map_, MulticlassMap):
         return Rows(proof_matrix(map_, random_state))
     if not map_.columns:
         return Rows(proof_scores(map_, random_state))
@@ -83,25 +83,25 @@ def proof_rows(map_: Map, random_state: int = 0) -> Rows:
 
 
 def parts_of(map_: Map) -> Sequence[Map]:
-    """Maps one after the other."""
+    """The maps of a composition, in order."""
     return map_.maps if isinstance(map_, ComposeMap) else (map_,)
 
 
 def _texts(stages: Sequence[ByGroupMap]) -> list[str | None]:
-    """Groups of a column, a missing one, and texts that are none of them but look alike."""
+    """Groups of a column, a missing one, and texts that look similar but are not groups."""
     listed = list(dict.fromkeys(group for part in stages for group in part.groups))
     alike = [other for group in listed[:3] for other in (group.swapcase(), f"{group} ", f"{group}.0", f"0{group}")]
     return [*listed, None, *dict.fromkeys(text for text in ("", "1", "true", *alike) if text not in listed)]
 
 
 def unlisted(map_: Map, column: str) -> str:
-    """A text that is no group of the column."""
+    """A text that is not a group of the column."""
     stages = [part for part in parts_of(map_) if isinstance(part, ByGroupMap) and part.by == column]
     return max((group for part in stages for group in part.groups), key=len) + "_"
 
 
 def path_of(map_: Map, groups: Mapping[str, str | None]) -> Map | None:
-    """The map of the score alone that rows of these groups go through; None where no probability is known."""
+    """The map of the score alone that applies to rows of these groups; None if they get no probability."""
     path = []
     for part in parts_of(map_):
         if isinstance(part, ByGroupMap):
@@ -116,7 +116,7 @@ def path_of(map_: Map, groups: Mapping[str, str | None]) -> Map | None:
 
 
 def proof_scores(map_: Map, random_state: int = 0) -> Floats:
-    """Edges, both neighbours of every knot and scores around it, some outside [0, 1], NaN, and 10^5 random ones."""
+    """Edges, both neighbors of every knot and scores around it, scores outside [0, 1], NaN, and 10^5 random ones."""
     rng = np.random.default_rng([random_state, 20_261])
     return np.concatenate([_edge_scores(map_, rng, AROUND, MOST_KNOTS), _random_scores(map_, rng)])
 
@@ -131,7 +131,7 @@ def _edge_scores(map_: Map, rng: np.random.Generator, around: int, most: int) ->
 
 
 def ends_of(map_: Map) -> Floats:
-    """Where its curves clip the score."""
+    """Scores at which its curves are clipped."""
     return np.array([getattr(part, end) for part in parts_of(map_) for end in ("low", "high") if hasattr(part, end)])
 
 
@@ -146,7 +146,7 @@ def _random_scores(map_: Map, rng: np.random.Generator) -> Floats:
 
 
 def _around(knots: Floats, around: int) -> Floats:
-    """Scores at shrinking distances from every knot: they find a knot that is off by a little."""
+    """Scores at decreasing distances from every knot, to detect a knot that is slightly off."""
     gaps = np.diff(np.concatenate([knots[:1] - 1.0, knots, knots[-1:] + 1.0]))
     if not len(knots):
         return knots
@@ -157,8 +157,8 @@ def _around(knots: Floats, around: int) -> Floats:
 # ------------------------------------------------------------------------------------------------------ several classes
 
 
-def proof_matrix(map_: ClassMap, random_state: int = 0) -> Floats:
-    """Rows to compare on: corners, ties, edge values and neighbours of knots in random places, random rows and NaN.
+def proof_matrix(map_: MulticlassMap, random_state: int = 0) -> Floats:
+    """Rows to compare on: corners, ties, edge values and neighbors of knots in random places, random rows and NaN.
 
     Examples
     --------
@@ -185,7 +185,7 @@ def proof_matrix(map_: ClassMap, random_state: int = 0) -> Floats:
     return np.concatenate([corners, flat, tied, level, edges, missing, np.full((1, size), np.nan), crowd])
 
 
-def _random_rows(map_: ClassMap, rng: np.random.Generator, count: int) -> Floats:
+def _random_rows(map_: MulticlassMap, rng: np.random.Generator, count: int) -> Floats:
     size = len(map_.classes)
     if map_.on == "logit":
         return np.asarray(rng.normal(size=(count, size)) * np.resize([0.3, 2.0, 8.0, 40.0], count)[:, None])
@@ -194,8 +194,8 @@ def _random_rows(map_: ClassMap, rng: np.random.Generator, count: int) -> Floats
     return np.asarray(draws / draws.sum(axis=1, keepdims=True))
 
 
-def _beside_knots(map_: ClassMap, rng: np.random.Generator, most: int) -> Floats:
-    """Scores at which a part changes its formula, so many at most, and both neighbours of each."""
+def _beside_knots(map_: MulticlassMap, rng: np.random.Generator, most: int) -> Floats:
+    """Scores at which a part changes its formula, at most ``most``, and both neighbors of each."""
     parts = set(getattr(map_, "maps", ()))
     marks = [_cuts(map_), [getattr(map_, "clamp", 0.5)], *(ends_of(part) for part in parts)]
     knots = np.concatenate([*(knots_of(part) for part in parts), *marks])
@@ -205,7 +205,7 @@ def _beside_knots(map_: ClassMap, rng: np.random.Generator, most: int) -> Floats
     return np.concatenate([np.nextafter(inside, -1.0), inside, np.nextafter(inside, 3.0)]).clip(0.0)
 
 
-def _cuts(map_: ClassMap) -> Floats:
+def _cuts(map_: MulticlassMap) -> Floats:
     """Scores at which a row changes its region."""
     if isinstance(map_, PathMap):
         return map_.cuts

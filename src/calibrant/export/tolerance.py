@@ -1,4 +1,4 @@
-"""How far an export may be off: not at all where a map only compares and copies, else by last bits of ln and exp."""
+"""Tolerance of an export: exact if a map only compares and copies, else the last bits of ln and exp."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from calibrant.export.sql.pieces import NEGLIGIBLE
 from calibrant.export.sql.text import SMALL
 from calibrant.maps import (
     ByGroupMap,
-    ClassMap,
     ComposeMap,
     Map,
+    MulticlassMap,
     PerClassMap,
     SimplexBinsMap,
     SoftmaxMap,
@@ -27,20 +27,20 @@ from calibrant.maps.classes import softmax
 from calibrant.numerics import Floats
 
 TOLERANCE = 1e-12
-"""Relative difference that a smooth map may show, from the last bits of an engine's ln and exp."""
+"""Relative difference allowed for a smooth map, from the last bits of an engine's ln and exp."""
 
 SHAKES = 16
-"""Ways in which a row is moved by the least that an engine may be off, to see which results are open."""
+"""Number of perturbations of a row within an engine's rounding error, to find which results are possible."""
 
 
 @singledispatch
 def allowed(map_: Map, rows: Rows) -> tuple[Floats, Floats]:
-    """The least and the largest result that agrees with ``apply``.
+    """The smallest and the largest result that agree with ``apply``.
 
-    A map that only compares and copies must give the same doubles; any other may be off by 1e-12 of its result, and by
-    what is negligible (terms as small are left out where an engine raises when they underflow). In a
-    composition this freedom passes through the parts that follow: after a curve, a step map may take the step on
-    either side when the curve is that close to a knot.
+    A map that only compares and copies must give identical doubles. Any other may be off by 1e-12 of its result, and by
+    a negligible amount (small terms are left out for engines that raise errors on underflow). In a composition this
+    tolerance passes through the parts that follow: after a curve, a step map may take the step on either side if the
+    curve is that close to a knot.
     """
     low, high = np.full(len(rows.scores), np.nan), np.full(len(rows.scores), np.nan)
     for path, chosen in _paths(map_, rows):
@@ -51,7 +51,7 @@ def allowed(map_: Map, rows: Rows) -> tuple[Floats, Floats]:
 
 
 def allowed_on_path(path: Map, low: Floats, exact: Floats, high: Floats) -> tuple[Floats, Floats]:
-    """What agrees with a map of the score alone, of a score that may be off itself."""
+    """Range of results that agree with a map of the score alone, if the score itself may be off."""
     for part in parts_of(path):
         exact = part.apply(exact)
         images = np.stack([part.apply(low), exact, part.apply(high), *_between(part, low, high)])
@@ -62,7 +62,7 @@ def allowed_on_path(path: Map, low: Floats, exact: Floats, high: Floats) -> tupl
 
 
 def _paths(map_: Map, rows: Rows) -> Iterator[tuple[Map | None, NDArray[Any] | slice]]:
-    """Maps of the score alone, and the rows that go through each."""
+    """Maps of the score alone, and the rows to which each applies."""
     if not map_.columns:
         yield map_, slice(None)
         return
@@ -76,21 +76,21 @@ def _paths(map_: Map, rows: Rows) -> Iterator[tuple[Map | None, NDArray[Any] | s
 
 
 def only_copies(map_: Map) -> bool:
-    """Whether it only compares and copies, part by part, group by group and class by class."""
+    """Whether the map only compares and copies, in all parts, groups and classes."""
     if isinstance(map_, ComposeMap):
         return all(map(only_copies, map_.maps))
     if isinstance(map_, ByGroupMap):
         return all(map(only_copies, map_.maps)) and (map_.default is None or only_copies(map_.default))
-    if not isinstance(map_, ClassMap):
+    if not isinstance(map_, MulticlassMap):
         return map_.exact
     if map_.on == "logit" or isinstance(map_, SoftmaxMap):
         return False
     parts: tuple[Map, ...] = getattr(map_, "maps", ())
-    return all(map(only_copies, parts)) and not getattr(map_, "normalised", False)
+    return all(map(only_copies, parts)) and not getattr(map_, "normalized", False)
 
 
 def _between(table: Map, low: Floats, high: Floats) -> Floats:
-    """The least and the largest value of a table at its knots between two scores; nothing for curves."""
+    """The smallest and the largest value of a table at its knots between two scores; empty for curves."""
     knots = getattr(table, "knots", None)
     if knots is None:
         return np.empty((0, len(low)))
@@ -104,8 +104,8 @@ def _between(table: Map, low: Floats, high: Floats) -> Floats:
 
 
 @allowed.register
-def _(map_: ClassMap, rows: Rows) -> tuple[Floats, Floats]:
-    """Of a table: where moving a row by as little as an engine may be off makes it change its region, both agree."""
+def _(map_: MulticlassMap, rows: Rows) -> tuple[Floats, Floats]:
+    """For a table: if a perturbation within rounding error moves a row to another region, both results agree."""
     s = rows.scores.astype(np.float64)
     if not _first_computes(map_):
         images = map_.apply(s)
@@ -121,13 +121,13 @@ def _(map_: ClassMap, rows: Rows) -> tuple[Floats, Floats]:
     return low, high
 
 
-def _first_computes(map_: ClassMap) -> bool:
-    """Whether an engine may be off on the way to the region: by its exponentials, or where terms as small are 0."""
+def _first_computes(map_: MulticlassMap) -> bool:
+    """Whether an engine may have rounding errors before the region is found: exponentials, or small terms set to 0."""
     small = isinstance(map_, SimplexBinsMap) and map_.scheme == "projection"
     return map_.on == "logit" or small
 
 
-def _on_probabilities(map_: ClassMap, p: Floats) -> NDArray[Any]:
+def _on_probabilities(map_: MulticlassMap, p: Floats) -> NDArray[Any]:
     if map_.on == "probability":
         return map_.apply(p)
     with np.errstate(divide="ignore"):
@@ -136,7 +136,7 @@ def _on_probabilities(map_: ClassMap, p: Floats) -> NDArray[Any]:
 
 @allowed.register
 def _(map_: SoftmaxMap, rows: Rows) -> tuple[Floats, Floats]:
-    """Rounding of a logit grows with the terms that it is the sum of."""
+    """The rounding error of a logit grows with the terms of its sum."""
     s = rows.scores.astype(np.float64)
     size, z = len(map_.classes), np.abs(map_.logits(s))
     slope = np.abs(map_.slope)
@@ -155,15 +155,15 @@ def _(map_: PerClassMap, rows: Rows) -> tuple[Floats, Floats]:
     low, high = np.empty_like(exact), np.empty_like(exact)
     for j, part in enumerate(map_.maps):
         low[:, j], high[:, j] = allowed_on_path(part, least[:, j], exact[:, j], most[:, j])
-    if map_.normalised:
-        low, high = _normalised(low, high)
+    if map_.normalized:
+        low, high = _normalized(low, high)
     missing = np.isnan(s).any(axis=1)
     low[missing] = high[missing] = np.nan
     return low, high
 
 
-def _normalised(low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    """Shares of a sum; of a sum of 0, equal shares."""
+def _normalized(low: Floats, high: Floats) -> tuple[Floats, Floats]:
+    """Shares of a sum; equal shares if the sum is 0."""
     size = low.shape[1]
     least, most = low.sum(axis=1, keepdims=True), high.sum(axis=1, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -189,8 +189,8 @@ def _(map_: TopMap, rows: Rows) -> tuple[Floats, Floats]:
     return low, high
 
 
-def _probability_range(map_: ClassMap, s: Floats) -> tuple[Floats, Floats, Floats]:
-    """Probabilities as an engine may find them: as they are, or after its own exponentials."""
+def _probability_range(map_: MulticlassMap, s: Floats) -> tuple[Floats, Floats, Floats]:
+    """Range of probabilities in an engine: unchanged, or after its own exponentials."""
     if map_.on == "probability":
         return s, s, s
     p = softmax(s)

@@ -1,4 +1,4 @@
-"""The proof of an export, repeated."""
+"""Repeat the verification of an export."""
 
 from __future__ import annotations
 
@@ -19,30 +19,31 @@ if TYPE_CHECKING:
 
 
 def verify(export: str | PathLike[str] | onnx.ModelProto, connection: Any = None) -> Proof:
-    """Repeat the proof of an export: on your own engine, or on the one at hand.
+    """Verify that an export gives the same results as its map, on your own engine or on the local one.
 
-    The scores are the edges, both neighbours of every knot, NaN, NULL and 10^5 random ones, or 10^4 random rows for
-    maps of several classes; one SELECT runs, nothing is written. The text of a ``.sql`` file is run as it stands:
-    verify what you would run.
+    The scores are the edges, both neighbors of every knot, NaN, NULL and 10^5 random ones, or 10^4 random rows for maps
+    of several classes. One SELECT runs, nothing is written. The text of a ``.sql`` file is executed unchanged, so
+    verify only files that you would run.
 
     Parameters
     ----------
     export
-        A file that ``export_sql`` or ``export_onnx`` wrote, or a model that ``to_onnx`` made.
+        A file written by ``export_sql`` or ``export_onnx``, or a model returned by ``to_onnx``.
     connection
         For SQL, a connection of DuckDB, sqlite3, psycopg, psycopg2, pg8000 or SQLAlchemy, or a Spark session. For
         ONNX, an ``onnxruntime.InferenceSession`` of the same model, with the provider that you deploy to. By default
-        DuckDB and SQLite in memory, onnxruntime on the CPU, and for other dialects the text as sqlglot reads it.
+        DuckDB and SQLite in memory, onnxruntime on the CPU, and for other dialects the text as parsed by sqlglot and
+        evaluated in numpy.
 
     Returns
     -------
     Proof
-        Prints itself as a sentence.
+        Prints as a sentence.
 
     Raises
     ------
-    ParityError
-        If a result is off: by one bit for maps that only compare and copy, by 1e-12 of itself for smooth ones.
+    ExportMismatchError
+        If a result differs: at all for maps that only compare and copy, by more than 1e-12 (relative) for smooth maps.
 
     Examples
     --------
@@ -51,14 +52,14 @@ def verify(export: str | PathLike[str] | onnx.ModelProto, connection: Any = None
     >>> from calibrant.maps import StepMap
     >>> _ = Calibration(StepMap([0.5], [0.1, 0.8])).export_sql("risk.sql", "score", dialect="sqlite")
     >>> print(verify("risk.sql", sqlite3.connect(":memory:")))
-    Compared on SQLite ... scores: all results are the same to the last bit.
+    Compared with the map on SQLite ... scores: all results are bit-identical.
     """
     if not isinstance(export, str | PathLike):
         if not hasattr(export, "SerializeToString"):
             raise InputError(
                 "export",
-                f"is a {type(export).__name__}, which holds no proof to repeat",
-                "pass the file that export_sql or export_onnx wrote, or the model of to_onnx",
+                f"has the type {type(export).__name__}, which is not an export",
+                "pass a file written by export_sql or export_onnx, or a model returned by to_onnx",
             )
         return _verify_model(export.SerializeToString(), connection)
     path = local_path(export, "export")
@@ -83,12 +84,12 @@ def _verify_model(data: bytes, session: Any) -> Proof:
             "connection", "must be an onnxruntime.InferenceSession for an ONNX model", "pass one, or leave it out"
         )
     if document_in(session) != document:
-        raise InputError("connection", "holds another model than the one to be verified", "open it on the same file")
+        raise InputError("connection", "is a session of another model", "open it on the same file")
     return prove_model(map_, session)
 
 
 def _read_text(path: Path) -> str:
     try:
-        return path.read_bytes().decode("utf-8")  # line ends inside a name stay as they are
+        return path.read_bytes().decode("utf-8")  # line endings inside a name stay unchanged
     except UnicodeDecodeError:
-        raise DocumentError(path.name, "is no SQL file that export_sql wrote: it is not text") from None
+        raise DocumentError(path.name, "was not written by export_sql: it is not text") from None

@@ -1,4 +1,4 @@
-"""Bayesian binning into quantiles: equal-mass binnings of many sizes, averaged by how well they explain the labels."""
+"""Bayesian binning into quantiles: a posterior average of equal-mass binnings with many numbers of bins."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from calibrant.messages import InputError
 from calibrant.numerics import CLAMP, Floats
 from calibrant.tallies import Tally
 
-NEGLIGIBLE = 1e-6
-"""Binnings that together hold at most this share of the posterior are left out: no output moves by more."""
+NEGLIGIBLE_POSTERIOR = 1e-6
+"""Binnings that together have at most this share of the posterior are left out: no output changes by more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +31,7 @@ class Averaged:
 
 @dataclass(frozen=True, eq=False)
 class _Binning:
-    """One binning: the cell with which each bin begins, what the bin puts out, the log of its marginal likelihood."""
+    """One binning: the first cell of each bin, the outputs, and the log marginal likelihood."""
 
     starts: NDArray[np.intp]
     values: Floats
@@ -39,7 +39,7 @@ class _Binning:
 
 
 def fit_averaged(tally: Tally, spread: float = 10.0, prior_rows: float = 2.0) -> Averaged:
-    """Average of equal-mass binnings, as :class:`~calibrant.calibrators.binary.bayesian.BayesianBinning` describes it.
+    """Average of equal-mass binnings; see :class:`~calibrant.calibrators.binary.bayesian.BayesianBinning`.
 
     Examples
     --------
@@ -49,8 +49,8 @@ def fit_averaged(tally: Tally, spread: float = 10.0, prior_rows: float = 2.0) ->
     >>> fitted.map.apply([0.2, 0.8]).round(3).tolist()
     [0.423, 0.598]
     """
-    if tally.kind != "probability":
-        raise InputError("scores", f"must be probabilities, not {tally.kind} scores", "use HistogramBinning")
+    if tally.score_type != "probability":
+        raise InputError("scores", f"must be probabilities, not {tally.score_type} scores", "use HistogramBinning")
     reached, hits = (np.cumsum(column, dtype=np.float64) for column in (tally.n, tally.events))
     begins = tally.lower_edges
     root = float(np.cbrt(tally.effective_size))
@@ -59,7 +59,7 @@ def fit_averaged(tally: Tally, spread: float = 10.0, prior_rows: float = 2.0) ->
     for size in sizes:
         if size <= len(begins):
             starts = equal_masses(reached, size)
-            found[starts.tobytes()] = starts  # heaps can make binnings of two sizes the same
+            found[starts.tobytes()] = starts  # with ties, two numbers of bins can give the same binning
     binnings = [_binning(starts, begins, reached, hits, prior_rows) for starts in found.values()]
     if not binnings:  # fewer cells than the smallest size
         binnings = [_binning(np.arange(len(begins)), begins, reached, hits, prior_rows)]
@@ -75,7 +75,7 @@ def _binning(
 ) -> _Binning:
     ends = np.append(starts[1:], len(begins)) - 1
     n = np.diff(reached[ends], prepend=0).astype(np.float64)
-    events = np.clip(np.diff(hits[ends], prepend=0), 0.0, n)  # differences of real sums may leave it by rounding
+    events = np.clip(np.diff(hits[ends], prepend=0), 0.0, n)  # rounding of real sums may leave this range
     edges = np.concatenate([[0.0], begins[starts[1:]], [1.0]])
     middle = np.clip((edges[1:] + edges[:-1]) / 2.0, CLAMP, 1.0 - CLAMP)
     rows = prior_rows / len(starts)
@@ -86,7 +86,7 @@ def _binning(
 
 def _average(binnings: list[_Binning], weights: Floats, begins: Floats) -> StepMap:
     order = np.argsort(-weights, kind="stable")
-    kept = order[: int(np.searchsorted(np.cumsum(weights[order]), 1.0 - NEGLIGIBLE)) + 1]
+    kept = order[: int(np.searchsorted(np.cumsum(weights[order]), 1.0 - NEGLIGIBLE_POSTERIOR)) + 1]
     starts = np.unique(np.concatenate([binnings[index].starts for index in kept]))
     values = np.zeros(len(starts))
     for index in kept:

@@ -1,4 +1,4 @@
-"""Where bins end and what they hold: equal masses and widths, edges between cells, a part of the rows set aside."""
+"""Edges and counts of bins: equal masses and widths, edges between cells, and random splits of the rows."""
 
 from __future__ import annotations
 
@@ -11,24 +11,25 @@ from numpy.typing import NDArray
 
 from calibrant.arrays.columns import is_whole
 from calibrant.guarantees.issuing import Bins
+from calibrant.guarantees.no_certificate import NoCertificate
 from calibrant.guarantees.origins import Assumption, BinRule, Source
-from calibrant.guarantees.refusal import Refusal
 from calibrant.maps import LARGEST, Map, StepMap
 from calibrant.messages import InputError, Phrase, Setting
 from calibrant.numerics import Floats, Ints, first_double
 from calibrant.tallies import Counts, Tally
 
 HEAVY_ROWS = 30
-"""Rows to come from which on a heap may be a bin of its own."""
+"""Expected rows that a tied score needs to be a separate bin."""
 
 ROWS_BY_BIN_ROOT, MOST_BINS = 6.3, 100
+"""By default there are sqrt(rows) over the first number of bins, at most the second."""
 
 ROUNDING = 1e-12
-"""Sums of real weights that ought to meet a mark may miss it by this much of themselves."""
+"""Relative rounding error allowed in sums of real weights."""
 
 
 def check_bins(count: object, name: str = "n_bins") -> None:
-    """Refuse a number of bins, or of rows, that is none."""
+    """Check a number of bins, or of rows."""
     if not isinstance(count, Integral) or not is_whole(count) or count < 1:
         raise InputError(name, f"must be an integer of at least 1, got {count!r}")
 
@@ -36,7 +37,7 @@ def check_bins(count: object, name: str = "n_bins") -> None:
 def equal_masses(reached: NDArray[Any], count: int) -> NDArray[np.intp]:
     """First cell of each of about ``count`` bins of equal mass, given the rows up to each cell; cells are never split.
 
-    A bin ends with the cell in which k / ``count`` of the rows are reached, so heaps make bins fewer.
+    A bin ends with the cell in which k / ``count`` of the rows are reached, so ties reduce the number of bins.
 
     Examples
     --------
@@ -49,10 +50,10 @@ def equal_masses(reached: NDArray[Any], count: int) -> NDArray[np.intp]:
 
 
 def mass_edges(tally: Tally, count: int, rows_to_come: float) -> Floats:
-    """Inner edges of about ``count`` bins of equal mass between whole cells, heavy values in bins of their own.
+    """Inner edges of about ``count`` bins of equal mass; cells are not cut, and heavy values are separate bins.
 
-    A value is heavy with half the share of a bin and at least 30 of the ``rows_to_come``. Between heavy values a bin
-    begins with the cell in which its mark is passed.
+    A value is heavy with half the share of a bin and at least 30 of the ``rows_to_come``. Between heavy values, a bin
+    begins with the cell in which its cumulative mass is passed.
 
     Examples
     --------
@@ -79,7 +80,7 @@ def mass_edges(tally: Tally, count: int, rows_to_come: float) -> Floats:
 
 
 def default_bins(rows: float) -> int:
-    r"""How many bins so many rows fill: :math:`\sqrt n / 6.3`, at most 100, the trend of 002 Figure 4.2.
+    r"""Default number of bins: :math:`\sqrt n / 6.3`, at most 100, the trend of Gupta (2023), Figure 4.2.
 
     Examples
     --------
@@ -90,7 +91,7 @@ def default_bins(rows: float) -> int:
 
 
 def both_sides(tally: Tally, begins: Floats, ends: Floats) -> tuple[float, Floats]:
-    """The least score that there can be, and where cells begin and end, if scores can lie on either side of it.
+    """The lowest possible score, and where cells begin and end, if scores can lie on both sides.
 
     Examples
     --------
@@ -98,7 +99,7 @@ def both_sides(tally: Tally, begins: Floats, ends: Floats) -> tuple[float, Float
     >>> both_sides(tally, tally.lower_edges, tally.upper_edges)[1].round(9).tolist()
     [0.0, 0.5, 0.5]
     """
-    lowest, highest = (0.0, 1.0) if tally.kind == "probability" else (-np.inf, np.finfo(np.float64).max)
+    lowest, highest = (0.0, 1.0) if tally.score_type == "probability" else (-np.inf, np.finfo(np.float64).max)
     knots = np.unique(np.concatenate([begins, ends]))
     return lowest, np.asarray(knots[(knots > lowest) & (knots <= highest)])
 
@@ -111,10 +112,10 @@ def width_edges(tally: Tally, count: int) -> Floats:
     >>> width_edges(Tally.from_arrays([0.1, 0.9], [0, 1]), 4).tolist()
     [0.25, 0.5, 0.75]
     """
-    if tally.kind != "probability":
+    if tally.score_type != "probability":
         raise InputError(
             Setting("strategy", "width"),
-            f"cuts [0, 1] and needs probabilities, not {tally.kind} scores",
+            f"cuts [0, 1] and needs probabilities, not {tally.score_type} scores",
             Phrase("pass {mass}", mass=Setting("strategy", "mass")),
         )
     edges = np.arange(1, count) / count
@@ -122,9 +123,9 @@ def width_edges(tally: Tally, count: int) -> Floats:
 
 
 def pulled_back(fitted: Map, levels: Floats, tally: Tally) -> Floats:
-    """Smallest score at which a map that never falls reaches each level, where some scores do and others do not.
+    """Smallest score at which a non-decreasing map reaches each level, for levels inside the range of the map.
 
-    On a grid, or in a user's own bins, it is moved down to where its cell begins.
+    On a grid, or in user-defined bins, it is moved down to the start of its cell.
 
     Examples
     --------
@@ -133,7 +134,7 @@ def pulled_back(fitted: Map, levels: Floats, tally: Tally) -> Floats:
     >>> pulled_back(LogitAffineMap(1.0, 0.0), np.array([0.25, 0.5]), tally).round(12).tolist()
     [0.25, 0.5]
     """
-    lowest, highest = (0.0, 1.0) if tally.kind == "probability" else (-LARGEST, LARGEST)
+    lowest, highest = (0.0, 1.0) if tally.score_type == "probability" else (-LARGEST, LARGEST)
     below, above = (float(fitted.apply(np.array([end]))[0]) for end in (lowest, highest))
     levels = levels[(levels > below) & (levels <= above)]
     ends = np.full(len(levels), lowest), np.full(len(levels), highest)
@@ -141,7 +142,7 @@ def pulled_back(fitted: Map, levels: Floats, tally: Tally) -> Floats:
 
 
 def _between_cells(edges: Floats, tally: Tally) -> Floats:
-    """The edges, each moved down to where the cell that holds it begins."""
+    """The edges, each moved down to the start of its cell."""
     if tally.grid is not None:
         inside = edges[(edges > tally.grid.low) & (edges <= tally.grid.high)]
         begins = np.unique(tally.grid.lower_edges(tally.grid.codes(inside)))
@@ -153,7 +154,7 @@ def _between_cells(edges: Floats, tally: Tally) -> Floats:
 
 
 def parted(tally: Tally, size: float, random_state: int | None) -> tuple[Tally, Tally]:
-    """A random part of the rows, ``size`` of them or this share, and the rest; importance weights stay together.
+    """A random split of the rows, ``size`` of them or this share, and the rest; importance weights are not split.
 
     Examples
     --------
@@ -162,12 +163,14 @@ def parted(tally: Tally, size: float, random_state: int | None) -> tuple[Tally, 
     (2, 2)
     """
     if isinstance(size, bool) or not isinstance(size, Real):
-        raise InputError("part_size", f"must be a number of rows or a share of them, got {size!r}")
+        raise InputError("split_size", f"must be a number of rows or a share of them, got {size!r}")
     if not tally.counts:
         return tally, tally
     rows = float(size if isinstance(size, Integral) else size * tally.total)
     if not 0.5 < rows < tally.total - 0.5:
-        raise InputError("part_size", f"asks for {rows:g} of {tally.total:g} rows", "leave some for either part")
+        raise InputError(
+            "split_size", f"asks for {rows:g} of {tally.total:g} rows", "leave some rows on both sides of the split"
+        )
     return tally.split(round(rows), random_state)
 
 
@@ -180,12 +183,12 @@ def counted(
     *,
     fixed: bool = False,
     succession: bool = True,
-    refusal: Refusal | None = None,
+    refusal: NoCertificate | None = None,
 ) -> Bins:
-    """Bins whose edges owe nothing to these rows: every row counts, every score is covered.
+    """Bins whose edges do not depend on these rows: every row counts, every score is covered.
 
-    They put out :func:`rates`. ``fixed`` says that the edges were not drawn at random either, ``refusal`` why they
-    carry no certificate, if they carry none.
+    The outputs are :func:`rates`. ``fixed`` means that the edges were not drawn at random either; ``refusal`` is the
+    reason why they have no certificate, if they have none.
 
     Examples
     --------
@@ -206,8 +209,8 @@ OWN_ROWS_SOURCE = Source("Gupta 2023", "Theorem 4.1, given the edges")
 def own_row_bins(tally: Tally, count: int, *, succession: bool = True, edge_rows: bool = False) -> Bins:
     """About ``count`` bins of equal mass whose edges are rows of the tally itself (Gupta 2023, Algorithm 4.1).
 
-    Heavy edges are bins of their own; see ``docs/certificates/own-rows.md``. With ``edge_rows`` the rows on a light
-    edge also join the mean of the bin below it.
+    Heavy edges are separate bins; see ``docs/certificates/own-rows.md``. With ``edge_rows`` the rows on a light edge
+    also count in the mean of the bin below it.
 
     Examples
     --------
@@ -239,7 +242,7 @@ def own_row_bins(tally: Tally, count: int, *, succession: bool = True, edge_rows
 def _with_light_edges(
     n: Ints, events: Ints, on_edge: NDArray[np.bool_], light: NDArray[np.intp], *, edge_rows: bool
 ) -> tuple[Ints, Ints]:
-    """Rows and events that outputs are made of: a light edge follows the bin above it, where that has rows."""
+    """Rows and events behind the outputs: a light edge uses those of the bin above it, if it has rows."""
     used_n, used_events = n.copy(), events.copy()
     if edge_rows:
         joins = light[(light > 0) & ~on_edge[light - 1]]
@@ -252,7 +255,7 @@ def _with_light_edges(
 
 
 def scaled_means(scaling: Map, tally: Tally, n_bins: int) -> StepMap:
-    """Means of a scaling map that never falls in about ``n_bins`` bins of equal mass.
+    """Means of a non-decreasing scaling map in about ``n_bins`` bins of equal mass.
 
     Examples
     --------
@@ -269,7 +272,7 @@ def scaled_means(scaling: Map, tally: Tally, n_bins: int) -> StepMap:
 
 
 def rates(n: Counts, events: Counts, *, succession: bool = True) -> Floats:
-    """Event rate by bin; bins without rows take the rate of their nearest neighbours with rows, pooled.
+    """Event rate of each bin; bins without rows get the pooled rate of their nearest neighbors with rows.
 
     With ``succession`` a rate of 0 or 1 is replaced by (k + 1) / (n + 2).
 

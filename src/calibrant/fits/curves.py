@@ -1,4 +1,4 @@
-r"""Curves of the log-odds as tables of straight pieces, fine enough that no eye sees them, and their averages."""
+r"""Curves of the log-odds as fine piecewise linear tables, and their averages."""
 
 from __future__ import annotations
 
@@ -7,54 +7,54 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from calibrant.arrays import Kind
+from calibrant.arrays import ScoreType
 from calibrant.maps import LARGEST, BetaMap, LogitAffineMap, Map, PiecewiseLinearMap
 from calibrant.numerics import LOG_ODDS_LIMIT, Ends, Floats, expit, logit
 from calibrant.tallies import Tally
 
 TABLE_ERROR, OUTER_ERROR, FEWEST_NODES, MOST_NODES = 4e-4, 5e-3, 20, 1000
-"""Error of a table in log-odds, within the range of the scores and beyond it, and how many nodes it takes."""
+"""Error of a table in log-odds, within the range of the scores and beyond it, and limits on its number of nodes."""
 
 THIN_ERROR = 2e-3
-"""How far in log-odds a thinner table may be from the one it stands for: a tenth of a per cent at most."""
+"""Largest difference in log-odds between a table and its thinned version: less than 0.1 % in probability."""
 
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Log-odds over positions x = centre + half u, where u is -1 and 1 at the ends of the data."""
+    """Log-odds over positions x = center + half u, where u is -1 and 1 at the ends of the data."""
 
-    kind: Kind
+    score_type: ScoreType
     ends: Ends
-    """Where a probability is clipped before its log-odds are taken."""
-    centre: float
+    """Values to which a probability is clipped before its log-odds are taken."""
+    center: float
     half: float
     knots: Floats
     """Positions u between which the curve is smooth."""
 
     def at(self, u: Floats) -> tuple[Floats, Floats, Floats]:
-        """Value, slope and change of slope."""
+        """Value, first and second derivative."""
         raise NotImplementedError
 
     def positions(self, u: Floats) -> Floats:
         """The log-odds, or real scores, at some positions."""
-        return self.centre + self.half * u
+        return self.center + self.half * u
 
     def scores(self, u: Floats) -> Floats:
         """The scores at some positions."""
         x = self.positions(u)
-        if self.kind != "probability":
+        if self.score_type != "probability":
             return np.clip(x, -LARGEST, LARGEST)
         return np.asarray(np.clip(1.0 / (1.0 + np.exp(-x)), *self.ends))
 
     def reach(self) -> tuple[float, float]:
-        """How far the table goes: all log-odds of scores, or the range of real scores and as much again beside it."""
-        if self.kind == "real":
+        """Range of the table: all log-odds of scores, or the range of real scores and as much again on either side."""
+        if self.score_type == "real":
             return -3.0, 3.0
-        low, high = ((logit(np.array(self.ends), self.ends) - self.centre) / self.half).tolist()
-        return (low, high) if self.kind == "probability" else (min(low, -1.0), max(high, 1.0))
+        low, high = ((logit(np.array(self.ends), self.ends) - self.center) / self.half).tolist()
+        return (low, high) if self.score_type == "probability" else (min(low, -1.0), max(high, 1.0))
 
     def fine(self) -> Floats:
-        """Positions close enough together to judge the curve by: between knots, on its straight ends, and evenly."""
+        """A fine set of positions: between knots, on the straight ends, and evenly spaced."""
         low, high = self.reach()
         parts = [np.linspace(low, high, 500), _subdivided(self.knots, 25)]
         for side, end in ((-1.0, 0), (1.0, -1)):
@@ -78,14 +78,14 @@ class BetaCurve(Curve):
         """The curve of a fitted map, over the range of the scores."""
         ends = tally.scores[[0, -1]]
         clipped = Ends(fitted.low, fitted.high)
-        low, high = logit(ends, clipped) if tally.kind == "probability" else ends
+        low, high = logit(ends, clipped) if tally.score_type == "probability" else ends
         half = max(float(high / 2 - low / 2), 1.0)
         given = (fitted.slope, fitted.slope, fitted.intercept) if isinstance(fitted, LogitAffineMap) else None
         a, b, c = given or (fitted.a, fitted.b, fitted.c)  # type: ignore[union-attr]
-        return cls(tally.kind, clipped, float(low / 2 + high / 2), half, np.linspace(-1.0, 1.0, 24), a, b, c)
+        return cls(tally.score_type, clipped, float(low / 2 + high / 2), half, np.linspace(-1.0, 1.0, 24), a, b, c)
 
     def at(self, u: Floats) -> tuple[Floats, Floats, Floats]:
-        """Value, slope and change of slope."""
+        """Value, first and second derivative."""
         x = self.positions(u)
         s = expit(x)
         value = self.b * np.logaddexp(0.0, x) - self.a * np.logaddexp(0.0, -x) + self.c
@@ -94,17 +94,17 @@ class BetaCurve(Curve):
 
 
 def tabulate(curve: Curve) -> PiecewiseLinearMap:
-    r"""The curve as straight pieces of the probability over the score.
+    r"""The curve as a piecewise linear map from score to probability.
 
-    With log-odds :math:`f(u)` of a probability p at a score s(u), a straight piece of width h is off by at most about
-    :math:`E h^2 / 8` in log-odds, :math:`E = |f'' + (1 - 2p) f'^2 - f' s'' / s'|`, so nodes lie with density
+    With log-odds :math:`f(u)` of a probability p at a score s(u), a linear piece of width h has an error of at most
+    about :math:`E h^2 / 8` in log-odds, :math:`E = |f'' + (1 - 2p) f'^2 - f' s'' / s'|`, so nodes have density
     :math:`\sqrt{E}`. Over log-odds :math:`s'' / s' = (1 - 2s) x'`; over real scores it is 0.
     """
     fine = curve.fine()
     middle, width = (fine[1:] + fine[:-1]) / 2, np.diff(fine)
     value, slope, bend = curve.at(middle)
     error = bend + (1.0 - 2.0 * expit(value)) * slope**2
-    if curve.kind == "probability":
+    if curve.score_type == "probability":
         error -= slope * curve.half * (1.0 - 2.0 * curve.scores(middle))
     allowed = np.where(np.abs(middle) < 1.0, TABLE_ERROR, OUTER_ERROR)
     density = np.where(np.abs(value) < LOG_ODDS_LIMIT, np.sqrt(np.abs(error) / (8.0 * allowed)), 0.0)
@@ -117,9 +117,9 @@ def tabulate(curve: Curve) -> PiecewiseLinearMap:
 
 
 def averaged(maps: Sequence[Map], weights: Floats, tally: Tally) -> PiecewiseLinearMap:
-    """The weighted mean of maps as one table, as fine as a table is.
+    """The weighted mean of maps as one table.
 
-    A mean of maps that do not fall does not fall, and it rises wherever one of them does.
+    A mean of non-decreasing maps is non-decreasing, and it increases wherever one of them does.
     """
     tables = [_as_table(each, tally) for each in maps]
     knots = np.unique(np.concatenate([table.knots for table in tables]))
@@ -128,10 +128,10 @@ def averaged(maps: Sequence[Map], weights: Floats, tally: Tally) -> PiecewiseLin
 
 
 def thinned(knots: Floats, values: Floats, error: float = THIN_ERROR) -> PiecewiseLinearMap:
-    """The table with as few of its knots as keep all others within ``error`` of it in log-odds.
+    """The table with fewer knots, such that all removed ones are within ``error`` of it in log-odds.
 
-    From each knot that stays, straight lines that pass all later ones closely enough lie in a wedge, which narrows from
-    knot to knot; the last that a line in it can end at stays next.
+    From each knot that is kept, the lines that pass all later knots closely enough form a wedge, which narrows from
+    knot to knot. The last knot at which a line of the wedge can end is kept next.
 
     Examples
     --------
@@ -140,7 +140,7 @@ def thinned(knots: Floats, values: Floats, error: float = THIN_ERROR) -> Piecewi
     """
     slack = error * values * (1.0 - values)
     kept = [0]
-    with np.errstate(over="ignore"):  # between denormal scores a line may be as steep as can be
+    with np.errstate(over="ignore"):  # between denormal scores a slope may overflow
         while kept[-1] < len(knots) - 1:
             kept.append(_reach(knots, values, slack, kept[-1]))
     return PiecewiseLinearMap(knots[kept], values[kept])
@@ -167,9 +167,9 @@ def _as_table(fitted: Map, tally: Tally) -> PiecewiseLinearMap:
         return PiecewiseLinearMap(ends, ends)
     if isinstance(fitted, LogitAffineMap | BetaMap):
         return tabulate(BetaCurve.of(fitted, tally))
-    raise TypeError(f"a {type(fitted).__name__} is no smooth curve or table")
+    raise TypeError(f"a {type(fitted).__name__} is not a smooth curve or a table")
 
 
 def _subdivided(breaks: Floats, times: int) -> Floats:
-    """Each gap cut into so many equal parts."""
+    """Each interval cut into ``times`` equal parts."""
     return np.interp(np.arange((len(breaks) - 1) * times + 1) / times, np.arange(len(breaks)), breaks)

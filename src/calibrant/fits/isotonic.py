@@ -1,4 +1,4 @@
-"""How isotonic regression becomes a map: pooled blocks, kept as steps or joined to a strictly increasing curve."""
+"""Maps of isotonic regression: pooled blocks, as steps or joined to a strictly increasing curve."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from calibrant.solvers import pool_adjacent
 from calibrant.tallies import Tally
 
 PSEUDO_ROWS, PSEUDO_EVENTS = 1.0, 0.5
+"""Rows and events that are added to the lowest and the highest block."""
+
 TILT = 1e-3
-"""How far a plateau leans, as a share of the smaller step beside it."""
+"""Rise of a plateau, as a share of the smaller adjacent step."""
+
 TINY_SHARE = 1e-9
-"""A share of a block's weight that is less than any row of it."""
+"""A share of a block's weight that is smaller than any of its rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +44,7 @@ def fit_steps(tally: Tally, *, shrink_ends: bool = True) -> StepMap:
 
 
 def fit_curve(tally: Tally, *, shrink_ends: bool = True) -> PiecewiseLinearMap:
-    """Plateaus joined by ramps, as :class:`~calibrant.calibrators.binary.isotonic.IsotonicCalibrator` describes them.
+    """Plateaus joined by ramps; see :class:`~calibrant.calibrators.binary.isotonic.IsotonicCalibrator`.
 
     Examples
     --------
@@ -64,7 +67,7 @@ def fit_curve(tally: Tally, *, shrink_ends: bool = True) -> PiecewiseLinearMap:
     heights = np.column_stack([values - tilt, values + tilt]).ravel()
     single = np.append(False, knots[1:] == knots[:-1])  # a plateau of one score needs one knot
     knots, heights = knots[~single], heights[~single]
-    low, high = (0.0, 1.0) if tally.kind == "probability" else (knots[0], knots[-1])
+    low, high = (0.0, 1.0) if tally.score_type == "probability" else (knots[0], knots[-1])
     if low < knots[0]:
         knots, heights = np.append(low, knots), np.append(values[0] - bottom, heights)
     if high > knots[-1]:
@@ -72,12 +75,12 @@ def fit_curve(tally: Tally, *, shrink_ends: bool = True) -> PiecewiseLinearMap:
     return PiecewiseLinearMap(knots, heights)
 
 
-def fit_centred(tally: Tally, *, shrink_ends: bool = True) -> PiecewiseLinearMap:
-    """Straight lines through one point per block: its mean score and its value; constant beyond the first and last.
+def fit_centered(tally: Tally, *, shrink_ends: bool = True) -> PiecewiseLinearMap:
+    """Linear interpolation between one point per block, its mean score and value; constant beyond the ends.
 
     Examples
     --------
-    >>> fitted = fit_centred(Tally.from_arrays([0.1, 0.2, 0.3, 0.4], [0, 1, 0, 1]), shrink_ends=False)
+    >>> fitted = fit_centered(Tally.from_arrays([0.1, 0.2, 0.3, 0.4], [0, 1, 0, 1]), shrink_ends=False)
     >>> fitted.apply(np.array([0.0, 0.175, 0.25, 0.4])).round(3).tolist()
     [0.0, 0.25, 0.5, 1.0]
     """
@@ -85,15 +88,15 @@ def fit_centred(tally: Tally, *, shrink_ends: bool = True) -> PiecewiseLinearMap
     scores, n = tally.scores, tally.n
     starts = np.searchsorted(tally.lower_edges, blocks.edges)
     share = n / np.repeat(np.add.reduceat(n, starts), np.diff(np.append(starts, len(n))))
-    centres = np.add.reduceat(scores * share, starts)
+    centers = np.add.reduceat(scores * share, starts)
     last = scores[np.append(starts[1:], len(n)) - 1]
-    return PiecewiseLinearMap(np.clip(centres, scores[starts], last), blocks.values)  # rounding must not leave a block
+    return PiecewiseLinearMap(np.clip(centers, scores[starts], last), blocks.values)  # rounding must not leave a block
 
 
 def block_edges(tally: Tally, min_rows: float) -> Floats:
-    """Where blocks of the isotonic regression begin, the first left out, once each is joined up to ``min_rows`` rows.
+    """Inner edges of the blocks of isotonic regression, merged until each has at least ``min_rows`` rows.
 
-    Blocks are joined from below; what is left above the last full one joins it.
+    Blocks are merged from below; the rest above the last full block is merged with it.
 
     Examples
     --------

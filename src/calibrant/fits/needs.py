@@ -1,4 +1,4 @@
-"""How many rows of the minority class a fit needs before it is tried without being asked for."""
+"""Minority-class rows that each kind of fit needs to be tried by an automatic choice."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ STEP_ROWS = 1_000
 
 
 def minority_rows(tally: Tally) -> float:
-    """Rows of the minority class, or what importance weights are worth."""
+    """Minority-class rows; with importance weights, their effective sample size."""
     events = float(tally.positives)
     return min(events, float(tally.total) - events)

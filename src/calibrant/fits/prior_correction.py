@@ -1,7 +1,7 @@
-"""Rows that were sampled by their class: how they are recognized, and how a map is moved to the whole population.
+"""Correction for sampling by class: check the class weights, and move a map to the population.
 
 If a row is kept with a probability that depends on its class alone, the odds of every set of scores are multiplied by
-one known number. So a fit to the rows as sampled is moved back exactly, with its intervals: see
+one known number. So a fit to the rows as sampled can be moved back exactly, with its intervals: see
 ``docs/certificates/by-class.md``.
 """
 
@@ -18,15 +18,15 @@ from calibrant.maps import BetaMap, ComposeMap, LogitAffineMap, Map, PiecewiseLi
 from calibrant.messages import Argument, InputError, Phrase, Setting
 from calibrant.numerics import Floats, multiply_odds
 
-Weights = Literal["importance", "counts", "by-class"]
-"""What sample_weight means; of calibrators."""
+WeightType = Literal["importance", "frequency", "by-class"]
+"""Meaning of sample_weight in calibrators."""
 
-SAME = 1e-9
-"""Weights of one class that differ by no more than this share are equal."""
+WEIGHT_TOLERANCE = 1e-9
+"""Weights of one class are equal if they differ by no more than this share."""
 
 EVENTS, NEGATIVES = "events", "negatives"
 
-BY_CLASS, IMPORTANCE = Setting("weights", "by-class"), Setting("weights", "importance")
+BY_CLASS, IMPORTANCE = Setting("weight_type", "by-class"), Setting("weight_type", "importance")
 
 
 def class_odds(rows: Rows) -> float:
@@ -53,17 +53,17 @@ def class_odds(rows: Rows) -> float:
 
 def _one_weight(weights: Floats, name: str) -> float:
     if not len(weights):
-        raise InputError(BY_CLASS, f"needs rows of both classes, and there are no {name}", "add some")
+        raise InputError(BY_CLASS, f"needs rows of both classes, but there are no {name}", "add some")
     low, high = float(weights.min()), float(weights.max())
-    if high - low > SAME * high:
+    if high - low > WEIGHT_TOLERANCE * high:
         raise InputError(
             "sample_weight",
             Phrase(
-                f"varies among the {name} (from {low:.6g} to {high:.6g}), and {{by_class}} needs one value per class",
+                f"varies among the {name} (from {low:.6g} to {high:.6g}), but {{by_class}} needs one value per class",
                 by_class=BY_CLASS,
             ),
             Phrase(
-                "sampling that depends on the score, or on anything else within a class, cannot be undone by class "
+                "sampling that depends on the score, or on anything else within a class, cannot be corrected by class "
                 "weights; pass {importance}",
                 importance=IMPORTANCE,
             ),
@@ -72,7 +72,7 @@ def _one_weight(weights: Floats, name: str) -> float:
 
 
 def refuse_by_class(method: str | None, *, in_frame: bool) -> None:
-    """Refuse class weights in a frame, and those of a ``method`` whose map has no free intercept."""
+    """Reject class weights in a frame, and for a ``method`` whose map has no free intercept."""
     if in_frame:
         raise InputError(
             BY_CLASS,
@@ -87,7 +87,7 @@ def refuse_by_class(method: str | None, *, in_frame: bool) -> None:
     if method is not None:
         raise InputError(
             BY_CLASS,
-            f"is about the population that class weights restore, and {method} cannot be moved to it",
+            f"moves the map to the population that class weights restore, which {method} does not support",
             Phrase(
                 "use HistogramBinning, PlattScaling, BetaScaling, LogitShift, IsotonicCalibrator or calibrate(), or "
                 "pass {importance}",
@@ -99,7 +99,7 @@ def refuse_by_class(method: str | None, *, in_frame: bool) -> None:
 def restored(fitted: Map, odds: float) -> Map:
     """A map fitted to rows as sampled, moved to the population in which the odds are ``odds`` times as large.
 
-    Lines between knots stay lines: the values at the knots are moved.
+    Piecewise linear maps stay piecewise linear: the values at the knots are moved.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What a map does to the ranking of the scores: nothing, ties, or worse."""
+"""Effect of a map on the ranking of the scores: unchanged, ties, reversed or mixed."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ class Ranking:
     Attributes
     ----------
     order
-        ``"unchanged"``: a higher score gets a higher probability. ``"ties"``: some scores get one probability.
-        ``"reversed"``: none gets a higher one. ``"mixed"``: it rises and falls. ``"lost"``: there is one probability.
+        ``"unchanged"``: a higher score gets a higher probability. ``"ties"``: some different scores get the same
+        probability. ``"reversed"``: no higher score gets a higher probability. ``"mixed"``: the map increases and
+        decreases. ``"lost"``: all scores get the same probability.
     before, after
-        Area under the ROC curve of the scores, and of the probabilities; NaN when it was not needed, or with one class.
+        Area under the ROC curve of the scores, and of the probabilities; NaN if it was not needed, or with one class.
     """
 
     order: Order
@@ -39,14 +40,14 @@ class Ranking:
 
     @classmethod
     def of(cls, fitted: Map, tally: Tally) -> Ranking:
-        """Look at the cells of a tally, unless the map cannot but keep their order.
+        """Compare the order on the cells of a tally, unless the map keeps it by construction.
 
         Examples
         --------
         >>> from calibrant.maps import StepMap
         >>> tally = Tally.from_arrays([0.1, 0.2, 0.3, 0.4], [0, 1, 0, 1])
         >>> print(Ranking.of(StepMap([0.25], [0.1, 0.6]), tally))
-        Ties cost 0.2500 of AUC (0.7500 to 0.5000).
+        Ties lower the AUC by 0.2500 (0.7500 -> 0.5000).
         >>> print(Ranking.of(LogitAffineMap(0.8, -0.2), tally))
         Ranking unchanged.
         """
@@ -58,34 +59,34 @@ class Ranking:
         return cls(_order(values), _area(_pieces(tally)), _area([_in_order(values, n, events)]))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data; areas that are not known are None."""
+        """Plain data; unknown areas are None."""
         return {key: None if value != value else value for key, value in asdict(self).items()}
 
     def __str__(self) -> str:
         """One sentence."""
-        areas = f"AUC {self.before:.4f} to {self.after:.4f}" if self.before == self.before else "one class, so no AUC"
+        areas = f"AUC {self.before:.4f} -> {self.after:.4f}" if self.before == self.before else "one class, so no AUC"
         if self.order == "ties" and self.before == self.before:
             return self._ties()
         return {
             "unchanged": "Ranking unchanged.",
-            "ties": f"Some scores get one probability ({areas}).",
+            "ties": f"Some different scores get the same probability ({areas}).",
             "reversed": f"Ranking reversed: higher scores get lower probabilities ({areas}).",
             "mixed": f"Ranking changed: some higher scores get lower probabilities ({areas} on the fitted rows).",
-            "lost": f"Ranking lost: all scores get one probability ({areas}).",
+            "lost": f"Ranking lost: all scores get the same probability ({areas}).",
         }[self.order]
 
     def _ties(self) -> str:
         change = self.after - self.before
-        areas = f"({self.before:.4f} to {self.after:.4f})"
+        areas = f"({self.before:.4f} -> {self.after:.4f})"
         if abs(change) < 5e-5:
-            return f"Ties leave the AUC as it is {areas}."
+            return f"Ties do not change the AUC {areas}."
         if change < 0.0:
-            return f"Ties cost {-change:.4f} of AUC {areas}."
-        return f"Ties add {change:.4f} to the AUC of the fitted rows {areas}; expect no gain on others."
+            return f"Ties lower the AUC by {-change:.4f} {areas}."
+        return f"Ties raise the AUC on the fitted rows by {change:.4f} {areas}; expect no gain on other rows."
 
 
 def _keeps_order(fitted: Map, tally: Tally) -> bool:
-    """Whether the map rises strictly over the scores by its numbers alone; rounding aside."""
+    """Whether the parameters alone show that the map is strictly increasing over the scores, except for rounding."""
     if fitted.direction is not Direction.STRICTLY_RISING:
         return False
     if isinstance(fitted, PiecewiseLinearMap) and tally.resolution != "bins":
@@ -100,14 +101,14 @@ def _keeps_order(fitted: Map, tally: Tally) -> bool:
 
 
 def _pieces(tally: Tally) -> Iterable[Piece]:
-    """Scores, rows and events; bins without mean scores are known by where they begin."""
+    """Scores, rows and events; bins without mean scores are represented by their lower edges."""
     if tally.resolution == "bins" and tally.cells.scores is None:
         return [(np.maximum(tally.lower_edges, -LARGEST), tally.n, tally.events)]
     return tally.pieces()
 
 
 def _joined(fitted: Map, tally: Tally) -> Piece:
-    """Probabilities with their rows and events, in order of the score; neighbours of one probability are one."""
+    """Probabilities with their rows and events, in order of the score; equal neighbors are merged."""
     if isinstance(fitted, StepMap) and tally.resolution == "exact":
         n, events = tally.partition(fitted.knots)
         parts = [(fitted.values[n > 0], n[n > 0], events[n > 0])]
@@ -132,7 +133,7 @@ def _order(values: Floats) -> Order:
 
 
 def _in_order(values: Floats, n: Counts, events: Counts) -> Piece:
-    """The same by rising probability, equal ones joined."""
+    """The same in ascending order of probability, with equal ones merged."""
     if (values[1:] > values[:-1]).all():
         return values, n, events
     distinct, place = np.unique(values, return_inverse=True)
@@ -141,7 +142,7 @@ def _in_order(values: Floats, n: Counts, events: Counts) -> Piece:
 
 
 def _area(pieces: Iterable[Piece]) -> float:
-    """Area under the ROC curve of cells in rising order; NaN with one class."""
+    """Area under the ROC curve of cells in ascending order; NaN with one class."""
     below, hits, area = 0.0, 0.0, 0.0
     for _, n, events in pieces:
         others = n - events

@@ -1,4 +1,4 @@
-"""How softmax maps with many slopes are fitted: regressions with ridge penalties in units of rows."""
+"""Fit softmax maps with many slopes: regressions with ridge penalties in units of rows."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ from calibrant.numerics import Floats
 from calibrant.solvers import Derivatives, damped_newton
 
 CONJUGATE_STEPS = 200
+"""Maximum number of conjugate gradient steps."""
 
-MOST_DENSE = 300
-"""Up to so many numbers the curvature is made as a matrix; beyond, only products with it."""
+MAX_DENSE_PARAMETERS = 300
+"""Up to this many parameters the Hessian is computed as a matrix; beyond, only products with it."""
 
-SETTLED = 1e-13
-"""Newton's method ends where its next step would lower the mean loss by less than this."""
+NEWTON_TOLERANCE = 1e-13
+"""Newton's method stops if its next step would lower the mean loss by less than this."""
 
 
 @dataclass(frozen=True)
 class Ridge:
-    """Penalties of a softmax regression, each half its number times a sum of squares, in units of rows.
+    """Penalties of a softmax regression, each half its value times a sum of squares, in units of rows.
 
-    ``slopes`` draws the diagonal of W towards its own mean, ``level`` that mean towards the temperature's slope,
-    ``others`` draws the off-diagonal numbers to 0 (None: there are none), and ``intercepts`` b. All are in units of
-    logits after the temperature: a slope of 1 leaves them there.
+    ``slopes`` shrinks the diagonal of W toward its own mean, ``level`` that mean toward the temperature's slope,
+    ``others`` the off-diagonal entries toward 0 (None: there are none), and ``intercepts`` b toward 0. All are in units
+    of logits after temperature scaling: a slope of 1 does not change them.
     """
 
     slopes: float
@@ -39,18 +40,18 @@ class Ridge:
 
 
 class Affine(NamedTuple):
-    """W (its diagonal, or all of it) in units of the temperature's slope, b beside it as the last column; and that."""
+    """Parameters: W (its diagonal, or all of it) in units of the temperature's slope, with b as last column."""
 
     numbers: Floats
     slope: float
 
     def to_map(self, rows: LogRows) -> SoftmaxMap:
-        """The softmax map with these numbers."""
+        """The softmax map with these parameters."""
         return rows.to_map(self.slope * self.numbers[:, :-1], self.numbers[:, -1])
 
 
 def fit_affine(
-    rows: LogRows, ridge: Ridge, slope: float, start: Affine | None = None, settled: float = SETTLED
+    rows: LogRows, ridge: Ridge, slope: float, start: Affine | None = None, settled: float = NEWTON_TOLERANCE
 ) -> Affine:
     r"""Softmax regression with ridge penalties around a temperature of slope t, by Newton's method.
 
@@ -59,18 +60,19 @@ def fit_affine(
               + \tfrac{\lambda_o}{2} \sum_{j \ne k} v_{jk}^2 + \tfrac{\lambda_b}{2} \sum_k b_k^2
 
     with :math:`\ell` the log loss of a softmax, :math:`\bar v` the mean of the diagonal of V, and the four penalties of
-    :class:`Ridge`. Strictly convex with penalties above 0, so separable rows have a solution. A class without rows
-    keeps the row of V of the pure temperature; its intercept is what the penalty allows.
+    :class:`Ridge`. The problem is strictly convex with penalties above 0, so there is a solution also for separable
+    classes. A class without rows keeps the row of V of the pure temperature; its intercept is determined by the
+    penalty.
 
     Notes
     -----
-    Beyond 300 numbers steps are found by conjugate gradients, so that no matrix of K^2 by K^2 is made.
+    Beyond 300 parameters steps are computed by conjugate gradients, without a matrix of K^2 by K^2.
     Cost: about eight Newton steps, or some hundred products of rows with V; memory for the probabilities.
     """
     problem = _Regression(rows, ridge, slope)
     numbers = problem.identity() if start is None else start.numbers
     limit = settled * float(rows.weights.sum())
-    one_step = _dense_step if numbers.size <= MOST_DENSE else _conjugate_step
+    one_step = _dense_step if numbers.size <= MAX_DENSE_PARAMETERS else _conjugate_step
     found = damped_newton(
         problem.evaluate, lambda _, there: one_step(problem, there.gradient), numbers, lambda _: limit
     )
@@ -78,14 +80,14 @@ def fit_affine(
 
 
 def _dense_step(problem: _Regression, gradient: Floats) -> Floats:
-    """Newton's step by the curvature itself."""
+    """Newton step with the full Hessian."""
     bent = problem.curvature()
-    bent[np.diag_indices(len(bent))] += 1e-12 * (1.0 + np.trace(bent) / len(bent))  # where no penalty holds a number
+    bent[np.diag_indices(len(bent))] += 1e-12 * (1.0 + np.trace(bent) / len(bent))  # for parameters without a penalty
     return np.asarray(-np.linalg.solve(bent, gradient.reshape(-1)).reshape(gradient.shape))
 
 
 def _conjugate_step(problem: _Regression, gradient: Floats) -> Floats:
-    """Newton's step by conjugate gradients; the nearer to the end, the more exactly."""
+    """Newton step by conjugate gradients; more accurate near the solution."""
     scale = problem.diagonal()
     step = np.zeros_like(gradient)
     rest = -gradient
@@ -110,26 +112,26 @@ def _conjugate_step(problem: _Regression, gradient: Floats) -> Floats:
 
 
 class _Regression:
-    """Penalised loss of an affine map of logits, its gradient, and products with its curvature, block by block."""
+    """Penalized loss of an affine map of logits, its gradient, and products with its Hessian, block by block."""
 
     def __init__(self, rows: LogRows, ridge: Ridge, slope: float) -> None:
         self.rows, self.ridge, self.slope = rows, ridge, slope
         self.size = len(rows.classes)
         self.full = ridge.others is not None
         self.total = float(rows.weights.sum())
-        self.held = np.bincount(rows.labels, rows.weights, minlength=self.size) == 0.0
+        self.absent = np.bincount(rows.labels, rows.weights, minlength=self.size) == 0.0
         self.p = np.empty_like(rows.logs)
-        """Probabilities at the last numbers that were tried."""
+        """Probabilities at the parameters that were evaluated last."""
 
     def identity(self) -> Floats:
-        """The pure temperature."""
+        """The parameters of pure temperature scaling."""
         columns = np.eye(self.size) if self.full else np.ones((self.size, 1))
         return np.column_stack([columns, np.zeros(self.size)])
 
     def evaluate(self, numbers: Floats) -> Derivatives:
-        """Loss and gradient; keeps the probabilities, from which the step takes the curvature."""
+        """Loss and gradient; stores the probabilities, which the step needs for the Hessian."""
         away = numbers - self.identity()
-        drawn = self._drawn(away)
+        drawn = self._penalty_gradient(away)
         value, gradient = 0.5 * float((away * drawn).sum()), drawn
         for part in row_blocks(self.p):
             z, labels, weights = self._part(part)
@@ -148,8 +150,8 @@ class _Regression:
         return Derivatives(value, self._free(gradient), np.empty((0, 0)))
 
     def curved(self, direction: Floats) -> Floats:
-        """Product of the curvature with a direction."""
-        product = self._drawn(direction)
+        """Product of the Hessian with a direction."""
+        product = self._penalty_gradient(direction)
         for part in row_blocks(self.p):
             z, _, weights = self._part(part)
             p = self.p[part].astype(np.float64, copy=False)
@@ -161,29 +163,29 @@ class _Regression:
         return self._free(product)
 
     def curvature(self) -> Floats:
-        """The matrix of second derivatives."""
+        """The Hessian."""
         shape = self.identity().shape
         count = shape[0] * shape[1]
-        bent = self._drawing.copy()
+        bent = self._penalty_hessian.copy()
         add = self._full_terms if self.full else self._own_terms
         for part in row_blocks(self.p):
             z, _, weights = self._part(part)
             bent += add(self.p[part].astype(np.float64, copy=False), self.slope * z, weights).reshape(count, count)
         fixed = np.zeros(shape, dtype=bool)
-        fixed[self.held, :-1] = True
+        fixed[self.absent, :-1] = True
         bent[fixed.reshape(-1)] = 0.0
         bent[:, fixed.reshape(-1)] = 0.0
         bent[fixed.reshape(-1), fixed.reshape(-1)] = 1.0
         return bent
 
     @cached_property
-    def _drawing(self) -> Floats:
+    def _penalty_hessian(self) -> Floats:
         """Second derivatives of the penalties."""
         units = np.eye(self.identity().size).reshape(-1, *self.identity().shape)
-        return np.stack([self._drawn(unit).reshape(-1) for unit in units])
+        return np.stack([self._penalty_gradient(unit).reshape(-1) for unit in units])
 
     def _own_terms(self, p: Floats, z: Floats, weights: Floats) -> Floats:
-        """Second derivatives where a class has its own logit and the intercept."""
+        """Second derivatives if a class depends on its own logit and the intercept."""
         own = np.stack([z, np.ones_like(z)], axis=2)
         flat = (p[:, :, None] * own).reshape(len(p), -1)
         bent = -(flat.T @ (flat * weights[:, None])).reshape(self.size, 2, self.size, 2)
@@ -192,7 +194,7 @@ class _Regression:
         return np.asarray(bent)
 
     def _full_terms(self, p: Floats, z: Floats, weights: Floats) -> Floats:
-        """Second derivatives where a class has all logits and the intercept: products of pairs, each pair once."""
+        """Second derivatives if a class depends on all logits and the intercept: products of pairs, each pair once."""
         columns = np.column_stack([z, np.ones(len(z))])
         ones, others = np.triu_indices(self.size)
         left, right = np.triu_indices(self.size + 1)
@@ -205,7 +207,7 @@ class _Regression:
         return bent
 
     def diagonal(self) -> Floats:
-        """About the diagonal of the curvature, which conjugate gradients are scaled by."""
+        """Approximate diagonal of the Hessian, by which conjugate gradients are scaled."""
         ridge = self.ridge
         found = np.full(self.identity().shape, ridge.slopes if ridge.others is None else ridge.others, dtype=np.float64)
         if self.full:
@@ -225,17 +227,17 @@ class _Regression:
         return rows.logs[part].astype(np.float64, copy=False), rows.labels[part], rows.weights[part]
 
     def _affine(self, z: Floats, numbers: Floats) -> Floats:
-        if self.full:  # the matrix product is many times faster than einsum, and a solution is no bit pattern
+        if self.full:  # a matrix product is much faster than einsum; results need not be bit-equal here
             return np.asarray((z @ (self.slope * numbers[:, :-1]).T) + numbers[:, -1])
         return np.asarray(z * (self.slope * numbers[:, 0]) + numbers[:, -1])
 
     def _gathered(self, g: Floats, z: Floats) -> Floats:
-        """Sums over rows: of g by z for the slopes, of g for the intercepts."""
+        """Sums over rows: of g times z for the slopes, of g for the intercepts."""
         slopes: NDArray[Any] = g.T @ z if self.full else np.einsum("nk,nk->k", g, z)[:, None]
         return np.column_stack([self.slope * slopes, g.sum(axis=0)])
 
-    def _drawn(self, away: Floats) -> Floats:
-        """Gradient of the penalties at a distance from the pure temperature."""
+    def _penalty_gradient(self, away: Floats) -> Floats:
+        """Gradient of the penalties at a difference from pure temperature scaling."""
         ridge = self.ridge
         drawn = np.empty_like(away)
         drawn[:, -1] = ridge.intercepts * away[:, -1]
@@ -251,6 +253,6 @@ class _Regression:
         return drawn
 
     def _free(self, gradient: Floats) -> Floats:
-        """Nothing moves the slopes of a class without rows."""
-        gradient[self.held, :-1] = 0.0
+        """The gradient with the slopes of classes without rows fixed."""
+        gradient[self.absent, :-1] = 0.0
         return gradient

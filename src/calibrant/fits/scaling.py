@@ -1,7 +1,4 @@
-"""How scaling maps are fitted, from a tally to a map: Platt's and the beta family, one slope, one level.
-
-All by maximum likelihood.
-"""
+"""Maximum likelihood fits of scaling maps to a tally: Platt and beta scaling, one slope, one intercept."""
 
 from __future__ import annotations
 
@@ -20,52 +17,53 @@ from calibrant.tallies import NO_INTERIOR, Tally, end_notes
 Variant = Literal["abm", "am", "ab"]
 
 Noted = tuple[Map, tuple[Note, ...]]
-"""A fitted map, and what its user must know."""
+"""A fitted map with notes for the user."""
 
 Design = Callable[[Floats], Floats]
 """Features of some scores, one row per parameter."""
 
 WARM_START_ROWS = 1 << 18
-"""Above this many rows, Newton's method starts from the solution on the grid, off by O(cell width squared)."""
+"""Above this many rows, Newton's method starts from the solution on the grid, whose error is O(cell width squared)."""
 
 SMALLEST_SPREAD = 1e-290
-"""Scores closer together than this have no slope that a double could hold."""
+"""If scores are closer together than this, a slope would overflow."""
 
 FARTHEST_LOG_ODDS = 1e6
-"""Real scores beyond this are no log-odds, and a level could not be added to them with any accuracy."""
+"""Real scores beyond this cannot be log-odds, and adding an intercept to them would lose all accuracy."""
 
 LEVEL_STEPS, LEVEL_ERROR = 200, 1e-12
+"""Maximum number of steps, and relative error, of the search for an intercept."""
 
 
 scores_at_one_half = note(
     "scores-at-one-half",
-    "all scores sit at log-odds 0, where no temperature has any effect: scores are left as they are",
+    "all scores are 1/2 (log-odds 0), where a temperature has no effect: scores are not changed",
 )
 two_rates = note("two-rates", f"{NO_INTERIOR}: the map is a table of two rates")
-newton_unsettled = note("newton-unsettled", "Newton's method did not settle: look at the map before you use it")
+newton_unsettled = note("newton-unsettled", "Newton's method did not converge: check the map before you use it")
 
-SOFT_TARGETS = "Platt's soft targets were used, as the likelihood has no maximum"
+SOFT_TARGETS = "Platt's soft targets were used, because the likelihood has no maximum"
 one_class = note("soft-targets-for-one-class", f"only one class is present: {SOFT_TARGETS}")
 separated_classes = note(
     "soft-targets-for-separated-classes", f"the classes are separated by the score: {SOFT_TARGETS}"
 )
-labels_on_their_side = note("labels-on-their-side", f"every score lies on the side of its label: {SOFT_TARGETS}")
+labels_on_their_side = note("labels-on-their-side", f"every score is on the right side of 1/2: {SOFT_TARGETS}")
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """How a map is fitted; see :class:`~calibrant.calibrators.binary.scaling.PlattScaling`."""
+    """Options of a fit; see :class:`~calibrant.calibrators.binary.scaling.PlattScaling`."""
 
     soft_targets: bool = False
     increasing: bool = True
     limits: bool = False
 
     def rough(self) -> Scaling:
-        """The same for that rough fit."""
+        """The same options for a rough fit."""
         return replace(self, limits=False)
 
     def finish(self, fitted: Map, tally: Tally) -> Map:
-        """The map, followed by a cut at what the number of rows supports where that is asked for."""
+        """The map, with outputs clipped to the limits that the number of rows supports, if requested."""
         if not self.limits:
             return fitted
         low = 1.0 / (tally.effective_size + 2.0)
@@ -77,13 +75,13 @@ DEFAULT = Scaling()
 
 
 def _is_large(tally: Tally) -> bool:
-    """Whether the tally may have too many cells to keep their features at hand."""
+    """Whether the tally may have too many cells to keep their features in memory."""
     return tally.resolution == "exact" and tally.effective_size > WARM_START_ROWS
 
 
 def _starts_on_grid(tally: Tally) -> bool:
     """Whether a rough fit comes first."""
-    return tally.kind == "probability" and _is_large(tally)
+    return tally.score_type == "probability" and _is_large(tally)
 
 
 def _on_grid(tally: Tally) -> Tally:
@@ -92,15 +90,15 @@ def _on_grid(tally: Tally) -> Tally:
 
 
 def fit_rates(tally: Tally, how: Scaling = DEFAULT) -> Noted:
-    """Event rates of scores below 1/2 and from 1/2 on: what is left to fit where every score is exactly 0 or 1.
+    """Event rates of scores below 1/2, and of 1/2 and above, for scores that are all exactly 0 or 1.
 
-    A rate of 0 or 1 becomes (k + 1) / (n + 2), and rates that would fall are pooled where the map must not fall.
+    A rate of 0 or 1 becomes (k + 1) / (n + 2); decreasing rates are pooled if the map must not decrease.
 
     Examples
     --------
     >>> fitted, notes = fit_rates(Tally.from_arrays([0, 0, 0, 0, 1, 1], [0, 0, 0, 1, 1, 1]))
     >>> fitted.apply(np.array([0.0, 1.0])).tolist(), *map(str, notes)
-    ([0.25, 0.75], 'every score is exactly 0 or 1, so there are no log-odds: the map is a table of two rates')
+    ([0.25, 0.75], 'every score is exactly 0 or 1, so log-odds are not defined: the map is a table of two rates')
     """
     from calibrant.fits.bins import rates  # here: loads scipy, which scaling does without
 
@@ -125,10 +123,10 @@ def rates_text(fitted: Map) -> str:
     Examples
     --------
     >>> rates_text(StepMap([0.5], [0.25, 0.75]))
-    'rate 0.25 below 1/2, 0.75 from 1/2 on'
+    'rate 0.25 for scores below 1/2, 0.75 for others'
     """
     below, above = cast(StepMap, fitted).values
-    return f"rate {below:.4g} below 1/2, {above:.4g} from 1/2 on"
+    return f"rate {below:.4g} for scores below 1/2, {above:.4g} for others"
 
 
 def fit_platt(tally: Tally, how: Scaling = DEFAULT, on: Axis = "log-odds") -> Noted:
@@ -142,32 +140,34 @@ def fit_platt(tally: Tally, how: Scaling = DEFAULT, on: Axis = "log-odds") -> No
     """
     if on not in ("log-odds", "score"):
         raise InputError("on", f"must be 'log-odds' or 'score', got {on!r}")
-    axis: Axis = on if tally.kind == "probability" else "score"
+    axis: Axis = on if tally.score_type == "probability" else "score"
     if axis == "log-odds" and not tally.has_interior:
         return fit_rates(tally, how)
     ends, read = _reading(tally, axis)
     support = Support.of(tally)
     low, high = support.span(axis, ends)
     targets = Targets.of(support, how)
-    centre, spread = low / 2 + high / 2, high / 2 - low / 2
-    if spread < SMALLEST_SPREAD:  # one score: the rate fixes the level, and the shape stays the identity's
-        slope = 1.0 if axis == "log-odds" or tally.kind == "logit" else 0.0
+    center, spread = low / 2 + high / 2, high / 2 - low / 2
+    if (
+        spread < SMALLEST_SPREAD
+    ):  # one score: the rate determines the intercept, and the slope stays that of the identity
+        slope = 1.0 if axis == "log-odds" or tally.score_type == "logit" else 0.0
         level = LogitAffineMap(slope, targets.log_odds() - slope * low, axis, *ends)
         return how.finish(level, tally), (*read, *targets.notes)
 
     def design(scores: Floats) -> Floats:
         x = logit(scores, ends) if axis == "log-odds" else scores
-        return np.stack([(x - centre) / spread, np.ones(len(x))])
+        return np.stack([(x - center) / spread, np.ones(len(x))])
 
     start = None
     if _starts_on_grid(tally):
         near = cast(LogitAffineMap, fit_platt(_on_grid(tally), how.rough(), on)[0])
-        start = np.array([near.slope * spread, near.intercept + near.slope * centre])
+        start = np.array([near.slope * spread, near.intercept + near.slope * center])
     bounds = (0,) if how.increasing else ()
     fit = fit_logistic(targets.pieces(tally, design), 2, non_negative=bounds, start=start)
     a, b = fit.coefficients
     notes = (*read, *targets.notes, *(() if fit.converged else (newton_unsettled(),)))
-    return how.finish(LogitAffineMap(a / spread, b - a * centre / spread, axis, *ends), tally), notes
+    return how.finish(LogitAffineMap(a / spread, b - a * center / spread, axis, *ends), tally), notes
 
 
 def fit_beta(tally: Tally, how: Scaling = DEFAULT, variant: Variant = "abm") -> Noted:
@@ -181,8 +181,8 @@ def fit_beta(tally: Tally, how: Scaling = DEFAULT, variant: Variant = "abm") -> 
     """
     if variant not in get_args(Variant):
         raise InputError("variant", f"must be 'abm', 'am' or 'ab', got {variant!r}")
-    if tally.kind != "probability":
-        raise InputError("scores", f"must be probabilities, not {tally.kind} scores", Advice.USE_PLATT)
+    if tally.score_type != "probability":
+        raise InputError("scores", f"must be probabilities, not {tally.score_type} scores", Advice.USE_PLATT)
     if not tally.has_interior:
         return fit_rates(tally, how)
     ends, read = _reading(tally, "log-odds")
@@ -203,15 +203,15 @@ def fit_beta(tally: Tally, how: Scaling = DEFAULT, variant: Variant = "abm") -> 
 
 
 def fit_temperature(tally: Tally, how: Scaling = DEFAULT) -> Noted:
-    """One slope on the log-odds of the score, without a level; see ``TemperatureScaling``.
+    """One slope on the log-odds of the score, without an intercept; see ``TemperatureScaling``.
 
     Examples
     --------
     >>> fitted, notes = fit_temperature(Tally.from_arrays([0.1, 0.1, 0.1, 0.9], [0, 0, 1, 1]))
-    >>> fitted.apply(np.array([0.1, 0.5, 0.9])).round(6).tolist(), notes  # three of four rows lie on their side of 1/2
+    >>> fitted.apply(np.array([0.1, 0.5, 0.9])).round(6).tolist(), notes  # three of four are on the right side
     ([0.25, 0.5, 0.75], ())
     """
-    axis: Axis = "log-odds" if tally.kind == "probability" else "score"
+    axis: Axis = "log-odds" if tally.score_type == "probability" else "score"
     if not tally.has_interior:
         return fit_rates(tally, how)
     ends, read = _reading(tally, axis)
@@ -236,7 +236,7 @@ def fit_temperature(tally: Tally, how: Scaling = DEFAULT) -> Noted:
 
 
 def fit_level(tally: Tally, how: Scaling = DEFAULT) -> Noted:
-    """One level added to the log-odds of the score; see ``LogitShift``.
+    """One intercept added to the log-odds of the score; see ``LogitShift``.
 
     Examples
     --------
@@ -244,7 +244,7 @@ def fit_level(tally: Tally, how: Scaling = DEFAULT) -> Noted:
     >>> fitted.apply(np.array([0.5])).round(6).tolist(), notes
     ([0.25], ())
     """
-    axis: Axis = "log-odds" if tally.kind == "probability" else "score"
+    axis: Axis = "log-odds" if tally.score_type == "probability" else "score"
     if not tally.has_interior:
         return fit_rates(tally, how)
     ends, read = _reading(tally, axis)
@@ -253,9 +253,9 @@ def fit_level(tally: Tally, how: Scaling = DEFAULT) -> Noted:
     if max(abs(low), abs(high)) > FARTHEST_LOG_ODDS:
         raise InputError(
             "scores",
-            f"reach {max(support.lowest, support.highest, key=abs):g}, but LogitShift reads them as log-odds, at "
-            f"most {FARTHEST_LOG_ODDS:g} in size",
-            "use PlattScaling, which finds their scale",
+            f"reach {max(support.lowest, support.highest, key=abs):g}, but LogitShift reads them as log-odds of at "
+            f"most {FARTHEST_LOG_ODDS:g} in absolute value",
+            "use PlattScaling, which estimates their scale",
         )
     both = 0 < support.events < support.total
     targets = Targets.softened(support, how, None if both else one_class())
@@ -270,12 +270,12 @@ def fit_level(tally: Tally, how: Scaling = DEFAULT) -> Noted:
 
 
 def _reading(tally: Tally, axis: Axis) -> tuple[Ends, tuple[Note, ...]]:
-    """How log-odds read the scores, and what to say about it; no log-odds, nothing to say."""
+    """Ends to which scores are clipped before the log-odds, and notes on that; none without log-odds."""
     return (tally.ends, end_notes(tally)) if axis == "log-odds" else (USUAL_ENDS, ())
 
 
 def _solve_level(pieces: Pieces, level: float, bracket: tuple[float, float]) -> tuple[float, bool]:
-    """Where mean prediction and rate agree, by Newton's steps inside a bracket that is halved where they leave it."""
+    """Intercept at which mean prediction and rate agree, by Newton steps with bisection as a fallback."""
     low, high = bracket
     for _ in range(LEVEL_STEPS):
         total, excess, slope = 0.0, 0.0, 0.0
@@ -313,7 +313,7 @@ def _ab_design(scores: Floats, ends: Ends) -> Floats:
 
 @dataclass(frozen=True)
 class _Family:
-    """A beta family: its features, which coefficients stay non-negative, and how they and a, b, c give each other."""
+    """A beta family: its features, the non-negative coefficients, and their relation to a, b, c."""
 
     size: int
     bounds: tuple[int, ...]
@@ -343,7 +343,7 @@ _FAMILIES: dict[Variant, _Family] = {
 
 @dataclass(frozen=True)
 class Support:
-    """Total weight, events, and between which scores either class lies."""
+    """Total weight, events, and the range of scores of each class."""
 
     total: float
     events: float
@@ -352,12 +352,12 @@ class Support:
     lowest_event: float
     highest_other: float
     rising: bool
-    """All events lie above all non-events, or touch them."""
+    """All events have scores above all negatives, or equal to the highest."""
     falling: bool
 
     @classmethod
     def of(cls, tally: Tally) -> Support:
-        """In one pass over the tally."""
+        """From one pass over the tally."""
         hits, misses = [np.inf, -np.inf], [np.inf, -np.inf]
         for scores, n, events in tally.pieces():
             for ends, among in ((hits, events > 0), (misses, events < n)):
@@ -380,7 +380,7 @@ class Support:
 
 @dataclass(frozen=True)
 class Targets:
-    """What an event and a non-event count as: 1 and 0, or Platt's soft targets."""
+    """Targets of events and negatives: 1 and 0, or Platt's soft targets."""
 
     support: Support
     hit: float = 1.0
@@ -389,7 +389,7 @@ class Targets:
 
     @classmethod
     def of(cls, support: Support, how: Scaling) -> Targets:
-        """For maps with a level and a slope, whose likelihood runs away with one class or with separated ones."""
+        """For maps with intercept and slope, whose likelihood has no maximum with one class or separated classes."""
         separated = support.rising or (support.falling and not how.increasing)
         if not 0 < support.events < support.total:
             return cls.softened(support, how, one_class())
@@ -397,7 +397,7 @@ class Targets:
 
     @classmethod
     def softened(cls, support: Support, how: Scaling, why: Note | None) -> Targets:
-        """Soft where asked for, and where the likelihood has no maximum; ``why`` says so."""
+        """Soft targets if requested, or if the likelihood has no maximum, for the reason ``why``."""
         if not how.soft_targets and why is None:
             return cls(support)
         notes = () if why is None or how.soft_targets else (why,)
@@ -411,7 +411,7 @@ class Targets:
         return float(logit(np.array((self.support.events * self.hit + others * self.miss) / self.support.total)))
 
     def pieces(self, tally: Tally, design: Design) -> Pieces:
-        """Passes over the tally as the solver wants them."""
+        """Passes over the tally for the solver."""
 
         def run() -> Iterator[tuple[Floats, Floats, Floats]]:
             for scores, n, events in tally.pieces():

@@ -1,4 +1,4 @@
-"""Rows counted by segment and score, for maps that differ from segment to segment."""
+"""Counts by segment and score, for maps that differ by segment."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays import Kind, Rows
+from calibrant.arrays import Rows, ScoreType
 from calibrant.arrays.columns import need_names
 from calibrant.arrays.keys import Keys, read_keys
 from calibrant.maps import ByGroupMap, ComposeMap, IdentityMap, LogitAffineMap, Map
@@ -17,18 +17,18 @@ from calibrant.messages import InputError, Setting
 from calibrant.numerics import LOG_ODDS_LIMIT, OUTPUT_ENDS, Ends, Floats, Grid, Ints, logit
 from calibrant.tallies import SEGMENT_GRID, Cells, Counts, Tally, ends_of_rows, in_effective_rows
 
-MOST_ROWS = 1 << 16
-"""Segments of more rows than this are counted on a grid of about 1,000 cells, where log-odds of scores that share a
-cell differ by at most 0.06: a level and a slope do not notice."""
+MAX_EXACT_ROWS = 1 << 16
+"""With more rows than this, segments are counted on a grid of about 1,000 cells. Log-odds of scores in one cell differ
+by at most 0.06, with a negligible effect on intercepts and slopes."""
 
-CLASSES = 2.0
-"""Classes of importance weights to a doubling: rows of a cell then differ in weight by a factor of at most 1.42."""
+WEIGHT_CLASSES_PER_DOUBLING = 2.0
+"""Importance weights are grouped in classes: rows of a cell then differ in weight by a factor of at most 1.42."""
 
 By = ArrayLike | Mapping[str, Any]
 """Segments of the rows: one column, or columns by their names."""
 
 Lines = dict[int, tuple[float, float]]
-"""Slope and intercept on the log-odds by the code of a segment; segments that are not listed stay as they are."""
+"""Slope and intercept on the log-odds by the code of a segment; segments that are not listed do not change."""
 
 ALL_ROWS = ""
 """In place of a column, which always has a name: one line, under the code 0, for every row."""
@@ -41,22 +41,22 @@ Stages = tuple[tuple[str, Lines], ...]
 class SegmentCells:
     """Counts by the segments of every column and by score; a cell for each combination that has rows.
 
-    Importance weights of different size have cells of their own, so that ``w2 / n`` is nearly the weight of each row.
+    Importance weights of different size are in separate cells, so that ``w2 / n`` is nearly the weight of each row.
 
     Attributes
     ----------
     columns
         Names of the segments by column.
     codes
-        By column, the segment of each cell; -1 where a row has none.
+        By column, the segment of each cell; -1 without a segment.
     axis
         The distinct scores, or mean scores of the cells of a grid, in ascending order.
     place
-        Where on the axis each cell lies.
+        Index of each cell on the axis.
     n, events
-        Rows and events; importance weights in the unit in which they add up to the effective size.
+        Rows and events; importance weights are scaled to add up to the effective sample size.
     w2
-        Sum of squared weights, or None when rows count alike.
+        Sum of squared weights, or None if rows have equal weights.
     """
 
     columns: Mapping[str, tuple[str, ...]]
@@ -66,9 +66,9 @@ class SegmentCells:
     n: Counts
     events: Counts
     w2: Floats | None
-    kind: Kind
+    score_type: ScoreType
     ends: Ends
-    """How log-odds read scores of exactly 0 and 1, in every part of the rows alike."""
+    """How scores of exactly 0 and 1 are read, in the same way in every fold."""
 
     @classmethod
     def of(cls, rows: Rows, keys: Mapping[str, Keys]) -> SegmentCells:
@@ -82,7 +82,9 @@ class SegmentCells:
                 present, joint = np.unique(joint, return_inverse=True)
                 size = len(present)
         if not rows.counts and rows.weights is not None:
-            present, weighed = np.unique(np.floor(CLASSES * np.log2(rows.weights)), return_inverse=True)
+            present, weighed = np.unique(
+                np.floor(WEIGHT_CLASSES_PER_DOUBLING * np.log2(rows.weights)), return_inverse=True
+            )
             joint, size = joint * len(present) + weighed, size * len(present)
         index, first = _compact(joint * len(axis_of) + score, size * len(axis_of))
         weight = None if rows.weights is None else rows.weights.astype(np.float64)
@@ -100,7 +102,7 @@ class SegmentCells:
             None
             if rows.counts or weight is None
             else np.asarray(np.bincount(index, weight * weight), dtype=np.float64),
-            rows.kind,
+            rows.score_type,
             ends_of_rows(rows),
         )
 
@@ -127,7 +129,7 @@ class SegmentCells:
         return x
 
     def followed(self, first: Map, stages: Stages) -> Map:
-        """The map of all, followed by a map by group for each stage; that of all rows needs no group."""
+        """The global map, followed by a map by group for each stage; a stage of all rows needs no group."""
         following: list[Map] = []
         for column, lines in stages:
             maps = tuple(LogitAffineMap(*line, "log-odds", *OUTPUT_ENDS) for line in lines.values())
@@ -143,22 +145,22 @@ class SegmentCells:
         return ComposeMap((first, *inside, *following))
 
     def scores(self) -> Tally:
-        """Tally of the scores, whatever the segment."""
+        """Tally of the scores of all segments together."""
         return self._tally(self.axis, self.place).with_ends(self.ends)
 
     def ranked(self, values: Floats) -> Tally:
-        """Tally of the ranks, between 0 and 1, of other values of the cells; those that are NaN are left out."""
+        """Tally of the ranks, between 0 and 1, of other values of the cells; NaN values are left out."""
         known = np.flatnonzero(~np.isnan(values))
         distinct, place = np.unique(values[known], return_inverse=True)
         return self._taken(known)._tally(np.arange(len(distinct)) / len(distinct), place, "probability")
 
     def numbered(self) -> Tally:
-        """The counts of each cell under its number, as if that were a score."""
+        """Tally of each cell under its number, as if that were a score."""
         numbers = np.arange(len(self.n))
         return self._tally(numbers.astype(np.float64), numbers, "real")
 
     def without(self, cells: Ints, part: Tally) -> SegmentCells:
-        """The rows that are not in a part."""
+        """The rows that are not in a fold."""
         n: NDArray[Any] = self.n.copy()
         events: NDArray[Any] = self.events.copy()
         n[cells] -= part.n.astype(n.dtype)
@@ -178,7 +180,7 @@ class SegmentCells:
             w2=None if self.w2 is None else self.w2[chosen],
         )
 
-    def _tally(self, scores: Floats, place: Ints, kind: Kind | None = None) -> Tally:
+    def _tally(self, scores: Floats, place: Ints, score_type: ScoreType | None = None) -> Tally:
         size = len(scores)
         n, events = np.bincount(place, self.n, size), np.bincount(place, self.events, size)
         there = np.flatnonzero(n > 0)
@@ -196,24 +198,24 @@ class SegmentCells:
                 summed = np.bincount(place, column, size)[there]
                 kept[name] = summed.astype(np.int64) if name in ("rows", "row_events") else summed
         cells = Cells(scores[there], **kept)
-        return Tally(cells, kind=kind or self.kind, counts=self.w2 is None)
+        return Tally(cells, score_type=score_type or self.score_type, counts=self.w2 is None)
 
 
 def _output_ends(images: Floats) -> Ends:
-    """How log-odds read what a map puts out: few maps put out 0 or 1, which are then read as scores are."""
+    """Ends for the log-odds of a map's outputs; the few maps with outputs of 0 or 1 are read as scores are."""
     certain = ((images == 0.0) | (images == 1.0)).any()
     return Ends.of(images) if certain else OUTPUT_ENDS
 
 
 def _counted_alike(rows: Rows) -> Rows:
-    """Weights that are all equal say nothing: such rows are counted, and what is exact for counts is exact for them."""
+    """Rows with equal weights as counts, so that tests that are exact for counts are exact for them."""
     if rows.counts or rows.weights is None or rows.weights.min() < rows.weights.max():
         return rows
     return replace(rows, weights=None, counts=True)
 
 
 def taken_keys(keys: Mapping[str, Keys], index: NDArray[Any] | None, size: int) -> dict[str, Keys]:
-    """Segments of the rows that were kept, none of them without rows; refused when a column has the wrong length."""
+    """Segments of the rows that were kept, without empty ones; an error if a column has the wrong length."""
     for name, each in keys.items():
         if each.codes.shape != (size,):
             shown = each.codes.shape[0] if each.codes.ndim == 1 else each.codes.shape
@@ -230,12 +232,12 @@ def _present(keys: Keys) -> Keys:
 
 
 def _score_codes(rows: Rows) -> tuple[Ints, Floats]:
-    """Place of each row on the axis of scores, and the axis."""
-    if len(rows.scores) <= MOST_ROWS:
+    """Index of each row on the axis of scores, and the axis."""
+    if len(rows.scores) <= MAX_EXACT_ROWS:
         axis, place = np.unique(rows.scores, return_inverse=True)
         return place.astype(np.int64), axis
     grid = SEGMENT_GRID
-    if rows.kind != "probability":
+    if rows.score_type != "probability":
         low, high = float(rows.scores.min()), float(rows.scores.max())
         if low == high:
             return np.zeros(len(rows.scores), dtype=np.int64), np.array([low])
@@ -251,7 +253,7 @@ def _score_codes(rows: Rows) -> tuple[Ints, Floats]:
 
 
 def _compact(key: Ints, size: int) -> tuple[Ints, Ints]:
-    """Place of each row's key among the distinct keys, and a row of each of them."""
+    """Index of each row's key among the distinct keys, and one row of each of them."""
     if size > 8 * len(key) + 1024:
         return cast("tuple[Ints, Ints]", _by_sorting(key))
     row = np.full(size, -1, dtype=np.int64)
@@ -278,7 +280,7 @@ def read_by(by: Any) -> dict[str, Keys]:
         name = getattr(by, "name", None)
         named = {name if isinstance(name, str) and name else "segment": by}
     if not named or not all(isinstance(name, str) and name for name in named):
-        raise InputError("by", "must hold at least one column, each under a name that is text", "pass {'name': values}")
+        raise InputError("by", "must have at least one column, each with a text name", "pass {'name': values}")
     return {name: read_keys(values, Setting("by", name)) for name, values in named.items()}
 
 

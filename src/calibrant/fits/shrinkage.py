@@ -1,4 +1,4 @@
-r"""Empirical Bayes by segment: an intercept and a slope for each, shrunk toward the global map as far as data allow."""
+r"""Empirical Bayes by segment: an intercept and a slope for each segment, shrunk toward the global map."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from calibrant.solvers import softplus
 from calibrant.tallies import Counts
 
 FEW_CELLS, BIN_WIDTH = 1 << 13, 1.0 / 8.0
-"""More cells than this are joined where their log-odds share a bin of this width, at their mean; probabilities are then
-off by less than 1e-4."""
+"""With more cells than this, cells whose log-odds share a bin of this width are merged at their mean; the error in
+probabilities is below 1e-4."""
 
-STEPS, SETTLED = 60, 1e-9
-"""Newton steps at most, and the decrement, in nats, at which one last step ends the search."""
+NEWTON_STEPS, NEWTON_TOLERANCE = 60, 1e-9
+"""Maximum number of Newton steps, and the decrement, in nats, at which one last step ends the search."""
 
-LEVELS = (0.0, 0.03, 0.08, 0.2, 0.5, 1.2, 3.0)
-SLOPES = (0.0, 0.03, 0.08, 0.2, 0.5)
-"""Standard deviations that are tried first; then those between the best one's neighbours."""
+INTERCEPT_SCALES = (0.0, 0.03, 0.08, 0.2, 0.5, 1.2, 3.0)
+SLOPE_SCALES = (0.0, 0.03, 0.08, 0.2, 0.5)
+"""Standard deviations that are tried first; then values between the neighbors of the best."""
 
-LEAST_GAIN = 1.0
-"""Nats by which a prior that lets segments differ must be likelier than one that does not: Akaike's price of a
-parameter."""
+MIN_EVIDENCE_GAIN = 1.0
+"""Nats of evidence that a prior needs to let segments differ: the penalty of one parameter in AIC."""
 
 SWEEPS, REFINEMENTS, BISECTIONS = 4, 3, 40
+"""Maximum numbers of sweeps over the scales, refinements of a scale, and bisections for the mixture share."""
 
 NEAR_ZERO = 0.005
-"""What a scale of 0 counts as where scales are compared by their ratio."""
+"""Replaces a scale of 0 where scales are compared by their ratio."""
 
 
 class Scales(NamedTuple):
-    """Standard deviations of levels and of slopes about 1, between segments, and the share that differs far more."""
+    """Standard deviations between segments of intercepts and of slopes about 1, and the share that differs far more."""
 
     level: float
     slope: float
@@ -45,11 +45,11 @@ class Scales(NamedTuple):
 
 
 WIDE = Scales(0.7, 0.35)
-"""How far a segment is off that is off: odds by a factor of 2, and a slope by a third."""
+"""Prior of a segment that clearly differs: odds by a factor of 2, and a slope by a third."""
 
 
 COMMON = Scales(5.0, 5.0)
-"""How far the map of all may be off itself: by nearly anything."""
+"""Prior of the line for all rows: nearly flat."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,12 +61,12 @@ class Segmented:
     n: Floats
     events: Floats
     size: int
-    centre: Floats
-    """Where the slope of each segment turns: mean log-odds weighted by the information of the rows."""
+    center: Floats
+    """Pivot of each segment's slope: mean log-odds weighted by the information of the rows."""
 
     @classmethod
     def of(cls, group: Ints, x: Floats, n: Counts, events: Counts, size: int) -> Segmented:
-        """Rows of no segment are left out; many cells are joined."""
+        """From cells; rows without a segment are left out, and very many cells are merged."""
         kept = np.flatnonzero(group >= 0)
         group, x = group[kept], x[kept]
         rows, hits = n[kept].astype(np.float64), events[kept].astype(np.float64)
@@ -75,12 +75,12 @@ class Segmented:
         p = expit(x)
         weight = rows * p * (1.0 - p)
         mass = np.bincount(group, weight, size)
-        centre = np.bincount(group, weight * x, size) / np.where(mass > 0.0, mass, 1.0)
-        return cls(group, x, rows, hits, size, centre)
+        center = np.bincount(group, weight * x, size) / np.where(mass > 0.0, mass, 1.0)
+        return cls(group, x, rows, hits, size, center)
 
     @cached_property
     def loss(self) -> Floats:
-        """Log loss of each segment's rows without any change, summed."""
+        """Summed log loss of each segment's rows without any correction."""
         return self.sums(self.n * np.logaddexp(0.0, self.x) - self.events * self.x)
 
     def sums(self, values: Floats) -> Floats:
@@ -99,14 +99,16 @@ def _joined(group: Ints, x: Floats, n: Floats, events: Floats) -> tuple[Ints, Fl
 
 @dataclass(frozen=True, eq=False)
 class Modes:
-    """The most probable level and slope deviation of each segment, the level's posterior deviation, the evidence."""
+    """Posterior modes of intercept and slope of each segment, the intercept's posterior deviation, the evidence."""
 
     level: Floats
+    """Intercept at the center."""
     stretch: Floats
-    """Slope less 1."""
+    """Slope minus 1."""
     sd: Floats
+    """Posterior standard deviation of the intercept."""
     evidence: Floats
-    """Log marginal likelihood of each segment by Laplace's method, above that of one that does not differ."""
+    """Log marginal likelihood of each segment by Laplace's method, relative to no difference."""
 
     @property
     def slopes(self) -> Floats:
@@ -115,31 +117,31 @@ class Modes:
 
     def intercepts(self, data: Segmented) -> Floats:
         """Intercepts that go with the slopes."""
-        return np.asarray(self.level - self.stretch * data.centre)
+        return np.asarray(self.level - self.stretch * data.center)
 
 
 def most_probable(data: Segmented, scales: Scales, start: Modes | None = None) -> Modes:
-    r"""Level and slope of every segment under a Gaussian prior, and how likely the prior makes the labels.
+    r"""Posterior modes of intercept and slope of every segment under a Gaussian prior, and the evidence of the prior.
 
     .. math:: \max_{a_g, d_g} \sum_{i \in g} \log P\bigl(y_i \mid x_i + a_g + d_g (x_i - c_g)\bigr)
               - \frac{a_g^2}{2 \tau^2} - \frac{d_g^2}{2 \sigma^2}, \qquad d_g \ge -1,
 
-    for segments g, log-odds x, centres :math:`c_g`, and :math:`\tau, \sigma` = ``scales``. With :math:`H_g` the
-    curvature of the log-likelihood at the maximum and D the diagonal matrix of the scales, the evidence of a segment is
-    the maximum less :math:`\tfrac12 \log\det(I + D H_g D)`, less what no deviation at all gives (Laplace's method).
-    ``scales.far`` has no part in it.
+    for segments g, log-odds x, centers :math:`c_g`, and :math:`\tau, \sigma` = ``scales``. With :math:`H_g` the
+    negative Hessian of the log-likelihood at the maximum and D the diagonal matrix of the scales, the evidence of a
+    segment is the maximum minus :math:`\tfrac12 \log\det(I + D H_g D)`, minus the log-likelihood without any deviation
+    (Laplace's method). ``scales.far`` is not used.
 
     Notes
     -----
-    Edges: a scale of 0 holds its parameter at 0; one class in a segment is no trouble, as the prior holds the values.
+    Edge cases: a scale of 0 fixes its parameter at 0; with one class in a segment the prior keeps the values finite.
     Guarantee: no finite-sample guarantee.
-    Cost: one pass over the cells per Newton step, all segments at once.
+    Cost: one pass over the cells per Newton step, for all segments together.
 
     Examples
     --------
     >>> one = np.zeros(1, dtype=np.int64)
     >>> data = Segmented.of(one, np.zeros(1), np.array([4.0]), np.array([1.0]), 1)
-    >>> most_probable(data, Scales(0.7, 0.0)).level.round(3).tolist()  # maximum likelihood says -1.1
+    >>> most_probable(data, Scales(0.7, 0.0)).level.round(3).tolist()  # maximum likelihood would be -1.1
     [-0.33]
     """
     spread = np.array([[scales.level], [scales.slope]])
@@ -151,7 +153,7 @@ def most_probable(data: Segmented, scales: Scales, start: Modes | None = None) -
     values, curvature, fall = _newton(data, spread, values, free)
     evidence = fall - 0.5 * np.log(_determinant(curvature))
     falling = spread[1] * values[1] < -1.0
-    if falling.any():  # no falling map: the slope is held at zero, and the level found again
+    if falling.any():  # no decreasing map: the slope is fixed at zero, and the intercept refitted
         values[1, falling] = -1.0 / scales.slope
         values, curvature, _ = _newton(data, spread, values, ~falling)
     variance = curvature[1, 1] / _determinant(curvature)
@@ -162,13 +164,13 @@ def most_probable(data: Segmented, scales: Scales, start: Modes | None = None) -
 def _newton(data: Segmented, spread: Floats, values: Floats, free: Floats) -> tuple[Floats, Floats, Floats]:
     """Damped Newton steps in units of the prior's standard deviations.
 
-    Not :func:`~calibrant.solvers.damped_newton`: each segment has its own loss, and its steps are halved on their own.
+    Not :func:`~calibrant.solvers.damped_newton`: each segment has its own loss, and its steps are halved separately.
     """
     loss, gradient, curvature = _posterior(data, spread, values, free)
     damping = np.ones(data.size)
-    for _ in range(STEPS):
+    for _ in range(NEWTON_STEPS):
         step = _solved(curvature, gradient)
-        open_ = (gradient * step).sum(axis=0) > SETTLED
+        open_ = (gradient * step).sum(axis=0) > NEWTON_TOLERANCE
         if not open_.any():
             break
         trial = values - np.where(open_, damping, 0.0) * step
@@ -184,9 +186,9 @@ def _newton(data: Segmented, spread: Floats, values: Floats, free: Floats) -> tu
 
 
 def _posterior(data: Segmented, spread: Floats, values: Floats, free: Floats) -> tuple[Floats, Floats, Floats]:
-    """Minus the log posterior of each segment, gradient (2, segments) and curvature (2, 2, segments)."""
+    """Negative log posterior of each segment, gradient (2, segments) and Hessian (2, 2, segments)."""
     level, stretch = spread * values
-    turned = data.x - data.centre[data.group]
+    turned = data.x - data.center[data.group]
     z = data.x + level[data.group] + stretch[data.group] * turned
     value, p = softplus(z)
     loss = data.sums(data.n * value - data.events * z)
@@ -216,7 +218,7 @@ def _solved(curvature: Floats, gradient: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Shrunken:
-    """What segments go through, by how much they differ in each column, and how sure the levels are."""
+    """Lines of the segments, the scales of each column, and posterior standard deviations of the intercepts."""
 
     stages: Stages
     scales: dict[str, Scales]
@@ -224,11 +226,11 @@ class Shrunken:
 
 
 def shrink(cells: SegmentCells, x: Floats) -> Shrunken:
-    """Levels and slopes of the segments of each column, one column after the other, from log-odds x.
+    """Intercepts and slopes of the segments of each column, one column after the other, from log-odds x.
 
-    Segments are compared with each other: they are drawn to the line on x that is best for all rows, so that a map of
-    all that is off itself, as where there is one class, does not make them differ. Where they do not, that line is not
-    used.
+    Segments are compared with each other: they are shrunk toward the line on x that is best for all rows, so that an
+    error of the global map itself, such as with one class, does not make them differ. If they do not differ, that line
+    is not used.
     """
     stages: list[tuple[str, Lines]] = []
     scales: dict[str, Scales] = {}
@@ -246,7 +248,7 @@ def shrink(cells: SegmentCells, x: Floats) -> Shrunken:
 
 
 def common_line(cells: SegmentCells, x: Floats) -> tuple[float, float]:
-    """Slope and intercept on the log-odds that all rows together ask for, hardly drawn to 1 and 0."""
+    """Slope and intercept on the log-odds for all rows together, under a nearly flat prior around 1 and 0."""
     data = Segmented.of(np.zeros(len(x), dtype=np.int64), x, cells.n, cells.events, 1)
     modes = most_probable(data, COMMON)
     return float(modes.slopes[0]), float(modes.intercepts(data)[0])
@@ -256,20 +258,20 @@ def common_line(cells: SegmentCells, x: Floats) -> tuple[float, float]:
 
 
 def fit_scales(data: Segmented) -> tuple[Scales, Modes]:
-    r"""How much segments differ in level and in slope, by marginal likelihood, and the segments' values under that.
+    r"""Scales of intercepts and slopes between segments, by marginal likelihood, and the segments' values.
 
-    Deviations are :math:`N(0, \tau^2)` and :math:`N(0, \sigma^2)`, with the scales that maximise the sum of the
-    evidences of :func:`most_probable`: one after the other, over a coarse list first, then between the neighbours of
-    the best. A scale that does not raise it by a nat is 0: "no need to tell segments apart" is an answer. If it
-    raises it by another nat, a share :math:`\pi` of the segments has the deviations 0.7 and 0.35 instead, with evidence
-    :math:`\log((1 - \pi) e^{E_g} + \pi e^{W_g})`, so that a few segments that are far off are not drawn to the many
-    that are not; values are then means over both, by their posterior chances.
+    Deviations are :math:`N(0, \tau^2)` and :math:`N(0, \sigma^2)`, with the scales that maximize the sum of the
+    evidences of :func:`most_probable`: one after the other, over a coarse list first, then between the neighbors of
+    the best. A scale that does not raise it by one nat is 0: there is no evidence that segments differ. If it raises
+    the evidence by another nat, a share :math:`\pi` of the segments has standard deviations 0.7 and 0.35 instead, with
+    evidence :math:`\log((1 - \pi) e^{E_g} + \pi e^{W_g})`, so that a few segments that are far off are not shrunk
+    toward the many that are not; values are then means over both, weighted by posterior probability.
 
     Notes
     -----
-    Guarantee: no finite-sample guarantee; the estimate of the scale needs a dozen segments to be worth much, with few
-    of them it is near the size of what they differ by.
-    Cost: about fifty calls of :func:`most_probable`, each from the last one's solution.
+    Guarantee: no finite-sample guarantee; the estimate of the scale is reliable only with about a dozen segments or
+    more. With few segments it is about as large as their differences.
+    Cost: about fifty calls of :func:`most_probable`, each started from the last solution.
     Reference: Efron and Morris (1973) for the idea, Tierney and Kadane (1986) for Laplace's method.
 
     Examples
@@ -287,17 +289,17 @@ def fit_scales(data: Segmented) -> tuple[Scales, Modes]:
     def mixed(modes: Modes) -> float:
         return _mixture(wide.evidence - modes.evidence)[1] + float(modes.evidence.sum())
 
-    if mixed(best) < float(best.evidence.sum()) + 0.1:  # no use for a second kind here, nor near here
+    if mixed(best) < float(best.evidence.sum()) + 0.1:  # no gain from a second component
         return scales, best
     others, narrow = _searched(data, mixed)
-    if mixed(narrow) < float(best.evidence.sum()) + LEAST_GAIN:
+    if mixed(narrow) < float(best.evidence.sum()) + MIN_EVIDENCE_GAIN:
         return scales, best
     share = _mixture(wide.evidence - narrow.evidence)[0]
     return others._replace(far=share), _averaged(narrow, wide, share)
 
 
 def _mixture(ahead: Floats) -> tuple[float, float]:
-    """The likeliest share of the second of two kinds, ahead by so many nats, and what it adds to the evidence."""
+    """Most likely share of the second of two components, given its lead in nats, and the gain in evidence."""
     ratio = np.expm1(np.minimum(ahead, 500.0))
     low, high = 0.0, 1.0 - 1e-9
     if float(ratio.sum()) <= 0.0:
@@ -309,7 +311,7 @@ def _mixture(ahead: Floats) -> tuple[float, float]:
 
 
 def _averaged(narrow: Modes, wide: Modes, share: float) -> Modes:
-    """Means over both kinds of prior, by the chance that a segment is of the one or the other."""
+    """Means over both components of the prior, weighted by posterior probability."""
     odds = share / (1.0 - share) * np.exp(np.minimum(wide.evidence - narrow.evidence, 500.0))
     chance = odds / (1.0 + odds)
     apart = wide.level - narrow.level
@@ -325,9 +327,9 @@ Height = Callable[[Modes], float]
 
 
 def _searched(data: Segmented, height: Height) -> tuple[Scales, Modes]:
-    """The scales at which the evidence is highest."""
+    """The scales with the highest evidence."""
     best, scales = most_probable(data, Scales(0.0, 0.0)), Scales(0.0, 0.0)
-    lists: list[tuple[float, ...]] = [LEVELS, SLOPES]
+    lists: list[tuple[float, ...]] = [INTERCEPT_SCALES, SLOPE_SCALES]
     for _ in range(SWEEPS):
         before = height(best)
         for place in (0, 1):
@@ -342,7 +344,7 @@ def _searched(data: Segmented, height: Height) -> tuple[Scales, Modes]:
 def _improved(
     data: Segmented, scales: Scales, best: Modes, place: int, listed: Sequence[float], height: Height
 ) -> tuple[Scales, Modes]:
-    """The best value of one scale, the other held."""
+    """The best value of one scale, with the other fixed."""
     last, found, heights = best, {}, {}
 
     def visit(value: float) -> None:
@@ -354,13 +356,13 @@ def _improved(
         visit(value)
     _refine(heights, visit)
     top = max(heights, key=lambda value: heights[value])
-    if heights[top] < heights[0.0] + LEAST_GAIN:
+    if heights[top] < heights[0.0] + MIN_EVIDENCE_GAIN:
         top = 0.0
     return _with(scales, place, top), found[top]
 
 
 def _refine(heights: dict[float, float], visit: Callable[[float], None]) -> None:
-    """Between the neighbours of the best, where a parabola through the evidence has its top."""
+    """Visit the maximum of a parabola through the best value and its neighbors."""
     for _ in range(REFINEMENTS):
         known = sorted(heights)
         place = max(range(len(known)), key=lambda j: heights[known[j]])

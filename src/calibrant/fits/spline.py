@@ -1,8 +1,8 @@
-r"""How a monotone spline of the log-odds is fitted, from a tally to a map, by penalised maximum likelihood.
+r"""Fit a monotone spline of the log-odds to a tally, by penalized maximum likelihood.
 
-The slope of the curve is piecewise linear between K knots and constant beyond the outer ones, so the curve is a
-quadratic spline with straight ends, it never falls if and only if no slope at a knot is negative, and its roughness is
-a sum over neighbouring slopes. A small problem with K bounds is all that is solved, on at most some hundred cells.
+The slope of the curve is piecewise linear between K knots and constant beyond the outer ones. So the curve is a
+quadratic spline with straight ends; it is non-decreasing if and only if no slope at a knot is negative, and its
+roughness is a sum over neighboring slopes. The problem to solve is small: K bounds, on at most some hundred cells.
 """
 
 from __future__ import annotations
@@ -22,30 +22,37 @@ from calibrant.tallies import Tally, end_notes
 from calibrant.tallies.cells import mass_below
 
 KNOTS = 24
+"""Default maximum number of knots."""
+
 PENALTIES = 4.0 ** np.arange(9.0, -6.0, -1.0)
-"""What is tried, roughest last."""
-HARDLY = 0.05
-"""A curve with so few parameters more than a line's two is not kept: the line is taken instead, which is Platt's map
-but for the joining of cells."""
-GIVE_UP = 6.0
-"""How far the criterion may rise above its least value, in nats, before rougher curves are left untried."""
+"""Penalties that are tried, from smooth to rough."""
 
-GRIDDED_CELLS = 1 << 16
-"""Exact tallies of more cells are put on the grid first, which is faster than their logarithms."""
-MASS_GROUPS, WIDTH_GROUPS, KEPT_CELLS = 256, 128, 512
-"""Tallies of more cells than the last are joined in groups of equal mass, none wider than a share of the range."""
+MIN_CURVE_FREEDOM = 0.05
+"""A curve with fewer effective parameters beyond the two of a line is replaced by the line, which is the map of Platt
+scaling except for the merging of cells."""
 
-NARROW = 1e-6
-"""Scores whose range is a smaller share of their size than this show a level and a slope at most."""
+MAX_CRITERION_RISE = 6.0
+"""Rise of the criterion above its minimum, in nats, at which rougher curves are not tried."""
+
+MAX_EXACT_CELLS = 1 << 16
+"""Exact tallies of more cells are put on the grid first, which is faster than taking their logarithms."""
+
+MASS_GROUPS, WIDTH_GROUPS, MAX_CELLS = 256, 128, 512
+"""Tallies of more cells than the last number are merged into groups: limits on the mass and the width of a group."""
+
+MIN_RELATIVE_RANGE = 1e-6
+"""Scores with a smaller range relative to their size support at most an intercept and a slope."""
 
 RIDGE = 1e-12
-ROUGHLY, SETTLED = 1e-2, 1e-10
-"""Expected descents, in nats, at which Newton's method ends: while penalties are compared, and at the last."""
+"""Relative ridge for the solution of linear systems."""
+
+ROUGH_TOLERANCE, NEWTON_TOLERANCE = 1e-2, 1e-10
+"""Expected decrease, in nats, at which Newton's method stops: while penalties are compared, and at the end."""
 
 
 @dataclass(frozen=True)
 class SplineFit:
-    """A fitted spline as a map, what its user must know, the penalty, and the effective number of parameters."""
+    """A fitted spline as a map, notes for the user, the penalty, and the effective number of parameters."""
 
     map: Map
     notes: tuple[Note, ...]
@@ -83,19 +90,19 @@ def fit_spline(
     targets = Targets.of(support, how)
     cells = _cells(tally, targets)
     low, high = float(cells.x[0]), float(cells.x[-1])
-    centre, half = low / 2 + high / 2, high / 2 - low / 2
-    if len(cells.x) < 3 or half <= NARROW * abs(centre) or penalty == np.inf:
+    center, half = low / 2 + high / 2, high / 2 - low / 2
+    if len(cells.x) < 3 or half <= MIN_RELATIVE_RANGE * abs(center) or penalty == np.inf:
         return _platt(tally, how)
-    unit = _Cells((cells.x - centre) / half, cells.n, cells.events)
+    unit = _Cells((cells.x - center) / half, cells.n, cells.events)
     line = _line(unit)
     knots, spread = _knots(unit, line, n_knots)
     tried = PENALTIES if penalty is None else np.array([penalty])
     best, coefficients, freedom = _search(unit, line, knots, spread, tried)
-    if penalty is None and freedom < 2.0 + HARDLY:
-        axis: Axis = "log-odds" if tally.kind == "probability" else "score"
-        straight = LogitAffineMap(line[1] / half, line[0] - line[1] * centre / half, axis, *ends)
+    if penalty is None and freedom < 2.0 + MIN_CURVE_FREEDOM:
+        axis: Axis = "log-odds" if tally.score_type == "probability" else "score"
+        straight = LogitAffineMap(line[1] / half, line[0] - line[1] * center / half, axis, *ends)
         return SplineFit(how.finish(straight, tally), (*read, *targets.notes), float("inf"), 2.0)
-    fitted = how.finish(tabulate(_Spline(tally.kind, ends, centre, half, knots, coefficients)), tally)
+    fitted = how.finish(tabulate(_Spline(tally.score_type, ends, center, half, knots, coefficients)), tally)
     return SplineFit(fitted, (*read, *targets.notes), best, freedom)
 
 
@@ -115,14 +122,14 @@ def _platt(tally: Tally, how: Scaling) -> SplineFit:
 
 
 def _cells(tally: Tally, targets: Targets) -> _Cells:
-    """Cells by log-odds (or real score), few enough to pass over a hundred times."""
+    """Cells by log-odds (or real score), few enough for a hundred passes."""
     ends = tally.ends
-    if tally.kind == "probability" and tally.resolution == "exact" and len(tally) > GRIDDED_CELLS:
+    if tally.score_type == "probability" and tally.resolution == "exact" and len(tally) > MAX_EXACT_CELLS:
         tally = tally.coarsen(Grid())
-    x = logit(tally.scores, ends) if tally.kind == "probability" else tally.scores
+    x = logit(tally.scores, ends) if tally.score_type == "probability" else tally.scores
     n, events = tally.n.astype(np.float64), tally.events.astype(np.float64)
     starts = np.flatnonzero(np.append(True, x[1:] > x[:-1]))  # scores beyond an end share its log-odds
-    if len(starts) > KEPT_CELLS:
+    if len(starts) > MAX_CELLS:
         starts = _group_starts(x, n)
     weight, hits = np.add.reduceat(n, starts), np.add.reduceat(events, starts)
     means = np.add.reduceat(x * (n / n.max()), starts) / np.add.reduceat(n / n.max(), starts)
@@ -130,7 +137,7 @@ def _cells(tally: Tally, targets: Targets) -> _Cells:
 
 
 def _group_starts(x: Floats, n: Floats) -> NDArray[np.intp]:
-    """First cell of each group; inside one the curve is so nearly straight that its mean stands for its cells."""
+    """First cell of each group; within a group the curve is nearly straight, so that the mean represents its cells."""
     before = mass_below(n)
     mass = np.floor(before * (MASS_GROUPS / n.sum()))
     width = np.floor((x / 2 - x[0] / 2) * (WIDTH_GROUPS / (x[-1] / 2 - x[0] / 2)))
@@ -138,15 +145,15 @@ def _group_starts(x: Floats, n: Floats) -> NDArray[np.intp]:
 
 
 def _line(cells: _Cells) -> Floats:
-    """Level and slope of the best line that does not fall: the curve with one knot."""
+    """Intercept and slope of the best non-decreasing line: the curve with one knot."""
     return _minimize(_basis(cells.x, np.zeros(1)), cells, np.zeros((2, 2)), np.zeros(2))[1]
 
 
 def _knots(cells: _Cells, line: Floats, n_knots: int) -> tuple[Floats, float]:
     """Knots at quantiles, half of rows and half of Fisher information, and the standard deviation of the positions.
 
-    By rows alone, rare events would have hardly a knot where they happen; by information alone, a wrong first guess of
-    the rates could leave a tail without one.
+    By rows alone, rare events would have few knots where they occur; by information alone, a wrong initial estimate of
+    the rates could leave a tail without knots.
     """
     p = expit(line[0] + line[1] * cells.x)
     information = cells.n * p * (1.0 - p)
@@ -164,7 +171,7 @@ def _knots(cells: _Cells, line: Floats, n_knots: int) -> tuple[Floats, float]:
 
 
 def _basis(x: Floats, knots: Floats) -> Floats:
-    """One, and the integrals of the hat functions that carry the slope; the outer hats go on for ever."""
+    """Constant 1, and the integrals of the hat functions of the slope; the outer hats are constant beyond the knots."""
     gaps = np.diff(knots)[:, None]
     past = np.clip(x - knots[:-1, None], 0.0, gaps)
     ramps = past**2 / (2 * gaps) + np.maximum(x - knots[1:, None], 0.0)
@@ -174,7 +181,7 @@ def _basis(x: Floats, knots: Floats) -> Floats:
 
 
 def _roughness(knots: Floats) -> Floats:
-    r"""The matrix of :math:`\int (f'')^2`, the sum over gaps of the squared change of slope by the gap's width."""
+    r"""The matrix of :math:`\int (f'')^2`, the sum over intervals of the squared change of slope over the width."""
     change = np.diff(np.eye(len(knots)), axis=0) / np.sqrt(np.diff(knots))[:, None]
     matrix = np.zeros((len(knots) + 1, len(knots) + 1))
     matrix[1:, 1:] = np.einsum("ij,ik->jk", change, change)
@@ -184,16 +191,16 @@ def _roughness(knots: Floats) -> Floats:
 def _search(
     cells: _Cells, line: Floats, knots: Floats, spread: float, penalties: Floats
 ) -> tuple[float, Floats, float]:
-    """The penalty of least criterion, with its coefficients and their effective number.
+    """The penalty with the lowest criterion, its coefficients and their effective number.
 
-    Every other penalty first, from the smoothest on, then the neighbours of the best.
+    Every other penalty is tried first, starting with the smoothest, then the neighbors of the best.
     """
     basis, roughness = _basis(cells.x, knots), _roughness(knots) * spread**3
     reached: dict[int, tuple[float, Floats]] = {}
 
     def visit(index: int, start: Floats) -> float:
         matrix = penalties[index] * roughness
-        state, beta = _minimize(basis, cells, matrix, start, ROUGHLY)
+        state, beta = _minimize(basis, cells, matrix, start, ROUGH_TOLERANCE)
         reached[index] = _criterion(state, matrix, penalties[index]), beta
         return reached[index][0]
 
@@ -201,7 +208,7 @@ def _search(
     for index in range(0, len(penalties), 2):
         criterion = visit(index, beta)
         beta, least = reached[index][1], min(least, criterion)
-        if criterion > least + GIVE_UP:
+        if criterion > least + MAX_CRITERION_RISE:
             break
     best = min(reached, key=lambda index: reached[index][0])
     for index in {best - 1, best + 1} & set(range(len(penalties))):
@@ -212,27 +219,28 @@ def _search(
 
 
 def _criterion(state: Derivatives, matrix: Floats, penalty: float) -> float:
-    """Minus the log of the posterior of the penalty, up to a constant.
+    """Negative log posterior of the penalty, up to a constant.
 
-    The marginal likelihood is Laplace's. The prior of 1 / sqrt(penalty), by how much the slope wanders over a standard
-    deviation of the scores, is exponential with mean 1, which draws few rows towards a line and many rows nowhere.
+    The marginal likelihood is by Laplace's method. The prior of 1 / sqrt(penalty), the variation of the slope over a
+    standard deviation of the scores, is exponential with mean 1. With few rows it shrinks the curve toward a line; with
+    many rows it has little effect.
     """
     half_log = 0.5 * float(np.linalg.slogdet(state.curvature + matrix)[1])
     return state.loss + half_log - 0.5 * (len(matrix) - 2) * float(np.log(penalty)) + float(penalty**-0.5)
 
 
 def _freedom(state: Derivatives, matrix: Floats, beta: Floats) -> float:
-    """Trace of the matrix that takes labels to fitted log-odds, over slopes that are free to move."""
+    """Effective number of parameters: trace of the hat matrix over slopes that are not at their bound."""
     free = np.append(True, beta[1:] > 0.0)
     curvature, whole = state.curvature[free][:, free], (state.curvature + matrix)[free][:, free]
-    spread = np.linalg.lstsq(whole, curvature, rcond=None)[0]  # slopes between two heaps of scores may have no say
+    spread = np.linalg.lstsq(whole, curvature, rcond=None)[0]  # slopes between two tied scores may have no effect
     return float(np.trace(spread))
 
 
 def _minimize(
-    basis: Floats, cells: _Cells, roughness: Floats, start: Floats, settled: float = SETTLED
+    basis: Floats, cells: _Cells, roughness: Floats, start: Floats, settled: float = NEWTON_TOLERANCE
 ) -> tuple[Derivatives, Floats]:
-    """Newton's method with bounds: each step is the best within them for the quadratic model."""
+    """Newton's method with bounds: each step minimizes the quadratic model within them."""
     found = damped_newton(
         lambda beta: _state(basis, cells, roughness, beta),
         lambda beta, state: _bounded_minimum(state.curvature + roughness, state.gradient, beta) - beta,
@@ -244,7 +252,7 @@ def _minimize(
 
 
 def _state(basis: Floats, cells: _Cells, roughness: Floats, beta: Floats) -> Derivatives:
-    """Penalized loss and its gradient, and the curvature of the loss without penalty."""
+    """Penalized loss and its gradient, and the Hessian of the loss without penalty."""
     z = np.einsum("j,jc->c", beta, basis)
     value, p = softplus(z)
     pull = np.einsum("jk,k->j", roughness, beta)
@@ -255,32 +263,32 @@ def _state(basis: Floats, cells: _Cells, roughness: Floats, beta: Floats) -> Der
 
 
 def _bounded_minimum(matrix: Floats, gradient: Floats, start: Floats) -> Floats:
-    """Where the quadratic with this gradient at ``start`` is least, all coefficients but the first at least zero.
+    """Minimum of the quadratic with this gradient at ``start``, all coefficients except the first at least zero.
 
-    Active sets: walk towards the minimum with some coefficients held at zero, hold the one that meets it on the way,
-    let go of the one that pulls most; finite, as the value falls with each set.
+    Active-set method: move toward the minimum with some coefficients fixed at zero, fix the first one that reaches
+    zero, and release the one with the most negative gradient. Finite, because the value decreases with each set.
     """
     matrix = matrix + RIDGE * matrix.max() * np.eye(len(start))
     if (start[1:] > 0.0).all():
         straight = start - np.linalg.solve(matrix, gradient)
         if (straight[1:] >= 0.0).all():
             return np.asarray(straight)
-    here, held, slope = start, np.append(False, (start[1:] <= 0.0) & (gradient[1:] > 0.0)), gradient
+    here, fixed, slope = start, np.append(False, (start[1:] <= 0.0) & (gradient[1:] > 0.0)), gradient
     for _ in range(10 * len(start)):
-        here, met = _walk(matrix, slope, here, ~held)
+        here, met = _walk(matrix, slope, here, ~fixed)
         slope = gradient + np.einsum("jk,k->j", matrix, here - start)
         if met is not None:
-            held[met] = True
+            fixed[met] = True
             continue
-        pull = np.where(held, slope, 0.0)
-        if pull.min() >= -1e-9 * np.abs(slope).max(initial=SETTLED):
+        pull = np.where(fixed, slope, 0.0)
+        if pull.min() >= -1e-9 * np.abs(slope).max(initial=NEWTON_TOLERANCE):
             break
-        held[int(np.argmin(pull))] = False
+        fixed[int(np.argmin(pull))] = False
     return np.append(here[0], np.maximum(here[1:], 0.0))
 
 
 def _walk(matrix: Floats, slope: Floats, here: Floats, free: NDArray[np.bool_]) -> tuple[Floats, int | None]:
-    """As far towards the minimum over free coefficients as none turns negative, and which one stopped the walk."""
+    """Move toward the minimum over free coefficients until one would become negative; and which one that is."""
     move = np.zeros(len(here))
     move[free] = np.linalg.solve(matrix[free][:, free], -slope[free])
     blocked = free & (here + move < 0.0)
@@ -301,7 +309,7 @@ class _Spline(Curve):
     coefficients: Floats
 
     def at(self, u: Floats) -> tuple[Floats, Floats, Floats]:
-        """Value, slope and change of slope."""
+        """Value, first and second derivative."""
         slopes = self.coefficients[1:]
         value = np.einsum("j,jc->c", self.coefficients, _basis(u, self.knots))
         bends = np.concatenate([[0.0], np.diff(slopes) / np.diff(self.knots), [0.0]])

@@ -1,4 +1,4 @@
-"""Inductive Venn-Abers: isotonic regression with one more row of either label, for every score at once."""
+"""Inductive Venn-Abers: isotonic regression with one more row of either label, for all scores together."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from calibrant.numerics import Floats, Grid
 from calibrant.solvers import pool_adjacent
 from calibrant.tallies import Tally
 
-NODES, GRIDDED_CELLS = 128, 1 << 16
+NODES, MAX_EXACT_CELLS = 128, 1 << 16
+"""Nodes of the curve, and the number of distinct scores above which the grid is used."""
 
 
 @dataclass(frozen=True, eq=False)
 class VennMaps:
-    """The two probabilities and the point forecast, as functions of the score."""
+    """The two probabilities and the point prediction, as functions of the score."""
 
     p0: StepMap
     p1: StepMap
@@ -29,9 +30,9 @@ class VennMaps:
 def fit_venn(tally: Tally) -> VennMaps:
     r"""Both probabilities of every score, and :math:`p = p_1 / (1 - p_0 + p_1)`.
 
-    A new row of label 1 between two cells joins the upper one in every isotonic fit, and a row of label 0 the lower
-    one, so :math:`p_1` is constant from just above one cell up to the next, and :math:`p_0` from one cell to just below
-    the next. Cost: O(cells log blocks).
+    In every isotonic fit, a new row of label 1 between two cells is pooled with the upper one, and a row of label 0
+    with the lower one. So :math:`p_1` is constant from just above one cell up to the next, and :math:`p_0` from one
+    cell to just below the next. Cost: O(cells log blocks).
 
     Examples
     --------
@@ -49,23 +50,23 @@ def fit_venn(tally: Tally) -> VennMaps:
     at = np.append(lowest, knots)
     lower = np.clip(p0[np.searchsorted(begins, at, side="right")], 0.0, 1.0)
     upper = np.clip(p1[np.searchsorted(ends, at, side="right")], lower, 1.0)
-    point = np.maximum.accumulate(upper / (1.0 - lower + upper))  # rounding must not invert a ranking
+    point = np.maximum.accumulate(upper / (1.0 - lower + upper))  # rounding must not invert the ranking
     return VennMaps(*(StepMap(knots, values).merged() for values in (lower, upper, point)))
 
 
 def with_one_event(n: NDArray[Any], events: NDArray[Any]) -> tuple[Floats, Floats]:
-    r"""For each cell, events and rows of its isotonic block once it holds one more event.
+    r"""For each cell, events and rows of its isotonic block after adding one event to it.
 
     With :math:`N_j, E_j` the rows and events of the first j cells, the block's rate after an event in cell k is
 
     .. math:: p_1(k) = \max_{a < k} \min_{b \ge k} \frac{E_b - E_a + 1}{N_b - N_a + 1}
                      = \max_{a < k} \min_{b > a,\ b \in H} \frac{E_b - E_a + 1}{N_b - N_a + 1},
 
-    where H holds the ends of the blocks of the rows as they are, the corners of the greatest convex minorant of the
+    where H is the set of ends of the blocks of the original rows, the corners of the greatest convex minorant of the
     points :math:`(N_j, E_j)`. The second form holds because only an a whose point, moved down and left by 1, lies below
-    the line of the ones before it raises the maximum; points above that line and left of its corner in H then lie above
-    the new line as well. So a tangent from each a to the corners on its right is all that is needed, and those are
-    found by one bisection for all a together.
+    the line of the earlier ones raises the maximum; points above that line and left of its corner in H then lie above
+    the new line as well. So only the tangent from each a to the corners on its right is needed, and these are found by
+    one bisection for all a together.
 
     Returns
     -------
@@ -99,7 +100,7 @@ def with_one_event(n: NDArray[Any], events: NDArray[Any]) -> tuple[Floats, Float
 
 
 def merged_pairs(p0: Floats, p1: Floats) -> tuple[Floats, Floats, Floats]:
-    r"""One pair and one point of several pairs for the same rows, the first axis, by geometric means.
+    r"""Merge several pairs for the same rows, along the first axis, by geometric means into one pair and one point.
 
     .. math:: \bar p_0 = 1 - \prod_k (1 - p_{0,k})^{1/K}, \qquad \bar p_1 = \prod_k p_{1,k}^{1/K}, \qquad
               p = \frac{\bar p_1}{1 - \bar p_0 + \bar p_1}.
@@ -115,7 +116,7 @@ def merged_pairs(p0: Floats, p1: Floats) -> tuple[Floats, Floats, Floats]:
 
 
 def fit_venn_curve(tally: Tally, nodes: int = NODES) -> PiecewiseLinearMap:
-    """The point forecast at up to ``nodes`` scores of equal mass, joined by straight lines: short enough for a table.
+    """The point prediction at up to ``nodes`` scores of equal mass, with linear interpolation.
 
     Examples
     --------
@@ -123,7 +124,7 @@ def fit_venn_curve(tally: Tally, nodes: int = NODES) -> PiecewiseLinearMap:
     >>> curve.apply([0.2, 0.3, 0.4]).round(3).tolist()
     [0.333, 0.5, 0.667]
     """
-    if tally.resolution == "exact" and tally.kind == "probability" and len(tally) > GRIDDED_CELLS:
+    if tally.resolution == "exact" and tally.score_type == "probability" and len(tally) > MAX_EXACT_CELLS:
         tally = tally.coarsen(Grid())
     mass = np.cumsum(tally.n)
     middles = (np.arange(nodes) + 0.5) * (float(mass[-1]) / nodes) * (1.0 - ROUNDING)

@@ -1,1 +1,1 @@
-"""What can be promised, from how much data, and the promise itself as a value."""
+"""Finite-sample guarantees: interval bounds, certificates, planning, and the provenance they rest on."""

@@ -1,7 +1,7 @@
-"""Whether a stored certificate follows from its own counts: a document may hold any numbers.
+"""Audit of stored certificates: a document may hold any numbers, so intervals are checked against their counts.
 
-An interval is accepted where it is at least as wide as its bound makes it (:mod:`calibrant.guarantees.bounds`). Needs
-numpy alone.
+An interval is accepted if it is at least as wide as its method makes it (:mod:`calibrant.guarantees.bounds`). Needs
+only numpy.
 """
 
 from __future__ import annotations
@@ -10,49 +10,49 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibrant.guarantees.about.regions import MOST_CLASSES, Regions, by_one_bound, class_sets
-from calibrant.guarantees.bounds import BOUNDS, Bound
+from calibrant.guarantees.bounds import BOUNDS, IntervalName
 from calibrant.guarantees.certificate import Certificate
 from calibrant.numerics import Floats, chunks
 
 ROUNDING = 2.0**-51
-"""How far an end may be off by its own rounding."""
+"""Relative rounding error allowed at an end of an interval."""
 
 BLOCK = 1 << 14
-"""Intervals that are looked at together."""
+"""Number of intervals checked in one vectorized step."""
 
 
-def follows(promise: Certificate) -> bool:
-    """Whether no interval of a certificate is narrower than its counts, its alpha and its bound allow.
+def follows(certificate: Certificate) -> bool:
+    """Whether no interval of a certificate is narrower than its counts, alpha and interval method allow.
 
     Examples
     --------
     >>> from dataclasses import replace
     >>> from calibrant import HistogramBinning
-    >>> promise = HistogramBinning(2).fit([0.1, 0.2, 0.3, 0.4, 0.7, 0.8], [0, 0, 1, 0, 1, 1]).certificate()
-    >>> follows(promise), follows(replace(promise, alpha=0.05))
+    >>> certificate = HistogramBinning(2).fit([0.1, 0.2, 0.3, 0.4, 0.7, 0.8], [0, 0, 1, 0, 1, 1]).certificate()
+    >>> follows(certificate), follows(replace(certificate, alpha=0.05))
     (True, False)
     """
-    about = promise.about
-    if BOUNDS[promise.bound].any_time and not about.stays:
-        return False  # its places are chosen by rows
-    if isinstance(about, Regions) and not _distances_follow(promise, about):
+    about = certificate.about
+    if BOUNDS[certificate.interval].any_time and not about.stays:
+        return False  # rows chose the bins
+    if isinstance(about, Regions) and not _distances_follow(certificate, about):
         return False
     if isinstance(about, Regions) and len(about.classes) > MOST_CLASSES:
-        return _within_one_bound(promise, about)
-    ends = (about.as_sampled(end) for end in (promise.lower, promise.upper))
-    return supported(promise.bound, promise.events, promise.rows, promise.levels, *ends)
+        return _within_one_bound(certificate, about)
+    ends = (about.as_sampled(end) for end in (certificate.lower, certificate.upper))
+    return supported(certificate.interval, certificate.events, certificate.rows, certificate.levels, *ends)
 
 
 def supported(
-    bound: Bound, events: ArrayLike, rows: ArrayLike, alpha: float | Floats, lower: Floats, upper: Floats
+    interval: IntervalName, events: ArrayLike, rows: ArrayLike, alpha: float | Floats, lower: Floats, upper: Floats
 ) -> bool:
-    """Whether no interval is narrower than the bound makes it from these counts; without rows it must be [0, 1].
+    """Whether no interval is narrower than its method gives for these counts; without rows it must be [0, 1].
 
-    ``alpha`` is that of each interval, or of all alike.
+    ``alpha`` is one number for all intervals, or one for each.
 
     Examples
     --------
-    >>> low, high = np.array([0.0]), np.array([0.0295])  # exact ones of 0 in 100 rows at 90 % are 0 and 0.02951
+    >>> low, high = np.array([0.0]), np.array([0.0295])  # exact 90 % interval for 0 of 100: 0 to 0.02951
     >>> supported("clopper-pearson", [0], [100], 0.1, low, high), supported("hoeffding", [0], [100], 0.1, low, high)
     (False, False)
     >>> supported("clopper-pearson", [0], [100], 0.1, low, np.array([0.0296]))
@@ -61,7 +61,7 @@ def supported(
     k, n = np.asarray(events, dtype=np.float64), np.asarray(rows, dtype=np.float64)
     if ((lower > 0.0) | (upper < 1.0))[n == 0].any():
         return False
-    supports, filled, level = BOUNDS[bound].supports, np.flatnonzero(n > 0), np.broadcast_to(alpha, n.shape)
+    supports, filled, level = BOUNDS[interval].supports, np.flatnonzero(n > 0), np.broadcast_to(alpha, n.shape)
     for part in chunks(len(filled), BLOCK):
         at = filled[part]
         for hits, end in ((k[at], lower[at]), (n[at] - k[at], 1.0 - upper[at])):
@@ -75,23 +75,23 @@ def supported(
 # ------------------------------------------------------------------------------------- All classes of a region together
 
 
-def _distances_follow(promise: Certificate, about: Regions) -> bool:
-    """All classes of a region lie within its distance where every set of them does within half of that."""
-    counts, rows = about.by_region(promise.events), about.by_region(promise.rows)
-    promised = rows[:, 0] > 0
+def _distances_follow(certificate: Certificate, about: Regions) -> bool:
+    """Whether every set of classes of a region lies within half of the region's l1 distance."""
+    counts, rows = about.by_region(certificate.events), about.by_region(certificate.rows)
+    covered = rows[:, 0] > 0
     if counts.shape[1] > MOST_CLASSES:
-        distances, _, _ = by_one_bound(about.map, counts, float(promise.levels[0]))
-        return bool((about.distances >= distances - ROUNDING)[promised].all())
+        distances, _, _ = by_one_bound(about.map, counts, float(certificate.levels[0]))
+        return bool((about.distances >= distances - ROUNDING)[covered].all())
     sets = class_sets(counts.shape[1])
     said = np.einsum("rk,sk->rs", about.map.outputs_by_region, sets)
-    half = np.where(promised, about.distances / 2.0, 1.0)[:, None]
+    half = np.where(covered, about.distances / 2.0, 1.0)[:, None]
     ends = np.maximum(said - half, 0.0).ravel(), np.minimum(said + half, 1.0).ravel()
     of_each = np.repeat(rows[:, 0], len(sets))
-    return supported(promise.bound, (counts @ sets.T).ravel(), of_each, float(promise.levels[0]), *ends)
+    return supported(certificate.interval, (counts @ sets.T).ravel(), of_each, float(certificate.levels[0]), *ends)
 
 
-def _within_one_bound(promise: Certificate, about: Regions) -> bool:
-    """Intervals of the classes of a region from the bound for all of their sets."""
-    _, lower, upper = by_one_bound(about.map, about.by_region(promise.events), float(promise.levels[0]))
-    inside = (promise.lower <= lower.ravel() + ROUNDING) & (promise.upper >= upper.ravel() - ROUNDING)
-    return promise.bound == "hoeffding" and bool(inside[promise.promised].all())
+def _within_one_bound(certificate: Certificate, about: Regions) -> bool:
+    """Whether the intervals of the classes of a region follow from the one bound for all sets of classes."""
+    _, lower, upper = by_one_bound(about.map, about.by_region(certificate.events), float(certificate.levels[0]))
+    inside = (certificate.lower <= lower.ravel() + ROUNDING) & (certificate.upper >= upper.ravel() - ROUNDING)
+    return certificate.interval == "hoeffding" and bool(inside[certificate.covered].all())

@@ -1,15 +1,16 @@
-r"""Bounds: confidence intervals for the event rate of one bin from (events, rows), and how a stored one is checked.
+r"""Confidence intervals for the event rate of one bin from (events, rows), and checks of stored intervals.
 
-Every interval depends on a bin's counts alone, so it is a function of a tally: the order of rows cannot matter. Scipy
-is imported where it is needed, since stored certificates are read without it. Their ends are not computed again, but
-put into the inequality that defines them. The lower end :math:`\ell` of an exact interval has
+Every interval depends only on a bin's counts, so it is a function of a tally: the order of rows cannot matter. Scipy
+is imported where it is needed, since stored certificates are read without it. The ends of stored intervals are not
+recomputed: they are substituted into the inequality that defines them. The lower end :math:`\ell` of an exact interval
+satisfies
 
 .. math:: P_\ell(\text{Bin} \ge k) = \frac{n!}{(k - 1)!\,(n - k)!} \int_0^{\ell} t^{k-1} (1 - t)^{n-k} \, dt
           \le \frac{\alpha}{2},
 
-and the integrand is smooth and falls off within a few standard deviations below :math:`\ell`, so 64 points of Gauss and
-Legendre give nine digits and more, for any number of rows. The upper end is the lower one of the other rows. Also here:
-the closed-form bounds of Gupta (2023), chapter 4.
+and the integrand is smooth and falls off within a few standard deviations below :math:`\ell`, so 64 Gauss-Legendre
+nodes give at least nine digits for any number of rows. The upper end is the lower end for the negatives, reflected.
+Also here: the closed-form bounds of Gupta (2023), chapter 4.
 """
 
 from __future__ import annotations
@@ -25,33 +26,33 @@ from numpy.typing import ArrayLike, NDArray
 
 from calibrant.numerics import Floats
 
-Mode = Literal["simultaneous", "marginal"]
-Bound = Literal["clopper-pearson", "hoeffding", "bernstein", "always-valid"]
+Coverage = Literal["simultaneous", "marginal"]
+IntervalName = Literal["clopper-pearson", "hoeffding", "bernstein", "always-valid"]
 Flags = NDArray[np.bool_]
 Interval = tuple[Floats, Floats]
 Radius = Callable[[Floats, Floats, float | Floats], Floats]
-"""Half of the width of an interval from the observed rate, the rows and alpha."""
+"""Half-width of an interval, from the observed rate, the number of rows and alpha."""
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(64)
 FAR = 40.0
-"""Standard deviations below an end, or powers of e, beyond which nothing is left of the integral."""
+"""Standard deviations below an end, or powers of e, beyond which the integral is negligible."""
 
 _log_gamma = np.vectorize(math.lgamma, otypes=[np.float64])
 
 
 @dataclass(frozen=True)
 class IntervalMethod:
-    """A way to turn (events, rows) into an interval; calling it computes one.
+    """A method that turns (events, rows) into a confidence interval; call it to compute one.
 
     Attributes
     ----------
     interval
-        From events, rows and alpha.
+        Function of events, rows and alpha that returns the interval.
     supports
-        From events, rows, alpha and a lower end: whether the interval begins at that end or above it. Needs numpy
-        alone.
+        Function of events, rows, alpha and a lower end: whether the interval begins at that end or above it. Needs
+        only numpy.
     any_time
-        Whether it holds at every sample size at once, which takes bins that stay the same as rows arrive.
+        Whether the interval holds at all sample sizes simultaneously, for bins that do not change as rows arrive.
     """
 
     interval: Callable[[ArrayLike, ArrayLike, float], Interval]
@@ -59,12 +60,12 @@ class IntervalMethod:
     any_time: bool = False
 
     def __call__(self, events: ArrayLike, n: ArrayLike, alpha: float) -> Interval:
-        """The interval for the event rate, one for each entry of the counts."""
+        """Confidence interval for the event rate, one for each entry of the counts."""
         return self.interval(events, n, alpha)
 
 
 def hoeffding(events: ArrayLike, n: ArrayLike, alpha: float) -> Interval:
-    r"""Hoeffding: :math:`k/n \pm \sqrt{\ln(2/\alpha) / 2n}`, clipped to [0, 1] (Gupta 2023, eq. 4.17).
+    r"""Hoeffding interval :math:`k/n \pm \sqrt{\ln(2/\alpha) / 2n}`, clipped to [0, 1] (Gupta 2023, eq. 4.17).
 
     Examples
     --------
@@ -79,7 +80,9 @@ def _hoeffding_radius(mean: Floats, n: Floats, alpha: float | Floats) -> Floats:
 
 
 def bernstein(events: ArrayLike, n: ArrayLike, alpha: float) -> Interval:
-    r"""Empirical Bernstein: :math:`k/n \pm \bigl(\sqrt{2 \hat V \ln(3/\alpha) / n} + 3 \ln(3/\alpha) / n\bigr)`.
+    r"""Empirical Bernstein interval, clipped to [0, 1].
+
+    .. math:: k/n \pm \bigl(\sqrt{2 \hat V \ln(3/\alpha) / n} + 3 \ln(3/\alpha) / n\bigr)
 
     :math:`\hat V = (k/n)(1 - k/n)` is the variance of the labels (Gupta 2023, Theorem 3.4, with the second term
     outside the root as in its proof, 3.C.1).
@@ -98,7 +101,7 @@ def _bernstein_radius(mean: Floats, n: Floats, alpha: float | Floats) -> Floats:
 
 
 def clopper_pearson(events: ArrayLike, n: ArrayLike, alpha: float) -> Interval:
-    """Exact binomial interval, alpha / 2 on each side; never wider than Hoeffding's at the same alpha.
+    """Exact binomial (Clopper-Pearson) interval, alpha / 2 on each side; never wider than Hoeffding's at equal alpha.
 
     Each end is where the binomial tail probability equals alpha / 2. Hoeffding's inequality bounds that same tail, so
     its end can only lie further out.
@@ -122,7 +125,7 @@ def _supports_clopper_pearson(k: Floats, n: Floats, alpha: Floats, end: Floats) 
 
 
 def log_tail(k: Floats, n: Floats, p: Floats) -> Floats:
-    """Logarithm of the chance of k events or more, from 1 on, in n rows of rate p, for p up to k / n.
+    """Logarithm of the probability of at least k events (k >= 1) in n rows with event rate p, for p <= k / n.
 
     Examples
     --------
@@ -130,10 +133,10 @@ def log_tail(k: Floats, n: Floats, p: Floats) -> Floats:
     [0.75, 0.25]
     """
     p = np.maximum(p, 1e-290)
-    falls = (k - 1.0) / p - (n - k) / (1.0 - p)  # the integrand's logarithm, at least, where p is below its top
+    falls = (k - 1.0) / p - (n - k) / (1.0 - p)  # lower bound on the slope of the log-integrand, for p below its mode
     width = np.minimum(p, FAR * np.sqrt(k * (n - k + 1.0) / (n + 2.0)) / (n + 1.0))
     width = np.minimum(width, FAR / np.where(falls > 0.0, falls, FAR))
-    back = 0.5 * width[:, None] * (1.0 - NODES)  # how far below p each node lies
+    back = 0.5 * width[:, None] * (1.0 - NODES)  # distance of each node below p
     shape = (k - 1.0)[:, None] * np.log1p(-back / p[:, None]) + (n - k)[:, None] * np.log1p(back / (1.0 - p[:, None]))
     integral = 0.5 * width * np.einsum("ij,j->i", np.exp(shape), WEIGHTS)
     density = (k - 1.0) * np.log(p) + (n - k) * np.log1p(-p)
@@ -142,7 +145,7 @@ def log_tail(k: Floats, n: Floats, p: Floats) -> Floats:
 
 
 def always_valid(events: ArrayLike, n: ArrayLike, alpha: float) -> Interval:
-    r"""Interval that holds at every sample size at once, so one may look as often as one likes.
+    r"""Confidence sequence: an interval valid at all sample sizes simultaneously, so that looking early is allowed.
 
     .. math::
         \Bigl\{p : p^k (1-p)^{n-k} \ge \alpha\, \frac{B(k + \frac12,\, n - k + \frac12)}{B(\frac12, \frac12)}\Bigr\}
@@ -175,7 +178,7 @@ def _supports_always_valid(k: Floats, n: Floats, alpha: Floats, end: Floats) -> 
 
 
 def _around_the_mean(radius: Radius, events: ArrayLike, n: ArrayLike, alpha: float) -> Interval:
-    """The observed rate give or take a radius, clipped to [0, 1]; all of [0, 1] without rows."""
+    """The observed rate plus or minus a radius, clipped to [0, 1]; [0, 1] without rows."""
     k, m = _counts(events, n)
     with np.errstate(divide="ignore", invalid="ignore"):
         mean, width = k / m, radius(k / m, m, alpha)
@@ -187,32 +190,34 @@ def _supports_mean(radius: Radius, k: Floats, n: Floats, alpha: Floats, end: Flo
     return np.asarray(end <= k / n - radius(k / n, n, alpha))
 
 
-BOUNDS: dict[Bound, IntervalMethod] = {
+BOUNDS: dict[IntervalName, IntervalMethod] = {
     "clopper-pearson": IntervalMethod(clopper_pearson, _supports_clopper_pearson),
     "hoeffding": IntervalMethod(hoeffding, partial(_supports_mean, _hoeffding_radius)),
     "bernstein": IntervalMethod(bernstein, partial(_supports_mean, _bernstein_radius)),
     "always-valid": IntervalMethod(always_valid, _supports_always_valid, any_time=True),
 }
-"""Every bound, by the name that a certificate prints; the default first."""
+"""Every interval method, by the name that a certificate prints; the default first."""
 
 
-def umd_epsilon(n: int, n_bins: int, alpha: float, mode: Mode = "simultaneous", *, original: bool = False) -> float:
-    r"""Worst-case epsilon of uniform-mass binning without sample splitting, known before any label is seen.
+def umd_epsilon(
+    n: int, n_bins: int, alpha: float, coverage: Coverage = "simultaneous", *, original: bool = False
+) -> float:
+    r"""Worst-case epsilon of uniform-mass binning without sample splitting, before any label is seen.
 
     .. math:: \epsilon = \sqrt{\frac{\ln(2B/\alpha)}{2(\lfloor n/B \rfloor - 1)}}
 
-    (002 eq. 4.8, Theorem 4.1); ``mode="marginal"`` drops the union over bins (eq. 4.11, without its delta, the claim
-    being stated on the bin); ``original`` adds :math:`1/\lfloor n/B \rfloor` for the boundary row that Zadrozny and
-    Elkan average in (eq. 4.10, the term outside the root as in 4.A.5). Infinite below n = 2B.
+    (Gupta 2023, eq. 4.8, Theorem 4.1). ``coverage="marginal"`` drops the union over bins (eq. 4.11, without its delta:
+    the claim is stated for the bin). ``original`` adds :math:`1/\lfloor n/B \rfloor` for the boundary row that Zadrozny
+    and Elkan average in (eq. 4.10, with the term outside the root as in 4.A.5). Infinite below n = 2B.
 
     Examples
     --------
-    >>> round(umd_epsilon(2900, 10, 0.1, original=True), 4), round(umd_epsilon(1500, 10, 0.1, mode="marginal"), 5)
+    >>> round(umd_epsilon(2900, 10, 0.1, original=True), 4), round(umd_epsilon(1500, 10, 0.1, coverage="marginal"), 5)
     (0.0992, 0.10026)
     """
     if n < 2 * n_bins:
         return float("inf")
-    union = n_bins if mode == "simultaneous" else 1
+    union = n_bins if coverage == "simultaneous" else 1
     smallest = n // n_bins - 1
     epsilon = np.sqrt(np.log(2 * union / alpha) / (2 * smallest))
     return float(epsilon + (1.0 / (n // n_bins) if original else 0.0))
@@ -221,8 +226,8 @@ def umd_epsilon(n: int, n_bins: int, alpha: float, mode: Mode = "simultaneous", 
 def expected_ece_bound(smallest_bin: int) -> float:
     r"""Bound on the expected :math:`\ell_p`-ECE of a binning, p <= 2: :math:`\sqrt{1 / (4 \min_b N_b)}`.
 
-    It is for given bins and counts. On average over these too, without ties, :math:`\sqrt{B/2n}` holds (002 Theorem 4.2
-    (b); docs/certificates/intervals.md proves it where its last step fails, for n/B in (2, 3)).
+    It holds for given bins and counts. On average over these too, without ties, :math:`\sqrt{B/2n}` holds (Gupta 2023,
+    Theorem 4.2 (b); docs/certificates/intervals.md proves it where its last step fails, for n/B in (2, 3)).
 
     Examples
     --------
@@ -240,12 +245,12 @@ def _counts(events: ArrayLike, n: ArrayLike) -> tuple[Floats, Floats]:
 
 
 def _slack(n: Floats) -> Floats:
-    """By how much rounding may move the logarithm of a chance; it grows with the factorials."""
+    """Rounding error allowed in the logarithm of a probability; it grows with the factorials."""
     return 1e-6 + 1e-14 * n
 
 
 def _bisect(k: Floats, m: Floats, target: Floats, outside: Floats, inside: Floats) -> Floats:
-    """The end on the outer side of the root of the log-likelihood minus ``target``; rounding widens the interval."""
+    """The root of the log-likelihood minus ``target``, rounded outward so that the interval is never too narrow."""
     from scipy import special
 
     outside, inside = np.broadcast_arrays(outside, inside)

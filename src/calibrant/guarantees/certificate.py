@@ -1,7 +1,7 @@
-"""Certificates: statements about a map, how surely they hold, under which assumptions, by which theorem.
+"""Certificates: a table of statements about a map, with confidence, assumptions and theorem.
 
-A :class:`Certificate` is a table with one row for each statement. What the rows are about, bins of a score or of
-classes, regions or nodes, is an :class:`About`, one of :mod:`calibrant.guarantees.about`.
+A :class:`Certificate` is a table with one row for each statement. What the rows are about (bins of one score, bins of
+classes, regions of the simplex, nodes of paths) is an :class:`About`, one of :mod:`calibrant.guarantees.about`.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, get_args
 
 import numpy as np
 
-from calibrant.arrays import Kind
-from calibrant.arrays.kinds import ClassKind
+from calibrant.arrays import ScoreType
+from calibrant.arrays.score_types import MulticlassScoreType
 from calibrant.guarantees.bounds import BOUNDS, Flags
-from calibrant.guarantees.bounds import Bound as Bound
-from calibrant.guarantees.bounds import Mode as Mode
-from calibrant.guarantees.provenance import ClassProvenance, Provenance
-from calibrant.maps import ClassMap, Map
+from calibrant.guarantees.bounds import Coverage as Coverage
+from calibrant.guarantees.bounds import IntervalName as IntervalName
+from calibrant.guarantees.provenance import MulticlassProvenance, Provenance
+from calibrant.maps import Map, MulticlassMap
 from calibrant.messages import InputError, Phrase, Setting, plural
 from calibrant.numerics import Floats, Ints
 
@@ -30,31 +30,31 @@ if TYPE_CHECKING:
     from calibrant.guarantees.origins import Assumption
 
 UNEVEN = 1.5
-"""Ratio of the widest interval to the median one from which on a certificate prints both."""
+"""A certificate prints both the widest and the median interval if their ratio is at least this."""
 
-IF_FRESH = "\n  This holds if these rows played no part in the fit."
-"""The line below every verdict on a promise that rows could contradict."""
+IF_FRESH = "\n  This is valid only if these rows were not used in the fit."
+"""The line below every result of checking a certificate on fresh rows."""
 
 
 class Terms(NamedTuple):
-    """How surely something is promised, of all places or of that of a new row, and by which intervals."""
+    """Alpha, coverage (all statements, or those of one new row) and interval method of a certificate."""
 
     alpha: float
-    mode: Mode
-    bound: Bound
+    coverage: Coverage
+    interval: IntervalName
 
-    def union(self, promised: Flags) -> int:
-        """How many intervals share alpha: all promised ones, or the one of a new row.
+    def union(self, covered: Flags) -> int:
+        """How many intervals share alpha: all covered ones, or only the one of a new row.
 
-        Bins that are empty now may fill later, which counts where one may look at any time.
+        For an always-valid interval every bin counts, since bins that are empty now may fill later.
         """
-        if self.mode == "marginal":
+        if self.coverage == "marginal":
             return 1
-        return len(promised) if BOUNDS[self.bound].any_time else int(promised.sum())
+        return len(covered) if BOUNDS[self.interval].any_time else int(covered.sum())
 
 
 class About(ABC):
-    """What the statements of a certificate are about; its kinds are frozen dataclasses in documents.
+    """What the statements of a certificate are about; subclasses are frozen dataclasses that documents store.
 
     Statements that belong together, such as those about the classes of one region, follow each other.
     """
@@ -62,90 +62,90 @@ class About(ABC):
     key: ClassVar[str]
     """Its name in documents."""
     unit: ClassVar[str]
-    """What is tested as one thing where fresh rows are held against the promise."""
+    """What is tested as one unit when the certificate is checked on fresh rows."""
     uncovered_rows: int
-    """Calibration rows that lie where nothing is promised because the rows themselves drew a line there."""
+    """Calibration rows on bin edges that the rows themselves chose; the certificate does not cover them."""
     look: int = 1
-    """How often a guarantee was asked for on growing rows, this time included."""
+    """How many times a guarantee was requested on growing rows, including this time."""
 
     @abstractmethod
     def sense(self) -> str:
-        """In which sense the map is promised to be calibrated, and of how many classes."""
+        """The notion of calibration that is certified, and the number of classes."""
 
     @property
     def stays(self) -> bool:
-        """Whether the places could owe nothing to the rows, which a bound that holds at any time needs."""
+        """Whether bins or regions can be independent of the rows, as an always-valid interval requires."""
         return False
 
     @abstractmethod
     def levels(self, rows: Ints, terms: Terms) -> Floats:
-        """How alpha is shared: the level of the interval of each statement."""
+        """How alpha is shared: the alpha of the interval of each statement."""
 
     def as_sampled(self, rates: Floats) -> Floats:
-        """Rates of the population that is spoken of, moved to the rows as they were sampled."""
+        """Rates in the population, converted to rates among the rows as they were sampled."""
         return rates
 
-    def epsilon(self, half_widths: Floats, promised: Flags) -> float:
-        """The largest deviation that is left."""
-        return float(half_widths[promised].max())
+    def epsilon(self, half_widths: Floats, covered: Flags) -> float:
+        """The largest deviation among the covered statements."""
+        return float(half_widths[covered].max())
 
     @abstractmethod
-    def validate(self, promise: Certificate) -> None:
-        """Raise a ValueError where the table cannot be about this."""
+    def validate(self, certificate: Certificate) -> None:
+        """Raise a ValueError if the table is inconsistent with what it is about."""
 
     @abstractmethod
     def describes(self, map_: Map, outputs: Floats, kind: str) -> bool:
-        """Whether this map gives these outputs there."""
+        """Whether this map gives these outputs for these statements."""
 
     @abstractmethod
-    def rests_on(self, promise: Certificate, provenance: Any) -> bool:
-        """Whether rows of this provenance can carry the promise, as far as numbers tell."""
+    def rests_on(self, certificate: Certificate, provenance: Any) -> bool:
+        """Whether rows of this provenance can support the certificate, as far as the numbers show."""
 
     @abstractmethod
-    def count(self, promise: Certificate, scores: Any, y: Any, positive: Any) -> tuple[Ints, Ints, int]:
-        """Fresh rows and events by statement, and how many rows were of use."""
+    def count(self, certificate: Certificate, scores: Any, y: Any, positive: Any) -> tuple[Ints, Ints, int]:
+        """Fresh rows and events by statement, and the number of rows used."""
 
-    def tests(self, promise: Certificate, n: Ints, events: Ints, by_bin: bool) -> tuple[Ints, Ints, Floats, Floats]:
-        """Rows, events and the interval that the true share is promised to lie in, by unit and test."""
-        lower, upper = promise.lower, promise.upper
+    def tests(self, certificate: Certificate, n: Ints, events: Ints, by_bin: bool) -> tuple[Ints, Ints, Floats, Floats]:
+        """Rows, events and the interval that is guaranteed to contain the true rate, by unit and test."""
+        lower, upper = certificate.lower, certificate.upper
         if not by_bin:
-            reach = self.reach(promise)
-            lower, upper = np.maximum(promise.outputs - reach, 0.0), np.minimum(promise.outputs + reach, 1.0)
+            reach = self.reach(certificate)
+            lower, upper = np.maximum(certificate.outputs - reach, 0.0), np.minimum(certificate.outputs + reach, 1.0)
         return n[:, None], events[:, None], lower[:, None], upper[:, None]
 
-    def reach(self, promise: Certificate) -> float | Floats:
-        """How far off each statement is promised to be at most, without a look at its own interval."""
-        return promise.epsilon
+    def reach(self, certificate: Certificate) -> float | Floats:
+        """The guaranteed largest deviation of each statement, regardless of its own interval."""
+        return certificate.epsilon
 
     @abstractmethod
-    def sentences(self, promise: Certificate) -> Iterator[str]:
-        """The promise in words, line by line, without what it assumes."""
+    def sentences(self, certificate: Certificate) -> Iterator[str]:
+        """The guarantee in words, line by line, without the assumptions."""
 
-    def unit_name(self, promise: Certificate, place: int) -> str:
-        """What one unit is, in words."""
+    def unit_name(self, certificate: Certificate, place: int) -> str:
+        """The name of a unit."""
         return f"{self.unit} {place}"
 
     def broken_units(self, broken: Ints) -> str:
-        """How many units are contradicted, in words."""
+        """Number of contradicted units, in words."""
         return plural(len(broken), self.unit)
 
     def seen(self, check: CertificateCheck, place: int) -> str:
-        """What a unit was promised and shows, in words."""
+        """The guaranteed interval of a unit and what was observed, in words."""
         return (
-            f"promised a share between {check.lower[place, 0]:.4g} and {check.upper[place, 0]:.4g}, shows "
+            f"guaranteed rate {check.lower[place, 0]:.4g} to {check.upper[place, 0]:.4g}, observed "
             f"{check.events[place]:,} of {plural(int(check.rows[place]), 'row')}"
         )
 
 
 class AboutMap(About):
-    """Places of a map of classes, which the certificate holds."""
+    """Regions or nodes of a multiclass map, which the certificate stores."""
 
     notion: ClassVar[str]
-    """In which sense the map is promised to be calibrated."""
-    map: ClassMap
+    """The notion of calibration that is certified."""
+    map: MulticlassMap
 
     def sense(self) -> str:
-        """The notion, and of how many classes."""
+        """The notion and the number of classes."""
         return f"{self.notion}, {len(self.classes):,} classes"
 
     @property
@@ -154,47 +154,65 @@ class AboutMap(About):
         return self.map.classes
 
     def describes(self, map_: Map, outputs: Floats, kind: str) -> bool:
-        """Whether it is this very map."""
+        """Whether it is the same map."""
         return bool(self.map == map_)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Certificate:
-    r"""A promise about a map, as a table of statements.
+    r"""A finite-sample calibration guarantee for a map, as a table of statements.
 
-    Simultaneous: with probability at least :math:`1 - \alpha` over the calibration data, the true share that each
-    statement is about lies between ``lower`` and ``upper``, for all statements with rows. Marginal: for one new row,
-    the same of the statements that it falls under, with probability at least :math:`1 - \alpha` over the calibration
-    data and that row. What is promised is about places, not about outputs, so equal outputs are no difficulty.
+    Simultaneous coverage: with probability at least :math:`1 - \alpha` over the calibration data, the true rate that
+    each statement is about lies between ``lower`` and ``upper``, for all statements with rows. Marginal coverage: for
+    one new row, the same holds for the statements that apply to it, with probability at least :math:`1 - \alpha` over
+    the calibration data and that row. Statements are about bins, not about outputs, so bins with equal outputs are
+    allowed.
 
     Attributes
     ----------
     epsilon
-        By how much the map is off at most: the largest distance between an output and an end of its interval; in
-        regions of the simplex the largest l1 distance, from 0 to 2.
-    kind
-        What the scores are.
+        The guaranteed largest calibration error: the largest distance between an output and an end of its interval;
+        for regions of the simplex the largest l1 distance, from 0 to 2.
+    alpha
+        Probability that the guarantee may fail; the confidence is 1 - alpha.
+    coverage
+        ``"simultaneous"``: all statements together. ``"marginal"``: those that apply to one new row.
+    interval
+        Name of the confidence interval, such as ``"clopper-pearson"``.
+    score_type
+        Type of the scores.
     n
-        Rows that the promise rests on.
+        Number of rows that the guarantee is based on.
     about
         What the statements are about: :class:`~calibrant.guarantees.about.ScoreBins`,
-        :class:`~calibrant.guarantees.about.ClassBins`, :class:`~calibrant.guarantees.about.Regions` or
+        :class:`~calibrant.guarantees.about.MulticlassBins`, :class:`~calibrant.guarantees.about.Regions` or
         :class:`~calibrant.guarantees.about.PathNodes`. The other columns have an entry for each statement.
     outputs
-        The probability that the map gives.
+        The probability that the map returns.
     lower, upper
-        Interval for the true share; [0, 1] where nothing is promised.
+        Interval for the true rate; [0, 1] for statements that are not covered.
     rows, events
-        Rows that speak for a statement, 0 where nothing is promised, and how many of them are events.
-    assumptions, source
+        Rows of each statement, 0 if it is not covered, and how many of them are events.
+    assumptions, reference
         What must hold, and where it is proved.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import calibrant as cb
+    >>> scores = np.arange(1_000) / 1_000
+    >>> certificate = cb.HistogramBinning(n_bins=4).fit(scores, np.arange(1_000) % 2).certificate(alpha=0.1)
+    >>> certificate.alpha, certificate.coverage, certificate.interval
+    (0.1, 'simultaneous', 'clopper-pearson')
+    >>> round(certificate.epsilon, 3)
+    0.073
     """
 
     epsilon: float
     alpha: float
-    mode: Mode
-    bound: Bound
-    kind: Kind | ClassKind
+    coverage: Coverage
+    interval: IntervalName
+    score_type: ScoreType | MulticlassScoreType
     n: int
     about: About
     outputs: Floats
@@ -203,25 +221,25 @@ class Certificate:
     rows: Ints
     events: Ints
     assumptions: tuple[Assumption, ...]
-    source: str
+    reference: str
 
     def __post_init__(self) -> None:
-        """Refuse numbers that contradict each other; a document may hold anything."""
+        """Reject numbers that contradict each other; a document may hold anything."""
         size = len(self.outputs)
         if any(len(column) != size for column in (self.lower, self.upper, self.rows, self.events)):
             raise ValueError(f"a certificate of {size} statements needs {size} entries in every column")
-        if self.mode not in get_args(Mode) or self.bound not in BOUNDS:
-            raise ValueError(f"mode {self.mode!r} or bound {self.bound!r} is not known")
+        if self.coverage not in get_args(Coverage) or self.interval not in BOUNDS:
+            raise ValueError(f"unknown coverage {self.coverage!r} or interval {self.interval!r}")
         if not 0.0 < self.alpha < 1.0:
             raise ValueError("alpha must lie between 0 and 1")
         ordered = (self.lower >= 0.0) & (self.lower <= self.upper) & (self.upper <= 1.0)
         if not (ordered & (self.outputs >= 0.0) & (self.outputs <= 1.0)).all():
-            raise ValueError("outputs and intervals must lie in [0, 1], and intervals not be turned around")
+            raise ValueError("outputs and intervals must lie in [0, 1], with lower <= upper")
         if (self.events < 0).any() or (self.events > self.rows).any():
             raise ValueError("events must lie between 0 and the rows of their statement")
         self.about.validate(self)
-        if not self.promised.any() or self.epsilon != self.about.epsilon(self.half_widths, self.promised):
-            raise ValueError("epsilon must be that of the widest statement with rows, and one must be promised")
+        if not self.covered.any() or self.epsilon != self.about.epsilon(self.half_widths, self.covered):
+            raise ValueError("epsilon must be that of the widest covered statement, and at least one must be covered")
 
     @classmethod
     def of(
@@ -229,21 +247,33 @@ class Certificate:
         about: About,
         table: Table,
         terms: Terms,
-        kind: Kind | ClassKind,
+        score_type: ScoreType | MulticlassScoreType,
         n: int,
         assumptions: tuple[Assumption, ...],
-        source: str,
+        reference: str,
     ) -> Certificate:
-        """The certificate of a table, with the epsilon that follows."""
+        """The certificate of a table, with its epsilon computed.
+
+        Parameters
+        ----------
+        about
+            What the statements are about.
+        table
+            Outputs, lower and upper ends, rows and events, by statement.
+        terms
+            Alpha, coverage and interval.
+        score_type, n, assumptions, reference
+            As the attributes of the same name.
+        """
         outputs, lower, upper, rows, events = table
         epsilon = about.epsilon(half_widths(outputs, lower, upper), rows > 0)
         return cls(
-            epsilon, *terms, kind, n, about, outputs, lower, upper, rows, events, assumptions, source
+            epsilon, *terms, score_type, n, about, outputs, lower, upper, rows, events, assumptions, reference
         )  # fmt: skip
 
     @property
-    def promised(self) -> Flags:
-        """Statements that rows speak for."""
+    def covered(self) -> Flags:
+        """Which statements the certificate covers: those with rows."""
         return self.rows > 0
 
     @property
@@ -253,82 +283,95 @@ class Certificate:
 
     @property
     def levels(self) -> Floats:
-        """The share of alpha that the interval of each statement spends."""
-        return self.about.levels(self.rows, Terms(self.alpha, self.mode, self.bound))
+        """The share of alpha used by the interval of each statement."""
+        return self.about.levels(self.rows, Terms(self.alpha, self.coverage, self.interval))
 
     @property
     def uncovered_rows(self) -> int:
-        """Calibration rows that lie where nothing is promised because the rows themselves drew a line there."""
+        """Calibration rows on bin edges that the rows themselves chose; the certificate does not cover them."""
         return self.about.uncovered_rows
 
     def describes(self, map_: Map) -> bool:
-        """Whether the promise is about this very map."""
-        return self.about.describes(map_, self.outputs, self.kind)
+        """Whether the certificate is about this map."""
+        return self.about.describes(map_, self.outputs, self.score_type)
 
-    def rests_on(self, provenance: Provenance | ClassProvenance) -> bool:
-        """Whether such rows can carry the promise: independent and counted, and as many as it says."""
+    def rests_on(self, provenance: Provenance | MulticlassProvenance) -> bool:
+        """Whether such rows can support the certificate: independent, unweighted, and as many as it states."""
         return provenance.sampling == "independent" and self.about.rests_on(self, provenance)
 
     def __call__(
-        self, alpha: float | None = None, *, bound: Bound | None = None, mode: Mode | None = None
+        self, alpha: float | None = None, *, interval: IntervalName | None = None, coverage: Coverage | None = None
     ) -> Certificate:
-        """The certificate itself, so that ``certificate()`` reads alike on a calibrator and on what was loaded.
+        """The certificate itself, so that ``certificate()`` works the same on a calibrator and on a loaded calibration.
 
-        Another ``alpha``, bound or mode is refused: a stored promise cannot be made anew without its rows.
+        Another ``alpha``, ``interval`` or ``coverage`` is rejected: a stored certificate cannot be recomputed without
+        its rows.
         """
-        for name, value in {"alpha": alpha, "bound": bound, "mode": mode}.items():
+        for name, value in {"alpha": alpha, "interval": interval, "coverage": coverage}.items():
             if value is not None and value != getattr(self, name):
                 raise InputError(
                     Setting(name, value),
                     Phrase(
-                        "is not that of the stored certificate, which has {held}",
+                        "differs from the stored certificate, which has {held}",
                         held=Setting(name, getattr(self, name)),
                     ),
-                    "ask the calibrator for another one before it is saved",
+                    "call certificate() on the calibrator with these settings before saving it",
                 )
         return self
 
     def __repr__(self) -> str:
-        """One short line; ``print`` tells the whole promise."""
+        """One short line; ``print`` shows the full certificate."""
         return (
             f"Certificate({self.about.sense()}, epsilon {round_up(self.epsilon)}, confidence "
-            f"{100 * (1 - self.alpha):.6g} %, {self.mode}, {plural(self.n, 'row')})"
+            f"{100 * (1 - self.alpha):.6g} %, {self.coverage}, {plural(self.n, 'row')})"
         )
 
     def __str__(self) -> str:
-        """The promise in one sentence; then what it rests on, what it leaves out and what it assumes."""
+        """The guarantee in one sentence; then its basis, what is not covered and the assumptions."""
         assumed = "; ".join(assumption.words(self.about.look) for assumption in self.assumptions)
         return "\n".join([*self.about.sentences(self), f"  Assumes: {assumed}."])
 
     def head(self, everywhere: str, here: str) -> str:
-        """The beginning of the promise: ``everywhere`` of a simultaneous one, ``here`` of one about a new row."""
+        """Start of the sentence: ``everywhere`` for simultaneous coverage, ``here`` for one new row."""
         percent = f"{100 * (1 - self.alpha):.6g} %"
-        if self.mode == "marginal":
+        if self.coverage == "marginal":
             return f"For a new row, with probability at least {percent}{here}"
         return f"With confidence {percent}, {everywhere}"
 
     def check(
-        self, scores: Any, y: Any, *, level: float = 0.01, by_bin: bool = False, positive: Any = None
+        self, scores: Any, y: Any, *, significance: float = 0.01, by_bin: bool = False, positive: Any = None
     ) -> CertificateCheck:
-        """Hold the promise against fresh rows that played no part in the fit.
+        """Test the certificate on fresh rows that were not used in the fit.
 
-        Each statement is tested, by exact binomial tails and at ``level`` divided by their number, for a true share
-        within epsilon of its output (within the largest deviation of its class or rank, where there are several), or,
-        with ``by_bin``, inside its own interval, which is often narrower. In a region of the simplex within epsilon of
-        the output every set of classes has a probability within epsilon / 2, and sets are tested; single classes above
-        10 of them. A promise that holds is called broken with probability at most ``level``.
+        Each statement is tested with exact binomial tails, at ``significance`` divided by the number of tests. The
+        null hypothesis is that the true rate is within epsilon of the output (with several classes or ranks: within
+        the largest deviation of its class or rank), or, with ``by_bin=True``, inside the statement's own interval,
+        which is often narrower. For regions of the simplex every set of classes is tested: if a region is within
+        epsilon in l1 distance, each set has a probability within epsilon / 2. Above 10 classes, single classes are
+        tested. A certificate that holds is contradicted with probability at most ``significance``.
+
+        Parameters
+        ----------
+        scores, y
+            Scores and labels of the fresh rows: uncalibrated scores, as the map takes them.
+        significance
+            Significance level of all tests together.
+        by_bin
+            Test each statement against its own interval instead of epsilon.
+        positive
+            The label that counts as the event.
         """
-        if self.mode == "marginal":
+        if self.coverage == "marginal":
             raise InputError(
-                Setting("mode", "marginal"),
-                "makes a promise about one new row, which rows cannot contradict",
-                Phrase("ask for a certificate with {mode}", mode=Setting("mode", "simultaneous")),
+                Setting("coverage", "marginal"),
+                "is a guarantee about one new row, which cannot be tested on rows",
+                Phrase("request a certificate with {coverage}", coverage=Setting("coverage", "simultaneous")),
             )
         n, events, size = self.about.count(self, scores, y, positive)
-        n, events = n * self.promised, events * self.promised
+        n, events = n * self.covered, events * self.covered
         tried, hits, lower, upper = self.about.tests(self, n, events, by_bin)
-        units = int(self.promised.reshape(len(hits), -1)[:, 0].sum())
-        needed = level / (units * hits.shape[1])
+        units = int(self.covered.reshape(len(hits), -1)[:, 0].sum())
+        needed = significance / (units * hits.shape[1])
         p_values = outside_p_values(hits, tried, lower, upper).min(axis=1)
         best = np.minimum(*(outside_p_values(some, tried, lower, upper) for some in (0 * tried, tried)))
         return CertificateCheck(
@@ -347,11 +390,11 @@ class Certificate:
 
 @dataclass(frozen=True, eq=False)
 class CertificateCheck:
-    """Result of holding a certificate against fresh rows; true in a condition when nothing contradicts it.
+    """Result of testing a certificate on fresh rows; true in a condition if nothing contradicts it.
 
-    ``telling`` is False when no outcome of so few rows could have contradicted the promise. ``rows`` and ``events``
-    are by statement, ``p_values`` and the indices in ``broken`` by statement or, for regions, by region; ``lower`` and
-    ``upper``, by the same and by test, are what was tested.
+    ``telling`` is False if there are too few rows for any outcome to contradict the certificate. ``rows`` and
+    ``events`` are by statement; ``p_values`` and the indices in ``broken`` are by statement or, for regions, by region;
+    ``lower`` and ``upper``, by the same and by test, are the intervals tested.
     """
 
     certificate: Certificate
@@ -369,12 +412,12 @@ class CertificateCheck:
         return self.holds
 
     def __str__(self) -> str:
-        """The verdict, with the worst place when the promise is contradicted."""
+        """The result, with the worst bin or region if the certificate is contradicted."""
         rows = plural(self.n, "row")
         if not self.telling:
-            return f"{rows}: too few to contradict the certificate, whatever they had shown."
+            return f"{rows}: too few to contradict the certificate, whatever the outcomes."
         if self.holds:
-            return f"{rows}: no contradiction to the certificate.{IF_FRESH}"
+            return f"{rows}: no contradiction with the certificate.{IF_FRESH}"
         about, worst = self.certificate.about, int(np.argmin(self.p_values))
         return (
             f"{rows}: contradicted in {about.broken_units(self.broken)}; the worst, "
@@ -384,12 +427,12 @@ class CertificateCheck:
 
 
 def half_widths(outputs: Floats, lower: Floats, upper: Floats) -> Floats:
-    """How far each output is from the farther end of its interval."""
+    """Distance of each output from the farther end of its interval."""
     return np.maximum(outputs - lower, upper - outputs)
 
 
 def outside_p_values(events: Ints, n: Ints, lower: Floats, upper: Floats) -> Floats:
-    """Two-sided exact p-value, by bin, of the claim that the true rate lies in [lower, upper]."""
+    """Two-sided exact p-value, by bin, of the hypothesis that the true rate lies in [lower, upper]."""
     from scipy import stats
 
     low = np.where(lower > 0, stats.binom.cdf(events, n, lower), 1.0)
@@ -398,12 +441,12 @@ def outside_p_values(events: Ints, n: Ints, lower: Floats, upper: Floats) -> Flo
 
 
 def round_up(x: float) -> str:
-    """Three decimals, rounded up: a promise is not rounded in the promiser's favour."""
+    """Three decimals, rounded up, so that rounding never makes a guarantee stronger."""
     return f"{np.ceil(x * 1000) / 1000:.3f}"
 
 
 def first_few(names: Sequence[str], most: int = 5) -> str:
-    """The first few of some names, and how many there are beyond.
+    """The first few names, and how many more there are.
 
     Examples
     --------

@@ -1,44 +1,44 @@
-"""What a document holds, and whether its parts belong together."""
+"""Content of a document (map, certificate, provenance), and whether its parts are consistent."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 from calibrant.guarantees.certificate import Certificate
-from calibrant.guarantees.provenance import ClassProvenance, Provenance
-from calibrant.guarantees.refusal import Refusal
-from calibrant.maps import ClassMap, Map
+from calibrant.guarantees.no_certificate import NoCertificate
+from calibrant.guarantees.provenance import MulticlassProvenance, Provenance
+from calibrant.maps import Map, MulticlassMap
 
 
 class Content(NamedTuple):
-    """What a document holds."""
+    """Map, certificate and provenance of a document."""
 
     map: Map
-    provenance: Provenance | ClassProvenance | None
-    certificate: Certificate | Refusal | None
+    provenance: Provenance | MulticlassProvenance | None
+    certificate: Certificate | NoCertificate | None
 
     def check(self) -> None:
-        """Refuse a certificate of another map or of rows that cannot carry it, and provenance of other classes."""
-        map_, origin, promise = self
-        if isinstance(origin, ClassProvenance if isinstance(map_, ClassMap) else Provenance):
+        """Reject a certificate of another map or of rows that cannot support it, and provenance of other classes."""
+        map_, origin, certificate = self
+        if isinstance(origin, MulticlassProvenance if isinstance(map_, MulticlassMap) else Provenance):
             _check_origin(map_, origin)
         elif origin is not None:
-            raise ValueError("the provenance is of rows that this map does not take")
-        if promise is None or isinstance(promise, Refusal):
+            raise ValueError("the provenance describes rows that do not fit this map")
+        if certificate is None or isinstance(certificate, NoCertificate):
             return
-        if not _describes(promise, map_, origin):
+        if not _describes(certificate, map_, origin):
             raise ValueError("the certificate is not about this map")
-        if origin is not None and not promise.rests_on(origin):
-            raise ValueError("rows as the provenance describes them cannot carry this certificate")
+        if origin is not None and not certificate.rests_on(origin):
+            raise ValueError("rows as the provenance describes them cannot support this certificate")
 
 
 def _check_origin(map_: Map, origin: Any) -> None:
-    if isinstance(map_, ClassMap):
+    if isinstance(map_, MulticlassMap):
         if len(origin.class_mass) != len(map_.classes):
-            raise ValueError("the provenance is of another number of classes")
+            raise ValueError("the provenance has another number of classes than the map")
         origin.as_written(map_.classes)
 
 
-def _describes(promise: Certificate, map_: Map, origin: Any) -> bool:
-    kind = "probability" if origin is None else origin.kind
-    return promise.describes(map_) and (isinstance(map_, ClassMap) or promise.kind == kind)
+def _describes(certificate: Certificate, map_: Map, origin: Any) -> bool:
+    kind = "probability" if origin is None else origin.score_type
+    return certificate.describes(map_) and (isinstance(map_, MulticlassMap) or certificate.score_type == kind)

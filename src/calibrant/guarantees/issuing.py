@@ -1,4 +1,4 @@
-"""From evidence to certificate: which rows may carry one, and what it then says."""
+"""Issuing certificates: from the counts of bins or regions to a certificate, or to the reason for none."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import get_args
 import numpy as np
 
 from calibrant.arrays.columns import check_option
-from calibrant.arrays.kinds import ClassKind
-from calibrant.guarantees.about.classes import ClassBins, certified, few_rows, part_name
+from calibrant.arrays.score_types import MulticlassScoreType
+from calibrant.guarantees.about.classes import MulticlassBins, certified, few_rows, part_name
 from calibrant.guarantees.about.paths import PathNodes, with_rows
 from calibrant.guarantees.about.regions import MOST_CLASSES, Regions, by_one_bound, class_sets
 from calibrant.guarantees.about.scores import ScoreBins
-from calibrant.guarantees.bounds import BOUNDS, Bound, Flags, Interval, Mode
+from calibrant.guarantees.bounds import BOUNDS, Coverage, Flags, Interval, IntervalName
 from calibrant.guarantees.certificate import (
     About,
     Certificate,
     Terms,
     round_up,
 )
+from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode, gate
 from calibrant.guarantees.origins import Assumption, BinRule, Source
-from calibrant.guarantees.provenance import ClassProvenance, Provenance
-from calibrant.guarantees.refusal import Refusal, RefusalCode, gate
+from calibrant.guarantees.provenance import MulticlassProvenance, Provenance
 from calibrant.maps import StepMap
 from calibrant.maps.paths import PathMap
 from calibrant.maps.simplex import SimplexBinsMap
@@ -33,10 +33,10 @@ from calibrant.notions import Notion
 from calibrant.numerics import Floats, Ints, multiply_odds
 
 ASSUMED = (Assumption.INDEPENDENT, Assumption.NOT_TUNED)
-"""What every certificate assumes: the best of several numbers of bins, or of several fits, would look as good."""
+"""What every certificate assumes; with arguments tuned on the labels, the best of several fits would look too good."""
 
 NOTHING = 0.999
-"""Share of the largest deviation that there can be, from which on a promise says nothing."""
+"""A certificate is vacuous if its epsilon is at least this share of the largest possible deviation."""
 
 
 # ------------------------------------------------------------------------------------------------------------- Evidence
@@ -44,11 +44,11 @@ NOTHING = 0.999
 
 @dataclass(frozen=True, eq=False)
 class Bins:
-    """The evidence behind a binned map: for each bin its output and the rows that speak for it.
+    """Counts behind a binned map: for each bin its output, rows and events.
 
-    Bin j holds ``knots[j-1] <= score < knots[j]``. Where ``uncovered[j]`` is set the bin is an edge that the rows
-    themselves chose and that has too few of them to be promised anything; ``n`` and ``events`` are then 0, and the rows
-    on such edges are counted in ``uncovered_rows``.
+    Bin j holds ``knots[j-1] <= score < knots[j]``. If ``uncovered[j]`` is set, the bin is an edge that the rows
+    themselves chose and that has too few rows for a guarantee; ``n`` and ``events`` are then 0, and the rows on such
+    edges are counted in ``uncovered_rows``.
     """
 
     knots: Floats
@@ -60,44 +60,44 @@ class Bins:
     uncovered: Flags
     uncovered_rows: int = 0
     fixed: bool = True
-    """Whether the bins owe nothing to any row, so that they would be the same after more rows."""
+    """Whether the bins are independent of the rows, so that they would be the same after more rows."""
     assumption: Assumption | None = None
     share: float = 1.0
-    """Share of alpha that the intervals of these bins may spend."""
+    """Share of alpha that the intervals of these bins may use."""
     look: int = 1
-    """How often a certificate was asked for on growing rows, this time included."""
-    refusal: Refusal | None = None
-    """Why the bins carry no certificate, where that does not show in the provenance of their rows."""
+    """How many times a certificate was requested on growing rows, including this time."""
+    refusal: NoCertificate | None = None
+    """Why the bins have no certificate, if the provenance of their rows does not show it."""
     odds: float = 1.0
-    """Weight of an event relative to a negative row, where rows were sampled by class; ``outputs`` are as sampled."""
+    """Weight of an event relative to a negative if rows were sampled by class; ``outputs`` are as sampled."""
     part_rows: int = 0
-    """Rows that chose the bins and do not fill them."""
+    """Rows that were used only to choose the bins."""
 
     @property
     def origin(self) -> str:
-        """What decided where the bins end, in words."""
+        """How the bin edges were chosen, in words."""
         return self.rule.words(self.part_rows)
 
     @property
     def about(self) -> ScoreBins:
-        """The bins as what statements are about."""
+        """The bins, as the subject of a certificate's statements."""
         return ScoreBins(self.knots, self.uncovered, self.uncovered_rows, self.rule, self.share, self.look, self.odds)
 
     def restored(self, rates: Floats) -> Floats:
-        """Rates of the rows as sampled, moved to the population that the class weights restore."""
+        """Rates of the rows as sampled, converted to the population that the class weights restore."""
         return multiply_odds(rates, self.odds)
 
     def to_map(self) -> StepMap:
-        """The output of each bin for its scores, in the population that the class weights restore."""
+        """The step map of the bins' outputs, in the population that the class weights restore."""
         return StepMap(self.knots, self.restored(self.outputs)).merged()
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """One binary problem of several classes and the bins that speak for it.
+    """One binary problem of a multiclass map, and its bins.
 
-    ``rank`` is the rank of the class that it is about, 0 where rank plays no part; ``column`` is that class, -1 where
-    rows of all classes are together.
+    ``rank`` is the rank of its class, 0 if ranks do not matter; ``column`` is that class, -1 if rows of all classes are
+    pooled.
     """
 
     rank: int
@@ -107,10 +107,10 @@ class Evidence:
 
 @dataclass(frozen=True, eq=False)
 class RegionCounts:
-    """The evidence behind a map of simplex bins: the rows of each class that speak for each region.
+    """Counts behind a map of simplex bins: rows by region and class.
 
-    ``light`` are the rules of a projection whose threshold holds rows, ``uncovered_rows`` of them, that speak for no
-    region. ``fixed`` says whether the regions owe nothing to any row, nor to how many there are.
+    ``light`` are the rules of a projection with rows exactly on the threshold, ``uncovered_rows`` in all, which count
+    for no region. ``fixed`` says whether the regions are independent of the rows and of their number.
     """
 
     map: SimplexBinsMap
@@ -124,15 +124,16 @@ class RegionCounts:
 
 @dataclass(frozen=True, eq=False)
 class PathBins:
-    """The evidence behind a path map: the rows of each bin, and how many of them belong to each node of the path.
+    """Counts behind a path map: the rows of each bin, and how many of them belong to each node of the path.
 
-    ``n`` and ``uncovered`` are by bin, ``hits`` is ordered as the map's ``rates``. Bins on an edge that the rows chose
-    and too few of them lie on are uncovered, with 0 rows. ``leaf_rows`` are the rows predicted as each class.
-    ``borrowed`` is how many rows the other leaves count as in the outputs, 0 where these are of a bin's own rows.
+    ``n`` and ``uncovered`` are by bin, ``hits`` is ordered as the map's ``rates``. Bins that are an edge chosen by the
+    rows, with too few rows on it, are uncovered and have 0 rows. ``leaf_rows`` are the rows predicted as each class.
+    ``borrowed`` is the number of rows that the other leaves count for in the outputs (shrinkage), 0 if outputs are
+    based on a bin's own rows only.
     """
 
     map: PathMap
-    kind: ClassKind
+    score_type: MulticlassScoreType
     n: Ints
     hits: Ints
     uncovered: Flags
@@ -144,40 +145,42 @@ class PathBins:
 # --------------------------------------------------------------------------------------------------------- Who gets one
 
 
-NO_BIN = Refusal(RefusalCode.EMPTY, "no bin holds a row besides those on the edges: use fewer bins or more rows")
-MOVING_BINS = Refusal(
-    RefusalCode.MOVING_BINS,
+NO_BIN = NoCertificate(
+    NoCertificateCode.EMPTY, "no bin has rows other than those on its edges: use fewer bins or more rows"
+)
+MOVING_BINS = NoCertificate(
+    NoCertificateCode.MOVING_BINS,
     Phrase(
-        "an always-valid promise needs bins that no row has chosen, nor their number, or they would move at every "
-        "look: pass {n_bins} with {width} or with {bins_from}= another tally, or your own table",
+        "an always-valid interval needs bins, and a number of bins, that do not depend on the rows: pass {n_bins} with "
+        "{width}, or with {bins_from}= another tally, or your own table",
         n_bins=Argument("n_bins"),
         width=Setting("strategy", "width"),
         bins_from=Argument("bins_from"),
     ),
 )
-MOVING_CLASSES = Refusal(
-    RefusalCode.MOVING_BINS,
-    "an always-valid promise needs classes and bins that stay the same at every look, and here the rows decide which "
-    "classes have bins of their own: ask for another bound",
+MOVING_CLASSES = NoCertificate(
+    NoCertificateCode.MOVING_BINS,
+    "an always-valid interval needs classes and bins that do not depend on the rows, and here the rows decide which "
+    "classes have separate bins: choose another interval",
 )
-MOVING_REGIONS = Refusal(
-    RefusalCode.MOVING_BINS,
-    "an always-valid promise needs regions that no row has chosen, nor their number, or they would move at every look: "
+MOVING_REGIONS = NoCertificate(
+    NoCertificateCode.MOVING_BINS,
+    "an always-valid interval needs regions, and a number of regions, that do not depend on the rows: "
     'use scheme="sierpinski" with depth=, or scheme="grid" with cells=',
 )
-MOVING_PATHS = Refusal(
-    RefusalCode.MOVING_BINS,
-    "an always-valid promise needs bins that no row has chosen, or they would move at every look",
+MOVING_PATHS = NoCertificate(
+    NoCertificateCode.MOVING_BINS,
+    "an always-valid interval needs bins that do not depend on the rows: choose another interval",
 )
 
 
-def checked_terms(alpha: float, bound: Bound, mode: Mode) -> Terms:
-    """The terms of a certificate, refused where none can have them."""
+def checked_terms(alpha: float, interval: IntervalName, coverage: Coverage) -> Terms:
+    """The terms of a certificate; invalid ones raise an error."""
     if not 0.0 < alpha < 1.0:
         raise InputError("alpha", f"must lie strictly between 0 and 1, got {alpha}")
-    check_option("bound", bound, tuple(BOUNDS))
-    check_option("mode", mode, get_args(Mode))
-    return Terms(alpha, mode, bound)
+    check_option("interval", interval, tuple(BOUNDS))
+    check_option("coverage", coverage, get_args(Coverage))
+    return Terms(alpha, coverage, interval)
 
 
 # --------------------------------------------------------------------------------------------------------- What it says
@@ -189,77 +192,79 @@ def _intervals(about: About, events: Ints, rows: Ints, terms: Terms) -> Interval
     levels = about.levels(rows, terms)
     for level in np.unique(levels).tolist():
         at = levels == level
-        lower[at], upper[at] = BOUNDS[terms.bound](events[at], rows[at], level)
+        lower[at], upper[at] = BOUNDS[terms.interval](events[at], rows[at], level)
     return lower, upper
 
 
-def _unless_empty(promise: Certificate, most: float, what: str) -> Certificate | Refusal:
-    """The promise, or a refusal where every map would keep it: ``most`` is as far as anything can be off."""
-    if promise.epsilon <= NOTHING * most:
-        return promise
-    return Refusal(
-        RefusalCode.VACUOUS,
-        f"the rows promise no more than a deviation of at most {round_up(most)} in the worst {what}, which is always "
-        f"so: use more rows or fewer {what}s",
+def _unless_empty(certificate: Certificate, most: float, what: str) -> Certificate | NoCertificate:
+    """The certificate, or a refusal if it is vacuous: ``most`` is the largest deviation possible."""
+    if certificate.epsilon <= NOTHING * most:
+        return certificate
+    return NoCertificate(
+        NoCertificateCode.VACUOUS,
+        f"the bound is vacuous: in the worst {what} these rows guarantee only a deviation of at most {round_up(most)}, "
+        f"which always holds; use more rows or fewer {what}s",
     )
 
 
-def issue(bins: Bins, provenance: Provenance, alpha: float, bound: Bound, mode: Mode) -> Certificate | Refusal:
-    """The certificate of binned evidence, or the reason why there is none."""
-    terms = checked_terms(alpha, bound, mode)
+def issue(
+    bins: Bins, provenance: Provenance, alpha: float, interval: IntervalName, coverage: Coverage
+) -> Certificate | NoCertificate:
+    """The certificate of a binned map, or the reason why there is none."""
+    terms = checked_terms(alpha, interval, coverage)
     for refusal in (gate(provenance), bins.refusal):
         if refusal is not None:
             return refusal
     if not (bins.n > 0).any():
         return NO_BIN
-    if BOUNDS[bound].any_time and not bins.fixed:
+    if BOUNDS[interval].any_time and not bins.fixed:
         return MOVING_BINS
     lower, upper = map(bins.restored, _intervals(bins.about, bins.events, bins.n, terms))
     table = bins.restored(bins.outputs), lower, upper, bins.n, bins.events
-    sampled = Assumption.SAMPLED_BY_CLASS if provenance.weights == "by-class" else None
+    sampled = Assumption.SAMPLED_BY_CLASS if provenance.weight_type == "by-class" else None
     assumed = (*ASSUMED, *(each for each in (sampled, bins.assumption) if each))
-    return Certificate.of(bins.about, table, terms, provenance.kind, int(bins.n.sum()), assumed, str(bins.source))
+    return Certificate.of(bins.about, table, terms, provenance.score_type, int(bins.n.sum()), assumed, str(bins.source))
 
 
 def issue_classes(
     notion: Notion,
     classes: tuple[str, ...],
     evidence: Sequence[Evidence],
-    provenance: ClassProvenance,
+    provenance: MulticlassProvenance,
     named: Mapping[int, Mapping[str, float]],
-    least: int,
+    min_rows: int,
     alpha: float,
-    bound: Bound,
-    mode: Mode,
-) -> Certificate | Refusal:
-    """The certificate of binned evidence about several classes, or the reason why there is none.
+    interval: IntervalName,
+    coverage: Coverage,
+) -> Certificate | NoCertificate:
+    """The certificate of a binned map of several classes, or the reason why there is none.
 
-    ``named`` are the rows that name each class, by rank, where the notion asks for each named class separately; those
-    that fewer than ``least`` rows name share a map.
+    ``named`` are the rows that predict each class, by rank, if the notion treats each predicted class separately;
+    classes predicted in fewer than ``min_rows`` rows share a map.
     """
-    terms = checked_terms(alpha, bound, mode)
+    terms = checked_terms(alpha, interval, coverage)
     words = certified(notion.name)
     if words is None:
-        return Refusal(RefusalCode.NO_THEOREM, f"no theorem here covers the notion {notion.name!r}")
-    if BOUNDS[bound].any_time:
+        return NoCertificate(NoCertificateCode.NO_THEOREM, f"no known theorem covers the notion {notion.name!r}")
+    if BOUNDS[interval].any_time:
         return MOVING_CLASSES
     for each in evidence:
         if each.bins.refusal is not None:
             name, refused = part_name(each.rank, each.column, classes), each.bins.refusal
-            return Refusal(refused.code, Phrase("{name}: {reason}", name=name, reason=refused.reason))
-    pooled = [few_rows(rank, least, rows) for rank, rows in named.items() if min(rows.values()) < least]
+            return NoCertificate(refused.code, Phrase("{name}: {reason}", name=name, reason=refused.reason))
+    pooled = [few_rows(rank, min_rows, rows) for rank, rows in named.items() if min(rows.values()) < min_rows]
     if not evidence and pooled:
-        return Refusal(
-            RefusalCode.POOLED,
-            f"{'; '.join(pooled)}: nothing is promised about classes that share a map, so use more rows",
+        return NoCertificate(
+            NoCertificateCode.POOLED,
+            f"{'; '.join(pooled)}: classes that share a map are not covered, so use more rows",
         )
     kept = [each for each in evidence if (each.bins.n > 0).any()]
     if not kept:
-        return Refusal(
-            RefusalCode.EMPTY,
-            "no bin of any class holds a row besides those on the edges: use fewer bins or more rows",
+        return NoCertificate(
+            NoCertificateCode.EMPTY,
+            "no bin of any class has rows other than those on its edges: use fewer bins or more rows",
         )
-    about = ClassBins(
+    about = MulticlassBins(
         notion=notion.name,
         k=int(getattr(notion, "k", 0)),
         classes=classes,
@@ -267,7 +272,7 @@ def issue_classes(
         columns=np.array([each.column for each in kept], dtype=np.int64),
         parts=tuple(each.bins.about for each in kept),
         named_rows=np.rint([size for rows in named.values() for size in rows.values()]).astype(np.int64),
-        least=least,
+        min_rows=min_rows,
         frame_columns=provenance.columns,
     )
     rows = np.concatenate([each.bins.n for each in kept])
@@ -278,69 +283,79 @@ def issue_classes(
     theorem = Source("Gupta 2023", words.theorem)
     source = f"{theorem}; bins by {bins_by.place if bins_by.work == theorem.work else bins_by}"
     assumed = (*ASSUMED, *dict.fromkeys(each.bins.assumption for each in kept if each.bins.assumption))
-    promise = Certificate.of(about, table, terms, provenance.kind, int(provenance.n), assumed, source)
-    return _unless_empty(promise, 1.0, "bin")
+    certificate = Certificate.of(about, table, terms, provenance.score_type, int(provenance.n), assumed, source)
+    return _unless_empty(certificate, 1.0, "bin")
 
 
 def issue_regions(
-    evidence: RegionCounts, alpha: float, bound: Bound, mode: Mode, frame_columns: tuple[str, ...] = ()
-) -> Certificate | Refusal:
-    r"""The certificate of counted regions, or the reason why there is none.
+    evidence: RegionCounts,
+    alpha: float,
+    interval: IntervalName,
+    coverage: Coverage,
+    frame_columns: tuple[str, ...] = (),
+) -> Certificate | NoCertificate:
+    r"""The certificate of a map of simplex regions, or the reason why there is none.
 
-    The distance of two distributions is twice the largest difference that a set A of classes shows,
-    :math:`\|p - o\|_1 = 2 \max_A |p(A) - o(A)|`, and the rows of a region with a class in A are binomial. So each of
-    the :math:`2^{L-1} - 1` pairs of a set and its complement gets an interval at level
-    :math:`\alpha / (M (2^{L-1} - 1))`, with M the promised regions. With ``bound="hoeffding"`` that is the bound of
-    Weissman et al. (2003), :math:`P(\|\hat p - p\|_1 \ge e) \le (2^L - 2) e^{-n e^2 / 2}`, plus the shift of the
-    output; exact intervals are never wider. Above 10 classes it is used in that form.
+    The l1 distance of two distributions is twice the largest difference on a set A of classes,
+    :math:`\|p - o\|_1 = 2 \max_A |p(A) - o(A)|`, and the number of rows of a region with a class in A is binomial. So
+    each of the :math:`2^{L-1} - 1` pairs of a set and its complement gets an interval with
+    :math:`\alpha / (M (2^{L-1} - 1))`, with M covered regions. With ``interval="hoeffding"`` that is the bound of
+    Weissman et al. (2003), :math:`P(\|\hat p - p\|_1 \ge e) \le (2^L - 2) e^{-n e^2 / 2}`, plus the distance between
+    output and observed share; exact intervals are never wider. Above 10 classes the bound is used in that form.
     """
-    terms = checked_terms(alpha, bound, mode)
+    terms = checked_terms(alpha, interval, coverage)
     counts, classes = evidence.counts, len(evidence.map.classes)
     rows = counts.sum(axis=1)
-    promised = rows > 0
-    if not promised.any():
-        return Refusal(
-            RefusalCode.EMPTY, "no region holds a row besides those on the thresholds: use fewer bins or more rows"
+    covered = rows > 0
+    if not covered.any():
+        return NoCertificate(
+            NoCertificateCode.EMPTY,
+            "no region has rows other than those on its thresholds: use fewer bins or more rows",
         )
-    if BOUNDS[bound].any_time and not evidence.fixed:
+    if BOUNDS[interval].any_time and not evidence.fixed:
         return MOVING_REGIONS
-    if BOUNDS[bound].any_time and classes > MOST_CLASSES:
-        return Refusal(
-            RefusalCode.TOO_MANY_CLASSES, f"an always-valid promise is made for at most {MOST_CLASSES} classes here"
+    if BOUNDS[interval].any_time and classes > MOST_CLASSES:
+        return NoCertificate(
+            NoCertificateCode.TOO_MANY_CLASSES,
+            f"always-valid intervals are available for at most {MOST_CLASSES} classes: choose another interval",
         )
-    level = alpha / terms.union(promised)
+    level = alpha / terms.union(covered)
     if classes > MOST_CLASSES:
-        terms = Terms(alpha, mode, "hoeffding")
+        terms = Terms(alpha, coverage, "hoeffding")
         distances, lower, upper = by_one_bound(evidence.map, counts, level)
     else:
-        distances, lower, upper = _by_sets(evidence, level, bound)
+        distances, lower, upper = _by_sets(evidence, level, interval)
     about = Regions(
-        evidence.map, np.where(promised, distances, 2.0), evidence.light, evidence.uncovered_rows, frame_columns
+        evidence.map, np.where(covered, distances, 2.0), evidence.light, evidence.uncovered_rows, frame_columns
     )
-    ends = np.where(promised[:, None], lower, 0.0).ravel(), np.where(promised[:, None], upper, 1.0).ravel()
+    ends = np.where(covered[:, None], lower, 0.0).ravel(), np.where(covered[:, None], upper, 1.0).ravel()
     table = evidence.map.table, *ends, np.repeat(rows, classes), counts.ravel()
     assumed = (*ASSUMED, evidence.assumption) if evidence.assumption else ASSUMED
-    promise = Certificate.of(about, table, terms, evidence.map.on, int(rows.sum()), assumed, str(evidence.source))
-    return _unless_empty(promise, 2.0, "region")
+    certificate = Certificate.of(about, table, terms, evidence.map.on, int(rows.sum()), assumed, str(evidence.source))
+    return _unless_empty(certificate, 2.0, "region")
 
 
-def _by_sets(evidence: RegionCounts, alpha: float, bound: Bound) -> tuple[Floats, Floats, Floats]:
-    """Distances, and the ends of the intervals of single classes, from an interval for every set of classes."""
+def _by_sets(evidence: RegionCounts, alpha: float, interval: IntervalName) -> tuple[Floats, Floats, Floats]:
+    """l1 distances, and intervals of single classes, from an interval for every set of classes."""
     sets = class_sets(len(evidence.map.classes))
     rows = evidence.counts.sum(axis=1)[:, None]
-    low, high = BOUNDS[bound](evidence.counts @ sets.T, rows, alpha / len(sets))
+    low, high = BOUNDS[interval](evidence.counts @ sets.T, rows, alpha / len(sets))
     said = np.einsum("rk,sk->rs", evidence.map.outputs_by_region, sets)
     distances = 2.0 * np.maximum(said - low, high - said).max(axis=1)
-    single = 2 ** np.arange(sets.shape[1] - 1) - 1  # places of the sets of one class; the last set lacks the last class
+    single = (
+        2 ** np.arange(sets.shape[1] - 1) - 1
+    )  # indices of the one-class sets; the last class is the complement of the last set
     lower = np.column_stack([low[:, single], 1.0 - high[:, -1]])
     upper = np.column_stack([high[:, single], 1.0 - low[:, -1]])
     return np.minimum(distances, 2.0), lower, upper
 
 
-def issue_paths(bins: PathBins, alpha: float, bound: Bound, mode: Mode) -> Certificate | Refusal:
-    """The certificate of binned paths, or the reason why there is none."""
-    terms = checked_terms(alpha, bound, mode)
-    if BOUNDS[bound].any_time:
+def issue_paths(
+    bins: PathBins, alpha: float, interval: IntervalName, coverage: Coverage
+) -> Certificate | NoCertificate:
+    """The certificate of a binned path map, or the reason why there is none."""
+    terms = checked_terms(alpha, interval, coverage)
+    if BOUNDS[interval].any_time:
         return MOVING_PATHS
     rows_by_bin, uncovered = np.where(bins.map.shared, 0, bins.n), bins.uncovered & ~bins.map.shared
     alone = ~bins.map.shared[bins.map.first_bins[bins.map.groups]]
@@ -351,17 +366,19 @@ def issue_paths(bins: PathBins, alpha: float, bound: Bound, mode: Mode) -> Certi
     rows = np.repeat(rows_by_bin, about.depths)
     events = np.where(rows > 0, bins.hits, 0)
     table = bins.map.rates, *_intervals(about, events, rows, terms), rows, events
-    promise = Certificate.of(about, table, terms, bins.kind, int(rows_by_bin.sum()), ASSUMED, str(bins.source))
-    return _unless_empty(promise, 1.0, "bin")
+    certificate = Certificate.of(
+        about, table, terms, bins.score_type, int(rows_by_bin.sum()), ASSUMED, str(bins.source)
+    )
+    return _unless_empty(certificate, 1.0, "bin")
 
 
-def _nothing_left(about: PathNodes) -> Refusal:
-    """Why no bin can be promised anything."""
+def _nothing_left(about: PathNodes) -> NoCertificate:
+    """Why no bin is covered."""
     predicted = about.pooled & (about.leaf_rows > 0)
     if not predicted.any():
         return NO_BIN
     shown = with_rows(about.classes, about.leaf_rows, predicted)
-    return Refusal(
-        RefusalCode.POOLED,
-        f"the leaves that rows are predicted as are pooled, {shown}: use more rows or a smaller least",
+    return NoCertificate(
+        NoCertificateCode.POOLED,
+        f"all predicted leaves are pooled, {shown}: use more rows or a smaller min_rows",
     )

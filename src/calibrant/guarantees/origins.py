@@ -1,4 +1,4 @@
-"""Where bins come from, what a certificate about them assumes, and which theorem it rests on."""
+"""How bins were chosen, what a certificate assumes, and the reference of its theorem."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class BinRule(StrEnum):
-    """What decided where bins end."""
+    """How the bin edges were chosen."""
 
     OTHER_MASSES = "equal-masses-of-another-tally"
     OWN_MASSES = "equal-masses"
@@ -20,16 +20,16 @@ class BinRule(StrEnum):
 
     @property
     def takes_every_row(self) -> bool:
-        """Whether each row lies in a bin or on an edge; otherwise some were set aside to choose the bins."""
+        """Whether each row lies in a bin or on an edge; otherwise some rows were set aside to choose the bins."""
         return self in (BinRule.OWN_MASSES, BinRule.WIDTHS)
 
     def words(self, part_rows: int = 0) -> str:
-        """What the bins are made of; ``part_rows`` of them chose the bins.
+        """How the bin edges were chosen, in words; ``part_rows`` is the number of rows that chose them.
 
         Examples
         --------
         >>> BinRule.PART_MASSES.words(1200)
-        'equal masses of a random part of 1,200 rows'
+        'equal masses of a random split of 1,200 rows'
         """
         return _WORDS[self].format(part_rows=part_rows)
 
@@ -37,9 +37,9 @@ class BinRule(StrEnum):
 _WORDS = {
     BinRule.OTHER_MASSES: "equal masses of another tally",
     BinRule.OWN_MASSES: "equal masses of the rows themselves",
-    BinRule.PART_BLOCKS: "isotonic blocks of a random part of {part_rows:,} rows",
-    BinRule.PART_MASSES: "equal masses of a random part of {part_rows:,} rows",
-    BinRule.SCALED_WIDTHS: "equal widths after a scaling of a random part of the rows",
+    BinRule.PART_BLOCKS: "isotonic blocks of a random split of {part_rows:,} rows",
+    BinRule.PART_MASSES: "equal masses of a random split of {part_rows:,} rows",
+    BinRule.SCALED_WIDTHS: "equal widths after scaling fitted on a random split",
     BinRule.TABLE: "your own table",
     BinRule.WEIGHTS: "equal weights",
     BinRule.WIDTHS: "equal widths",
@@ -47,7 +47,7 @@ _WORDS = {
 
 
 class Assumption(StrEnum):
-    """What a certificate assumes and no row can show."""
+    """Assumptions of a certificate that cannot be checked on the rows."""
 
     INDEPENDENT = "independent-rows"
     NOT_TUNED = "fit-not-tuned-on-labels"
@@ -60,36 +60,37 @@ class Assumption(StrEnum):
     LATER_LOOK = "later-look"
 
     def words(self, look: int = 1) -> str:
-        """The assumption as a phrase; ``look`` is how often a guarantee was asked for on growing rows.
+        """The assumption in words; ``look`` is how many times a guarantee was requested on growing rows.
 
         Examples
         --------
         >>> Assumption.LATER_LOOK.words(3)
-        'there are 4 times as many rows as when a guarantee was first asked for'
+        'there are 4 times as many rows as when a guarantee was first requested'
         """
         return _ASSUMED[self].format(times=2 ** (look - 1))
 
 
 _ASSUMED = {
     Assumption.INDEPENDENT: (
-        "the rows are independent draws from the population that the map will serve, and new to the model"
+        "the rows are independent draws from the population that the map will be applied to, and were not used to "
+        "train or tune the model"
     ),
-    Assumption.NOT_TUNED: "no argument of the fit was chosen by their labels",
+    Assumption.NOT_TUNED: "no argument of the fit was chosen using their labels",
     Assumption.SAMPLED_BY_CLASS: (
-        "which of them were kept depended on their class alone, at the rates that sample_weight states"
+        "whether a row was kept depended on its class alone, at the rates given by sample_weight"
     ),
     Assumption.BINS_BEFORE: "the bins were chosen before these rows were seen",
     Assumption.DIRECTIONS_BEFORE: "the directions were chosen before these rows were seen",
     Assumption.OTHER_ROWS: "the tally that chose the bins is independent of these rows",
-    Assumption.ONE_DRAW: "the part was drawn once, and neither the draw nor its seed was picked by its result",
-    Assumption.FIRST_LOOK: "this is the first time that a guarantee is asked for on these rows",
-    Assumption.LATER_LOOK: "there are {times:,} times as many rows as when a guarantee was first asked for",
+    Assumption.ONE_DRAW: "the random split was drawn once, and neither it nor its seed was chosen by its result",
+    Assumption.FIRST_LOOK: "this is the first time that a guarantee is requested on these rows",
+    Assumption.LATER_LOOK: "there are {times:,} times as many rows as when a guarantee was first requested",
 }
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where something is proved: the work, and the place in it."""
+    """Reference of a proof: the work, and the theorem or section in it."""
 
     work: str
     place: str

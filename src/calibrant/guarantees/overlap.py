@@ -1,34 +1,35 @@
-r"""Were these rows used to fit the map? A small sketch of the fitted rows answers, and keeps nothing else of them.
+r"""Detect rows that were used to fit the map, from a small sketch of the fitted rows.
 
-A row is its score and its label. Every distinct pair is mixed to 64 bits, and the sketch holds 64 words: hashes of the
-pairs that mix to the smallest numbers (bottom-k). It does not depend on the order of rows, and the sketch of two sets
-of rows together is made of their sketches. Where rows are judged, pairs are taken in the same order; up to the last of
-them that the sketch knows, every fitted pair is known, so the share of known ones estimates the share of judged rows
-that were fitted:
+A row is a (score, label) pair. Every distinct pair is mixed to 64 bits, and the sketch holds 64 words: hashes of the
+pairs that mix to the smallest numbers (bottom-k). It does not depend on the order of rows, and sketches of two sets of
+rows can be merged. When rows are checked, their pairs are taken in the same order. Up to the last match the sketch
+contains every fitted pair, so the share of matches estimates the share of checked rows that were fitted:
 
 .. math:: \hat o = \frac{h - 1}{r - 1},
 
-with h hits, the last at rank r. Independent rows can meet by chance where scores are rounded. The share of pairs that
-hold several rows tells how often: with f of m pairs tied, about :math:`q = 2 (f + 2) / m` of the pairs of another
-sample of that size, times k / r where the fitted rows are more than the judged ones. An alarm needs that chance
-explains the hits with probability below one in a million, and more than 5 % of rows beyond it; from q = 1/2 on scores
-are heaped, and the sketch abstains. All of the fitted rows are known again by their fingerprint even then. Another
-sample of as many rows has the same counts :math:`n_1, \dots, n_K` of its K pairs with probability about
+with h matches, the last at rank r. If scores are rounded, independent rows can match by chance. The share of tied pairs
+shows how often: with f of m pairs tied, about :math:`q = 2 (f + 2) / m` of the pairs of another sample of that size
+match, times k / r if there are more fitted rows than checked ones. An alarm requires that chance explains the matches
+with probability below one in a million, and that more than 5 % of the rows match beyond chance. At q >= 1/2 there are
+too many ties and the sketch abstains. Even then the complete set of fitted rows is recognized by its fingerprint.
+Another sample of the same size has the same counts :math:`n_1, \dots, n_K` of its K pairs with probability about
 
 .. math:: \frac{\prod_k c(n_k)}{c(n)}, \qquad c(x) = \frac{1}{\sqrt{4 \pi x - 2}},
 
-where c(x) is, to 1 %, the chance that two Poisson variables of mean :math:`x \ge 1` agree, and n is the number of all
-rows. That must be below one in a million too, as it is for 150 rows in 8 pairs; for 2,000 rows in 4 it is not.
+where c(x) is, to 1 %, the probability that two Poisson variables with mean :math:`x \ge 1` are equal, and n is the
+total number of rows. This must be below one in a million too: it is for 150 rows in 8 pairs, but not for 2,000 rows in
+4 pairs.
 
 Notes
 -----
-Guarantee: none in finite samples. Scores that are not rounded raise no false alarm (two words of 64 bits agree by
-chance once in 10^14 times); rounded to 3, 4 or 5 decimals none was seen in 35,000 pairs of samples, where the sketch
-did not abstain (``tests/statistical/test_overlap.py``).
-Privacy: words are BLAKE2b hashes. Who already has the exact score of a row can test whether it is among the 64, and
-with which label; scores that are easily guessed, such as 0.95, are heaped and not stored.
-Size: 64 words are 1.2 KiB of a document. Rows that were fitted as a whole are found from 14 on, a fifth of the
-fitted rows (13 hits expected) in nine of ten cases, a tenth in half; four times as many words would find a twentieth.
+Guarantee: no finite-sample guarantee. Scores that are not rounded raise no false alarm (two words of 64 bits agree by
+chance once in 10^14 times). With scores rounded to 3, 4 or 5 decimals no false alarm was seen in 35,000 pairs of
+samples for which the sketch did not abstain (``tests/statistical/test_overlap.py``).
+Privacy: words are BLAKE2b hashes. Anyone who has the exact score of a row can test whether it is among the 64, and
+with which label. Scores that are easy to guess, such as 0.95, have many ties and are not stored.
+Size: 64 words take 1.2 KiB of a document. The complete set of fitted rows is recognized if it has at least 14 rows; a
+fifth of the fitted rows (13 expected matches) in nine of ten cases, a tenth in half of the cases. Four times as many
+words would detect a twentieth.
 Cost: one pass of a multiplication and a comparison, about a tenth of an argsort.
 Reference: Cohen and Kaplan (2007), for estimates from bottom-k sketches.
 """
@@ -48,23 +49,23 @@ from calibrant.numerics import Floats, Ints
 from calibrant.tallies import Tally
 
 WORDS = 64
-"""Words of a sketch."""
+"""Number of words in a sketch."""
 
 DEEPEST = 2_048
-"""Judged pairs that are looked at: where 5 % of them were fitted, 64 hits lie among the first 1,280."""
+"""Largest number of checked pairs used: if 5 % of them were fitted, 64 matches are among the first 1,280."""
 
 LEAST_SHARE, CHANCE = 0.05, 1e-6
-"""Share of judged rows from which on they are called fitted, and the probability that chance does it."""
+"""Smallest share of fitted rows that raises an alarm, and the largest probability that chance explains it."""
 
 HEAPED = 0.5
-"""Share of pairs that another sample would meet by chance, from which on nothing is said."""
+"""The sketch abstains if another sample would share at least this share of pairs by chance."""
 
 _FACTOR, _HIGHEST = np.uint64(0x9E3779B97F4A7C15), np.uint64(2**64 - 1)
 
 
 @dataclass(frozen=True)
 class Lowest:
-    """The (score, label) pairs whose scores mix to the smallest numbers, in that order, and whether each is tied."""
+    """The (score, label) pairs whose scores have the smallest mixed values, in that order, and whether each is tied."""
 
     mixed: NDArray[np.uint64]
     labels: NDArray[np.bool_]
@@ -72,8 +73,8 @@ class Lowest:
 
     @classmethod
     def of(cls, tally: Tally, size: int) -> Lowest:
-        """Pairs of the lowest ``size`` scores of an exact tally."""
-        kept = np.zeros((3, 0), dtype=np.uint64)  # mixed score, events, other rows; of the latter 2 stands for more
+        """Pairs of the ``size`` scores of an exact tally with the smallest mixed values."""
+        kept = np.zeros((3, 0), dtype=np.uint64)  # mixed score, events, negatives; counts above 2 are stored as 2
         bound = _HIGHEST
         for scores, n, events in tally.pieces() if tally.counts else _physical(tally):
             mixed = mix(scores)
@@ -84,13 +85,13 @@ class Lowest:
                 kept = kept[:, np.argsort(kept[0])[:size]]
                 bound = kept[0, -1]
         ordered = kept[:, np.argsort(kept[0])]
-        pairs = ordered[1:].T.ravel()  # of each score its events, then its other rows
+        pairs = ordered[1:].T.ravel()  # for each score its events, then its negatives
         filled = np.flatnonzero(pairs)
         return cls(ordered[0][filled // 2], filled % 2 == 0, pairs[filled] > 1)
 
     @property
     def chance(self) -> float:
-        """Share of pairs that another sample as large would meet by chance."""
+        """Share of pairs that another sample of the same size would contain by chance."""
         return 2.0 * (int(self.tied.sum()) + 2) / max(len(self.tied), 1)
 
     @property
@@ -102,26 +103,26 @@ class Lowest:
 
 @dataclass(frozen=True)
 class Overlap:
-    """About which share of the judged rows was fitted, and whether they are all of the fitted rows."""
+    """Estimated share of the checked rows that were fitted, and whether they are exactly the fitted rows."""
 
     share: float
     whole: bool = False
 
     @property
     def in_sample(self) -> bool:
-        """Whether rows that were fitted are among those that are judged."""
+        """Whether some of the checked rows were fitted."""
         return self.share > 0.0
 
 
 def mix(scores: Floats) -> NDArray[np.uint64]:
-    """The bit patterns of scores, multiplied by an odd number: no two alike, and in an order of their own."""
+    """Bit patterns of scores, multiplied by an odd number: distinct scores stay distinct, in a pseudorandom order."""
     x = (scores + 0.0).view(np.uint64)
     np.multiply(x, _FACTOR, out=x)
     return x
 
 
 def sketch(tally: Tally) -> tuple[str, ...]:
-    """The words that a map keeps of its rows, sorted; none of a grid, of a table of bins or of heaped scores.
+    """Sorted words of a map's rows; empty for a grid, for a table of bins and for scores with many ties.
 
     Examples
     --------
@@ -140,7 +141,7 @@ def sketch(tally: Tally) -> tuple[str, ...]:
 
 
 def overlap(words: tuple[str, ...], fingerprint: str, judged: Tally) -> Overlap | None:
-    """Overlap of judged rows with those that a sketch and a fingerprint are of; None when it cannot be told.
+    """Overlap of the checked rows with the fitted rows of a sketch and fingerprint; None if it cannot be determined.
 
     Examples
     --------
@@ -149,7 +150,7 @@ def overlap(words: tuple[str, ...], fingerprint: str, judged: Tally) -> Overlap 
     >>> words = sketch(fitted)
     >>> overlap(words, fitted.fingerprint, fitted), overlap(words, fitted.fingerprint, new)
     (Overlap(share=1.0, whole=True), Overlap(share=0.0, whole=False))
-    >>> round(overlap(words, fitted.fingerprint, fitted + new).share, 1)  # of 64 words, so give or take 0.06
+    >>> round(overlap(words, fitted.fingerprint, fitted + new).share, 1)  # from 64 words: standard error 0.06
     0.5
     """
     if judged.fingerprint == fingerprint and _agreement(judged) < CHANCE:
@@ -170,10 +171,10 @@ def overlap(words: tuple[str, ...], fingerprint: str, judged: Tally) -> Overlap 
 
 
 def common_rows(one: Tally, other: Tally) -> Overlap:
-    """Which share of the rows of ``one`` are rows of ``other`` too, as far as can be seen: 0 where it cannot.
+    """Estimated share of the rows of ``one`` that are also in ``other``; 0 if it cannot be determined.
 
-    Scores are compared with their labels and without, since the same rows may come before and after their labels; a
-    tally on a grid is compared on that grid.
+    Scores are compared with and without their labels, since the same rows may be given before and after their labels
+    arrive. A tally on a grid is compared on that grid.
 
     Examples
     --------
@@ -196,8 +197,8 @@ def common_rows(one: Tally, other: Tally) -> Overlap:
 
 
 def _on_one_grid(one: Tally, other: Tally) -> tuple[Tally, Tally] | None:
-    """Both tallies at the resolution of the coarser one; None where there is none for both."""
-    if "bins" in (one.resolution, other.resolution) or one.kind != other.kind:
+    """Both tallies at the resolution of the coarser one; None if they have no common grid."""
+    if "bins" in (one.resolution, other.resolution) or one.score_type != other.score_type:
         return None
     grids = [each.grid for each in (one, other) if each.grid is not None]
     if not grids:
@@ -209,7 +210,7 @@ def _on_one_grid(one: Tally, other: Tally) -> tuple[Tally, Tally] | None:
 
 
 def _physical(tally: Tally) -> Iterator[tuple[Floats, Ints, Ints]]:
-    """Scores, rows and events under importance weights; where a score has both labels, either may have the others."""
+    """Scores, rows and events under importance weights; for a score with both labels the split of rows is unknown."""
     rows = cast(Ints, tally.cells.rows)
     hit, missed = tally.events > 0.0, tally.n > tally.events
     of_each = rows - (hit & missed)
@@ -217,9 +218,9 @@ def _physical(tally: Tally) -> Iterator[tuple[Floats, Ints, Ints]]:
 
 
 def _agreement(tally: Tally) -> float:
-    """About how probable it is that another sample of as many rows has the same counts of (score, label) pairs."""
+    """Approximate probability that another sample of the same size has the same counts of (score, label) pairs."""
     first, second = tally.events, tally.n - tally.events
-    if not tally.counts:  # where a score has both labels, the split of its rows that chance repeats most easily
+    if not tally.counts:  # if a score has both labels, use the most probable split of its rows
         rows, both = cast(Ints, tally.cells.rows), (first > 0.0) & (second > 0.0)
         first, second = np.where(both, 1, rows), np.maximum(rows - 1, 1) * both
     pairs = np.concatenate([first, second]).astype(np.float64)
@@ -231,7 +232,7 @@ def _agreement(tally: Tally) -> float:
 
 
 def _tail(hits: int, trials: int, chance: float) -> float:
-    """Chernoff's bound of the probability of as many hits."""
+    """Chernoff bound on the probability of at least this many matches."""
     share = hits / trials
     if share <= chance:
         return 1.0

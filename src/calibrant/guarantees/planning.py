@@ -1,4 +1,4 @@
-"""How many labels, how many bins, how close: any two give the third, before a single label is bought."""
+"""Plan a certificate before labeling: from two of labels, bins and error bound, compute the third."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from calibrant.arrays import check_scores
 from calibrant.arrays.columns import check_option, check_whole
 from calibrant.guarantees.bounds import clopper_pearson, umd_epsilon
-from calibrant.guarantees.certificate import Mode
+from calibrant.guarantees.certificate import Coverage
 from calibrant.messages import Argument, InputError, Phrase, Setting, plural
 
 Scheme = Literal["umd", "umd-original", "ums"]
@@ -22,12 +22,12 @@ MOST_LABELS = 10**15
 
 
 class TooFewLabels(InputError):
-    """So few labels promise nothing, or nothing as close."""
+    """There are too few labels for a guarantee, or for one this tight."""
 
 
 @dataclass(frozen=True)
 class BinOutlook:
-    """What one bin can expect: mean score, rows, and the width its exact interval will have on average."""
+    """Expected values for one bin: mean score, rows, and the average width of its exact interval."""
 
     mean_score: float
     rows: int
@@ -36,31 +36,31 @@ class BinOutlook:
 
 @dataclass(frozen=True)
 class Plan:
-    """An answer of :func:`plan`; ``outlook`` is filled when scores were given."""
+    """Result of :func:`plan`; ``outlook`` has one entry for each bin if scores were given."""
 
     n: int
     n_bins: int
     epsilon: float
     alpha: float
-    mode: Mode
+    coverage: Coverage
     scheme: Scheme
     outlook: tuple[BinOutlook, ...] = ()
 
     def __str__(self) -> str:
-        what = "every bin" if self.mode == "simultaneous" else "the bin of a new row"
+        what = "every bin" if self.coverage == "simultaneous" else "the bin of a new row"
         how = {
-            "umd": "uniform-mass binning that uses all rows (Gupta 2023, eq. 4.8 and 4.11)",
-            "umd-original": "uniform-mass binning that averages edge rows in (Gupta 2023, eq. 4.10)",
-            "ums": f"bins from a random part of {split_size(self.n, self.n_bins):,} rows, rates from the rest "
-            "(exact law of spacings and Hoeffding's inequality)",
+            "umd": "uniform-mass binning on all rows (Gupta 2023, eq. 4.8 and 4.11)",
+            "umd-original": "uniform-mass binning that averages boundary rows in (Gupta 2023, eq. 4.10)",
+            "ums": f"bins from a random split of {split_size(self.n, self.n_bins):,} rows, rates from the others "
+            "(exact distribution of spacings and Hoeffding's inequality)",
         }[self.scheme]
         within = np.ceil(self.epsilon * 1e4) / 1e4
         lines = [
-            f"{self.n:,} labels in {self.n_bins} bins hold {what} within {within:.4f} of its true rate, "
+            f"{self.n:,} labels in {self.n_bins} bins guarantee that {what} is within {within:.4f} of its true rate, "
             f"with confidence {100 * (1 - self.alpha):.6g} %, for any score without ties: {how}."
         ]
         lines += [
-            f"  mean score {bin.mean_score:.4g}: about {bin.rows:,} rows, interval about {bin.expected_width:.4f} wide"
+            f"  mean score {bin.mean_score:.4g}: about {bin.rows:,} rows, interval width about {bin.expected_width:.4f}"
             for bin in self.outlook
         ]
         return "\n".join(lines)
@@ -72,39 +72,63 @@ def plan(
     epsilon: float | None = None,
     alpha: float = 0.1,
     *,
-    mode: Mode = "simultaneous",
+    coverage: Coverage = "simultaneous",
     scheme: Scheme = "umd",
     scores: ArrayLike | None = None,
 ) -> Plan:
-    r"""From any two of ``n`` (labels), ``n_bins`` and ``epsilon``, the third.
+    r"""Plan how many labels a certificate needs: pass two of ``n``, ``n_bins`` and ``epsilon`` to get the third.
 
-    ``scheme="umd"``: 002 eq. 4.8, or 4.11 when marginal; ``"umd-original"``: eq. 4.10. ``"ums"``: the bins come from a
-    random part of the rows, so the number of the other rows in a bin is negative hypergeometric, exactly and for any
-    continuous score. Half of alpha pays for a bin to hold fewer rows than planned, half for Hoeffding's inequality; 002
-    4.B spends its budget likewise, with a supposed constant in place of the exact law.
+    Parameters
+    ----------
+    n
+        Number of labels.
+    n_bins
+        Number of bins.
+    epsilon
+        Guaranteed largest difference between the output of a bin and its true event rate, between 0 and 1.
+    alpha
+        1 - confidence.
+    coverage : {"simultaneous", "marginal"}
+        Guarantee for every bin at once, or for the bin of one new row.
+    scheme : {"umd", "umd-original", "ums"}
+        ``"umd"``: uniform-mass binning on all rows. ``"umd-original"``: the same with boundary rows averaged in, as
+        first published. ``"ums"``: a random split of the rows chooses the bins, the others estimate the rates.
+    scores
+        A sample of scores, without labels. Each bin then gets the expected width of its exact interval, if events occur
+        at the rates that the scores state.
 
-    With a sample of ``scores`` (no labels needed) each bin also gets the average width of its exact interval, supposing
-    that events come at the rate the scores say.
+    Returns
+    -------
+    Plan
+        With ``n``, ``n_bins`` and ``epsilon``; prints as a sentence.
+
+    Notes
+    -----
+    Guarantee: for any score without ties and independent rows, before any label is seen.
+    With ``"ums"`` the number of rows in a bin is negative hypergeometric, exactly and for any continuous score. Half of
+    alpha is spent on bins with fewer rows than planned, half on Hoeffding's inequality. Gupta (2023, section 4.B)
+    splits alpha the same way, with an assumed constant in place of the exact distribution.
+    Reference: Gupta (2023), eq. 4.8 (``"umd"``), 4.11 (marginal) and 4.10 (``"umd-original"``).
 
     Examples
     --------
-    >>> plan(n_bins=10, epsilon=0.1, mode="marginal").n
+    >>> plan(n_bins=10, epsilon=0.1, coverage="marginal").n
     1510
     >>> plan(n=5000, epsilon=0.08).n_bins
     11
     >>> print(plan(n=5000, n_bins=10))
-    5,000 labels in 10 bins hold every bin within 0.0729 of its true rate, with confidence 90 %, for any score
-    without ties: uniform-mass binning that uses all rows (Gupta 2023, eq. 4.8 and 4.11).
+    5,000 labels in 10 bins guarantee that every bin is within 0.0729 of its true rate, with confidence 90 %, for any
+    score without ties: uniform-mass binning on all rows (Gupta 2023, eq. 4.8 and 4.11).
     """
-    check_option("mode", mode, get_args(Mode))
+    check_option("coverage", coverage, get_args(Coverage))
     check_option("scheme", scheme, get_args(Scheme))
     absent = [name for name, value in {"n": n, "n_bins": n_bins, "epsilon": epsilon}.items() if value is None]
     if len(absent) != 1:
         raise InputError(
             absent[0] if absent else "epsilon",
-            "is missing" if absent else "is one too many",
+            "is missing" if absent else "must be left out, since the other two are given",
             Phrase(
-                "pass exactly two of {n}, {n_bins} and {epsilon}; the answer is the third",
+                "pass exactly two of {n}, {n_bins} and {epsilon}; the third is computed",
                 n=Argument("n"),
                 n_bins=Argument("n_bins"),
                 epsilon=Argument("epsilon"),
@@ -118,26 +142,26 @@ def plan(
         if value is not None:
             check_whole(name, value)
     reach = _REACH[scheme]
-    rows = int(n) if n is not None else _smallest_n(reach, cast(int, n_bins), cast(float, epsilon), alpha, mode)
-    bins = int(n_bins) if n_bins is not None else _largest_bins(reach, rows, cast(float, epsilon), alpha, mode)
-    achieved = reach(rows, bins, alpha, mode)
+    rows = int(n) if n is not None else _smallest_n(reach, cast(int, n_bins), cast(float, epsilon), alpha, coverage)
+    bins = int(n_bins) if n_bins is not None else _largest_bins(reach, rows, cast(float, epsilon), alpha, coverage)
+    achieved = reach(rows, bins, alpha, coverage)
     if not np.isfinite(achieved):
         raise TooFewLabels(
             Setting("n", rows),
-            f"is too few labels to promise anything for {plural(bins, 'bin')}",
+            f"is too few labels for a guarantee with {plural(bins, 'bin')}",
             "use fewer bins or more labels",
         )
     used = rows - split_size(rows, bins) if scheme == "ums" else rows
-    outlook = () if scores is None else _outlook(check_scores(scores, "probability"), used, bins, alpha, mode)
-    return Plan(rows, bins, achieved, alpha, mode, scheme, outlook)
+    outlook = () if scores is None else _outlook(check_scores(scores, "probability"), used, bins, alpha, coverage)
+    return Plan(rows, bins, achieved, alpha, coverage, scheme, outlook)
 
 
 def split_size(n: int, n_bins: int) -> int:
-    r"""Rows to set aside for choosing the bins: :math:`\lceil n^{2/3} B^{1/3} \rceil`, at most half of them.
+    r"""Number of rows to set aside for choosing the bins: :math:`\lceil n^{2/3} B^{1/3} \rceil`, at most half.
 
-    With a share r of the rows the smallest bin's mass falls short of 1/B by about :math:`2/\sqrt{r n / B}` of itself,
-    while the rates lose the share r; the sum of the two losses is least at :math:`r = (B/n)^{1/3}`. That is 22 % at 100
-    rows a bin, 10 % at 1,000 and 1 % at a million.
+    With a share r of the rows, the mass of the smallest bin falls short of 1/B by about :math:`2/\sqrt{r n / B}` of
+    itself, and the share r is lost for estimating rates. The sum of the two losses is smallest at
+    :math:`r = (B/n)^{1/3}`: 22 % with 100 rows per bin, 10 % with 1,000 and 1 % with a million.
 
     Examples
     --------
@@ -147,23 +171,24 @@ def split_size(n: int, n_bins: int) -> int:
     return min(n // 2, int(np.ceil(np.cbrt(float(n) ** 2 * n_bins) - 1e-9)))
 
 
-def _ums_reach(n: int, n_bins: int, alpha: float, mode: Mode) -> float:
+def _ums_reach(n: int, n_bins: int, alpha: float, coverage: Coverage) -> float:
     part = split_size(n, n_bins)
     rest, gap = n - part, (part + 1) // n_bins
     if gap < 1 or rest < 1:
         return float("inf")
-    union = n_bins if mode == "simultaneous" else 1
+    union = n_bins if coverage == "simultaneous" else 1
     smallest = _smallest_bin(rest, part, gap, alpha / 2 / union)
     return float(np.sqrt(np.log(4 * union / alpha) / (2 * smallest))) if smallest > 0 else float("inf")
 
 
 def _smallest_bin(rest: int, part: int, gap: int, alpha: float) -> int:
-    """Largest m with P(fewer than m of ``rest`` rows fall between order statistics ``gap`` apart of ``part``) <= alpha.
+    """Largest m such that P(fewer than m of ``rest`` rows in a bin of ``part``'s order statistics) <= alpha.
 
-    At most m - 1 fall there exactly when, in the joint order of all rows counted from the lower edge, the first
-    m - 1 + gap hold at least ``gap`` of the part's.
+    The bin lies between two order statistics of ``part`` that are ``gap`` apart. At most m - 1 of the other rows fall
+    into it exactly if, in the joint order of all rows counted from the lower edge, the first m - 1 + gap contain at
+    least ``gap`` rows of ``part``.
     """
-    from scipy import stats  # here: slow to import, and the other schemes need no law of spacings
+    from scipy import stats  # imported here: slow, and only this scheme needs it
 
     low, high = 0, rest
     while low < high:
@@ -175,7 +200,7 @@ def _smallest_bin(rest: int, part: int, gap: int, alpha: float) -> int:
     return low
 
 
-_Reach = Callable[[int, int, float, Mode], float]
+_Reach = Callable[[int, int, float, Coverage], float]
 _REACH: dict[Scheme, _Reach] = {
     "umd": umd_epsilon,
     "umd-original": partial(umd_epsilon, original=True),
@@ -183,37 +208,37 @@ _REACH: dict[Scheme, _Reach] = {
 }
 
 
-def _smallest_n(reach: _Reach, n_bins: int, epsilon: float, alpha: float, mode: Mode) -> int:
+def _smallest_n(reach: _Reach, n_bins: int, epsilon: float, alpha: float, coverage: Coverage) -> int:
     low, high = 2 * n_bins - 1, 2 * n_bins
-    while not reach(high, n_bins, alpha, mode) <= epsilon:
+    while not reach(high, n_bins, alpha, coverage) <= epsilon:
         low, high = high, 2 * high
         if high > MOST_LABELS:
             raise InputError(
-                Setting("epsilon", epsilon), "needs more than 10^15 labels", "allow a larger one, or use fewer bins"
+                Setting("epsilon", epsilon), "needs more than 10^15 labels", "pass a larger epsilon or fewer bins"
             )
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if reach(middle, n_bins, alpha, mode) <= epsilon else (middle, high)
+        low, high = (low, middle) if reach(middle, n_bins, alpha, coverage) <= epsilon else (middle, high)
     return high
 
 
-def _largest_bins(reach: _Reach, n: int, epsilon: float, alpha: float, mode: Mode) -> int:
+def _largest_bins(reach: _Reach, n: int, epsilon: float, alpha: float, coverage: Coverage) -> int:
     low, high = 0, n + 1
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if reach(n, middle, alpha, mode) <= epsilon else (low, middle)
+        low, high = (middle, high) if reach(n, middle, alpha, coverage) <= epsilon else (low, middle)
     if low == 0:
-        needed = _smallest_n(reach, 1, epsilon, alpha, mode)
+        needed = _smallest_n(reach, 1, epsilon, alpha, coverage)
         raise TooFewLabels(
             Setting("n", n),
             Phrase("is too few labels for {epsilon}", epsilon=Setting("epsilon", epsilon)),
-            f"one bin alone needs {needed:,}",
+            f"even one bin needs {needed:,} labels",
         )
     return low
 
 
-def _outlook(scores: NDArray[Any], n: int, n_bins: int, alpha: float, mode: Mode) -> tuple[BinOutlook, ...]:
-    share = alpha / n_bins if mode == "simultaneous" else alpha
+def _outlook(scores: NDArray[Any], n: int, n_bins: int, alpha: float, coverage: Coverage) -> tuple[BinOutlook, ...]:
+    share = alpha / n_bins if coverage == "simultaneous" else alpha
     rows = max(n // n_bins - 1, 1)
     return tuple(
         BinOutlook(float(part.mean()), rows, _expected_width(float(part.mean()), rows, share))
@@ -223,7 +248,7 @@ def _outlook(scores: NDArray[Any], n: int, n_bins: int, alpha: float, mode: Mode
 
 
 def _expected_width(rate: float, rows: int, alpha: float) -> float:
-    from scipy import stats  # here: slow to import, and most plans are made without scores
+    from scipy import stats  # imported here: slow, and most plans are made without scores
 
     low, high = (float(stats.binom.ppf(q, rows, rate)) for q in (1e-9, 1.0 - 1e-9))
     k = np.unique(np.linspace(low, high, 2001).round())

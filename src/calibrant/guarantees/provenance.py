@@ -1,4 +1,4 @@
-"""Where a map comes from: enough to say which rows it saw and which promises they can carry."""
+"""Provenance of a map: the method and rows behind it, and which guarantees these rows can support."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from calibrant.arrays import Kind
-from calibrant.arrays.kinds import ClassKind
+from calibrant.arrays import ScoreType
+from calibrant.arrays.score_types import MulticlassScoreType
 from calibrant.guarantees.overlap import Overlap, overlap, sketch
 from calibrant.numerics import Floats, row_fingerprint
 from calibrant.tallies import Tally
 
 if TYPE_CHECKING:
-    from calibrant.arrays.multiclass.rows import ClassRows
+    from calibrant.arrays.multiclass.rows import MulticlassRows
 
-Weighting = Literal["counts", "importance", "by-class"]
+WeightType = Literal["frequency", "importance", "by-class"]
 Sampling = Literal["independent", "grouped", "time-ordered", "out-of-fold", "selected"]
-State = Literal["calibrated", "kept", "uncalibrated"]
+Status = Literal["calibrated", "kept", "uncalibrated"]
 Labels = Literal["text", "whole", "truth"]
 
-UNCALIBRATED = "Uncalibrated: there were too few rows to choose a map, so this one shows nothing about the scores."
-"""What is printed before anything else about a map that nothing was compared with."""
+UNCALIBRATED = "Uncalibrated: too few rows to choose a map; this one is not evidence that the scores are calibrated."
+"""First line printed for a map that was not compared with the original model."""
 
 
 @cache
@@ -35,49 +35,54 @@ def library_version() -> str:
         return "0"
 
 
-def _shared(method: str, data: Tally | ClassRows, sampling: Sampling, state: State) -> dict[str, Any]:
-    """What the provenance of one score and of several classes have in common."""
-    weights: Weighting = "counts" if data.counts else "importance"
+def _shared(method: str, data: Tally | MulticlassRows, sampling: Sampling, status: Status) -> dict[str, Any]:
+    """Fields that the provenance of one score and of several classes share."""
+    weight_type: WeightType = "frequency" if data.counts else "importance"
     return {
-        "method": method, "kind": data.kind, "weights": weights, "sampling": sampling, "library": library_version(),
-        "state": state,
-    }  # fmt: skip
+        "method": method,
+        "score_type": data.score_type,
+        "weight_type": weight_type,
+        "sampling": sampling,
+        "library": library_version(),
+        "status": status,
+    }
 
 
 @dataclass(frozen=True)
 class Provenance:
     """The data behind a fitted map.
 
-    ``sampling`` is what the user declared about the rows: without ``groups=`` or ``time=`` they are taken as
-    independent, and every certificate says so.
+    ``sampling`` is what the user declared about the rows: without ``groups=`` or ``time=`` they are assumed to be
+    independent, and every certificate states this assumption.
 
-    ``state`` is ``"calibrated"`` where a map was fitted, ``"kept"`` where the model was compared with maps and is as
-    good as they are, and ``"uncalibrated"`` where nothing could be compared. ``sketch`` are hashes of 64 rows, by which
-    :meth:`overlap` knows them again; there are none of heaped scores and of grids. Both are optional in documents.
+    ``status`` is ``"calibrated"`` if a map was fitted, ``"kept"`` if the original model was compared with maps and is
+    as good as they are, and ``"uncalibrated"`` if nothing could be compared. ``sketch`` holds hashes of 64 rows, by
+    which :meth:`overlap` recognizes them; it is empty for scores with many ties and for grids. Both are optional in
+    documents.
     """
 
     method: str
-    kind: Kind
+    score_type: ScoreType
     n: float
     events: float
-    weights: Weighting
+    weight_type: WeightType
     sampling: Sampling
     resolution: str
     fingerprint: str
     library: str
-    state: str = field(default="calibrated", metadata={"optional": True})
+    status: str = field(default="calibrated", metadata={"optional": True})
     sketch: tuple[str, ...] = field(default=(), metadata={"optional": True}, repr=False)
 
     def __post_init__(self) -> None:
-        _check_state(self.state)
+        _check_status(self.status)
 
     @classmethod
     def of(
-        cls, method: str, tally: Tally, sampling: Sampling = "independent", state: State = "calibrated"
+        cls, method: str, tally: Tally, sampling: Sampling = "independent", status: Status = "calibrated"
     ) -> Provenance:
         """Provenance of a fit of ``method`` on ``tally``."""
         return cls(
-            **_shared(method, tally, sampling, state),
+            **_shared(method, tally, sampling, status),
             n=tally.total,
             events=tally.positives,
             resolution=tally.resolution,
@@ -86,46 +91,46 @@ class Provenance:
         )
 
     def overlap(self, judged: Tally) -> Overlap | None:
-        """Which share of the rows that are judged was fitted; None when it cannot be told."""
-        return overlap(self.sketch, self.fingerprint, judged) if judged.kind == self.kind else None
+        """Estimated share of the checked rows that were fitted; None if it cannot be determined."""
+        return overlap(self.sketch, self.fingerprint, judged) if judged.score_type == self.score_type else None
 
 
 @dataclass(frozen=True, eq=False)
-class ClassProvenance:
-    """The rows of class scores behind a fitted map; ``sampling`` and ``state`` as in :class:`Provenance`.
+class MulticlassProvenance:
+    """The data behind a fitted multiclass map; ``sampling`` and ``status`` as in :class:`Provenance`.
 
-    ``class_mass`` are the rows (or sums of weights) of each class, in the order of the map's classes. ``columns`` are
-    what the columns of a frame were called at fit, where not as the classes. ``labels`` is how ``y`` wrote the classes:
-    as text, whole numbers or truth values; documents without it mean text.
+    ``class_mass`` holds the rows (or sums of weights) of each class, in the order of the map's classes. ``columns`` are
+    the column names of the frame passed to fit, if they differ from the classes. ``labels`` is the type of the labels
+    in ``y``: text, integers or booleans; documents without it mean text.
     """
 
     method: str
-    kind: ClassKind
+    score_type: MulticlassScoreType
     n: float
     class_mass: Floats
-    weights: Weighting
+    weight_type: WeightType
     sampling: Sampling
     fingerprint: str
     library: str
-    state: str = "calibrated"
+    status: str = "calibrated"
     columns: tuple[str, ...] = ()
     labels: str = field(default="text", metadata={"optional": True})
 
     def __post_init__(self) -> None:
-        """Refuse a state or a form of labels that is not known, and counts below zero."""
-        _check_state(self.state)
+        """Reject an unknown status or label type, and negative counts."""
+        _check_status(self.status)
         if self.labels not in get_args(Labels):
             raise ValueError(f"labels must be one of {', '.join(get_args(Labels))}, got {self.labels!r}")
         if (self.class_mass < 0).any():
-            raise ValueError("rows of a class must not be below 0")
+            raise ValueError("class_mass must not be negative")
 
     @classmethod
     def of(
-        cls, method: str, rows: ClassRows, sampling: Sampling = "independent", state: State = "calibrated"
-    ) -> ClassProvenance:
+        cls, method: str, rows: MulticlassRows, sampling: Sampling = "independent", status: Status = "calibrated"
+    ) -> MulticlassProvenance:
         """Provenance of a fit of ``method`` on ``rows``."""
         return cls(
-            **_shared(method, rows, sampling, state),
+            **_shared(method, rows, sampling, status),
             n=float(rows.mass.sum()),
             class_mass=rows.class_mass,
             fingerprint=f"{row_fingerprint(rows.scores, rows.labels, rows.mass):016x}",
@@ -134,14 +139,14 @@ class ClassProvenance:
         )
 
     def as_written(self, classes: Sequence[str]) -> list[Any]:
-        """The classes as ``y`` wrote them; names that it cannot have written so raise a ValueError."""
+        """The classes as labels of ``y``; a name that is not a label of that type raises a ValueError."""
         if self.labels == "text":
             return list(classes)
         values = (
             [_TRUTHS.get(name) for name in classes] if self.labels == "truth" else [_whole(each) for each in classes]
         )
         if None in values:
-            raise ValueError(f"the class {classes[values.index(None)]!r} is no label of the form {self.labels!r}")
+            raise ValueError(f"the class {classes[values.index(None)]!r} is not a label of type {self.labels!r}")
         return values
 
 
@@ -149,13 +154,13 @@ _TRUTHS = {"true": True, "false": False}
 
 
 def _whole(name: str) -> int | None:
-    """The whole number whose digits these are."""
+    """The integer with these digits, or None."""
     digits = name.removeprefix("-")
     return int(name) if digits.isascii() and digits.isdigit() and str(int(name)) == name else None
 
 
-def _label_form(rows: ClassRows) -> Labels:
-    """How the labels were written; text where the names would not lead back to them."""
+def _label_form(rows: MulticlassRows) -> Labels:
+    """Type of the labels; text if the names cannot be converted back."""
     values = rows.values.tolist()
     if all(isinstance(value, bool) for value in values):
         return "truth"
@@ -163,6 +168,6 @@ def _label_form(rows: ClassRows) -> Labels:
     return "whole" if numbers and None not in map(_whole, rows.classes) else "text"
 
 
-def _check_state(state: str) -> None:
-    if state not in get_args(State):
-        raise ValueError(f"state must be one of {', '.join(get_args(State))}, got {state!r}")
+def _check_status(status: str) -> None:
+    if status not in get_args(Status):
+        raise ValueError(f"status must be one of {', '.join(get_args(Status))}, got {status!r}")

@@ -1,22 +1,23 @@
-r"""When a draw under a fixed seed may carry a guarantee.
+r"""When a random split under a fixed seed can have a guarantee.
 
-A certificate of bins that a random part of the rows chose counts the draw: of all draws from all samples at most alpha
-are false. Under a seed the draw is a function of the tally, :math:`B(t) \in \{0, 1\}` says whether it fails on tally t,
-and the chance that counts is that of this seed, :math:`V = \sum_t P(t) B(t)`. With draws as good as independent from
-tally to tally (the seed is hashed together with the tally's fingerprint), V has the mean of a fresh draw, at most
-alpha, and the variance
+If a random split of the rows chooses the bins, the confidence of the certificate is over samples and splits: it fails
+in at most alpha of them. Under a seed the split is a function of the tally, :math:`B(t) \in \{0, 1\}` says whether the
+certificate fails on tally t, and the probability that matters is that of this seed, :math:`V = \sum_t P(t) B(t)`. If
+splits are as good as independent between tallies (the seed is hashed together with the tally's fingerprint), V has the
+mean of a fresh split, at most alpha, and the variance
 
 .. math:: \sum_t P(t)^2 \operatorname{Var} B(t) \le \alpha \max_t P(t) .
 
-So a seed is as good as a fresh draw where every single tally is improbable, and pure luck where a few tallies share
-all the probability: with a constant score V reached 31 % at alpha = 10 %. No distribution of independent rows gives a
-tally with counts :math:`n_1, \dots, n_K` of its (score, label) pairs more than
+So a seed is as good as a fresh split if every single tally is improbable. If a few tallies have all the probability, V
+depends on luck: with a constant score it reached 31 % at alpha = 10 %. No distribution of independent rows gives a
+tally with counts :math:`n_1, \dots, n_K` of its (score, label) pairs a probability above
 
 .. math:: \frac{n!}{\prod_k n_k!} \prod_k \Bigl(\frac{n_k}{n}\Bigr)^{n_k},
 
-so a certificate is issued only where this is at most :data:`IMPROBABLE`. Bernstein's inequality for the independent
+so a certificate is issued only if this is at most :data:`IMPROBABLE`. Bernstein's inequality for the independent
 :math:`P(t) B(t)` then bounds the share of seeds, for any one distribution, under which V exceeds alpha by more than
-0.00001: it is below :math:`e^{-10^{-10} / (2 \cdot 10^{-12})}`, one in 10^21. Issuing more seldom can only lower V.
+0.00001: it is below :math:`e^{-10^{-10} / (2 \cdot 10^{-12})}`, one in 10^21. Issuing fewer certificates can only lower
+V.
 See docs/certificates/fixed-bins.md.
 """
 
@@ -26,21 +27,22 @@ import math
 
 import numpy as np
 
-from calibrant.guarantees.refusal import Refusal, RefusalCode
+from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.tallies import Tally
 
 IMPROBABLE = 1e-12
-"""The largest probability of one tally at which the luck of a seed averages out: 31 distinct rows are enough."""
+"""Largest probability of a single tally at which a fixed seed is allowed; 31 distinct rows are enough."""
 
-FIXED_DRAW = Refusal(
-    RefusalCode.FIXED_DRAW,
-    "random_state fixes the draw, and so few outcomes are possible with these tied scores that the confidence, which "
-    "counts all draws, can be false for one: leave random_state out, or use HistogramBinning(), which draws nothing",
+FIXED_DRAW = NoCertificate(
+    NoCertificateCode.FIXED_DRAW,
+    "random_state fixes the random split, and with these tied scores there are too few possible outcomes: the "
+    "confidence, which is over all splits, may not hold for this one; leave random_state out, or use "
+    "HistogramBinning(), which makes no random split",
 )
 
 
-def seed_refusal(tally: Tally, random_state: int | None) -> Refusal | None:
-    """Why bins that a part of this tally chose carry no certificate under this seed; None where they may.
+def seed_refusal(tally: Tally, random_state: int | None) -> NoCertificate | None:
+    """Why bins chosen by a random split of this tally have no certificate under this seed; None if they can have one.
 
     Examples
     --------
@@ -53,7 +55,7 @@ def seed_refusal(tally: Tally, random_state: int | None) -> Refusal | None:
 
 
 def largest_probability(tally: Tally) -> float:
-    """The largest probability that independent rows of any one distribution have of making this tally of counts.
+    """Largest probability of this tally of counts under any distribution of independent rows.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Map: a fitted calibration as frozen data.
 
-A map holds numbers, no code: it applies itself to arrays here, and `export` and `engine` lower the same numbers to
-JSON, SQL and dataframe expressions. Needs numpy alone, so that applying a stored map starts fast.
+A map contains numbers and no code. It is applied to arrays here; `export` and `engine` turn the same numbers into JSON,
+SQL and dataframe expressions. Maps need only numpy, so that applying a stored map starts fast.
 """
 
 from calibrant.maps import classes, scores

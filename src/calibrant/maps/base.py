@@ -1,4 +1,4 @@
-"""What every map shares: equality, copies and the groups that it asks for."""
+"""Base classes of maps: equality, copies and columns of groups."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Columns = ArrayLike | Mapping[str, Any]
 
 
 class Direction(Enum):
-    """How the probabilities of a map change as the score rises."""
+    """How the probabilities of a map change as the score increases."""
 
     STRICTLY_RISING = "strictly rising"
     """Between the ends to which scores are clipped, a higher score has a higher probability."""
@@ -40,49 +40,59 @@ class Direction(Enum):
 
     @property
     def never_falls(self) -> bool:
-        """Whether no higher score has a lower probability, rounding aside."""
+        """Whether no higher score has a lower probability, except for rounding."""
         return self in (Direction.STRICTLY_RISING, Direction.RISING)
 
 
 class Map:
-    """Anything that turns a model's output into probabilities and is made of numbers alone.
+    """A function from a model's output to probabilities, defined by numbers alone.
 
-    Subclasses are frozen dataclasses with a ``kind`` of their own; their fields are numbers, strings, float arrays or
-    other maps, which is all that a stored document can hold. :attr:`inputs`, :attr:`columns` and :attr:`outputs` name
-    what goes in and comes out.
+    Subclasses are frozen dataclasses, each with its own ``kind``. Their fields are numbers, strings, float arrays or
+    other maps, which is all that a stored document can contain. :attr:`inputs`, :attr:`columns` and :attr:`outputs`
+    name the columns of input and output.
     """
 
     kind: ClassVar[str]
     kinds: ClassVar[dict[str, type[Map]]] = {}
-    """Where :func:`register` lists the kind: those of one score here, those of classes in ``ClassMap``."""
+    """Where :func:`register` lists the kind: maps of one score here, multiclass maps in ``MulticlassMap``."""
     exact: ClassVar[bool] = False
-    """Whether it only compares and copies, so that every place where it runs must give the same doubles."""
+    """Whether it only compares and copies numbers, so that every engine must give the same doubles."""
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """Names of the columns of scores that go in; one score is the case of one column."""
+        """Names of the input columns of scores."""
         return ("score",)
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """Names of the columns that come out."""
+        """Names of the output columns."""
         return ("calibrated",)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the columns of groups that it needs beside the scores, without repeats."""
+        """Names of the columns of groups that it needs besides the scores, without repeats."""
         return ()
 
     @property
     def direction(self) -> Direction:
-        """How probabilities change as the score rises; mixed for maps of groups and of classes."""
+        """How probabilities change as the score increases; mixed for maps by group and multiclass maps."""
         return Direction.MIXED
 
-    def apply(self, scores: ArrayLike, groups: Columns | None = None) -> NDArray[Any]:
+    def apply(self, scores: ArrayLike, by: Columns | None = None) -> NDArray[Any]:
         """Probabilities for ``scores``; float32 in gives float32 out, NaN gives NaN.
 
-        A map that needs columns of groups takes them by name, or as one array when it needs one column; in a mapping,
-        columns that it does not need are left alone.
+        Parameters
+        ----------
+        scores
+            Scores; a matrix for multiclass maps.
+        by
+            Columns of groups, if the map needs them: by name, or as one array if it needs one column. Columns of a
+            mapping that it does not need are ignored.
+
+        Returns
+        -------
+        ndarray
+            One probability per score; a matrix for multiclass maps.
         """
         raise NotImplementedError
 
@@ -93,7 +103,7 @@ class Map:
         return all(_same(getattr(self, f.name), getattr(other, f.name)) for f in fields(self))  # type: ignore[arg-type]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copies are built anew from the numbers, so that they are checked and frozen too."""
+        """Copies are built from the numbers, so that they are also checked and frozen."""
         return type(self), tuple(getattr(self, f.name) for f in fields(self))  # type: ignore[arg-type]
 
     def __hash__(self) -> int:
@@ -102,7 +112,7 @@ class Map:
 
 
 KINDS = Map.kinds
-"""Every kind of map of one score; documents may name these and the kinds of ``ClassMap``, and nothing else."""
+"""Every kind of map of one score; documents may name these and the kinds of ``MulticlassMap``, and nothing else."""
 
 Registered = TypeVar("Registered", bound=type[Map])
 
@@ -116,9 +126,9 @@ def register(cls: Registered) -> Registered:
 class ScoreMap(Map):
     """A map of one score to one probability, evaluated chunk by chunk."""
 
-    def apply(self, scores: ArrayLike, groups: Columns | None = None) -> NDArray[Any]:
+    def apply(self, scores: ArrayLike, by: Columns | None = None) -> NDArray[Any]:
         """Probabilities for ``scores``; float32 in gives float32 out, NaN gives NaN."""
-        needed_keys(self, groups, np.shape(scores))
+        needed_keys(self, by, np.shape(scores))
         given = np.asarray(scores)
         flat = given.reshape(-1)
         single = flat.dtype == np.float32
@@ -133,9 +143,9 @@ class ScoreMap(Map):
         raise NotImplementedError
 
 
-def needed_keys(owner: Map, groups: Columns | None, shape: tuple[int, ...]) -> dict[str, Keys]:
+def needed_keys(owner: Map, by: Columns | None, shape: tuple[int, ...]) -> dict[str, Keys]:
     """The groups that the map needs, by column, checked against the shape of the scores."""
-    columns = needed_columns(owner, groups, "groups")
+    columns = needed_columns(owner, by, "groups")
     keys = {name: read_keys(values, f"the column {name!r}") for name, values in columns.items()}
     for name, each in keys.items():
         if each.codes.shape != shape:
@@ -145,19 +155,19 @@ def needed_keys(owner: Map, groups: Columns | None, shape: tuple[int, ...]) -> d
     return keys
 
 
-def needed_columns(owner: Map, groups: Columns | None, argument: str) -> dict[str, Any]:
-    """The columns that the map needs, as they are; what is missing is asked for under the name of the argument."""
-    needed, given = owner.columns, by_name(groups)
+def needed_columns(owner: Map, by: Columns | None, argument: str) -> dict[str, Any]:
+    """The columns that the map needs; errors name the argument."""
+    needed, given = owner.columns, by_name(by)
     if not isinstance(given, Mapping):
         if given is None and needed:
             raise InputError(
                 argument,
-                f"is missing, and this map needs the column {listed([*map(repr, needed)])} beside the scores",
-                f"pass {argument}, or where only scores are taken, the map of one group",
+                f"is missing: this map needs the column {listed([*map(repr, needed)])} besides the scores",
+                f"pass {argument}, or use the map of one group where only scores can be passed",
             )
         if given is not None and len(needed) != 1:
             fix = "pass them by name, as {'name': values, ...}" if needed else "leave it out"
-            raise InputError(argument, f"is one column, and this map needs {len(needed) or 'none'}", fix)
+            raise InputError(argument, f"is one column, but this map needs {len(needed) or 'none'}", fix)
         given = dict.fromkeys(needed, given)
     missing = [name for name in needed if name not in given]
     if missing:
@@ -167,13 +177,13 @@ def needed_columns(owner: Map, groups: Columns | None, argument: str) -> dict[st
 
 
 def by_name(groups: Any) -> Any:
-    """The columns of a frame by their names; anything else as it is."""
+    """The columns of a frame by their names; anything else unchanged."""
     names = getattr(groups, "column_names", getattr(groups, "columns", None))  # pyarrow; pandas and polars
     return groups if names is None or isinstance(groups, Mapping) else {name: groups[name] for name in names}
 
 
 def unwrapped(given: Any) -> Any:
-    """The calibration that a fitted calibrator, or a classifier that holds one, applies; anything else as it is."""
+    """The calibration of a fitted calibrator or calibrated classifier; anything else unchanged."""
     return getattr(getattr(given, "calibrator_", given), "calibration_", given)
 
 

@@ -1,4 +1,4 @@
-"""Maps of a whole row of class scores."""
+"""Multiclass maps, from a row of class scores to probabilities."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from calibrant.arrays.keys import LONGEST_KEY, plain_text
 from calibrant.maps.base import Columns, Map, freeze, register
 from calibrant.numerics import CHUNK, Floats, to_float32
 
-__all__ = ["CLASS_KINDS", "ClassAxis", "ClassMap", "PerClassMap", "SoftmaxMap", "TopMap"]
+__all__ = ["CLASS_KINDS", "ClassAxis", "MulticlassMap", "PerClassMap", "SoftmaxMap", "TopMap"]
 
 ClassAxis = Literal["probability", "logit"]
-"""What a row holds: probabilities, or logits, which go through softmax first."""
+"""Type of the scores of a row: probabilities, or logits, which go through softmax first."""
 
 LARGEST_LOGIT = 1e100
-"""Logits are held at it on either side, and slopes and intercepts must not exceed it: no sum can overflow."""
+"""Logits are clipped to this size, and slopes and intercepts must not exceed it, so that no sum can overflow."""
 
 
-FEW = 8
-"""How many times more classes than ranks there are when picking the largest one by one beats sorting."""
+SORTING_RATIO = 8
+"""With more classes per rank than this, picking the largest scores one by one is faster than sorting."""
 
 
-class ClassMap(Map):
+class MulticlassMap(Map):
     """A map from rows of K class scores to rows of probabilities, evaluated block by block.
 
-    ``classes`` names the columns that go in. NaN in a row makes its results NaN.
+    ``classes`` names the input columns. NaN in a row makes its results NaN.
     """
 
     kinds: ClassVar[dict[str, type[Map]]] = {}
@@ -46,7 +46,7 @@ class ClassMap(Map):
         """The classes."""
         return self.classes
 
-    def apply(self, scores: ArrayLike, groups: Columns | None = None) -> NDArray[Any]:
+    def apply(self, scores: ArrayLike, by: Columns | None = None) -> NDArray[Any]:
         """Probabilities for the rows of ``scores``; float32 in gives float32 out."""
         given = self._matrix(scores)
         single = given.dtype == np.float32
@@ -76,22 +76,33 @@ class ClassMap(Map):
             raise ValueError(f"on must be 'probability' or 'logit', got {self.on!r}")
 
 
-CLASS_KINDS = ClassMap.kinds
-"""Every kind of map of a row of class scores."""
+CLASS_KINDS = MulticlassMap.kinds
+"""Every kind of multiclass map."""
 
 
 @register
 @dataclass(frozen=True, eq=False, repr=False)
-class SoftmaxMap(ClassMap):
-    r"""An affine map of log-probabilities, then softmax: temperature, vector, matrix and Dirichlet scaling.
+class SoftmaxMap(MulticlassMap):
+    r"""An affine map of log probabilities, then softmax: temperature, vector, matrix and Dirichlet scaling.
 
     .. math:: m(z) = \operatorname{softmax}(W z + b)
 
-    with :math:`z` the logarithms of the probabilities, held between ``clamp`` and 1; logits go through softmax first,
-    so that a constant added to a row changes nothing. On raw logits the same numbers are another map, unless all rows
-    of W have the same sum (docs/errata.md). ``slope`` is one number (:math:`W = tI`, 002 eq. 1.13 with
+    with :math:`z` the logarithms of the probabilities, clipped to [``clamp``, 1]; logits go through softmax first, so
+    that a constant added to a row has no effect. On raw logits the same numbers define a different map, unless all rows
+    of W have the same sum (docs/errata.md). ``slope`` is one number (:math:`W = tI`, Gupta 2023, eq. 1.13 with
     :math:`t = 1/T`), K numbers (the diagonal of W), or K times K numbers row by row; ``intercept`` is b, K numbers, or
-    none for zero.
+    empty for zero.
+
+    Parameters
+    ----------
+    classes : tuple of str
+        Names of the input columns.
+    slope, intercept : array
+        W and b, see above.
+    on : {"probability", "logit"}
+        Type of the scores.
+    clamp : float
+        Lower bound to which probabilities are clipped.
 
     Examples
     --------
@@ -115,13 +126,13 @@ class SoftmaxMap(ClassMap):
         slope, intercept = _numbers(self.slope), _numbers(self.intercept)
         if len(slope) not in (1, size, size * size) or len(intercept) not in (0, size):
             raise ValueError(f"{size} classes need 1, {size} or {size * size} slopes and 0 or {size} intercepts")
-        if not 1e-300 <= self.clamp < 1.0:  # far enough from where doubles lose their digits
+        if not 1e-300 <= self.clamp < 1.0:  # away from denormal doubles
             raise ValueError(f"clamp must lie between 1e-300 and 1, got {self.clamp}")
         freeze(self, "slope", slope)
         freeze(self, "intercept", intercept)
 
     def logits(self, s: Floats) -> Floats:
-        """The logarithms of probabilities that the affine map takes."""
+        """The log probabilities to which the affine map is applied."""
         return np.asarray(np.log(np.clip(self._probabilities(s), self.clamp, 1.0)))
 
     def _evaluate(self, s: Floats) -> Floats:
@@ -141,13 +152,24 @@ class SoftmaxMap(ClassMap):
 
 @register
 @dataclass(frozen=True, eq=False, repr=False)
-class PerClassMap(ClassMap):
-    r"""A map of its own for each column.
+class PerClassMap(MulticlassMap):
+    r"""A separate map for each class.
 
-    .. math:: m_l(s) = m_l(s_l), \qquad\text{normalised:}\quad m_l(s_l) / \textstyle\sum_k m_k(s_k)
+    .. math:: m_l(s) = m_l(s_l), \qquad\text{normalized:}\quad m_l(s_l) / \textstyle\sum_k m_k(s_k)
 
-    (002 Algorithms 5.3 and 5.4). Without ``normalised`` the rows need not sum to 1: each column is a statement by
-    itself. A normalised row whose maps all give 0 becomes 1/K throughout.
+    (Gupta 2023, Algorithms 5.3 and 5.4). Without ``normalized`` the rows need not sum to 1: each column is a separate
+    probability. A normalized row whose maps all give 0 becomes 1/K throughout.
+
+    Parameters
+    ----------
+    classes : tuple of str
+        Names of the input columns.
+    maps : tuple of Map
+        The map of each class.
+    on : {"probability", "logit"}
+        Type of the scores.
+    normalized : bool
+        Whether rows are divided by their sums.
 
     Examples
     --------
@@ -160,7 +182,7 @@ class PerClassMap(ClassMap):
     classes: tuple[str, ...]
     maps: tuple[Map, ...]
     on: ClassAxis
-    normalised: bool
+    normalized: bool
 
     kind: ClassVar[str] = "per-class"
 
@@ -168,14 +190,14 @@ class PerClassMap(ClassMap):
         """Check the parts."""
         self._check_classes()
         freeze(self, "maps", check_parts(self.maps, len(self.classes)))
-        if not isinstance(self.normalised, bool):
-            raise ValueError("normalised must be true or false")
+        if not isinstance(self.normalized, bool):
+            raise ValueError("normalized must be true or false")
 
     def _evaluate(self, s: Floats) -> Floats:
         p = np.array(self._probabilities(s).T, order="C")  # a copy, also of a single row
         for j, part in enumerate(self.maps):
             p[j] = part.apply(p[j])
-        if self.normalised:
+        if self.normalized:
             total = p.sum(axis=0)
             p = np.where(total > 0.0, p / np.where(total > 0.0, total, 1.0), 1.0 / len(p))
         p[:, np.isnan(s).any(axis=1)] = np.nan
@@ -183,20 +205,31 @@ class PerClassMap(ClassMap):
 
     def __repr__(self) -> str:
         """Number of classes instead of all maps."""
-        return f"PerClassMap({len(self.classes)} classes{', normalised' if self.normalised else ''})"
+        return f"PerClassMap({len(self.classes)} classes{', normalized' if self.normalized else ''})"
 
 
 @register
 @dataclass(frozen=True, eq=False, repr=False)
-class TopMap(ClassMap):
-    r"""Probabilities of the k most likely classes of each row, which stay as the model ranks them.
+class TopMap(MulticlassMap):
+    r"""Probabilities of the k most likely classes of each row, in the model's order.
 
     .. math:: m_k(s) = m_{k, c_k(s)}(s_{c_k(s)}), \qquad c_k(s) \text{ the class of the } k\text{-th largest score}
 
-    (002 Algorithms 5.1, 5.2, 5.6, 5.7). ``maps`` holds one map for each rank k = 1 .. ``ranks``, or one for each rank
-    and class, rank by rank. Among equal scores the earlier class comes first. With one rank, as in
+    (Gupta 2023, Algorithms 5.1, 5.2, 5.6, 5.7). ``maps`` has one map for each rank k = 1 .. ``ranks``, or one for each
+    rank and class, rank by rank. Of tied scores the earlier class comes first. With one rank, as in
     ``TopLabelHistogramBinning``, ``transform(scores)`` gives one column: the probability that ``predict(scores)`` is
     right.
+
+    Parameters
+    ----------
+    classes : tuple of str
+        Names of the input columns.
+    ranks : int
+        Number of classes per row, k.
+    maps : tuple of Map
+        One map for each rank, or one for each rank and class.
+    on : {"probability", "logit"}
+        Type of the scores.
 
     Examples
     --------
@@ -222,7 +255,7 @@ class TopMap(ClassMap):
 
     @property
     def by_label(self) -> bool:
-        """Whether each class has maps of its own."""
+        """Whether each class has separate maps."""
         return len(self.maps) > self.ranks
 
     @property
@@ -231,7 +264,7 @@ class TopMap(ClassMap):
         return tuple(f"top {k}" for k in range(1, self.ranks + 1))
 
     def labels(self, scores: ArrayLike) -> NDArray[np.intp]:
-        """Columns of the classes that the probabilities are about, one row of ``ranks`` each."""
+        """Codes of the classes to which the probabilities refer, one row of ``ranks`` each."""
         given = self._matrix(scores)
         out = np.empty((len(given), self.ranks), dtype=np.intp)
         for part in blocks(given):
@@ -268,15 +301,15 @@ def softmax(z: Floats) -> Floats:
 
 
 def held(z: Floats) -> Floats:
-    """Logits without infinities, and so small that their sums have none."""
+    """Logits clipped so that neither they nor their sums are infinite."""
     return np.clip(z, -LARGEST_LOGIT, LARGEST_LOGIT)
 
 
 def top_labels(s: NDArray[Any], ranks: int) -> NDArray[np.intp]:
-    """Columns of the largest scores of each row, the largest first; among equal scores the earlier column."""
+    """Columns of the largest scores of each row, the largest first; of tied scores the earlier column."""
     if ranks == 1:
         return np.asarray(s.argmax(axis=1)).reshape(-1, 1)
-    if FEW * ranks >= s.shape[1]:
+    if SORTING_RATIO * ranks >= s.shape[1]:
         return np.argsort(-s, axis=1, kind="stable")[:, :ranks]
     left, out = s.copy(), np.empty((len(s), ranks), dtype=np.intp)
     for k in range(ranks):
@@ -286,34 +319,36 @@ def top_labels(s: NDArray[Any], ranks: int) -> NDArray[np.intp]:
 
 
 def blocks(matrix: NDArray[Any]) -> Iterator[slice]:
-    """Slices of rows that hold about as many numbers as a chunk of a column."""
+    """Slices of rows with about as many numbers as a chunk of a column."""
     step = max(8 * CHUNK // max(matrix.shape[1], 1), 1)
     return (slice(start, min(start + step, len(matrix))) for start in range(0, len(matrix), step))
 
 
 def check_classes(classes: tuple[str, ...]) -> tuple[str, ...]:
-    """Names of two classes or more, distinct."""
+    """Check the names of two or more distinct classes."""
     names = tuple(classes)
     if len(names) < 2 or len(set(names)) != len(names):
-        raise ValueError("a map of classes needs two of them or more, no name twice")
+        raise ValueError("a multiclass map needs at least two classes with distinct names")
     if not all(isinstance(name, str) and 0 < len(name) <= LONGEST_KEY and plain_text(name) for name in names):
-        raise ValueError(f"a class is text of at most {LONGEST_KEY} characters, without zero characters")
+        raise ValueError(f"a class must be text of 1 to {LONGEST_KEY} characters, without zero characters")
     return names
 
 
 def check_parts(maps: tuple[Map, ...], *sizes: int) -> tuple[Map, ...]:
-    """Maps of one score, as many as one of the sizes says."""
+    """Check maps of one score; their number must be one of the sizes."""
     parts = tuple(maps)
-    if len(parts) not in sizes or not all(isinstance(part, Map) and not isinstance(part, ClassMap) for part in parts):
+    if len(parts) not in sizes or not all(
+        isinstance(part, Map) and not isinstance(part, MulticlassMap) for part in parts
+    ):
         raise ValueError(f"{' or '.join(map(str, sizes))} maps of one score are needed")
     if any(part.columns for part in parts):
-        raise ValueError("the maps of classes must be maps of the score alone")
+        raise ValueError("the maps of classes must not need columns of groups")
     return parts
 
 
 def _numbers(values: ArrayLike) -> Floats:
     a = np.array(values, dtype=np.float64).reshape(-1)
     if not (np.abs(a) <= LARGEST_LOGIT).all():
-        raise ValueError(f"slopes and intercepts must be finite, and at most {LARGEST_LOGIT:g} in size")
+        raise ValueError(f"slopes and intercepts must be finite, and at most {LARGEST_LOGIT:g} in absolute value")
     a.setflags(write=False)
     return a

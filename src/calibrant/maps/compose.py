@@ -1,4 +1,4 @@
-"""Maps one after the other."""
+"""Composition of maps."""
 
 from __future__ import annotations
 
@@ -15,9 +15,14 @@ from calibrant.numerics import to_float32
 @register
 @dataclass(frozen=True, eq=False)
 class ComposeMap(Map):
-    """Maps one after the other, the first applied first; compositions inside it are laid flat.
+    """A composition of maps, the first applied first; nested compositions are flattened.
 
-    Maps by group may stand among them, of one column or of several.
+    Maps by group may be among them, of one or several columns.
+
+    Parameters
+    ----------
+    maps : tuple of Map
+        The maps, the first applied first.
 
     Examples
     --------
@@ -34,7 +39,7 @@ class ComposeMap(Map):
         """Check the parts."""
         parts = tuple(self.maps)
         if not parts or not all(isinstance(part, Map) for part in parts):
-            raise ValueError("a composition needs at least one map, and maps only")
+            raise ValueError("a composition needs at least one map, and only maps")
         freeze(
             self,
             "maps",
@@ -43,18 +48,18 @@ class ComposeMap(Map):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Columns of the parts, in the order of first need."""
+        """Columns of the parts, in the order of first use."""
         return tuple(dict.fromkeys(name for part in self.maps for name in part.columns))
 
     @property
     def direction(self) -> Direction:
-        """Rising, if no map falls; otherwise taken as mixed."""
+        """Rising if no map decreases; otherwise mixed."""
         return Direction.RISING if all(part.direction.never_falls for part in self.maps) else Direction.MIXED
 
-    def apply(self, scores: ArrayLike, groups: Columns | None = None) -> NDArray[Any]:
+    def apply(self, scores: ArrayLike, by: Columns | None = None) -> NDArray[Any]:
         """Probabilities after the last map."""
         given = np.asarray(scores)
-        keys = needed_keys(self, groups, given.shape)
+        keys = needed_keys(self, by, given.shape)
         single = given.dtype == np.float32
         out = given.astype(np.float64) if single else given
         for part in self.maps:

@@ -1,4 +1,4 @@
-"""Maps that ask for the group of a row."""
+"""Maps that differ by group of rows."""
 
 from __future__ import annotations
 
@@ -19,19 +19,33 @@ from calibrant.numerics import Floats, chunks, to_float32
 @register
 @dataclass(frozen=True, eq=False, repr=False)
 class ByGroupMap(Map):
-    r"""A map for each group of rows.
+    r"""A separate map for each group of rows.
 
     .. math:: m(s, g) = m_j(s) \quad\text{where}\quad g = g_j,
 
     with groups :math:`g_1, \dots, g_J` in the column ``by`` and the map :math:`m_j` of each. A row whose group is not
-    listed or is missing (None, NaN, NULL) goes through ``default``; a default of None says that no probability is
-    known there: NaN, in SQL NULL.
+    listed or is missing (None, NaN, NULL) goes through ``default``. If the default is None there is no probability:
+    NaN, in SQL NULL.
 
-    Groups are text. A whole number stands for its digits, also as a float (pandas makes floats of whole numbers with
-    gaps), True and False for ``true`` and ``false``; other values are refused.
+    Groups are text. Integers are converted to their digits, also if they are floats (pandas stores integers with gaps
+    as floats), and True and False to ``true`` and ``false``; other values are an error.
 
-    Cost: one look into a hash table per row for its group, then that of the maps; maps of log-odds that differ in
-    slope and intercept alone run as one.
+    Parameters
+    ----------
+    by : str
+        Name of the column of groups.
+    groups : tuple of str
+        The groups.
+    maps : tuple of Map
+        The map of each group.
+    default : Map or None
+        Map of other and missing groups.
+
+    Notes
+    -----
+    Guarantee: that of the calibrator that fitted it; a map alone has none.
+    Cost: one hash lookup per row for its group, then that of the maps; maps of log-odds that differ only in slope and
+    intercept are evaluated together.
 
     Examples
     --------
@@ -57,12 +71,12 @@ class ByGroupMap(Map):
         groups = tuple(key_text(group) for group in self.groups)
         maps = tuple(self.maps)
         if not groups or len(set(groups)) != len(groups) or len(groups) != len(maps):
-            raise ValueError("a map by group needs at least one group, no group twice, and one map for each")
+            raise ValueError("a map by group needs at least one group, distinct groups, and one map for each")
         if any(group is None or (group and not _writable(group)) for group in groups):
-            raise ValueError(f"a group is text of at most {LONGEST_KEY} characters, without zero characters")
+            raise ValueError(f"a group must be text of at most {LONGEST_KEY} characters, without zero characters")
         parts = maps if self.default is None else (*maps, self.default)
         if not all(isinstance(part, Map) and not part.columns for part in parts):
-            raise ValueError("the maps of groups must be maps of the score alone: compose maps by group instead")
+            raise ValueError("the maps of groups must not need columns of groups: use a ComposeMap instead")
         freeze(self, "groups", groups)
         freeze(self, "maps", maps)
 
@@ -73,7 +87,7 @@ class ByGroupMap(Map):
 
     @cached_property
     def lines(self) -> tuple[LogitAffineMap, Floats, Floats] | None:
-        """When all maps differ in slope and intercept alone: one of them, the slopes and the intercepts."""
+        """If all maps differ only in slope and intercept: one of them, the slopes and the intercepts."""
         first = self.maps[0]
         parts = [part for part in self.maps if isinstance(part, LogitAffineMap)]
         if not isinstance(first, LogitAffineMap) or len(parts) < len(self.maps):
@@ -82,10 +96,10 @@ class ByGroupMap(Map):
             return None
         return first, np.array([part.slope for part in parts]), np.array([part.intercept for part in parts])
 
-    def apply(self, scores: ArrayLike, groups: Columns | None = None) -> NDArray[Any]:
-        """Probabilities for ``scores`` of rows in ``groups``; float32 in gives float32 out, NaN gives NaN."""
+    def apply(self, scores: ArrayLike, by: Columns | None = None) -> NDArray[Any]:
+        """Probabilities for ``scores`` of rows in ``by``; float32 in gives float32 out, NaN gives NaN."""
         given = np.asarray(scores)
-        codes = needed_keys(self, groups, given.shape)[self.by].among(self.groups).reshape(-1)
+        codes = needed_keys(self, by, given.shape)[self.by].among(self.groups).reshape(-1)
         flat = given.reshape(-1).astype(np.float64, copy=False)
         out = np.empty(flat.shape)
         if self.lines is None:

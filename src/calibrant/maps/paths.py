@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.maps.base import Columns, freeze, register
-from calibrant.maps.classes import ClassAxis, ClassMap, blocks, softmax
+from calibrant.maps.classes import ClassAxis, MulticlassMap, blocks, softmax
 from calibrant.maps.taxonomy import Taxonomy
 from calibrant.messages import InputError
 from calibrant.numerics import Floats, Ints, to_float32
@@ -18,25 +18,27 @@ from calibrant.numerics import Floats, Ints, to_float32
 
 @dataclass(frozen=True, eq=False)
 class PathForecast:
-    """Probabilities of the predicted leaf and of its ancestors, row by row; no statement about any other node.
+    """Probabilities of the predicted leaf and of its ancestors, for each row; none for any other node.
 
     Attributes
     ----------
+    taxonomy : Taxonomy
+        The tree.
     leaves : ndarray of shape (n,)
         Code of the predicted leaf among ``taxonomy.nodes``; -1 for a row without scores.
     nodes : ndarray of shape (n, depth)
-        Codes along the path, the broadest node first; -1 behind the end of a shorter path.
+        Codes along the path, the broadest node first; -1 after the end of a shorter path.
     probabilities : ndarray of shape (n, depth)
-        Probability that the row belongs to the node, never rising along the path; NaN where there is no node.
+        Probability that the row belongs to the node, non-increasing along the path; NaN where there is no node.
 
     Examples
     --------
     >>> tree = Taxonomy({"animal": None, "ship": None, "cat": "animal", "dog": "animal"})
-    >>> told = PathForecast(tree, np.array([2, 1]), np.array([[0, 2], [1, -1]]), np.array([[0.9, 0.6], [0.8, np.nan]]))
-    >>> print(told)
+    >>> found = PathForecast(tree, np.array([2, 1]), np.array([[0, 2], [1, -1]]), np.array([[0.9, 0.6], [0.8, np.nan]]))
+    >>> print(found)
     cat: animal 0.900, cat 0.600
     ship: ship 0.800
-    >>> told.narrowest(0.85)
+    >>> found.narrowest(0.85)
     array(['animal', 'root'], dtype='<U6')
     """
 
@@ -51,11 +53,11 @@ class PathForecast:
 
     @property
     def leaf_names(self) -> NDArray[Any]:
-        """The predicted leaf of each row; the root where a row has no scores."""
+        """The predicted leaf of each row; the root if a row has no scores."""
         return self._names(self.leaves)
 
     def probability(self, node: Any) -> Floats:
-        """Probability that each row belongs to ``node``; NaN where it is not on the path, 1 for the root."""
+        """Probability that each row belongs to ``node``; NaN if it is not on the path, 1 for the root."""
         code = self.taxonomy.code(node)
         if code < 0:
             return np.where(self.leaves < 0, np.nan, 1.0)
@@ -63,13 +65,13 @@ class PathForecast:
         return np.where(self.nodes[:, level] == code, self.probabilities[:, level], np.nan)
 
     def to_matrix(self, fill: float = np.nan) -> Floats:
-        """One column for each of ``taxonomy.nodes``, with ``fill`` where the forecast abstains."""
+        """Matrix with one column for each of ``taxonomy.nodes``, and ``fill`` where there is no probability."""
         return scattered(self.nodes, self.probabilities, len(self.taxonomy.nodes), fill)
 
     def narrowest(self, least: float) -> NDArray[Any]:
-        """The narrowest node whose probability is ``least`` or more, by name; the root where none is.
+        """Name of the narrowest node whose probability is at least ``least``; the root if there is none.
 
-        Probabilities fall along a path, so each row gets the end of what can be said that surely.
+        Probabilities never increase along a path, so each row gets the most specific node with this probability.
         """
         if not 0.0 <= least <= 1.0:
             raise InputError("least", f"must lie between 0 and 1, got {least}")
@@ -81,49 +83,52 @@ class PathForecast:
         return np.asarray(np.array([*self.taxonomy.nodes, self.taxonomy.root])[codes])
 
     def __str__(self) -> str:
-        """The first rows, one a line."""
+        """The first rows, one per line."""
         shown = []
         for leaf, nodes, values in zip(self.leaf_names[:10], self.nodes, self.probabilities, strict=False):
             there = nodes >= 0
-            told = zip(self._names(nodes[there]), values[there], strict=True)
-            shown.append(f"{leaf}: " + ", ".join(f"{name} {value:.3f}" for name, value in told))
+            pairs = zip(self._names(nodes[there]), values[there], strict=True)
+            shown.append(f"{leaf}: " + ", ".join(f"{name} {value:.3f}" for name, value in pairs))
         more = [f"... {len(self) - 10:,} more rows"] if len(self) > 10 else []
         return "\n".join([*shown, *more])
 
 
 @register
 @dataclass(frozen=True, eq=False, repr=False)
-class PathMap(ClassMap):
-    r"""A probability for the predicted leaf and for each of its ancestors; it abstains about all other nodes.
+class PathMap(MulticlassMap):
+    r"""A probability for the predicted leaf and for each of its ancestors; none for other nodes.
 
     .. math:: h_v(s) = \hat\pi_{v, b, l} \quad\text{for } v \in a(l),\qquad
               l = \arg\max_k s_k,\quad b = \text{bin of } s \text{ within } l
 
-    (000 eq. 4.5). The leaf of the largest score is the predicted one, the earlier column among equals. Its bins are a
-    list of cuts, each on the score of a node of the path, that is on the sum of the scores of the leaves beneath it: a
-    row falls into the bin of the first cut that lies above its score, else into the last bin.
+    (Gupta 2022, eq. 4.5). The predicted leaf is the one with the largest score, of tied scores the earlier column. Its
+    bins are defined by a list of cuts, each on the score of a node of the path, which is the sum of the scores of the
+    leaves beneath it: a row is in the bin of the first cut above its score, else in the last bin.
 
     Parameters
     ----------
     classes
-        The leaves, in the order of the columns that go in.
+        The leaves, in the order of the input columns.
     nodes, parents, root
-        The taxonomy: all nodes but the root, the code of each one's parent (-1 for the root), the root's name.
+        The taxonomy: all nodes except the root, the code of each node's parent (-1 for the root), the root's name.
     groups
-        For each class, which list of cuts is its own; pooled leaves share one and are equally deep.
+        Number of the list of cuts of each class; pooled leaves share one and have the same depth.
     sizes
         Number of cuts in each list; a list of m cuts has m + 1 bins.
     levels, cuts
-        List by list, cut by cut: place on the path of the node whose score is cut (0 is the broadest), and where.
+        List by list, cut by cut: level on the path of the node whose score is cut (0 is the broadest), and the cut.
     rates
-        List by list, bin by bin: the probability of each node of the path, the broadest first; never rising.
+        List by list, bin by bin: the probability of each node of the path, the broadest first; non-increasing.
+    on
+        Type of the scores: probabilities or logits.
 
     Notes
     -----
-    Edges: :meth:`apply` gives a column for each of ``nodes``, with NaN for "abstains"; :meth:`forecast` gives the path
-    alone. A row with a missing score has no probabilities. Sums of scores are taken from the left to the right.
-    Guarantee: see :class:`calibrant.PathCalibrator`. Cost: O(rows x classes x levels that are
-    cut).
+    Edge cases: :meth:`apply` returns a column for each of ``nodes``, with NaN for nodes without a probability;
+    :meth:`forecast` returns the path alone. A row with a missing score has no probabilities. Scores are summed from
+    left to right.
+    Guarantee: see :class:`calibrant.multiclass.PathCalibrator`.
+    Cost: O(rows x classes x levels that are cut).
 
     Examples
     --------
@@ -170,7 +175,7 @@ class PathMap(ClassMap):
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """All nodes but the root."""
+        """All nodes except the root."""
         return self.nodes
 
     @cached_property
@@ -180,24 +185,24 @@ class PathMap(ClassMap):
 
     @cached_property
     def list_depths(self) -> Ints:
-        """Nodes on the paths of each list."""
+        """Depth of the paths of each list."""
         out = np.zeros(len(self.sizes), dtype=np.int64)
         out[self.groups] = self.taxonomy.depths[self.leaf_codes]
         return out
 
     @cached_property
     def first_bins(self) -> Ints:
-        """Where the bins of each list begin, and where the last one's end."""
+        """Index of the first bin of each list, and the total number of bins."""
         return np.append(0, np.cumsum(self.sizes + 1))
 
     @cached_property
     def shared(self) -> NDArray[np.bool_]:
-        """Bins, among those of all lists, that belong to two leaves or more."""
+        """Whether each bin, among those of all lists, belongs to two leaves or more."""
         return np.repeat(np.bincount(self.groups) > 1, self.sizes + 1)
 
     @cached_property
     def bin_rates(self) -> Floats:
-        """Probabilities by bin, one row each, NaN behind the end of a path."""
+        """Probabilities by bin, one row each, NaN after the end of a path."""
         depths = np.repeat(self.list_depths, self.sizes + 1)
         out = np.full((len(depths), self.taxonomy.depth), np.nan)
         out[np.arange(self.taxonomy.depth) < depths[:, None]] = self.rates
@@ -212,38 +217,39 @@ class PathMap(ClassMap):
         return out
 
     def bins(self, scores: ArrayLike) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Predicted class and bin, among those of all lists, of each row; -1 and -1 where a score is missing."""
+        """Predicted class and bin, among those of all lists, of each row; -1 and -1 if a score is missing."""
         given = self._matrix(scores)
-        top, told = path_scores(self.taxonomy.paths[self.leaf_codes], given, np.unique(self.levels), self.on)
+        top, values = path_scores(self.taxonomy.paths[self.leaf_codes], given, np.unique(self.levels), self.on)
         found = np.full(len(given), -1, dtype=np.intp)
         order = np.argsort(top, kind="stable")
         ends = np.searchsorted(top[order], np.arange(len(self.classes) + 1))
         firsts = np.append(0, np.cumsum(self.sizes))
         for j, group in enumerate(self.groups.tolist()):
             rows, part = order[ends[j] : ends[j + 1]], slice(firsts[group], firsts[group + 1])
-            found[rows] = self.first_bins[group] + first_above(told[rows], self.levels[part], self.cuts[part])
+            found[rows] = self.first_bins[group] + first_above(values[rows], self.levels[part], self.cuts[part])
         return top, found
 
     def forecast(self, scores: ArrayLike) -> PathForecast:
-        """Probabilities along the path of each row."""
+        """Probabilities along the path of the predicted leaf, for each row."""
         top, found = self.bins(scores)
         leaves = np.append(self.leaf_codes, -1)[top]
         table = np.concatenate([self.bin_rates, np.full((1, self.taxonomy.depth), np.nan)])
         return PathForecast(self.taxonomy, leaves, self.taxonomy.paths[leaves], table[found])
 
-    def apply(self, scores: ArrayLike, groups: Columns | None = None) -> NDArray[Any]:
-        """Probabilities by node, NaN for "abstains"; float32 in gives float32 out."""
-        told = self.forecast(scores)
+    def apply(self, scores: ArrayLike, by: Columns | None = None) -> NDArray[Any]:
+        """Probabilities by node, NaN for nodes without a probability; float32 in gives float32 out."""
+        found = self.forecast(scores)
         single = np.asarray(scores).dtype == np.float32
-        return scattered(told.nodes, to_float32(told.probabilities) if single else told.probabilities, len(self.nodes))
+        values = to_float32(found.probabilities) if single else found.probabilities
+        return scattered(found.nodes, values, len(self.nodes))
 
     def _check_lists(self) -> None:
         if len(self.groups) != len(self.classes) or len(self.sizes) == 0 or (self.sizes < 0).any():
-            raise ValueError("each class needs a list of cuts, and a list cannot have fewer than 0")
+            raise ValueError("each class needs a list of cuts, and the length of a list must not be negative")
         if not np.array_equal(np.unique(self.groups), np.arange(len(self.sizes))):
-            raise ValueError("every list of cuts needs a class, and every class a list that is there")
+            raise ValueError("every list of cuts needs a class, and every class an existing list")
         if (self.list_depths[self.groups] != self.taxonomy.depths[self.leaf_codes]).any():
-            raise ValueError("leaves that share a list must be equally deep")
+            raise ValueError("leaves that share a list must have the same depth")
         if len(self.levels) != self.sizes.sum() or len(self.cuts) != len(self.levels):
             raise ValueError(f"{self.sizes.sum()} levels and cuts are needed")
         if (self.levels < 0).any() or (self.levels >= np.repeat(self.list_depths, self.sizes)).any():
@@ -255,7 +261,7 @@ class PathMap(ClassMap):
         if not ((self.rates >= 0.0) & (self.rates <= 1.0)).all():
             raise ValueError("rates must lie in [0, 1]")
         if (self.bin_rates[:, 1:] > self.bin_rates[:, :-1]).any():
-            raise ValueError("rates must not rise along a path")
+            raise ValueError("rates must not increase along a path")
 
     def __repr__(self) -> str:
         """Its size."""
@@ -270,11 +276,11 @@ _FLOATS: dict[str, Any] = {"cuts": np.float64, "rates": np.float64}
 def path_scores(
     paths: NDArray[Any], scores: NDArray[Any], levels: NDArray[Any], on: ClassAxis
 ) -> tuple[NDArray[np.intp], Floats]:
-    """Predicted class of each row, -1 where a score is missing, and the scores of the nodes of its path at ``levels``.
+    """Predicted class of each row, -1 if a score is missing, and the scores of the nodes of its path at ``levels``.
 
-    ``paths`` has a row of node codes for each class. Levels that are not asked for hold 0.
+    ``paths`` has a row of node codes for each class. Other levels are 0.
     """
-    top, told = np.empty(len(scores), dtype=np.intp), np.zeros((len(scores), paths.shape[1]))
+    top, values = np.empty(len(scores), dtype=np.intp), np.zeros((len(scores), paths.shape[1]))
     asked = [(level, _columns_beneath(paths[:, level])) for level in np.asarray(levels).tolist()]
     for part in blocks(scores):
         s = scores[part].astype(np.float64, copy=False)
@@ -283,21 +289,21 @@ def path_scores(
             node = paths[best, level]
             for code in np.unique(node[node >= 0]).tolist():
                 rows = np.flatnonzero(node == code)
-                told[part.start + rows, level] = _sum_of_rows(columns, beneath[code], rows)
+                values[part.start + rows, level] = _sum_of_rows(columns, beneath[code], rows)
         best[np.isnan(s).any(axis=1)] = -1
         top[part] = best
-    return top, told
+    return top, values
 
 
 def scattered(nodes: NDArray[Any], values: NDArray[Any], width: int, fill: float = np.nan) -> NDArray[Any]:
     """Values along paths as a matrix of ``width`` columns, ``fill`` elsewhere."""
-    out = np.full((len(nodes), width + 1), fill, dtype=values.dtype)  # what has no node goes to a column to be dropped
+    out = np.full((len(nodes), width + 1), fill, dtype=values.dtype)  # values without a node go to an extra column
     np.put_along_axis(out, np.where(nodes < 0, width, nodes), values, axis=1)
     return np.ascontiguousarray(out[:, :width])
 
 
 def _columns_beneath(nodes: NDArray[Any]) -> dict[int, list[int]]:
-    """The columns whose path goes through each node, in their order."""
+    """The columns whose path goes through each node, in order."""
     out: dict[int, list[int]] = {}
     for column, code in enumerate(nodes.tolist()):
         out.setdefault(code, []).append(column)
@@ -305,20 +311,20 @@ def _columns_beneath(nodes: NDArray[Any]) -> dict[int, list[int]]:
 
 
 def _sum_of_rows(columns: Floats, chosen: list[int], rows: NDArray[Any]) -> Floats:
-    """Sum of some columns, one after the other, so that the result depends on nothing but the numbers."""
+    """Sum of some columns in a fixed order, so that rounding is reproducible."""
     total = columns[chosen[0], rows]
     for column in chosen[1:]:
         total = total + columns[column, rows]
     return np.asarray(total)
 
 
-def first_above(told: Floats, levels: Ints, cuts: Floats) -> NDArray[np.intp]:
-    """The first cut that lies above the score it is on; their number where none does."""
+def first_above(values: Floats, levels: Ints, cuts: Floats) -> NDArray[np.intp]:
+    """Index of the first cut above the score of its level; the number of cuts if there is none."""
     if len(levels) and (levels == levels[0]).all() and (cuts[1:] >= cuts[:-1]).all():
-        return np.searchsorted(cuts, told[:, levels[0]], side="right")
-    out = np.full(len(told), len(cuts), dtype=np.intp)
+        return np.searchsorted(cuts, values[:, levels[0]], side="right")
+    out = np.full(len(values), len(cuts), dtype=np.intp)
     for place in range(len(cuts) - 1, -1, -1):
-        out[told[:, levels[place]] < cuts[place]] = place
+        out[values[:, levels[place]] < cuts[place]] = place
     return out
 
 
@@ -332,6 +338,6 @@ def _column(values: Any, dtype: Any, name: str) -> NDArray[Any]:
 
 def _check_tree(nodes: tuple[str, ...], parents: Ints) -> None:
     if len(parents) != len(nodes) or len(set(nodes)) != len(nodes):
-        raise ValueError("every node needs one parent, and no name may be there twice")
+        raise ValueError("every node needs one parent, and names must be distinct")
     if (parents < -1).any() or (parents >= len(nodes)).any():
         raise ValueError("a parent must be a node, or -1 for the root")

@@ -1,4 +1,4 @@
-"""Maps of one score: the identity, steps, lines between knots, and curves of the log-odds."""
+"""Maps of one score: identity, steps, piecewise linear maps, and functions of the log-odds."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = ["LARGEST", "Axis", "BetaMap", "IdentityMap", "LogitAffineMap", "Piece
 Axis = Literal["log-odds", "score"]
 
 LARGEST = 1e301
-"""Parameters and knots stay below this, so that their products with log-odds and their differences stay finite."""
+"""Largest absolute value of parameters and knots: products with log-odds and differences stay finite."""
 
 
 @register
 @dataclass(frozen=True, eq=False)
 class IdentityMap(ScoreMap):
-    """The score itself: the model is kept as it is.
+    """The identity: the scores of the original model.
 
     Examples
     --------
@@ -39,9 +39,9 @@ class IdentityMap(ScoreMap):
         """Strictly rising."""
         return Direction.STRICTLY_RISING
 
-    def apply(self, scores: ArrayLike, groups: Columns | None = None) -> NDArray[Any]:
+    def apply(self, scores: ArrayLike, by: Columns | None = None) -> NDArray[Any]:
         """A copy of ``scores``, as floats."""
-        needed_keys(self, groups, np.shape(scores))
+        needed_keys(self, by, np.shape(scores))
         given = np.asarray(scores)
         return given.astype(np.float32 if given.dtype == np.float32 else np.float64)
 
@@ -53,8 +53,15 @@ class StepMap(ScoreMap):
 
     .. math:: m(s) = v_j \quad\text{for}\quad k_j \le s < k_{j+1},
 
-    with inner knots :math:`k_1 < \dots < k_J` and :math:`J + 1` values; the first step reaches down to any score and
-    the last up to any score, so no score is ever outside.
+    with inner knots :math:`k_1 < \dots < k_J` and :math:`J + 1` values. The first step extends to all lower scores and
+    the last to all higher ones.
+
+    Parameters
+    ----------
+    knots : array
+        Inner knots, strictly increasing.
+    values : array
+        Probabilities, one more than knots.
 
     Examples
     --------
@@ -77,7 +84,7 @@ class StepMap(ScoreMap):
 
     @property
     def direction(self) -> Direction:
-        """By its values; never strictly rising, as a step is flat."""
+        """By its values; never strictly rising, because steps are flat."""
         return Direction.of(np.append(np.diff(self.values), 0.0))
 
     @cached_property
@@ -108,8 +115,15 @@ class PiecewiseLinearMap(ScoreMap):
 
     .. math:: m(s) = v_j + (v_{j+1} - v_j)\,\frac{s - k_j}{k_{j+1} - k_j} \quad\text{for}\quad k_j \le s \le k_{j+1}.
 
-    Inside a piece the result is held between its two end values, so rounding cannot turn a monotone table into a map
-    that inverts a ranking.
+    Within a piece the result is clipped to its two end values, so that rounding cannot make a monotone table invert a
+    ranking.
+
+    Parameters
+    ----------
+    knots : array
+        Knots, strictly increasing.
+    values : array
+        Probability at each knot.
 
     Examples
     --------
@@ -167,8 +181,17 @@ class LogitAffineMap(ScoreMap):
     .. math:: m(s) = \operatorname{expit}(\text{slope} \cdot x + \text{intercept}),\qquad
               x = \operatorname{logit}(s) \text{ or } x = s,
 
-    where scores are clipped to ``[low, high]`` before their log-odds are taken (002 eq. 1.7, read with the exponent
+    where scores are clipped to ``[low, high]`` before their log-odds are taken (Gupta 2023, eq. 1.7, with the exponent
     a logit(z) + b). The identity is slope 1, intercept 0 on the log-odds.
+
+    Parameters
+    ----------
+    slope, intercept : float
+        Coefficients.
+    on : {"log-odds", "score"}
+        Whether x is the log-odds of the score or the score itself.
+    low, high : float
+        Ends to which scores are clipped before their log-odds are taken.
 
     Examples
     --------
@@ -185,7 +208,7 @@ class LogitAffineMap(ScoreMap):
     kind: ClassVar[str] = "logit-affine"
 
     def __post_init__(self) -> None:
-        """Refuse numbers that would not give a probability."""
+        """Reject numbers that do not define a probability."""
         _finite(self, "slope", "intercept")
         _ends(self)
         if self.on not in ("log-odds", "score"):
@@ -200,9 +223,9 @@ class LogitAffineMap(ScoreMap):
         return self._evaluate_with(s, self.slope, self.intercept)
 
     def _evaluate_with(self, s: Floats, slope: float | Floats, intercept: float | Floats) -> Floats:
-        """The map with another slope and intercept, or with those of each row."""
+        """The map with another slope and intercept, or with one pair per row."""
         if self.on == "score":
-            with np.errstate(over="ignore"):  # an infinite argument is held at the limit below
+            with np.errstate(over="ignore"):  # infinite values are clipped below
                 x = np.clip(s, -LARGEST, LARGEST) * slope
         else:
             x = np.maximum(s, self.low)
@@ -217,12 +240,19 @@ class LogitAffineMap(ScoreMap):
 @register
 @dataclass(frozen=True, eq=False)
 class BetaMap(ScoreMap):
-    r"""The three-parameter beta map, in the sign of Kull et al.
+    r"""The beta map with three parameters, with the signs of Kull, Silva Filho and Flach (2017).
 
     .. math:: m(s) = \operatorname{expit}\bigl(a \log s - b \log(1 - s) + c\bigr),
 
-    with identity :math:`(a, b, c) = (1, 1, 0)`. 002 eq. 6.18 writes the second term with a plus; its b is our -b.
-    Scores are clipped to ``[low, high]`` first.
+    with identity :math:`(a, b, c) = (1, 1, 0)`. In Gupta (2023), eq. 6.18, the second term has a plus, so its b is -b
+    here. Scores are clipped to ``[low, high]`` first.
+
+    Parameters
+    ----------
+    a, b, c : float
+        Coefficients.
+    low, high : float
+        Ends to which scores are clipped.
 
     Examples
     --------
@@ -239,13 +269,13 @@ class BetaMap(ScoreMap):
     kind: ClassVar[str] = "beta"
 
     def __post_init__(self) -> None:
-        """Refuse numbers that would not give a probability."""
+        """Reject numbers that do not define a probability."""
         _finite(self, "a", "b", "c")
         _ends(self)
 
     @property
     def direction(self) -> Direction:
-        """By a and b, whose terms of the log-odds both rise with the score."""
+        """By a and b, whose terms of the log-odds both increase with the score."""
         return Direction.of([self.a, self.b])
 
     def _evaluate(self, s: Floats) -> Floats:

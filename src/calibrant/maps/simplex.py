@@ -1,4 +1,4 @@
-"""A partition of the simplex, and a distribution over the classes for each of its regions."""
+"""A partition of the probability simplex, with a class distribution for each region."""
 
 from __future__ import annotations
 
@@ -11,37 +11,52 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.maps.base import freeze, register
-from calibrant.maps.classes import ClassAxis, ClassMap, blocks
+from calibrant.maps.classes import ClassAxis, MulticlassMap, blocks
 from calibrant.numerics import Floats
 
 SimplexScheme = Literal["projection", "sierpinski", "grid"]
-"""How the simplex is cut: by thresholds along directions, by halving corners again and again, by a regular grid."""
+"""How the simplex is cut: by thresholds along directions, by halving corners recursively, or by a regular grid."""
 
-DEEPEST = 52
-"""Largest depth, and largest logarithm of the number of cells: beyond it doubles cannot tell regions apart."""
+MAX_DEPTH = 52
+"""Largest depth, and largest log2 of the number of cells: beyond it doubles cannot distinguish regions."""
 
 
 @register
 @dataclass(frozen=True, eq=False, repr=False)
-class SimplexBinsMap(ClassMap):
-    r"""A distribution over the classes for each region of the simplex.
+class SimplexBinsMap(MulticlassMap):
+    r"""A class distribution for each region of the probability simplex.
 
     .. math:: m(s) = \hat\Pi_{b(s)}
 
     where :math:`b(s)` is the region of the row and :math:`\hat\Pi_b` row b of ``table``, L numbers that sum to 1
-    (002 section 5.G). Three schemes say which region a row is in; each row is in exactly one:
+    (Gupta 2023, section 5.G). Three schemes define the region of a row; each row is in exactly one:
 
-    - ``"projection"``: a list of rules, ``size`` of them. The region is the first b with
-      :math:`\sum_l q_{bl} s_l < T_b`, else the last. ``directions`` holds q, rule by rule, and ``thresholds`` T. The
-      sum is taken from the first class on, one product after another.
+    - ``"projection"``: a list of ``size`` rules. The region is the first b with :math:`\sum_l q_{bl} s_l < T_b`, else
+      the last. ``directions`` contains q, rule by rule, and ``thresholds`` T. The sum is computed in the order of the
+      classes.
     - ``"sierpinski"``: at each of ``size`` levels, the first class with :math:`t_l > 1/2` chooses one of L parts, which
-      is blown up, :math:`t \leftarrow 2t - e_l`; without one the row stays in the middle part, which is not divided
-      (eq. 5.19). The parts at depth q are numbered one after another, the middle one last.
-    - ``"grid"``: ``size`` cells an axis, K. The cell of class l is :math:`k_l = \max(1, \lceil K s_l \rceil)`. A sum
-      of cells below K + 1 (the row lies on a corner of the grid) is filled up in the last class: the smallest of the
-      cells that hold the row, in the order of words (eq. 5.20 and 5.21). A sum above K + L - 1, which only rows that
-      sum to more than 1 can have, is brought down from the last class on. Regions are the possible
-      :math:`(k_1, \dots, k_L)` in the order of words, see :func:`grid_cells`.
+      is scaled up, :math:`t \leftarrow 2t - e_l`; without one, the row stays in the middle part, which is not divided
+      (eq. 5.19). The parts at depth q are numbered consecutively, the middle one last.
+    - ``"grid"``: ``size`` cells per axis, K. The cell of class l is :math:`k_l = \max(1, \lceil K s_l \rceil)`. If the
+      sum of cells is below K + 1 (the row is on a corner of the grid), the last class is increased: this gives the
+      lexicographically smallest of the cells that contain the row (eq. 5.20 and 5.21). If it is above K + L - 1, which
+      is possible only for rows that sum to more than 1, cells are decreased from the last class on. Regions are the
+      possible :math:`(k_1, \dots, k_L)` in lexicographic order, see :func:`grid_cells`.
+
+    Parameters
+    ----------
+    classes : tuple of str
+        Names of the input columns.
+    scheme : {"projection", "sierpinski", "grid"}
+        How the simplex is cut.
+    size : int
+        Number of rules, depth, or cells per axis.
+    directions, thresholds : array
+        Rules of a projection; empty for the other schemes.
+    table : array
+        Class distributions, region by region.
+    on : {"probability", "logit"}
+        Type of the scores.
 
     Examples
     --------
@@ -75,7 +90,7 @@ class SimplexBinsMap(ClassMap):
         if len(self.table) != region_count(self.scheme, len(self.classes), self.size) * len(self.classes):
             raise ValueError("the table needs one number for each region and class")
         if (self.table < 0.0).any() or (np.abs(self.outputs_by_region.sum(axis=1) - 1.0) > 1e-9).any():
-            raise ValueError("the probabilities of a region must not be below 0 and must sum to 1")
+            raise ValueError("the probabilities of a region must not be negative and must sum to 1")
 
     @property
     def outputs_by_region(self) -> Floats:
@@ -114,17 +129,17 @@ class SimplexBinsMap(ClassMap):
         return out
 
     def __repr__(self) -> str:
-        """SimplexScheme and size instead of all numbers."""
+        """Scheme and size instead of all numbers."""
         count = len(self.table) // len(self.classes)
         return f"SimplexBinsMap({self.scheme}, {count:,} regions of {len(self.classes)} classes, on {self.on})"
 
 
 def region_count(scheme: SimplexScheme, classes: int, size: int) -> int:
-    r"""Number of regions: B for B - 1 rules; :math:`(L^{q+1} - 1)/(L - 1)` at depth q; or the possible cells of a grid.
+    r"""Number of regions: B for B - 1 rules; :math:`(L^{q+1} - 1)/(L - 1)` at depth q; for a grid its possible cells.
 
     .. math:: |I| = \sum_{m = \max(L, K + 1)}^{K + L - 1} \binom{m - 1}{L - 1}
 
-    which is :math:`K^2` for three classes (002 eq. 5.20; the text's 14 at L = 3 and q = 2 is 13).
+    which is :math:`K^2` for three classes (Gupta 2023, eq. 5.20; the 14 printed there for L = 3 and q = 2 is 13).
 
     Examples
     --------
@@ -133,10 +148,10 @@ def region_count(scheme: SimplexScheme, classes: int, size: int) -> int:
     """
     if scheme == "projection":
         if size < 0:
-            raise ValueError(f"the number of thresholds must not be below 0, got {size}")
+            raise ValueError(f"the number of thresholds must not be negative, got {size}")
         return size + 1
     name, reach = ("depth", float(size)) if scheme == "sierpinski" else ("cells", classes * log2(max(size, 1)))
-    if size < 1 or reach > DEEPEST or classes > 1 << 20:
+    if size < 1 or reach > MAX_DEPTH or classes > 1 << 20:
         raise ValueError(f"{name}={size} is out of range for {classes} classes")
     if scheme == "sierpinski":
         return int((classes ** (size + 1) - 1) // (classes - 1))
@@ -145,7 +160,7 @@ def region_count(scheme: SimplexScheme, classes: int, size: int) -> int:
 
 @lru_cache(maxsize=16)
 def grid_cells(classes: int, size: int) -> NDArray[np.int64]:
-    """The possible cells of a grid, one row of a cell number for each class, in the order of words.
+    """The possible cells of a grid in lexicographic order, one row of cell numbers, one number per class.
 
     Examples
     --------
@@ -164,7 +179,7 @@ def grid_cells(classes: int, size: int) -> NDArray[np.int64]:
 
 
 def project(p: NDArray[Any], direction: Floats, rows: NDArray[np.intp] | None = None) -> Floats:
-    """The sum of products with a direction, class after class, so that it is the same number everywhere."""
+    """Projection on a direction, summed in the order of classes, so that rounding is the same everywhere."""
     out: Floats | None = None
     for j in np.flatnonzero(direction).tolist():
         term = (p[:, j] if rows is None else p[rows, j]) * direction[j]
@@ -184,7 +199,7 @@ def _by_rules(p: Floats, rules: Floats, thresholds: Floats) -> NDArray[np.intp]:
 
 
 def _sierpinski(p: Floats, depth: int) -> NDArray[np.intp]:
-    """Path through the parts, as one number; doubling and subtracting 1 above a half are exact."""
+    """Path through the parts as one number; doubling, and subtracting 1 above one half, are exact."""
     size = p.shape[1]
     codes = np.zeros(len(p), dtype=np.intp)
     inside, t = np.arange(len(p)), p
@@ -200,7 +215,7 @@ def _sierpinski(p: Floats, depth: int) -> NDArray[np.intp]:
 
 
 def _grid(p: Floats, size: int) -> NDArray[np.intp]:
-    """Place of each row's cells among the possible ones."""
+    """Index of each row's cell among the possible ones."""
     classes = p.shape[1]
     k = np.clip(np.ceil(size * p), 1.0, size).astype(np.int64)
     k[:, -1] += np.maximum(max(classes, size + 1) - k.sum(axis=1), 0)

@@ -1,4 +1,4 @@
-"""A tree of classes: which nodes a label belongs to, and the path from a leaf up to the root."""
+"""A tree of classes: the nodes to which a label belongs, and the path from a leaf to the root."""
 
 from __future__ import annotations
 
@@ -15,40 +15,43 @@ from calibrant.arrays.labels import label_column
 from calibrant.messages import InputError, Setting, plural
 
 MOST_LEVELS = 64
-"""Levels below the root; real taxonomies have two to twenty."""
+"""Maximum number of levels below the root; real taxonomies have two to twenty."""
 
 IMPLICIT_ROOT = "root"
+"""Default name of the root."""
 
 
 class Taxonomy:
-    r"""Classes as the nodes of a tree: a row that belongs to a node belongs to each of its ancestors.
+    r"""A tree of classes: a row that belongs to a node belongs to each of its ancestors.
 
     With :math:`a(y)` the ancestors of the node y, itself included, "the row belongs to v" is the event
-    :math:`v \in a(Y)`, where the label Y is the narrowest node of the row, an inner one if it belongs to none of that
-    node's children (000 section 4.3).
+    :math:`v \in a(Y)`, where the label Y is the narrowest node of the row; it is an inner node if the row belongs to
+    none of that node's children (Gupta 2022, section 4.3).
 
     Parameters
     ----------
     parents : mapping from node to parent
-        Text, whole numbers or truth values. Several nodes whose parent is None lie beneath a root that has no entry of
-        its own; a single one is the root itself. A parent that is no key is the root, if there is just one such.
+        Nodes are text, integers or booleans. If several nodes have the parent None, they are beneath a root without an
+        entry; a single such node is the root itself. A parent that is not a key is the root, if there is exactly one.
     root : optional
-        Name of the root, where the mapping leaves it open; ``"root"`` by default. A row labelled so belongs to no node.
+        Name of the root, if the mapping does not define it; ``"root"`` by default. A row with this label belongs to no
+        node.
 
     Attributes
     ----------
     nodes : tuple of str
-        All nodes but the root, in the order of the mapping; codes are places in it, and the root's code is -1.
+        All nodes except the root, in the order of the mapping; codes are indices into it, and the root's code is -1.
     parents, depths : ndarray
-        Code of each node's parent; levels from the root, which is at 0.
+        Code of each node's parent; levels below the root, which is at 0.
     leaves : tuple of str
         Nodes without children, in the order of ``nodes``.
     paths : ndarray of shape (nodes + 1, depth)
-        Codes on the way down to each node, the broadest first, then -1; the last row, of the root, is all -1.
+        Codes on the path to each node, the broadest first, then -1; the last row, of the root, is all -1.
 
     Notes
     -----
-    Edges: a cycle, a parent that is not there, a name given twice and fewer than two leaves are refused.
+    Edge cases: a cycle, an unknown parent, a duplicate name and fewer than two leaves are errors.
+    Guarantee: not a statistical method; a taxonomy needs no guarantee.
     Cost: O(nodes x depth).
 
     Examples
@@ -73,7 +76,7 @@ class Taxonomy:
         inner = set(above)
         self.leaves = tuple(name for code, name in enumerate(self.nodes) if code not in inner)
         if len(self.leaves) < 2:
-            raise InputError("parents", "has fewer than two leaves", "add the nodes that it divides its classes into")
+            raise InputError("parents", "has fewer than two leaves", "add the nodes into which it divides its classes")
 
     @property
     def depth(self) -> int:
@@ -81,7 +84,7 @@ class Taxonomy:
         return int(self.paths.shape[1])
 
     def code(self, node: Any) -> int:
-        """Place of a node in ``nodes``; -1 for the root."""
+        """Index of a node in ``nodes``; -1 for the root."""
         name = _name(node, "node")
         if name != self.root and name not in self._codes:
             raise InputError(
@@ -131,7 +134,7 @@ class Taxonomy:
         return keys.among(self.nodes)
 
     def belongs(self, labels: NDArray[Any], nodes: NDArray[Any]) -> NDArray[np.bool_]:
-        r"""Whether each label's row belongs to the node beside it, :math:`v \in a(y)`; both as codes.
+        r"""Whether each row with a label belongs to the node in the same place, :math:`v \in a(y)`; both as codes.
 
         Every row belongs to the root.
         """
@@ -161,7 +164,7 @@ class Taxonomy:
 
 
 def as_taxonomy(given: Any) -> Taxonomy:
-    """A taxonomy, or the mapping that makes one.
+    """A taxonomy, from itself or from a mapping.
 
     Examples
     --------
@@ -174,7 +177,7 @@ def as_taxonomy(given: Any) -> Taxonomy:
         raise InputError(
             "taxonomy",
             f"must be a Taxonomy or a mapping from each node to its parent, got {type(given).__name__}",
-            'pass for instance {"cat": "animal", "dog": "animal"}',
+            'pass for example {"cat": "animal", "dog": "animal"}',
         )
     try:
         return Taxonomy(given)
@@ -183,7 +186,7 @@ def as_taxonomy(given: Any) -> Taxonomy:
 
 
 def refuse_several(y: Any) -> None:
-    """Refuse labels that name several nodes in a row: a path has one end."""
+    """Reject labels that name several nodes in a row: a path has one end."""
     a = y if isinstance(y, np.ndarray) else np.asarray(y, dtype=object)
     several = np.zeros(0, dtype=bool)
     if a.ndim == 2 and a.shape[1] > 1:
@@ -193,8 +196,8 @@ def refuse_several(y: Any) -> None:
     if several.any():
         raise InputError(
             "y",
-            f"names several nodes in row {int(several.argmax())}, and a path ends in one",
-            "pass the narrowest node of each row; rows of several branches are one yes-or-no problem for each node",
+            f"names several nodes in row {int(several.argmax())}, but a path ends in one",
+            "pass the narrowest node of each row; for rows in several branches, calibrate each node separately",
         )
 
 
@@ -206,7 +209,7 @@ def _name(value: Any, argument: str = "parents") -> str:
     text = key_text(value, argument)
     if not text or len(text) > LONGEST_KEY or not plain_text(text):
         fix = f"use text of 1 to {LONGEST_KEY:,} characters or integers"
-        raise InputError(argument, f"holds {value!r}, which cannot name a node", fix)
+        raise InputError(argument, f"contains {value!r}, which cannot name a node", fix)
     return text
 
 
@@ -221,14 +224,14 @@ def _read(parents: Mapping[Any, Any]) -> dict[str, str | None]:
             raise InputError("parents", f"has the node {name!r} twice, as a number and as text", "rename one of them")
         if isinstance(up, list | tuple | set | frozenset):
             raise InputError(
-                "parents", f"gives the node {name!r} several parents, and a tree gives it one", "pass one of them"
+                "parents", f"gives the node {name!r} several parents, but a tree allows one", "pass one of them"
             )
         given[name] = None if up is None else _name(up)
     return given
 
 
 def _root(given: Mapping[str, str | None], named: str | None) -> str:
-    """Name of the root: as it was said, the only node or parent that can be it, or the implicit one."""
+    """Name of the root: the given one, the only node or parent that can be the root, or the implicit one."""
     tops = [name for name, up in given.items() if up is None]
     absent = {up: name for name, up in given.items() if up is not None and up not in given}
     if named is None and len(absent) == 1 and not tops:
@@ -249,7 +252,7 @@ def _root(given: Mapping[str, str | None], named: str | None) -> str:
 
 
 def _levels(nodes: tuple[str, ...], parents: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Levels and paths, from the root downwards; a node that is never reached is in a cycle."""
+    """Levels and paths, from the root down; a node that is never reached is in a cycle."""
     children: list[list[int]] = [[] for _ in range(len(nodes) + 1)]
     for code, up in enumerate(parents.tolist()):
         children[up].append(code)
@@ -266,7 +269,7 @@ def _levels(nodes: tuple[str, ...], parents: NDArray[np.int64]) -> tuple[NDArray
         paths[level, depth] = level
     if (depths == 0).any():
         lost = nodes[int((depths == 0).argmax())]
-        problem = f"has the node {lost!r}, which never reaches the root since its parents run in a circle"
+        problem = f"has the node {lost!r}, which never reaches the root because its ancestors form a cycle"
         raise InputError("parents", problem, "correct one of them")
     return _frozen(depths), _frozen(paths)
 

@@ -1,8 +1,8 @@
-"""How far off, how sure, and what a perfect model would show: numbers about calibration.
+"""Calibration metrics and tests, with standard errors, intervals, and the expected value of a calibrated model.
 
 Every metric is a function of ``(scores, y, sample_weight)``, or of a :class:`~calibrant.tallies.Tally` alone, and
-returns a value that prints itself. ``METRICS`` lists those that give one number, ``CLASS_METRICS`` those of a matrix of
-class scores, ``TESTS`` those that give a p-value; contract tests run over them.
+returns a result object that can be printed. ``METRICS`` lists the metrics with one number, ``MULTICLASS_METRICS`` those
+of a matrix of class scores, ``TESTS`` those with a p-value; contract tests run over them.
 """
 
 from collections.abc import Callable
@@ -10,15 +10,12 @@ from collections.abc import Callable
 from calibrant.metrics.binary.bins import Bins
 from calibrant.metrics.binary.cumulative import ecce
 from calibrant.metrics.binary.decompositions import Decomposition, decompose
-from calibrant.metrics.binary.errors import debiased_ece, ece, pde, sweep_ece, weak_error
+from calibrant.metrics.binary.errors import pde, sweep_ece, weak_error
 from calibrant.metrics.binary.kernel import skce
 from calibrant.metrics.binary.recalibration import calibration_curve, ici, recalibration
 from calibrant.metrics.binary.scores import (
-    accuracy,
     auc,
-    brier,
     classification_loss,
-    log_loss,
     net_benefit,
     refinement,
     rmse,
@@ -34,12 +31,12 @@ from calibrant.metrics.binary.significance import (
 )
 from calibrant.metrics.binary.smooth import smooth_ece
 from calibrant.metrics.binary.validity import ValidityCurve, validity_curve
+from calibrant.metrics.dispatch import accuracy, brier, debiased_ece, ece, log_loss
 from calibrant.metrics.estimates import Estimate
 from calibrant.metrics.grades import GradeTable, grade_table, pluto_tasche
-from calibrant.metrics.multiclass.bins import ClassBins
-from calibrant.metrics.multiclass.errors import ClassErrors, class_ece, class_errors, debiased_class_ece, marginal_error
+from calibrant.metrics.multiclass.bins import MulticlassBins
+from calibrant.metrics.multiclass.errors import MulticlassErrors, errors_by_class, marginal_error
 from calibrant.metrics.multiclass.paths import hierarchical_accuracy, mean_depth, path_calibration_error, path_log_loss
-from calibrant.metrics.multiclass.scores import class_accuracy, class_brier, class_log_loss
 from calibrant.metrics.resampling import bootstrap
 from calibrant.metrics.simulation import kendall_tau, metric_bias, probabilistic_count, theoretical_error
 from calibrant.metrics.streams import epsilon_error, error_over_time
@@ -61,17 +58,17 @@ METRICS: dict[str, Callable[..., Estimate]] = {
     "smooth_ece": smooth_ece,
     "sweep_ece": sweep_ece,
 }
-"""Metrics of one number, by name."""
+"""Metrics with one number, by name."""
 
-CLASS_METRICS: dict[str, Callable[..., Estimate]] = {
-    "class_accuracy": class_accuracy,
-    "class_brier": class_brier,
-    "class_ece": class_ece,
-    "class_log_loss": class_log_loss,
-    "debiased_class_ece": debiased_class_ece,
+MULTICLASS_METRICS: dict[str, Callable[..., Estimate]] = {
+    "accuracy": accuracy,
+    "brier": brier,
+    "ece": ece,
+    "log_loss": log_loss,
+    "debiased_ece": debiased_ece,
     "marginal_error": marginal_error,
 }
-"""Metrics of a matrix of class scores that give one number, by name."""
+"""Metrics of a matrix of class scores with one number, by name."""
 
 TESTS: dict[str, Callable[..., Finding]] = {
     "always_valid_test": always_valid_test,
@@ -83,20 +80,20 @@ TESTS: dict[str, Callable[..., Finding]] = {
 """Tests of calibration, by name."""
 
 NEEDS_COUNTS = frozenset({"always_valid_test", "debiased_l2_test"})
-"""Tests that refuse importance weights, since these have no likelihood and no null distribution of counts."""
+"""Tests that refuse importance weights, because their null distribution is one of counts."""
 
 __all__ = [
-    "CLASS_METRICS",
     "METRICS",
+    "MULTICLASS_METRICS",
     "NEEDS_COUNTS",
     "TESTS",
     "Bins",
-    "ClassBins",
-    "ClassErrors",
     "Decomposition",
     "Estimate",
     "Finding",
     "GradeTable",
+    "MulticlassBins",
+    "MulticlassErrors",
     "ValidityCurve",
     "accuracy",
     "always_valid_test",
@@ -104,13 +101,7 @@ __all__ = [
     "bootstrap",
     "brier",
     "calibration_curve",
-    "class_accuracy",
-    "class_brier",
-    "class_ece",
-    "class_errors",
-    "class_log_loss",
     "classification_loss",
-    "debiased_class_ece",
     "debiased_ece",
     "debiased_l2_test",
     "decompose",
@@ -119,6 +110,7 @@ __all__ = [
     "ece",
     "epsilon_error",
     "error_over_time",
+    "errors_by_class",
     "grade_table",
     "hierarchical_accuracy",
     "hosmer_lemeshow",

@@ -1,4 +1,4 @@
-"""How many events a calibrated model would show: the Poisson-binomial distribution, far tails included."""
+"""Distribution of the number of events if the model is calibrated: Poisson-binomial, including far tails."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from calibrant.numerics import Floats
 from calibrant.tallies import Clusters, Tally
 
 MOST_WORK = 1 << 19
-"""Cells times points that an exact inversion may cost: about twenty milliseconds, for some eight thousand cells. More
-cells are joined first; where that cannot be done the normal distribution with its skewness stands in, good to 1e-4."""
+"""Maximum cells times points of an exact inversion: about twenty milliseconds, for some eight thousand cells. More
+cells are merged first; where that is impossible, a normal distribution corrected for skewness is used (to 1e-4)."""
 
 ROUNDING_TAIL = 1e-10
-"""Tails below this come from the saddlepoint: the inversion is exact to about 1e-15 of the whole, not of a tail."""
+"""Tails below this use the saddlepoint: the inversion has an absolute error of about 1e-15."""
 
 Units = tuple[float, float]
-"""Mean weight, weighted, of an event and of another row."""
+"""Weighted mean weight of an event and of a non-event."""
 
 
 class Chance:
     r"""Number of events :math:`K = \sum_i w_i B_i` of a calibrated model, :math:`B_i \sim \mathrm{Bernoulli}(s_i)`.
 
-    For rows that count alike the distribution is inverted exactly from the characteristic function
+    Without importance weights the distribution is inverted exactly from the characteristic function
     :math:`\prod_c (1 - s_c + s_c e^{it})^{n_c}` where the cost allows it, and is otherwise normal with a correction for
     skewness (Volkova 1996). Tails below 1e-10 come from the Lugannani-Rice saddlepoint for lattice variables (Daniels
-    1987): within 10 % of their size, mostly within 1 %.
+    1987), with a relative error within 10 %, mostly within 1 %.
 
-    Importance weights enter by their mean weight for each label (``units``), so that a calibrated population seen
-    through sampling by label has the right variance. Clusters enter by a variance of their own (``spread``), never
-    below that of independent rows.
+    Importance weights enter by the mean weight of each label (``units``), so that a calibrated population that was
+    sampled by label has the right variance. Clusters enter by their own variance (``spread``), never below that of
+    independent rows.
 
     Examples
     --------
@@ -61,9 +61,9 @@ class Chance:
 
     @classmethod
     def of(cls, data: Tally | Clusters, units: Units | None = None) -> Chance:
-        """For the rows of a tally; ``units`` are those of a larger whole, under importance weights.
+        """The distribution for the rows of a tally; for importance weights, ``units`` may come from all rows.
 
-        Many cells are joined, at their exact means, until the exact distribution is cheap.
+        Cells are merged at their exact means if there are too many for the exact distribution.
         """
         if isinstance(data, Clusters):
             return cls._clustered(data)
@@ -91,7 +91,7 @@ class Chance:
         return cls(scores[there], n[there].astype(np.float64), units=units, spread=spread)
 
     def interval(self, level: float) -> tuple[float, float]:
-        """Central range: at most ``(1 - level) / 2`` of chance lies beyond either end."""
+        """Central interval: at most a probability of ``(1 - level) / 2`` lies beyond either end."""
         tail = (1.0 - level) / 2.0
         if len(self._cumulative):
             low = int(np.searchsorted(self._cumulative, tail, side="right")) + self._first
@@ -111,7 +111,7 @@ class Chance:
 
         .. math:: \frac{1}{\sqrt{2 \pi V}} \Bigl(1 + \frac{\kappa_4}{8 V^2} - \frac{5 \kappa_3^2}{24 V^3}\Bigr) ,
 
-        which is within 1 % from a variance V of 1 on.
+        which is within 1 % for a variance V of at least 1.
 
         Examples
         --------
@@ -170,14 +170,14 @@ class Chance:
                 return math.log(tail)
         scores, wanted = (1.0 - self._scores, self.total - k) if below else (self._scores, float(k))
         mean = self.total - self.mean if below else self.mean
-        if wanted <= mean:  # not a far tail: the other one is subtracted from 1
+        if wanted <= mean:  # not a far tail: one minus the other tail
             other = math.exp(_saddlepoint(1.0 - scores, self._n, self.total - wanted + 1.0))
             return math.log1p(-min(other, 1.0 - 1e-16))
         return _saddlepoint(scores, self._n, wanted)
 
 
 def units_of(tally: Tally) -> Units:
-    """Mean weight, weighted, of an event and of another row; of all rows where one of the labels is absent."""
+    """Weighted mean weight of an event and of a non-event; of all rows if one of the labels is absent."""
     w2, w2_events = (float(column.sum()) for column in squared_weights(tally))
     total, events = float(tally.total), float(tally.positives)
     own = w2 / total
@@ -187,7 +187,7 @@ def units_of(tally: Tally) -> Units:
 
 
 def expected_squares(tally: Tally) -> Floats:
-    """Sums of squared weights by cell, as they would be on average if the scores were right; rows where rows count."""
+    """Expected sums of squared weights by cell if the scores were right; numbers of rows without importance weights."""
     n = np.asarray(tally.n, dtype=np.float64)
     if tally.counts or tally.cells.w2 is None:
         return n
@@ -200,7 +200,7 @@ def _log(p: float) -> float:
 
 
 def _edgeworth(x: float, skew: float) -> float:
-    """Logarithm of the normal tail below x, corrected for skewness where the correction is small beside it."""
+    """Logarithm of the normal tail below x, corrected for skewness where the correction is relatively small."""
     plain = float(special.log_ndtr(x))
     bend = skew * (1.0 - x * x) / 6.0
     value = math.exp(plain) + bend * math.exp(-x * x / 2.0) / math.sqrt(2.0 * math.pi)
@@ -208,11 +208,11 @@ def _edgeworth(x: float, skew: float) -> float:
 
 
 def _saddlepoint(scores: Floats, n: Floats, k: float) -> float:
-    r"""Logarithm of :math:`P(K \ge k)` for k above the mean, by Lugannani and Rice's formula for whole numbers.
+    r"""Logarithm of :math:`P(K \ge k)` for k above the mean, by Lugannani and Rice's formula for integers.
 
     With :math:`\kappa(t) = \sum n \log(1 - s + s e^t)`, :math:`\kappa'(t) = k`, :math:`w = \sqrt{2 (t k - \kappa)}` and
-    :math:`u = (1 - e^{-t}) \sqrt{\kappa''}`, the tail is :math:`\Phi(-w) + \varphi(w) (1/u - 1/w)`. Of one score alone
-    it is binomial, and exact.
+    :math:`u = (1 - e^{-t}) \sqrt{\kappa''}`, the tail is :math:`\Phi(-w) + \varphi(w) (1/u - 1/w)`. For a single
+    distinct score it is binomial, and exact.
     """
     inside = (scores > 0.0) & (n > 0.0)
     scores, n = scores[inside], n[inside]
@@ -239,7 +239,7 @@ def _saddlepoint(scores: Floats, n: Floats, k: float) -> float:
 
 
 def _tilt(scores: Floats, n: Floats, k: float) -> float:
-    """Where the tilted mean is ``k``: Newton's method between bounds that close in."""
+    """Where the tilted mean is ``k``, by Newton's method between narrowing bounds."""
     inner = scores[scores < 1.0]
     free = float(n[scores < 1.0].sum())
     share = (k - float(n[scores == 1.0].sum())) / free
@@ -278,7 +278,7 @@ def _invert(scores: Floats, n: Floats, mean: float, variance: float) -> tuple[in
 
 
 def _window(variance: float) -> int:
-    """A power of two, so many standard deviations that what lies beyond is below rounding."""
+    """Width of the window, a power of two: the probability beyond it is below the rounding error."""
     return 1 << int(np.ceil(np.log2(40.0 + 20.0 * np.sqrt(variance))))
 
 

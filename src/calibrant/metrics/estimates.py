@@ -1,4 +1,4 @@
-"""What a metric returns: the number, how sure it is, and what a perfect model would show."""
+"""Results of metrics: value, uncertainty, and the expected value of a calibrated model."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from calibrant.messages import Note, note
 from calibrant.numerics import Floats
 
 TWO_SIDED, ONE_SIDED = 1.959963984540054, 1.6448536269514722
-"""Quantiles of the normal law: 97.5 % for the ends of 95 % intervals, 95 % for ``null_high``."""
+"""Quantiles of the normal distribution: 97.5 % for the ends of 95 % intervals, 95 % for ``null_high``."""
 
 
 class Result:
-    """A dataclass of results."""
+    """Base class of result dataclasses."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; a number that is not finite is None."""
@@ -27,26 +27,27 @@ class Result:
 
 @dataclass(frozen=True)
 class Estimate(Result):
-    """A metric's value with its uncertainty; ``float(estimate)`` is the bare number.
+    """The value of a metric with its uncertainty; ``float(estimate)`` is the value alone.
 
     Attributes
     ----------
     name
-        What was computed, with the choices that change the number.
+        What was computed, with the settings that change the value.
     value
-        The number; NaN where the data do not define it, with the reason in ``notes``.
+        The value; NaN where it is not defined, with the reason in ``notes``.
     se
-        Standard error, where one is known.
+        Standard error, if known.
     low, high
-        Ends of a 95 % interval for the population's value by the method that the function states; normal intervals
-        are too short when events are few. A number that chance biases has a standard error and no interval.
+        Ends of a 95 % confidence interval for the population value, by the method that the function states; normal
+        intervals are too short with few events. Metrics that are biased in finite samples have a standard error and no
+        interval.
     null, null_high
-        What a perfectly calibrated model with these scores would show at this many rows: on average, and exceeded in
+        What a perfectly calibrated model with these scores would show for this many rows: on average, and exceeded in
         5 % of samples.
     notes
-        What the reader must know, one sentence each.
+        Notes for the reader.
     null_low
-        In place of ``null_high`` where more is better: what such a model stays below in 5 % of samples.
+        In place of ``null_high`` where larger is better: such a model is below this in 5 % of samples.
 
     Examples
     --------
@@ -69,7 +70,7 @@ class Estimate(Result):
         return self.value
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data; what is unknown is left out, and a value that is not finite is None."""
+        """Plain data; unknown entries are omitted, and a value that is not finite is None."""
         return {key: plain(value) for key, value in vars(self).items() if value is not None and value != ()}
 
     def __str__(self) -> str:
@@ -83,8 +84,8 @@ class Estimate(Result):
             if self.null_low is not None:
                 beyond = f", and less than {self.null_low:.4f} in one sample of twenty"
             facts.append(f"a perfectly calibrated model would show {self.null:.4f} here{beyond}")
-        told = f" ({'; '.join(facts)})" if facts else ""
-        return "\n".join([f"{self.name}: {self.value:.4f}{told}", *(f"  {note}" for note in self.notes)])
+        details = f" ({'; '.join(facts)})" if facts else ""
+        return "\n".join([f"{self.name}: {self.value:.4f}{details}", *(f"  {note}" for note in self.notes)])
 
 
 no_spread = note(
@@ -97,7 +98,7 @@ no_spread = note(
 def mean_estimate(
     name: str, values: NDArray[Any], mass: Floats, ceiling: float, null: dict[str, float], notes: tuple[Note, ...]
 ) -> Estimate:
-    """A weighted mean of rows with its standard error and normal interval, where rows differ; no weight is 0."""
+    """A weighted mean of rows (weights above 0) with standard error and, unless all rows are equal, normal interval."""
     w = mass / mass.sum()
     value, size = float((w * values).sum()), 1.0 / float((w * w).sum())
     if not size > 1.0 + 1e-9 or not math.isfinite(value):
@@ -110,7 +111,7 @@ def mean_estimate(
 
 
 def plain(value: Any) -> Any:
-    """What a result holds as plain data, ready for JSON: a number that is not finite is None.
+    """A result as plain data for JSON: a number that is not finite is None.
 
     Examples
     --------
@@ -132,14 +133,14 @@ def plain(value: Any) -> Any:
 
 
 def upper_point(skewness: float) -> float:
-    """95 % quantile, in standard deviations above the mean, of the gamma law with this skewness; never below 0.
+    """95 % quantile, in standard deviations above the mean, of the gamma distribution with this skewness; at least 0.
 
-    The law is shifted, and mirrored for a negative skewness. A point below the mean, as a very skewed law has it, would
-    puzzle beside the mean.
+    The distribution is shifted, and mirrored for a negative skewness. For very skewed distributions the quantile would
+    lie below the mean; 0 is returned then.
 
     Examples
     --------
-    >>> round(upper_point(0.0), 3), round(upper_point(2.0), 3), round(upper_point(-2.0), 3)  # 2: exponential law
+    >>> round(upper_point(0.0), 3), round(upper_point(2.0), 3), round(upper_point(-2.0), 3)  # 2: exponential
     (1.645, 1.996, 0.949)
     """
     if abs(skewness) < 1e-3:

@@ -1,4 +1,4 @@
-"""Rating grades: are there more defaults than the grade's probability of default allows, and how high might it be."""
+"""Rating grades: tests of defaults against the probability of default (PD), and upper bounds for the PD."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ YELLOW, RED = 0.05, 0.001
 
 @dataclass(frozen=True, eq=False)
 class GradeTable:
-    """Grades against their PDs; built by :func:`grade_table` or :meth:`from_scores`, printed as a table.
+    """Default rates of rating grades compared with their PDs; from :func:`grade_table` or :meth:`from_scores`.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class GradeTable:
     portfolio_p, portfolio_jeffreys_p, portfolio_light
         The same for all grades together, each with its own PD; Jeffreys' at the mean PD.
     alpha, sides
-        As asked for.
+        Settings of the table.
     """
 
     names: tuple[str, ...]
@@ -82,11 +82,24 @@ class GradeTable:
         alpha: float = 0.05,
         sides: Sides = "one",
     ) -> GradeTable:
-        """Grades that are bins of the score, the mean score being the PD; ``scores`` may be a tally or bins.
+        """Table of grades that are bins of the score, with the mean score as PD.
 
-        By default each distinct score is a grade if all have 50 rows, else ten bins of equal mass (``strategy`` as in
-        :meth:`Bins.of`). Where scores differ within a grade, its defaults vary less than a binomial count, so that the
-        test errs to the safe side. Importance weights are refused.
+        Where scores differ within a grade, its defaults vary less than a binomial count, so that the test is
+        conservative.
+
+        Parameters
+        ----------
+        scores
+            Probability of default of each row; or a tally, or bins.
+        y
+            1 for a default, 0 otherwise.
+        sample_weight
+            Importance weights are refused.
+        n_bins, strategy, edges
+            Bins as in :meth:`Bins.of`. By default each distinct score is a grade if all have 50 rows, else ten bins of
+            equal mass.
+        alpha, sides
+            As in :func:`grade_table`.
 
         Examples
         --------
@@ -98,7 +111,7 @@ class GradeTable:
         if not isinstance(bins, Bins):
             bins = Bins.of(bins, y, sample_weight, n_bins=n_bins, strategy=strategy, edges=edges)
         if bins.w2 is not None:
-            raise InputError("sample_weight", "holds importance weights, and grades count borrowers", "leave it out")
+            raise InputError("sample_weight", "holds importance weights, and grades need counts", "leave it out")
         kept = np.flatnonzero(bins.n > 0)
         names = [f"<{bins.edges[k]:.3g}" if k < len(bins.edges) else "the rest" for k in kept]
         pd = np.clip(bins.mean_score[kept], 0.0, 1.0)
@@ -125,7 +138,7 @@ class GradeTable:
         return float((self.n * self.pd).sum() / total) if total else float("nan")
 
     def __str__(self) -> str:
-        """The table, 80 columns wide unless names are long, and what its columns are."""
+        """The table, 80 characters wide unless names are long, and a legend."""
         width = max(9, *(len(name) for name in self.names))
         head = f"{'grade':<{width}}{'rows':>9}{'def.':>6}{'PD %':>7}{'rate %':>7}{'low %':>7}{'high %':>7}"
         lines = [f"{head}{'binom.':>7}{'Jeffr.':>7}{'Holm':>6} light"]
@@ -159,8 +172,8 @@ _FOOTNOTES = (
     "p-value for {tail}; portfolio: the sum of the",
     "grades' binomials. Jeffr.: Beta(defaults + 1/2, others + 1/2) below the PD (ECB",
     "2019). Holm: binom. corrected for the number of grades. light: binom. one-sided,",
-    "yellow from 95 %, red from 99.9 % confidence on (OeNB and FMA 2004). Defaults",
-    "are taken to be independent; correlated defaults cause red lights more often.",
+    "yellow at 95 %, red at 99.9 % confidence (OeNB and FMA 2004). Defaults",
+    "are assumed to be independent; correlated defaults cause more red lights.",
 )
 
 
@@ -173,13 +186,13 @@ def grade_table(
     names: Sequence[str] | None = None,
     sides: Sides = "one",
 ) -> GradeTable:
-    r"""Defaults of rating grades against their probabilities of default.
+    r"""Compare the defaults of rating grades with their probabilities of default (PD).
 
     .. math:: p_{\text{binomial}} = P(X \ge k), \quad X \sim \operatorname{Bin}(n, \mathrm{PD}), \qquad
               p_{\text{Jeffreys}} = I_{\mathrm{PD}}\bigl(k + \tfrac12,\, n - k + \tfrac12\bigr),
 
-    where a grade has n rows, k defaults and a given PD, and I is the distribution function of the beta law. For the
-    portfolio, X is the sum of the grades' binomials, which is Poisson-binomial.
+    where a grade has n rows, k defaults and a given PD, and I is the distribution function of the beta distribution.
+    For the portfolio, X is the sum of the grades' binomials, which is Poisson-binomial.
 
     Parameters
     ----------
@@ -190,8 +203,13 @@ def grade_table(
     names
         Names of the grades; 1, 2, ... when left out.
     sides
-        ``"one"``: too many defaults, as supervisors ask. ``"two"``: either side, twice the smaller tail, at most 1; the
-        Jeffreys p-value and the lights stay one-sided.
+        ``"one"``: too many defaults, as required by supervisors. ``"two"``: either side, twice the smaller tail, at
+        most 1; the Jeffreys p-value and the lights stay one-sided.
+
+    Returns
+    -------
+    GradeTable
+        Rates, p-values, intervals and traffic lights by grade and for the portfolio.
 
     Notes
     -----
@@ -253,28 +271,34 @@ def grade_table(
 def pluto_tasche(
     n: ArrayLike, events: ArrayLike, *, confidence: float = 0.75, method: Method = "most prudent"
 ) -> Floats:
-    r"""Upper bounds for the PDs of grades with few defaults or none, by the most prudent estimation.
+    r"""Upper bounds for the PDs of grades with few or no defaults, by most prudent estimation.
 
     .. math:: \hat p_i = \max_{j \le i} \sup\Bigl\{p : P\bigl(X \le K_j\bigr) \ge 1 - \gamma,\
               X \sim \operatorname{Bin}(N_j, p)\Bigr\}, \qquad N_j = \sum_{l \ge j} n_l, \quad K_j = \sum_{l \ge j} k_l,
 
     where grade l, from best to worst, has :math:`n_l` rows and :math:`k_l` defaults and :math:`\gamma` is the
-    confidence. No grade is worse than those after it, so grade i can at most be as bad as i and all worse ones pooled.
+    confidence. Grades are ordered from best to worst, so the PD of grade i is at most that of i and all worse grades
+    pooled.
 
     Parameters
     ----------
     n, events
         Rows and defaults, best grade first.
     confidence
-        :math:`\gamma`; it holds for each grade by itself.
+        :math:`\gamma`; it holds for each grade separately.
     method
         ``"most prudent"``, or ``"scaled"``: the same bounds times one factor, so that their mean over the rows is the
-        upper bound of the whole portfolio; no bound for a single grade then.
+        upper bound of the whole portfolio. The scaled values are not bounds for single grades.
+
+    Returns
+    -------
+    ndarray
+        Upper bound of the PD of each grade.
 
     Notes
     -----
-    Edges: grades without rows at the worst end get 1, as nothing is known. The maximum matters only where better grades
-    defaulted more often; it keeps the bounds in order.
+    Edges: if the worst grades have no rows, their bound is 1. The maximum matters only where better grades defaulted
+    more often; it keeps the bounds in order.
     Guarantee: each bound is at least the grade's PD with probability gamma, for one year of independent defaults with
     PDs in the order of the grades. Correlation between defaults is ignored; it would raise the bounds.
     Cost: O(grades).
@@ -303,7 +327,7 @@ def pluto_tasche(
 def _counts(values: ArrayLike, name: str) -> Ints:
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1 or not len(array) or not ((array >= 0) & (array < 2.0**53) & (array == np.floor(array))).all():
-        raise InputError(name, "must be a list of whole numbers from 0 on, one for each grade")
+        raise InputError(name, "must be a list of non-negative integers, one for each grade")
     return array.astype(np.int64)
 
 
@@ -318,7 +342,8 @@ def _check(
         if shape != n.shape:
             raise InputError(name, f"has shape {shape} and n {n.shape}", "pass one value for each grade")
     if (events > n).any():
-        raise InputError("events", f"exceed n in grade {int(np.argmax(events > n)) + 1}", "are the columns swapped?")
+        wrong = int(np.argmax(events > n)) + 1
+        raise InputError("events", f"exceed n in grade {wrong}", "check whether the two columns are swapped")
     if not ((pd >= 0.0) & (pd <= 1.0)).all():
         raise InputError("pd", "must hold probabilities between 0 and 1", "divide percentages by 100")
     if not 0.0 < share < 1.0:

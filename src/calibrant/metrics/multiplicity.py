@@ -1,4 +1,4 @@
-"""Corrections for many tests."""
+"""Corrections for multiple tests."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from calibrant.numerics import Floats
 
 
 def holm(p_values: Floats) -> Floats:
-    r"""Holm's step-down adjustment: the chance of even one wrong rejection stays below the level.
+    r"""Holm's step-down adjustment of p-values, which controls the family-wise error rate.
 
     .. math:: \tilde p_{(i)} = \max_{j \le i} \min\bigl(1, (m - j + 1)\, p_{(j)}\bigr),
 
-    with the m p-values in ascending order. NaN is no hypothesis and stays NaN.
+    with the m p-values in ascending order. NaN stays NaN and is not counted in m.
 
     Notes
     -----

@@ -1,4 +1,4 @@
-"""Many samples at the price of one: resampling the counts by bin, never the rows."""
+"""Bootstrap samples and samples of a calibrated model, drawn from the counts by bin and not from rows."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from calibrant.numerics import Floats
 from calibrant.tallies import GroupedTally, Tally
 
 MAX_BINS = 200
-"""Bins up to which resampling costs less than reading the rows did."""
+"""Maximum number of bins for resampling; up to it, resampling costs less than reading the rows."""
 
 REPETITIONS = 1_000
 
 _BLOCK = 1 << 20
-"""Numbers held at once; many repetitions of many bins are drawn in blocks of this size."""
+"""Numbers in memory at once; many repetitions of many bins are drawn in blocks of this size."""
 
 _BOOTSTRAP, _CLUSTERS, _NULL = 1, 2, 3  # streams of random numbers that must differ under one random_state
 
 
 @dataclass(frozen=True, eq=False)
 class Resampled:
-    """Bins of many samples side by side: ``n``, ``events`` and ``score_sum`` have one line per sample.
+    """Bins of many samples: ``n``, ``events`` and ``score_sum`` have one line per sample.
 
-    A statistic is written along the last axis, so that one expression gives the value on the data
-    (:meth:`once`), on bootstrap samples and on samples of a calibrated model.
+    A statistic works along the last axis, so that one expression gives its value on the data (:meth:`once`), on
+    bootstrap samples and on samples of a calibrated model.
 
     Examples
     --------
@@ -59,7 +59,7 @@ class Resampled:
 
 
 Statistic = Callable[[Resampled], Floats]
-"""From samples side by side to one value (or one line of values) per sample."""
+"""From many samples to one value (or one line of values) per sample."""
 
 
 def bootstrap(
@@ -73,14 +73,14 @@ def bootstrap(
     random_state: int = 0,
     max_bins: int = MAX_BINS,
 ) -> Floats:
-    r"""Values of a statistic of bins on bootstrap samples.
+    r"""Bootstrap a statistic of binned counts, for rows or for groups of dependent rows.
 
     .. math:: e_b^* = c_b\, \operatorname{Poisson}(e_b / c_b), \qquad
               n_b^* = e_b^* + c_b\, \operatorname{Poisson}((n_b - e_b) / c_b), \qquad c_b = \sum w^2 / \sum w,
 
     in bin b with :math:`n_b` rows (or sum of weights w) and :math:`e_b` events: each row is drawn Poisson(1) times.
-    Without weights :math:`c_b = 1`; with them, a bin varies as its effective size says. Scores keep their mean in each
-    bin.
+    Without weights :math:`c_b = 1`; with weights, a bin varies according to its effective sample size. The mean score
+    of each bin is kept.
 
     From a :class:`GroupedTally` whole groups are drawn instead, G out of G with replacement, so that rows of one group
     (a patient, a customer; many of them by :func:`calibrant.tallies.cluster_buckets`) may depend on each other.
@@ -88,20 +88,30 @@ def bootstrap(
     Parameters
     ----------
     data
-        Bins, or a tally (by group) that ``n_bins``, ``strategy`` and ``edges`` cut as in :meth:`Bins.of`; the edges
-        are then the same in every sample.
+        Bins, or a tally (by group), which is binned with the same edges in every sample.
     statistic
         Takes a :class:`Resampled`, returns an array whose first axis is the samples.
     max_bins
-        More bins are refused, since the time is about ``repetitions * bins * 0.1`` microseconds.
+        More bins raise an error, since the time is about ``repetitions * bins * 0.1`` microseconds.
+    n_bins, strategy, edges
+        Bins as in :meth:`Bins.of`, for a tally.
+    repetitions : int
+        Number of samples.
+    random_state : int, default=0
+        Seed.
+
+    Returns
+    -------
+    ndarray
+        One value, or one line of values, per sample.
 
     Notes
     -----
-    A sample without any row is replaced by the data: it happens with a handful of rows only.
+    A sample without any row is replaced by the data; this occurs only with very few rows.
     Guarantee: no finite-sample guarantee. The spread of a smooth statistic is estimated consistently; that of a
     calibration error is overestimated when the model is nearly calibrated, since the error then sits at its kink.
     Cost: O(repetitions x bins), or O(repetitions x bins x groups); no pass over rows.
-    Reference: Efron and Tibshirani 1993, chapter 6; Chamandy et al. 2012 for the Poisson form.
+    Reference: Efron and Tibshirani (1993), chapter 6; Chamandy et al. (2012) for the Poisson form.
 
     Examples
     --------
@@ -139,12 +149,12 @@ def null_draws(
 
     Notes
     -----
-    The scores and their numbers by bin stay as they are. Given the scores, the events of a bin vary a little less than
-    binomially, by the variance of the scores in it: at most 1 in 100 for 15 bins of equal width and ordinary scores,
-    more for two or three wide bins. The draws are wide by as much, never narrow.
+    The scores and the rows by bin are fixed. Given the scores, the events of a bin vary a little less than a binomial
+    count, because scores vary within the bin: by at most 1 % for 15 bins of equal width and ordinary scores, more for
+    two or three wide bins. The draws are too wide by as much, never too narrow.
     Guarantee: no finite-sample guarantee, for the reason above; exact when each bin holds one score.
     Cost: O(repetitions x bins).
-    Reference: Bröcker and Smith 2007 (consistency resampling).
+    Reference: Bröcker and Smith (2007) (consistency resampling).
 
     Examples
     --------
@@ -167,7 +177,7 @@ def null_draws(
 
 
 def null_facts(bins: Bins, statistic: Statistic, random_state: int = 0) -> dict[str, float]:
-    """Null value and its 95 % point, as an :class:`Estimate` takes them; nothing for more than 200 bins."""
+    """Null value and its 95 % quantile, as fields of an :class:`Estimate`; empty for more than 200 bins."""
     if len(bins) > MAX_BINS:
         return {}
     null = null_draws(bins, statistic, random_state=random_state)
@@ -175,9 +185,9 @@ def null_facts(bins: Bins, statistic: Statistic, random_state: int = 0) -> dict[
 
 
 def uncertainty(bins: Bins, statistic: Statistic, random_state: int = 0) -> tuple[dict[str, float], tuple[Note, ...]]:
-    """Standard error and null value as an :class:`Estimate` takes them, and a note where there are none.
+    """Standard error and null value as fields of an :class:`Estimate`, and a note where there are none.
 
-    A single row tells nothing about its own spread, and more than 200 bins cost too much.
+    A single row has no standard error, and more than 200 bins would take too long.
     """
     if len(bins) > MAX_BINS:
         return {}, (too_many_bins_for_uncertainty(MAX_BINS),)
@@ -188,7 +198,7 @@ def uncertainty(bins: Bins, statistic: Statistic, random_state: int = 0) -> tupl
 
 
 def generator(random_state: int, stream: int) -> np.random.Generator:
-    """Random numbers of one purpose under one seed."""
+    """A random generator for one purpose (``stream``) and one seed."""
     check_whole("random_state", random_state, 0)
     return np.random.default_rng([int(random_state), stream])
 
@@ -207,7 +217,7 @@ def _bootstrap_groups(
         raise InputError(
             "data",
             f"must hold at least 2 groups for a bootstrap of groups, got {len(groups)}",
-            "tally by cluster bucket",
+            "pass a GroupedTally with more groups",
         )
     whole = Bins.of(groups.total(), n_bins=n_bins, strategy=strategy, edges=edges)
     _check_cost(len(whole), repetitions, max_bins)

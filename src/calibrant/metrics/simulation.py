@@ -19,19 +19,31 @@ from calibrant.tallies import Tally
 Weights = NDArray[np.int64] | NDArray[np.float64]
 
 
-def probabilistic_count(scores: Scores, weights: Column = None) -> Estimate:
-    r"""Probabilistic count: how many different scores a predictor gives, as the odds of meeting one twice see it.
+def probabilistic_count(scores: Scores, sample_weight: Column = None) -> Estimate:
+    r"""Probabilistic count: the effective number of distinct scores of a model.
 
     .. math:: \mathrm{PC} = \frac{1}{P[f(x) = f(x')]} = \frac{1}{\sum_i p_i^2},
 
     where :math:`p_i` is the share of the weight at the i-th distinct score and :math:`x, x'` are drawn independently.
-    It is at most the number of distinct scores, and equal to it only when all are equally frequent. Scores may be any
-    finite numbers. A tally's cells are its scores: exact from an exact tally, lower on a grid that joins scores.
+    It is at most the number of distinct scores, with equality only when all are equally frequent. Scores may be any
+    finite numbers. For a tally the cells count as scores: exact for an exact tally, lower on a grid that merges scores.
+
+    Parameters
+    ----------
+    scores : array-like or Tally
+        Scores, any finite numbers.
+    sample_weight : array-like, optional
+        Probability or count of each row.
+
+    Returns
+    -------
+    Estimate
+        The value; no uncertainty.
 
     Notes
     -----
-    Guarantee: exact for the distribution given; as an estimate from a sample of rows it is biased downwards.
-    Cost: one sort, or O(cells) from a tally. Reference: 003 Definition 5, Theorem 7.
+    Guarantee: exact for the given distribution; as an estimate from a sample of rows it is biased downward.
+    Cost: one sort, or O(cells) from a tally. Reference: Torabian (2023), Definition 5, Theorem 7.
 
     Examples
     --------
@@ -39,12 +51,12 @@ def probabilistic_count(scores: Scores, weights: Column = None) -> Estimate:
     2.6667
     """
     if isinstance(scores, Tally):
-        if weights is not None:
+        if sample_weight is not None:
             raise InputError("scores", "is a tally, which holds its weights already", "pass it alone")
         mass: NDArray[Any] = scores.n
     else:
         values = _finite(scores, "scores")
-        weight = _weights(weights, len(values))
+        weight = _weights(sample_weight, len(values))
         values, weight = values[weight > 0], weight[weight > 0]
         mass = np.bincount(np.unique(values, return_inverse=True)[1], weight)
     if not len(mass):
@@ -53,20 +65,34 @@ def probabilistic_count(scores: Scores, weights: Column = None) -> Estimate:
     return Estimate("probabilistic count", float(1.0 / (shares**2).sum()))
 
 
-def kendall_tau(scores: ArrayLike, truth: ArrayLike, weights: Column = None) -> Estimate:
-    r"""Probabilistic Kendall's tau: whether scores rise with the true probabilities.
+def kendall_tau(scores: ArrayLike, truth: ArrayLike, sample_weight: Column = None) -> Estimate:
+    r"""Probabilistic Kendall's tau: rank agreement of scores and true probabilities.
 
     .. math:: \mathrm{KT} = 1 - 2\, P\bigl[(\eta(x) - \eta(x'))(f(x) - f(x')) < 0 \bigm| x \ne x'\bigr],
 
     where :math:`f` are the scores, :math:`\eta` the true probabilities and :math:`x, x'` independent draws of rows by
-    weight. Each row is a point of the domain by itself, so a row of weight 2 is not two rows: the pair of these two
-    would count as different and agreeing. Ties in either are not discordant: a constant score has tau 1, unlike in
-    scipy. With a single row of weight above 0 it is not defined: NaN and a note.
+    weight. Each row is a separate point of the domain, so a row of weight 2 is not the same as two rows, whose pair
+    would count as concordant. Ties in either are not discordant: a constant score has tau 1, unlike in scipy. With a
+    single row of weight above 0 it is not defined: NaN and a note.
+
+    Parameters
+    ----------
+    scores : array-like
+        Scores.
+    truth : array-like
+        True probabilities.
+    sample_weight : array-like, optional
+        Probability or count of each row.
+
+    Returns
+    -------
+    Estimate
+        The value; no uncertainty.
 
     Notes
     -----
-    Guarantee: exact for the distribution given; without weights, pairs are counted exactly.
-    Cost: O(n log n). Reference: 003 Definition 6.
+    Guarantee: exact for the given distribution; without weights, pairs are counted exactly.
+    Cost: O(n log n). Reference: Torabian (2023), Definition 6.
 
     Examples
     --------
@@ -75,7 +101,7 @@ def kendall_tau(scores: ArrayLike, truth: ArrayLike, weights: Column = None) -> 
     """
     values, chances = _finite(scores, "scores"), _probabilities(truth, "truth")
     check_length(chances, "truth", len(values))
-    mass = _weights(weights, len(values))
+    mass = _weights(sample_weight, len(values))
     order = np.lexsort((chances, values))
     order = order[mass[order] > 0]
     ranks, mass = np.unique(chances[order], return_inverse=True)[1].astype(np.int64), mass[order]
@@ -85,18 +111,30 @@ def kendall_tau(scores: ArrayLike, truth: ArrayLike, weights: Column = None) -> 
     return Estimate("probabilistic Kendall's tau", 1.0 - 2.0 * _inversions(ranks, mass) / pairs)
 
 
-def theoretical_error(scores: ArrayLike, truth: ArrayLike, weights: Column = None, *, p: float = 1.0) -> Estimate:
-    r"""Theoretical calibration error: mean distance of the scores from the true probabilities.
+def theoretical_error(scores: ArrayLike, truth: ArrayLike, sample_weight: Column = None, *, p: float = 1.0) -> Estimate:
+    r"""Theoretical calibration error: mean distance between scores and known true probabilities.
 
     .. math:: \Bigl(\sum_i w_i\, |f(x_i) - \eta(x_i)|^p \Big/ \sum_i w_i\Bigr)^{1/p},
 
     with scores :math:`f(x_i)`, true probabilities :math:`\eta(x_i)`, weights :math:`w_i` (1 by default) and
-    :math:`p \ge 1`; the source has p = 1, and ``math.inf`` gives the largest distance. It asks for more than
+    :math:`p \ge 1`; the reference has p = 1, and ``math.inf`` gives the largest distance. It is stricter than
     calibration: a calibrated score that ignores x has an error too.
+
+    Parameters
+    ----------
+    scores, truth, sample_weight : array-like
+        As in :func:`kendall_tau`.
+    p : float, default=1
+        Order of the error, at least 1; ``math.inf`` for the largest distance.
+
+    Returns
+    -------
+    Estimate
+        The value; no uncertainty.
 
     Notes
     -----
-    Guarantee: exact for the rows given. Cost: one pass. Reference: 003 Definition 8.
+    Guarantee: exact for the given rows. Cost: one pass. Reference: Torabian (2023), Definition 8.
 
     Examples
     --------
@@ -107,7 +145,7 @@ def theoretical_error(scores: ArrayLike, truth: ArrayLike, weights: Column = Non
         raise InputError("p", f"must be 1 or more, got {p!r}")
     values, chances = _probabilities(scores, "scores"), _probabilities(truth, "truth")
     check_length(chances, "truth", len(values))
-    mass = _weights(weights, len(values))
+    mass = _weights(sample_weight, len(values))
     gaps = np.abs(values - chances)[mass > 0]
     mass = mass[mass > 0]
     largest = float(gaps.max())
@@ -124,14 +162,26 @@ def metric_bias(metric_values: Sequence[SupportsFloat], theoretical_errors: Sequ
 
     .. math:: \frac{1}{m} \sum_{i=1}^m |\mu_i - \mathrm{TCE}_i|,
 
-    where :math:`\mu_i` is the metric and :math:`\mathrm{TCE}_i` the theoretical error in experiment i. The source calls
-    it the metric's bias; deviations up and down do not cancel here, so it is not a bias in the usual sense and is never
-    negative. Numbers and estimates are taken alike.
+    where :math:`\mu_i` is the metric and :math:`\mathrm{TCE}_i` the theoretical error in experiment i. The reference
+    calls it the metric's bias; positive and negative deviations do not cancel here, so it is not a bias in the usual
+    sense and is never negative.
+
+    Parameters
+    ----------
+    metric_values : sequence of float or Estimate
+        The metric in each experiment.
+    theoretical_errors : sequence of float or Estimate
+        The theoretical error in each experiment.
+
+    Returns
+    -------
+    Estimate
+        Value and standard error.
 
     Notes
     -----
-    Guarantee: none in finite samples; the standard error is that of a mean of m experiments, from two on.
-    Cost: O(m). Reference: 003 Definition 9.
+    Guarantee: none in finite samples; the standard error is that of a mean of m experiments, for m of at least two.
+    Cost: O(m). Reference: Torabian (2023), Definition 9.
 
     Examples
     --------
@@ -142,7 +192,7 @@ def metric_bias(metric_values: Sequence[SupportsFloat], theoretical_errors: Sequ
     errors = np.array([float(value) for value in theoretical_errors])
     if not len(values) or len(values) != len(errors):
         sizes = f"has {plural(len(values), 'value')}, and theoretical_errors has {len(errors):,}"
-        raise InputError("metric_values", sizes, "pass one of each for every experiment, and at least one")
+        raise InputError("metric_values", sizes, "pass one value of each per experiment, and at least one experiment")
     gaps = np.abs(values - errors)
     se = float(gaps.std(ddof=1) / math.sqrt(len(gaps))) if len(gaps) > 1 else None
     return Estimate("mean absolute deviation from the theoretical error", float(gaps.mean()), se)
@@ -151,8 +201,8 @@ def metric_bias(metric_values: Sequence[SupportsFloat], theoretical_errors: Sequ
 def _inversions(ranks: NDArray[np.int64], mass: Weights) -> float:
     """Sum of ``mass[i] * mass[j]`` over i < j with ``ranks[i] > ranks[j]``.
 
-    Bit by bit from the top: ``ranks`` stay grouped by the bits already seen, in their old order inside a group, so an
-    inversion shows at the first bit in which two ranks differ, as a 1 before a 0 of the same group.
+    Bit by bit from the highest: ``ranks`` stay grouped by the bits already processed, in their old order inside a
+    group, so an inversion appears at the first bit in which two ranks differ, as a 1 before a 0 of the same group.
     """
     total = 0.0
     place = np.arange(len(ranks))
@@ -196,15 +246,17 @@ def _probabilities(values: ArrayLike, name: str) -> Floats:
     return column
 
 
-def _weights(weights: Column, size: int) -> Weights:
-    if weights is None:
+def _weights(sample_weight: Column, size: int) -> Weights:
+    if sample_weight is None:
         return np.ones(size, dtype=np.int64)
-    column = _finite(weights, "weights")
-    check_length(column, "weights", size)
+    column = _finite(sample_weight, "sample_weight")
+    check_length(column, "sample_weight", size)
     if not ((column >= 0.0).all() and (column > 0.0).any()):
-        raise InputError("weights", "must not be negative, and one must be above 0", "pass probabilities or counts")
-    # By a power of two, which changes no ratio: squares and sums of the largest weights stay inside the doubles.
+        raise InputError(
+            "sample_weight", "must not be negative, and one must be above 0", "pass probabilities or counts"
+        )
+    # Scaled by a power of two, which changes no ratio, so that squares and sums do not overflow.
     return np.asarray(np.ldexp(column, -math.frexp(float(column.max()))[1]))
 
 
-no_pair_of_points = note("no-pair-of-points", "not defined: there is no pair of points")
+no_pair_of_points = note("no-pair-of-points", "not defined: at least two points are needed")

@@ -1,4 +1,4 @@
-"""Calibration errors of forecasts that come one after another: these need rows in order, not a tally."""
+"""Calibration errors of sequential forecasts, which need rows in order and not a tally."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from calibrant.tallies import Tally
 
 @dataclass(frozen=True, eq=False)
 class ErrorOverTime:
-    """A calibration error after every row; ``float(...)`` is the last.
+    """A calibration error after every row; ``float(...)`` is the last one.
 
     Attributes
     ----------
@@ -26,7 +26,7 @@ class ErrorOverTime:
     error
         The error of rows 1 to t, for t = 1, ..., T.
     sharpness
-        The sharpness of the same rows (002 eq. 6.12), between the square of the share of events and that share.
+        The sharpness of the same rows (Gupta 2023, eq. 6.12), between the square of the share of events and that share.
     """
 
     name: str
@@ -54,13 +54,27 @@ def error_over_time(forecasts: ArrayLike, outcomes: ArrayLike, *, n_bins: int = 
     where :math:`N_b` of the first t forecasts lie in bin b of m = ``n_bins`` of equal width (the last closed), their
     mean is :math:`\hat p_b` and their share of events :math:`\hat y_b`.
 
+    Parameters
+    ----------
+    forecasts : array-like
+        Probabilities in order of time.
+    outcomes : array-like
+        Labels, 0 or 1, in the same order.
+    n_bins : int, default=10
+        Number of bins of equal width.
+
+    Returns
+    -------
+    ErrorOverTime
+        Error and sharpness after every row.
+
     Notes
     -----
     Needs rows in order, so a tally is refused. Edge rules: an empty bin adds nothing.
-    Guarantee: a description of these rows, not an estimate; none is needed. After the last row it equals the plug-in
-    ECE with the same bins.
-    Cost: O(T) after a stable sort by bin: each row changes the terms of its own bin alone.
-    Reference: 002 eq. 6.12 and 6.15.
+    Guarantee: it describes these rows and is not an estimate, so none is needed. After the last row it equals the
+    plug-in ECE with the same bins.
+    Cost: O(T) after a stable sort by bin: each row changes only the terms of its own bin.
+    Reference: Gupta (2023), eq. 6.12 and 6.15.
 
     Examples
     --------
@@ -75,22 +89,34 @@ def error_over_time(forecasts: ArrayLike, outcomes: ArrayLike, *, n_bins: int = 
 
 
 def epsilon_error(forecasts: ArrayLike, outcomes: ArrayLike, *, epsilon: float) -> ErrorOverTime:
-    r"""Calibration error of a calibration game, less the slack that its grid of forecasts needs.
+    r"""Calibration error of a calibration game beyond epsilon, the half-width of its bins.
 
     .. math:: \epsilon\text{-}\mathrm{CE}_t = \max(\mathrm{CE}_t - \epsilon, 0), \qquad
               \mathrm{CE}_t = \sum_{i=1}^{m} \Bigl|\frac{1}{t} \sum_{s \le t:\, p_s \in I_i} (M_i - y_s)\Bigr|,
 
     for :math:`\epsilon = 1/(2m)` and the m intervals :math:`I_i` of equal width (the last closed) with mid-points
     :math:`M_i`; a forecast :math:`p_s` elsewhere in its interval counts as the mid-point. (Epsilon is half the width
-    of a bin here, and the whole width in chapter 6 of 002.)
+    of a bin here, and the whole width in chapter 6 of Gupta 2023.)
+
+    Parameters
+    ----------
+    forecasts, outcomes : array-like
+        As in :func:`error_over_time`.
+    epsilon : float
+        Half the width of a bin: 1/(2m) for an integer m of at least 2.
+
+    Returns
+    -------
+    ErrorOverTime
+        Error and sharpness after every row.
 
     Notes
     -----
-    Needs rows in order, so a tally is refused. Edge rules: an epsilon that is not 1/(2m) for a whole m from 2 on is
-    refused; an interval without forecasts adds nothing.
-    Guarantee: a description of these rows; what a forecaster can promise about it is the forecaster's.
+    Needs rows in order, so a tally is refused. Edge rules: an epsilon that is not 1/(2m) for an integer m of at least 2
+    is refused; an interval without forecasts adds nothing.
+    Guarantee: it describes these rows; see each forecaster for a guarantee about it.
     Cost: O(T) after a stable sort by interval.
-    Reference: 002 section 8.1.1 and eq. 8.1; Foster 1999.
+    Reference: Gupta (2023), section 8.1.1 and eq. 8.1; Foster (1999).
 
     Examples
     --------
@@ -109,7 +135,8 @@ def epsilon_error(forecasts: ArrayLike, outcomes: ArrayLike, *, epsilon: float) 
 def _intervals(epsilon: float) -> int:
     m = 0.5 / epsilon if isinstance(epsilon, (int, float)) and epsilon > 0 else 0.0
     if not 1.5 <= m < 2.0**31 or abs(m - round(m)) > 1e-9 * m:
-        raise InputError("epsilon", f"must be 1/(2m) for a whole m from 2 on, such as 0.1 or 0.05, got {epsilon!r}")
+        must = "must be 1/(2m) for an integer m of at least 2, such as 0.1 or 0.05"
+        raise InputError("epsilon", f"{must}, got {epsilon!r}")
     return round(m)
 
 
@@ -118,7 +145,7 @@ def _in_order(forecasts: ArrayLike, outcomes: ArrayLike) -> Rows:
         raise InputError(
             "forecasts", "must be rows in order, which a tally does not keep", "pass forecasts and outcomes"
         )
-    return check_rows(forecasts, outcomes, kind="probability")
+    return check_rows(forecasts, outcomes, score_type="probability")
 
 
 def _bin(forecasts: Floats, m: int) -> NDArray[np.int32]:
@@ -149,10 +176,10 @@ class _Paths:
         return np.asarray(total - np.repeat(before, self.sizes))
 
     def _over_time(self, term: Floats) -> Floats:
-        """What the bins' terms add up to at each t, over t: a row changes the term of its own bin alone."""
+        """Sum of the bins' terms at each t, over t: a row changes only the term of its own bin."""
         change = np.diff(term, prepend=0.0)
         change[self.starts] = term[self.starts]
         in_time = np.empty_like(change)
         in_time[self.order] = change
-        # A sum of terms is never below 0; the rounding of its changes could be.
+        # The sum of terms is never below 0, but rounding errors could make it so.
         return np.asarray(np.maximum(np.cumsum(in_time), 0.0) / np.arange(1, len(term) + 1))

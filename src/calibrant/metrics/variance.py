@@ -1,7 +1,7 @@
-r"""How a sum over rows varies: independent rows, importance weights, clusters.
+r"""Variance of a sum over rows: independent rows, importance weights, clusters.
 
-Every estimate here is, up to what vanishes faster, its population value plus a sum over rows of what an event or
-another row of each score adds (its influence). The variance of that sum is all that dependence and weights change.
+Every estimate here equals its population value plus a sum over rows of influences, up to terms of higher order. The
+influence of a row depends on its score and label. Dependence and weights only change the variance of that sum.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from calibrant.numerics import Floats
 from calibrant.tallies import Clusters, Tally
 
 FEWEST_CLUSTERS = 10
-"""With fewer clusters nothing is said about how they differ: their variance would rest on too few numbers."""
+"""Minimum number of clusters for intervals: with fewer, the variance between clusters is too uncertain."""
 
 
-few_groups = note("few-groups", "no interval: fewer than {fewest} groups do not show how groups differ")
+few_groups = note("few-groups", "no interval: at least {fewest} groups are needed")
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Variance of an estimate, and the degrees of freedom of Student's distribution behind its intervals."""
+    """Variance of an estimate, and the degrees of freedom of Student's t distribution for its intervals."""
 
     variance: float
     df: float = np.inf
@@ -56,8 +56,8 @@ class Spread:
 def spread_of(data: Tally | Clusters, hit: Floats, miss: Floats, expected: Floats | None = None) -> Spread:
     r"""Variance of :math:`\sum_i \psi(s_i, y_i)`, where an event at a cell adds ``hit`` and another row ``miss``.
 
-    - *Rows that count alike*: :math:`\sum_i \psi_i^2`, or, with ``expected`` (the variance of one row of each cell
-      under a model), the sum of these.
+    - *Rows without importance weights*: :math:`\sum_i \psi_i^2`, or, with ``expected`` (the variance of one row of each
+      cell under a model), the sum of these.
     - *Importance weights*: :math:`\sum_i w_i^2 \psi_i^2`, the weighted sandwich. The weights may depend on the label.
     - *Clusters*: :math:`\sum_g S_g^2 / (1 - b_g)^2` over clusters with sums :math:`S_g`, where :math:`b_g` is the share
       of cluster g in the ``expected`` variance of independent rows, or without it in the rows; clusters of one row add
@@ -100,12 +100,12 @@ def squared_weights(tally: Tally) -> tuple[Floats, Floats]:
 def rate_interval(
     data: Tally | Clusters, cells: NDArray[np.bool_], confidence: float = 0.95
 ) -> tuple[float | None, float | None]:
-    r"""Interval of the event rate in some cells: exact for independent rows, and else exact at the effective size.
+    r"""Interval for the event rate in some cells: Clopper-Pearson, at the effective sample size if rows are dependent.
 
     Clopper and Pearson's (1934) interval of :math:`n^* \hat p` events in :math:`n^*` rows. With weights and clusters
-    :math:`n^*` is the number of independent rows with the variance that the rate has, times
-    :math:`(t_{n-1} / t_{df})^2` (Korn and Graubard 1998); a rate of 0 or 1 keeps its rows. None for both ends where the
-    cells have rows of fewer than ten clusters.
+    :math:`n^*` is the number of independent rows for which the rate has the same variance, times
+    :math:`(t_{n-1} / t_{df})^2` (Korn and Graubard 1998); for a rate of 0 or 1 the number of rows is used. Both ends
+    are None if the cells have rows of fewer than ten clusters.
 
     Examples
     --------
@@ -127,7 +127,7 @@ def rate_interval(
         if np.isfinite(spread.df):
             size *= float(special.stdtrit(max(n - 1.0, 1.0), 0.975) / special.stdtrit(spread.df, 0.975)) ** 2
     low, high = clopper_pearson(np.array([rate * size]), np.array([size]), 1.0 - confidence)
-    return min(float(low[0]), rate), max(float(high[0]), rate)  # less than one event may not hold its own rate
+    return min(float(low[0]), rate), max(float(high[0]), rate)  # without this, less than one event may exclude the rate
 
 
 def _between(data: Clusters, hit: Floats, miss: Floats, expected: Floats | None) -> Spread:
@@ -142,8 +142,8 @@ def _between(data: Clusters, hit: Floats, miss: Floats, expected: Floats | None)
 def between(sums: Floats, parts: Floats, alone: NDArray[np.bool_], weights: Floats | None = None) -> Spread:
     """The spread of a total from sums by cluster; ``parts`` are their variances if rows were independent.
 
-    Clusters that are ``alone``, single rows, add these. ``weights`` say what share of the estimate rests on each
-    cluster, ``parts`` by default. See :func:`spread_of`.
+    Clusters that are ``alone`` (single rows) add their ``parts``. ``weights`` are the contributions of the clusters to
+    the estimate, ``parts`` by default. See :func:`spread_of`.
     """
     whole = float(parts.sum())
     if not whole > 0.0:

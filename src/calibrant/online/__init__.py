@@ -5,9 +5,9 @@ from typing import Any
 
 from calibrant.messages import MissingPackage
 from calibrant.online.base import Forecaster, RowByRow, register, resume
-from calibrant.online.classes.forecasters import OnlineClasses, OnlineTemperature
+from calibrant.online.classes.forecasters import OnlineMulticlass, OnlineTemperature
 from calibrant.online.compiled import KernelForecaster
-from calibrant.online.experts.as_is import AsIs
+from calibrant.online.experts.as_is import Identity
 from calibrant.online.experts.improper import Aioli
 from calibrant.online.experts.newton import OnlineBeta, OnlinePlatt
 from calibrant.online.experts.restarts import Restarting
@@ -31,7 +31,6 @@ from calibrant.online.settings import read_only
 
 __all__ = [
     "Aioli",
-    "AsIs",
     "CalibratedRegression",
     "CdfForecast",
     "DecisionResult",
@@ -39,11 +38,12 @@ __all__ = [
     "Foster99",
     "GaussianForecast",
     "Hedging",
+    "Identity",
     "KernelForecaster",
     "MultiExpert",
     "OnlineBeta",
-    "OnlineClasses",
     "OnlineClassifier",
+    "OnlineMulticlass",
     "OnlinePlatt",
     "OnlineTemperature",
     "ParityResult",
@@ -65,17 +65,17 @@ __all__ = [
     "resume",
 ]
 
-# Adapters load what they adapt to when they are first used: scikit-learn, and river, which need not be there.
+# Adapters import their library on first use: scikit-learn, and river, which is optional.
 _ADAPTERS = {"OnlineClassifier": "scikit_learn", "RiverClassifier": "river"}
 
 
 def __dir__() -> list[str]:
-    """The public names, adapters among them."""
+    """Public names, including adapters."""
     return __all__
 
 
 def __getattr__(name: str) -> Any:
-    """Load an adapter when it is first used."""
+    """Import an adapter on first use."""
     if name not in _ADAPTERS:
         raise AttributeError(f"module 'calibrant.online' has no attribute {name!r}")
     try:

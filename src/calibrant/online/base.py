@@ -1,4 +1,4 @@
-"""What every online forecaster shares: one row or many, forecasting before learning, a small state, a frozen map."""
+"""Base class of online forecasters: one row or many, forecast before learning, a small state, a frozen map."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibrant.arrays.columns import is_whole
-from calibrant.guarantees.online_promise import OnlineCertificate
-from calibrant.guarantees.refusal import Refusal, RefusalCode
+from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
+from calibrant.guarantees.online_certificate import OnlineCertificate
 from calibrant.maps import Map
 from calibrant.messages import InputError
 from calibrant.numerics import Floats
@@ -25,50 +25,53 @@ from calibrant.online.shared import Shared
 from calibrant.online.states import finite, parsed
 
 KINDS: dict[str, type[Forecaster]] = {}
-"""Forecasters by the name that their states carry, entered by :func:`register`."""
+"""Forecaster classes by the name stored in their states; see :func:`register`."""
 
 GUARDED = ("predict_one", "learn_one", "predict_many", "learn_many", "forecast_many", "freeze")
-"""Methods that enter the guard and call one that a subclass defines, of the same name after an underscore."""
+"""Methods that enter the guard and call the method of the same name with an underscore, which subclasses define."""
 
 BY_ROWS = ("predict_one", "learn_one", "_step", "_predict_many", "_learn_many", "_forecast_many", "_recipe", "_state")
-"""What of :class:`Forecaster` goes by ``_predict_one`` and ``_learn_one``, and subclasses do in faster ways."""
+"""Methods of :class:`Forecaster` based on ``_predict_one`` and ``_learn_one`` that subclasses may replace."""
 
 F = TypeVar("F", bound="Forecaster")
 
 VERSION = 1
-"""Of the form of states."""
+"""Version of the state format."""
 
-STRANGE = "must be what a forecaster of calibrant.online wrote, and it is not"
+NOT_A_STATE = "does not belong to a forecaster of calibrant.online"
 
 
 class Forecaster(Shared):
-    """A forecaster of outcomes that learns as they arrive.
+    """Base class of online forecasters, which learn from each outcome as it arrives.
 
-    The contract: :meth:`predict_one` is pure, so that asking twice gives the same answer; :meth:`learn_one` moves on by
-    one outcome; :meth:`predict_many` and :meth:`learn_many` equal loops over these, bit for bit; :attr:`state` is
-    small, plain JSON, from which :meth:`restore` continues as if nothing had happened. Memory does not grow with the
+    :meth:`predict_one` changes nothing, so calling it twice gives the same forecast. :meth:`learn_one` learns one
+    outcome. :meth:`predict_many` and :meth:`learn_many` are equivalent to loops over these, bit for bit. :attr:`state`
+    is small, plain JSON, from which :meth:`restore` continues without a difference. Memory does not grow with the
     stream.
+
+    Notes
+    -----
+    Guarantee: that of each subclass; see :meth:`certificate`.
     Threads may share a forecaster: each call sees it before or after a call of another thread that learns, never in
     between. A forked process may read it; to learn there, resume or copy it first.
-    A forecaster that stands on others owns copies of them, so that nobody else moves them. Its settings are declared by
+    A forecaster with experts owns copies of them, so that nothing else changes them. Its settings are declared by
     :func:`~calibrant.online.read_only` and set once, in ``__init__``.
 
     A subclass defines ``_predict_one``, ``_learn_one`` (which counts rows in ``_seen``), ``_numbers`` (what it learned,
-    the rows first) and ``_resume``, and adds to ``_check`` what its numbers must satisfy; ``_parameters`` if not all of
-    its settings are keyword arguments; ``_freeze``, ``_predict_many``, ``_learn_many`` and ``_forecast_many`` if it has
-    better ones.
-    :class:`KernelForecaster` does most of it for one that is written as a kernel. On its experts it calls methods whose
-    name begins with an underscore: they are inside its guard. :func:`~calibrant.online.register` gives it the name that
-    its states carry.
+    the number of rows first) and ``_resume``, and extends ``_check`` with what its numbers must satisfy. It defines
+    ``_parameters`` if not all of its settings are keyword arguments, and ``_freeze``, ``_predict_many``,
+    ``_learn_many`` and ``_forecast_many`` if it has better ones. :class:`KernelForecaster` does most of this for
+    kernels. On its experts it calls methods whose names begin with an underscore, since they are inside its guard.
+    :func:`~calibrant.online.register` sets the name stored in its states.
     """
 
-    #: Forecasters that it stands on, in the order of its positional arguments.
+    #: Forecasters that it uses as experts, in the order of its positional arguments.
     experts: tuple[Forecaster, ...] = ()
-    #: Whether outcomes may lie anywhere in [0, 1] rather than be 0 or 1.
+    #: Whether outcomes may be any number in [0, 1] rather than 0 or 1.
     bounded_outcomes: ClassVar[bool] = False
-    #: Whether it needs features beside the score.
+    #: Whether it needs features besides the score.
     takes_features: bool = False
-    #: Whether it hands features on to its experts.
+    #: Whether it passes features on to its experts.
     passes_features: ClassVar[bool] = False
     #: Whether its scores are rows of class probabilities.
     takes_rows: ClassVar[bool] = False
@@ -76,36 +79,44 @@ class Forecaster(Shared):
     _seen = 0
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Refuse methods that would not enter the guard, and steps for one row that inherited methods do not go by."""
+        """Reject methods that would bypass the guard, and row steps that inherited methods would not call."""
         super().__init_subclass__(**kwargs)
         for name in GUARDED:
             given = getattr(Forecaster, name)
             if cls.__dict__.get(name, given) is not given and f"_{name}" not in cls.__dict__:
-                raise InputError(cls.__name__, f"defines {name}", f"define _{name}, which it calls")
+                raise InputError(cls.__name__, f"defines {name}", f"define _{name} instead, which {name} calls")
         steps = [name for name in ("_predict_one", "_learn_one") if name in cls.__dict__]
         faster = [name for name in BY_ROWS if getattr(cls, name) is not getattr(Forecaster, name)]
         if steps and not cls.__dict__.keys() >= set(faster):
-            problem = f"defines {steps[0]}, which methods that it inherits do not call"
+            problem = f"defines {steps[0]}, which its inherited methods do not call"
             raise InputError(cls.__name__, problem, "put calibrant.online.RowByRow first among its bases")
 
     @property
     def expert(self) -> Forecaster:
-        """The forecaster that it stands on."""
+        """The first expert."""
         if not self.experts:
-            raise AttributeError(f"{type(self).__name__} stands on no other forecaster")
+            raise AttributeError(f"{type(self).__name__} has no expert")
         return self.experts[0]
 
     # ----------------------------------------------------------------------------------------------------- one row
 
     def predict_one(self, score: float, features: Any = None) -> float:
-        """The probability of an event, from what was learned so far; asking changes nothing."""
+        """Probability of an event, given what was learned so far; does not change the forecaster.
+
+        Parameters
+        ----------
+        score
+            Probability in [0, 1]; for several classes, a row of probabilities.
+        features
+            Features of the row, for forecasters that use them.
+        """
         watched = self._guard
         try:
             before = watched.free
             p = self._predict_one(score, features)
             if watched.free is before:
                 return p
-        except RACES:  # if nobody was learning, it is raised again below
+        except RACES:  # raised again below unless another thread was learning
             pass
         return self._predict_alone(score, features)
 
@@ -115,7 +126,22 @@ class Forecaster(Shared):
         return self._predict_one(score, features)
 
     def learn_one(self, score: float, label: float, features: Any = None) -> Self:
-        """Learn one outcome."""
+        """Learn one outcome.
+
+        Parameters
+        ----------
+        score
+            Probability in [0, 1]; for several classes, a row of probabilities.
+        label
+            The outcome: 0 or 1, or the class.
+        features
+            Features of the row, for forecasters that use them.
+
+        Returns
+        -------
+        Forecaster
+            The forecaster itself.
+        """
         guard = self._guard
         if guard.wanted:
             guard.give_way()
@@ -132,32 +158,61 @@ class Forecaster(Shared):
         return self
 
     def _predict_one(self, score: float, features: Any = None) -> float:
-        """The forecast of one row, not checked yet.
+        """The forecast of one row that is not validated yet.
 
-        This method alone may run while another thread learns; its result, or its error, is then discarded.
+        Only this method may run while another thread learns; its result or error is then discarded.
         """
         raise NotImplementedError
 
     def _learn_one(self, score: float, label: float, features: Any = None) -> None:
-        """Learn one outcome, not checked yet."""
+        """Learn one outcome that is not validated yet."""
         raise NotImplementedError
 
     # -------------------------------------------------------------------------------------------------- many rows
 
     @reading
     def predict_many(self, scores: ArrayLike, features: ArrayLike | None = None) -> Floats:
-        """Probabilities of many rows, all from what was learned so far."""
+        """Probabilities of many rows, all given what was learned so far.
+
+        Parameters
+        ----------
+        scores
+            Probabilities in [0, 1]; for several classes, a matrix.
+        features
+            One row of features for each score, for forecasters that use them.
+        """
         return self._predict_many(scores, features)
 
     @learning
     def learn_many(self, scores: ArrayLike, labels: ArrayLike, features: ArrayLike | None = None) -> Self:
-        """Learn outcomes in their order; other threads wait until all are learned."""
+        """Learn outcomes in order; other threads wait until all are learned.
+
+        Parameters
+        ----------
+        scores, labels
+            One of each per row.
+        features
+            One row of features for each score, for forecasters that use them.
+
+        Returns
+        -------
+        Forecaster
+            The forecaster itself.
+        """
         self._learn_many(scores, labels, features)
         return self
 
     @learning
     def forecast_many(self, scores: ArrayLike, labels: ArrayLike, features: ArrayLike | None = None) -> Floats:
-        """Forecast each row from the outcomes before it, then learn its own: what a live run would have said."""
+        """Forecast each row from the outcomes before it, then learn its outcome, as a live run would have done.
+
+        Parameters
+        ----------
+        scores, labels
+            One of each per row.
+        features
+            One row of features for each score, for forecasters that use them.
+        """
         return self._forecast_many(scores, labels, features)
 
     def _predict_many(self, scores: ArrayLike, features: ArrayLike | None) -> Floats:
@@ -174,7 +229,7 @@ class Forecaster(Shared):
         return np.array([self._step(x, y, f) for x, y, f in rows], dtype=np.float64)
 
     def _step(self, score: float, label: float, features: Any = None) -> float:
-        """Learn a row whose score and label were checked, and say what its forecast was."""
+        """Learn a validated row, and return its forecast."""
         told = self._predict_one(score, features)
         self._learn_one(score, label, features)
         return told
@@ -194,7 +249,7 @@ class Forecaster(Shared):
     @property
     @reading
     def state(self) -> dict[str, Any]:
-        """All that was asked for and learned, as plain JSON; its numbers survive bit for bit."""
+        """Settings and everything learned, as plain JSON; numbers are preserved bit for bit."""
         return self._written()
 
     def _written(self) -> dict[str, Any]:
@@ -207,11 +262,21 @@ class Forecaster(Shared):
         }
 
     def restore(self, state: dict[str, Any] | str | bytes | bytearray | memoryview) -> Self:
-        """Go on from a state that an equal forecaster has written; a state that is refused changes nothing.
+        """Continue from the state of an equal forecaster; an invalid state changes nothing.
 
-        In a forked process it learns from then on.
+        In a forked process it can learn from then on.
+
+        Parameters
+        ----------
+        state
+            What ``state`` or ``to_json()`` of a forecaster with the same settings returned.
+
+        Returns
+        -------
+        Forecaster
+            The forecaster itself.
         """
-        return self._go_on(parsed(state), "continue it by calibrant.online.resume(state)")
+        return self._go_on(parsed(state), "use calibrant.online.resume(state)")
 
     def _go_on(self, state: Any, fix: str) -> Self:
         self._admit(state, fix)
@@ -224,20 +289,20 @@ class Forecaster(Shared):
         self._guard.forked = False
 
     def _admit(self, state: Any, fix: str) -> float:
-        """The rows of a state; refuse one that cannot be of this forecaster, or of those that it stands on."""
+        """The number of rows of a state; an error if the state cannot belong to this forecaster or its experts."""
         if not isinstance(state, dict) or not isinstance(state.get("experts"), list):
-            raise InputError("state", "is not what a forecaster of calibrant.online wrote", "was it cut off?")
+            raise InputError("state", NOT_A_STATE, "was it truncated?")
         if state.get("version") != VERSION:
             raise InputError(
                 "state",
-                f"has the version {state.get('version')!r}, and {VERSION} is read here",
+                f"has version {state.get('version')!r}, but this version of calibrant reads {VERSION}",
                 "update calibrant",
             )
         self._admit_kind(state.get("forecaster"), state.get("parameters"), fix)
         numbers, below = self._unpacked(state.get("numbers")), state["experts"]
         as_many = len(below) == len(self.experts) and numbers is not None and len(numbers) == len(self._numbers())
         if numbers is None or not as_many or not finite(numbers):
-            raise InputError("state", "has not the numbers that this forecaster needs", "was it cut off?")
+            raise InputError("state", "does not have the numbers that this forecaster needs", "was it truncated?")
         self._check(numbers)
         self._check_experts(
             numbers[SEEN], [expert._admit(its, fix) for expert, its in zip(self.experts, below, strict=True)]
@@ -245,16 +310,17 @@ class Forecaster(Shared):
         return numbers[SEEN]
 
     def _admit_kind(self, kind: Any, parameters: Any, fix: str) -> None:
-        """Refuse the state of another kind, or of one with other settings, by the first that differs."""
+        """Reject the state of another class, or with other settings, naming the first difference."""
         mine, own = _name_of(type(self)), self._parameters()
         if kind != mine or not isinstance(parameters, dict):
             raise InputError("state", f"belongs to another forecaster, {kind}, not {mine}", fix)
-        if parameters.keys() < own.keys():  # written before the others were there, when all had what is their default
+        if parameters.keys() < own.keys():  # written before later settings existed, which then had their defaults
             parameters = _built(type(self), self.experts, parameters)._parameters()
         for name in [*own, *parameters]:
             if name not in own or name not in parameters or own[name] != parameters[name]:
-                theirs, here = (f"{each[name]!r}" if name in each else "not there" for each in (parameters, own))
-                raise InputError("state", f"belongs to another {mine}, whose {name} is {theirs}, not {here}", fix)
+                theirs = f"{name}={parameters[name]!r}" if name in parameters else f"{name} absent"
+                here = repr(own[name]) if name in own else "absent"
+                raise InputError("state", f"belongs to another {mine}, with {theirs}, not {here}", fix)
 
     def _take(self, state: dict[str, Any]) -> None:
         for expert, its in zip(self.experts, state["experts"], strict=True):
@@ -266,29 +332,29 @@ class Forecaster(Shared):
         return json.dumps(self.state, allow_nan=False)
 
     def redrawn(self) -> Self:
-        """A copy that goes on with draws of its own, under new keys from the system, where it draws at all.
+        """A copy that continues with new random draws, under new keys from the system, if it draws.
 
-        After a crash the rows since the last saved state come again, and their draws have been seen: a guarantee that
-        rests on secret draws holds again for ``resume(text).redrawn()``.
+        After a crash the rows since the last saved state are repeated, and their draws have been seen. A guarantee that
+        needs secret draws holds again for ``resume(text).redrawn()``.
         """
         found = copy.deepcopy(self)
         found._redraw(seeded=True)
         return found
 
     def compile(self) -> Self:
-        """Compile the experts that it stands on, where they can be; a :class:`KernelForecaster` compiles itself."""
+        """Compile the experts that can be compiled; a :class:`KernelForecaster` compiles itself."""
         compiled = [expert.compile() for expert in self.experts if expert._compiles]
         if not compiled:
             raise InputError(
                 type(self).__name__,
-                "runs in plain Python, and has no expert that could be compiled",
+                "runs in plain Python and has no expert that can be compiled",
                 "leave compile() out",
             )
         return self
 
     @property
     def _never_refuses(self) -> bool:
-        """Whether it learns every row whose score and label were checked."""
+        """Whether it learns every row whose score and label are valid."""
         return False
 
     @property
@@ -297,67 +363,84 @@ class Forecaster(Shared):
 
     @reading
     def freeze(self) -> Map:
-        """The map that it applies now, where there is one; ``calibrant.Calibration(map)`` saves and exports it."""
+        """The current map, if there is one; ``calibrant.Calibration(map)`` saves and exports it.
+
+        Returns
+        -------
+        Map
+            A fixed map, which does not learn. A forecaster without a fixed map raises an InputError.
+        """
         return self._freeze()
 
     def _freeze(self) -> Map:
-        raise InputError(type(self).__name__, "has no fixed map", "its forecasts depend on more than the score")
+        raise InputError(type(self).__name__, "has no fixed map, since its forecasts depend on more than the score")
 
-    def certificate(self, n_rows: int | None = None) -> OnlineCertificate | Refusal:
-        """What is guaranteed of its first ``n_rows`` forecasts since it was new (default: those learned)."""
-        return Refusal(RefusalCode.NO_THEOREM, f"no theorem covers {type(self).__name__}")
+    def certificate(self, n_rows: int | None = None) -> OnlineCertificate | NoCertificate:
+        """The guarantee for its first ``n_rows`` forecasts since it was created, or the reason for none.
+
+        Parameters
+        ----------
+        n_rows
+            Number of rows since it was created; by default the rows learned so far.
+
+        Returns
+        -------
+        OnlineCertificate or NoCertificate
+            Prints as a sentence.
+        """
+        return NoCertificate(NoCertificateCode.NO_THEOREM, f"no known theorem covers {type(self).__name__}")
 
     def certificates(self, n_rows: int | None = None) -> tuple[OnlineCertificate, ...]:
-        """All guarantees that say something after ``n_rows`` rows (default: those learned so far)."""
+        """All guarantees after ``n_rows`` rows (default: those learned so far) that are not vacuous."""
         found = self.certificate(n_rows)
-        return () if isinstance(found, Refusal) else (found,)
+        return () if isinstance(found, NoCertificate) else (found,)
 
     # ---------------------------------------------------------------------------------------------- for subclasses
 
     def _parameters(self) -> dict[str, Any]:
-        """Its keyword arguments, as plain JSON: those that are declared as settings, unless a subclass says more."""
+        """Its keyword arguments as plain JSON; by default those declared as settings."""
         kind: type = type(self)
         return {name: getattr(self, name) for name in settings_of(kind)}
 
     def _numbers(self) -> list[float]:
-        """What it learned, as a flat list of numbers, always as many."""
+        """What it learned, as a flat list of numbers of fixed length."""
         raise NotImplementedError
 
     def _unpacked(self, numbers: Any) -> list[float] | None:
-        """The flat list again, for those that write it in another form; None where it is none."""
+        """The flat list, from another stored form; None if it is invalid."""
         return numbers if isinstance(numbers, list) else None
 
     def _check(self, numbers: list[float]) -> None:
-        """Refuse numbers that no stream can lead to."""
+        """Reject numbers that cannot result from any stream."""
         if not (is_whole(numbers[SEEN]) and 0 <= numbers[SEEN] <= MOST_ROWS):
             raise changed("number of rows")
 
     def _check_experts(self, seen: float, below: list[float]) -> None:
-        """Refuse fewer rows of an expert than its own: experts learn every row, and may have learned before."""
+        """Reject fewer rows of an expert than its own: experts learn every row, and may have learned before."""
         if below and min(below) < seen:
             raise changed("number of rows")
 
     def _resume(self, numbers: list[float]) -> None:
-        """Take over what another one learned."""
+        """Set what was learned from these numbers."""
         raise NotImplementedError
 
     def _branch(self, place: int) -> None:
-        """Give its draws, and those of its experts, a stream of their own, as the copy in this place."""
+        """Give its draws, and those of its experts, a separate random stream, as copy number ``place``."""
         for expert in self.experts:
             expert._branch(place)
 
     def _redraw(self, *, seeded: bool) -> None:
-        """Take new keys for its draws and those of its experts, also where ``random_state`` gave them if so asked."""
+        """Take new keys for its draws and those of its experts; with ``seeded`` also if ``random_state`` set them."""
         for expert in self.experts:
             expert._redraw(seeded=seeded)
         if seeded or getattr(self, "random_state", None) is None:
             self._new_key()
 
     def _new_key(self) -> None:
-        """Take a key from the system, if it draws; the state carries it."""
+        """Take a new key from the system, if it draws; the state stores it."""
 
     def _own(self, *experts: Forecaster) -> None:
-        """Stand on copies of these, so that nobody else moves them."""
+        """Use copies of these as experts, so that nothing else changes them."""
         for expert in experts:
             one_score_forecaster(expert, "expert", features=self.passes_features)
         self._stand_on(copy.deepcopy(expert) for expert in experts)
@@ -382,33 +465,33 @@ class Forecaster(Shared):
         return many_labels(labels, scores, self.bounded_outcomes)
 
     def _all(self, features: Any, n: int, scores: ArrayLike) -> Sequence[Any]:
-        """Features of n rows, all checked, by the experts that take them too, before any row is learned.
+        """Features of n rows, all validated, also by the experts that use them, before any row is learned.
 
-        Columns of a frame come in the order of the experts' names, where they have some.
+        Columns of a frame are put in the order of the experts' feature names, if they have names.
         """
         taken = [expert._all(features, n, scores) for expert in self.experts if expert.takes_features]
         if not taken:
             return many_features(features, scores, n)
         numbers = [np.array(rows, dtype=np.float64) for rows in taken]
         if not all(np.array_equal(each, numbers[0], equal_nan=True) for each in numbers):
-            raise InputError("features", "must have one order for all experts", "name the same ones in each")
+            raise InputError("features", "must be in the same order for all experts", "use the same names in each")
         return taken[0]
 
     def _check_rows(self, n_rows: int | None) -> int:
-        """Rows since it was new that a guarantee may be about: at least those learned."""
+        """Validated number of rows of a guarantee: at least the rows learned."""
         learned = self.n_rows
         found = learned if n_rows is None else n_rows
         if not is_whole(found) or not 0 <= found <= MOST_ROWS:
-            raise InputError("n_rows", f"must be a whole number of rows, not {n_rows!r}")
+            raise InputError("n_rows", f"must be an integer, not {n_rows!r}")
         if found < learned:
             raise InputError(
                 "n_rows",
-                f"must count all rows since it was new, and it has learned {learned:,}, not {n_rows!r}",
-                f"pass {learned + int(found)} for this many more, or ask a new forecaster about new rows alone",
+                f"counts all rows since the forecaster was created, so it must be at least {learned:,}, not {n_rows!r}",
+                f"pass {learned + int(found)} for {int(found)} more rows, or use a new forecaster for new rows alone",
             )
         return int(found)
 
-    # The steps of a kernel, for a forecaster that stands on this one.
+    # The steps of a kernel, for a forecaster that uses this one as its expert.
 
     @property
     def _recipe(self) -> tuple[Factory, ...]:
@@ -419,21 +502,22 @@ class Forecaster(Shared):
         return self
 
     def __repr__(self) -> str:
-        """How it was built."""
+        """The constructor call."""
         given = [repr(expert) for expert in self.experts]
         given += [f"{name}={value!r}" for name, value in self._parameters().items()]
         return f"{type(self).__name__}({', '.join(given)})"
 
 
 class RowByRow(Forecaster):
-    """First among the bases of a subclass that changes the steps for one row of a forecaster that has faster ways.
+    """Mixin for subclasses that change ``_predict_one`` or ``_learn_one`` of a forecaster with faster stream methods.
 
-    Whole streams, and forecasters that stand on it, then go by its ``_predict_one`` and ``_learn_one``.
+    List it first among the bases. Whole streams, and forecasters that use it as an expert, then call its
+    ``_predict_one`` and ``_learn_one`` row by row.
 
     Examples
     --------
-    >>> from calibrant.online import AsIs, RowByRow
-    >>> class Contrary(RowByRow, AsIs):
+    >>> from calibrant.online import Identity, RowByRow
+    >>> class Contrary(RowByRow, Identity):
     ...     def _predict_one(self, score, features=None):
     ...         return 1.0 - super()._predict_one(score)
     >>> Contrary().predict_many([0.25, 1.0]).tolist()
@@ -451,18 +535,35 @@ class RowByRow(Forecaster):
 
 
 def register(name: str) -> Callable[[type[F]], type[F]]:
-    """Decorate a forecaster with the name that its states carry, under which :func:`resume` finds it.
+    """Class decorator: register a forecaster under the name stored in its states, so that :func:`resume` finds it.
 
-    Without it a forecaster learns and writes its state as others do, and only :meth:`Forecaster.restore` reads that::
+    Without it a forecaster can learn and write its state, but only :meth:`Forecaster.restore` can read that state.
 
-        @register("Mine")
-        class Mine(Forecaster): ...
+    Parameters
+    ----------
+    name
+        Name stored in the states; it must not be in use.
+
+    Returns
+    -------
+    decorator
+        Registers the class and returns it.
+
+    Examples
+    --------
+    >>> from calibrant.online import Identity, RowByRow, register, resume
+    >>> @register("Halved")
+    ... class Halved(RowByRow, Identity):
+    ...     def _predict_one(self, score, features=None):
+    ...         return 0.5 * super()._predict_one(score)
+    >>> resume(Halved().to_json()).predict_one(0.5)
+    0.25
     """
 
     def enter(kind: type[F]) -> type[F]:
         known = KINDS.get(name)
         if known is not None and known.__module__ != kind.__module__:
-            raise InputError("name", f"must be new, and {known.__module__} has a forecaster named {name}")
+            raise InputError("name", f"is already in use: {known.__module__} has a forecaster named {name}")
         KINDS[name] = kind
         return kind
 
@@ -470,12 +571,12 @@ def register(name: str) -> Callable[[type[F]], type[F]]:
 
 
 def _name_of(kind: type[Forecaster]) -> str:
-    """The name that its states carry: as registered, or that of the class."""
+    """The name stored in its states: as registered, or that of the class."""
     return next((name for name, known in KINDS.items() if known is kind), kind.__name__)
 
 
 def one_score_forecaster(forecaster: Any, name: str = "forecaster", *, features: bool = False) -> Forecaster:
-    """The forecaster, if a score alone is enough for it, or a score with features where these are handed on.
+    """The forecaster, if it needs only a score, or also features if ``features`` is set.
 
     Examples
     --------
@@ -483,22 +584,22 @@ def one_score_forecaster(forecaster: Any, name: str = "forecaster", *, features:
     >>> one_score_forecaster(OnlinePlatt)
     Traceback (most recent call last):
         ...
-    calibrant.messages.InputError: forecaster must be an object, and OnlinePlatt is a class: pass OnlinePlatt()
+    calibrant.messages.InputError: forecaster must be an instance, not the class OnlinePlatt: pass OnlinePlatt()
     """
     if isinstance(forecaster, type):
         kind = forecaster.__name__
-        raise InputError(name, f"must be an object, and {kind} is a class", f"pass {kind}()")
+        raise InputError(name, f"must be an instance, not the class {kind}", f"pass {kind}()")
     if not isinstance(forecaster, Forecaster):
-        raise InputError(name, f"must be one of calibrant.online, not {forecaster!r}")
+        raise InputError(name, f"must be a forecaster of calibrant.online, not {forecaster!r}")
     if forecaster.takes_rows:
-        raise InputError(name, f"must take one score, and {type(forecaster).__name__} takes rows of classes")
+        raise InputError(name, f"must take one score, but {type(forecaster).__name__} takes class probabilities")
     if forecaster.takes_features and not features:
-        raise InputError(name, f"must need one score alone, and {type(forecaster).__name__} needs features")
+        raise InputError(name, f"must need only a score, but {type(forecaster).__name__} needs features")
     return forecaster
 
 
 def own_copy(forecaster: Forecaster) -> Forecaster:
-    """A copy whose draws no other copy has: under new keys, but where ``random_state`` gives them.
+    """A copy with its own random draws: under a new key, unless ``random_state`` sets it.
 
     Examples
     --------
@@ -513,18 +614,23 @@ def own_copy(forecaster: Forecaster) -> Forecaster:
 
 
 def resume(state: dict[str, Any] | str | bytes | bytearray | memoryview) -> Forecaster:
-    """The forecaster that wrote a state, ready to go on where that one stopped.
+    """Restore a forecaster from its state, to continue where it stopped.
 
     Parameters
     ----------
     state
-        What ``forecaster.state`` or ``forecaster.to_json()`` gave.
+        What ``forecaster.state`` or ``forecaster.to_json()`` returned.
+
+    Returns
+    -------
+    Forecaster
+        A forecaster of the same class and settings.
 
     Notes
     -----
-    A forecaster is looked up by its name among those of this package and your own that are registered; nothing in a
-    state is run. One that draws goes on with the same draws: after a crash, when some have been shown since the
-    state was written, take :meth:`Forecaster.redrawn` of it.
+    The class is looked up by name among those of this package and your own registered ones; no code in a state is run.
+    A randomized forecaster continues with the same draws. After a crash, if draws were shown since the state was
+    written, use :meth:`Forecaster.redrawn` of the result.
 
     Examples
     --------
@@ -534,7 +640,7 @@ def resume(state: dict[str, Any] | str | bytes | bytearray | memoryview) -> Fore
     True
     """
     found = parsed(state)
-    return _from_parameters(found)._go_on(found, "was it changed by hand?")
+    return _from_parameters(found)._go_on(found, "was it edited by hand?")
 
 
 def _from_parameters(state: Any) -> Forecaster:
@@ -542,12 +648,12 @@ def _from_parameters(state: Any) -> Forecaster:
         name, parameters, below = state["forecaster"], state["parameters"], state["experts"]
         kind, experts = KINDS.get(name), [_from_parameters(its) for its in below]
     except (KeyError, TypeError, RecursionError):
-        raise InputError("state", STRANGE) from None
+        raise InputError("state", NOT_A_STATE) from None
     if kind is None:
         raise InputError(
             "state",
-            f"is of {name!r}, which is not a forecaster that is known here",
-            "was it changed by hand? One of your own is known when its class has the decorator register(name)",
+            f"belongs to the unknown forecaster {name!r}",
+            "if it is your own class, decorate it with register(name)",
         )
     return _built(kind, experts, parameters)
 
@@ -558,4 +664,4 @@ def _built(kind: type[Forecaster], experts: Sequence[Forecaster], parameters: An
     except InputError:
         raise
     except (LookupError, TypeError, ValueError, OverflowError, RecursionError, AttributeError):
-        raise InputError("state", STRANGE) from None
+        raise InputError("state", NOT_A_STATE) from None

@@ -1,4 +1,4 @@
-"""Forecasters that are written as kernels: fast on one row, compiled on whole streams."""
+"""Forecasters written as kernels: fast on one row, compiled with numba on whole streams."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from calibrant.online.kernels import (
 from calibrant.online.shared import NOT_COPIED
 
 INTEGERS = frozenset({bool, int})
-"""Types of labels that are quickly made floats."""
+"""Label types that are converted to float without checks."""
 
 FORECASTS = 2
-"""Place of the stream that forecasts and learns nothing."""
+"""Index of the stream function that only forecasts."""
 
 NUMBERS_A_ROW = 500
-"""Copying this many numbers takes as long as learning a single row."""
+"""Copying this many numbers takes as long as learning one row."""
 
 COMPILED: set[tuple[tuple[Factory, ...], int]] = set()
-"""Streams that numba has compiled in this process."""
+"""Stream functions that numba has compiled in this process."""
 
 
 class RowSteps:
-    """What one row needs, in slots: Python 3.11 takes ten times as long to read an attribute of the forecaster."""
+    """Steps and numbers for one row, in slots: reading an attribute of the forecaster takes ten times as long."""
 
     __slots__ = ("guard", "learn", "numbers", "predict")
     guard: Guard
@@ -51,20 +51,20 @@ class RowSteps:
 
 
 class KernelForecaster(Forecaster):
-    """A forecaster written as a kernel: fast on one row, and on whole streams compiled where numba is installed.
+    """A forecaster written as a kernel: fast on one row, and compiled on whole streams if numba is installed.
 
-    A subclass names its kernel in ``_factory``, the numbers before the first outcome in ``_begin``, and calls
-    ``super().__init__()`` when its parameters are set.
+    A subclass sets its kernel in ``_factory`` and the initial numbers in ``_begin``, and calls ``super().__init__()``
+    after its parameters are set.
     """
 
     _factory: ClassVar[Factory]
     _not_copied = NOT_COPIED | {"_rows_by", "_both", "_stood_on"}
     _rows_by: RowSteps
     _stood_on = False
-    """Whether another kernel steps on its numbers; a copy of it stands alone."""
+    """Whether its numbers are part of another kernel's state; a copy is independent."""
 
     def __new__(cls, *_: Any, **__: Any) -> Self:
-        """As others, with what one row needs."""
+        """Create the object with its row steps."""
         found = super().__new__(cls)
         found._rows_by = RowSteps()
         found._rows_by.guard = found._guard
@@ -76,17 +76,17 @@ class KernelForecaster(Forecaster):
         self._use(fast=False)
 
     def _begin(self) -> list[float]:
-        """The numbers before the first outcome; the first counts the rows."""
+        """The initial numbers; the first counts the rows."""
         raise NotImplementedError
 
     def compile(self) -> Self:
-        """Compile its steps now, so that single rows and short streams are fast too; every forecast keeps its bits.
+        """Compile the steps now, so that single rows and short streams are fast too; forecasts stay bit-identical.
 
         Notes
         -----
-        Cost: some seconds for the first of its kind in a process, nothing for the others. Afterwards a row takes about
-        half the time. Call it when a service starts, after :func:`~calibrant.online.resume`: states do not carry it.
-        Needs numba, ``pip install "calibrant[fast]"``.
+        Cost: some seconds for the first forecaster of its class in a process, nothing for the others. Afterwards a row
+        takes about half the time. Call it when a service starts, after :func:`~calibrant.online.resume`: states do not
+        store it. Needs numba: ``pip install "calibrant[fast]"``.
 
         Examples
         --------
@@ -96,10 +96,10 @@ class KernelForecaster(Forecaster):
         if compiler() is None:
             raise InputError("compile()", "needs numba, which is not installed", "pip install 'calibrant[fast]'")
         if not self._compiles:
-            problem = "stands on a forecaster that is not written as a kernel, and cannot be compiled"
+            problem = "has an expert that is not written as a kernel, so it cannot be compiled"
             raise InputError(type(self).__name__, problem, "leave compile() out")
         if self._stood_on:
-            raise InputError(type(self).__name__, "has another forecaster on it", "compile that one")
+            raise InputError(type(self).__name__, "is the expert of another forecaster", "compile that one")
         trial = copy.deepcopy(self)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CalibrantWarning)
@@ -112,7 +112,7 @@ class KernelForecaster(Forecaster):
         self._use(fast=True)
 
     def _try_compiled(self) -> None:
-        """Call everything once, at which numba compiles it."""
+        """Call every function once, so that numba compiles it."""
         from numba.core.errors import NumbaError
 
         try:
@@ -130,7 +130,7 @@ class KernelForecaster(Forecaster):
             ) from error
 
     def _use(self, *, fast: bool) -> None:
-        """Step by compiled code on arrays, or by plain code on lists; so do those that it stands on."""
+        """Use compiled code on arrays, or plain code on lists, also for the experts."""
         for expert in self.experts:
             if isinstance(expert, KernelForecaster):
                 expert._stood_on = True
@@ -144,7 +144,7 @@ class KernelForecaster(Forecaster):
         self._hold((self._held, self.expert._state if self.experts else ()), *made)
 
     def _hold(self, both: Any, predict: Step, learn: Step) -> None:
-        """Hold what one row needs: the numbers first, as compiled steps of a forecast under way must not meet lists."""
+        """Set the row steps; the numbers come first, since compiled steps of a running forecast must not get lists."""
         self._both, by = both, self._rows_by
         by.numbers = both[0] if self._fast and not self.experts else both
         by.predict, by.learn = predict, learn
@@ -179,7 +179,15 @@ class KernelForecaster(Forecaster):
         return int(self._held[SEEN])
 
     def predict_one(self, score: float, features: Any = None) -> float:
-        """The probability of an event, from what was learned so far; asking changes nothing."""
+        """Probability of an event, given what was learned so far; does not change the forecaster.
+
+        Parameters
+        ----------
+        score
+            Probability in [0, 1].
+        features
+            Must be None: the forecast depends on the score alone.
+        """
         if score.__class__ is not float or features is not None or not 0.0 <= score <= 1.0:
             score = self._asked(score, features)
         by = self._rows_by
@@ -189,12 +197,27 @@ class KernelForecaster(Forecaster):
             p: float = predict(by.numbers, score)
             if watched.free is before:
                 return p
-        except RACES:  # if nobody was learning, it is raised again below
+        except RACES:  # raised again below unless another thread was learning
             pass
         return self._predict_alone(score, None)
 
     def learn_one(self, score: float, label: float, features: Any = None) -> Self:
-        """Learn one outcome."""
+        """Learn one outcome.
+
+        Parameters
+        ----------
+        score
+            Probability in [0, 1].
+        label
+            Outcome, 0 or 1.
+        features
+            Must be None: the forecast depends on the score alone.
+
+        Returns
+        -------
+        Forecaster
+            The forecaster itself.
+        """
         if score.__class__ is not float or features is not None or not 0.0 <= score <= 1.0:
             score = self._asked(score, features)
         if label.__class__ in INTEGERS and (label == 1 or label == 0):
@@ -237,9 +260,9 @@ class KernelForecaster(Forecaster):
         return by.learn(by.numbers, score, label)  # type: ignore[no-any-return]
 
     def _asked(self, score: Any, features: Any) -> float:
-        """A score that is not a plain float in [0, 1]: of another type, or a mistake."""
+        """Convert a score that is not a plain float in [0, 1], or raise an error."""
         if features is not None:
-            raise InputError("features", "must be left out", f"{type(self).__name__} looks at the score alone")
+            raise InputError("features", "must be left out", f"{type(self).__name__} uses only the score")
         return self._score(score)
 
     def _predict_many(self, scores: ArrayLike, features: ArrayLike | None) -> Floats:
@@ -266,7 +289,7 @@ class KernelForecaster(Forecaster):
         return self._scores(scores)
 
     def _notice(self) -> None:
-        """Look at what a stream has left behind, and warn where the user should know."""
+        """Check the numbers after a stream, and warn if necessary."""
 
     def _run(self, which: int, *arrays: NDArray[Any]) -> None:
         pays = not self._fast and self._pays(which, len(arrays[0]))
@@ -278,7 +301,7 @@ class KernelForecaster(Forecaster):
         elif self._fast or pays:
             if pays:
                 COMPILED.add((self._kernel, which))
-            state = _as_arrays(self._both)  # a copy: other threads run meanwhile, and may be in a forecast
+            state = _as_arrays(self._both)  # a copy: other threads may be making a forecast
             run(state, *arrays)
             self._take_over(state)
         else:
@@ -294,7 +317,7 @@ class KernelForecaster(Forecaster):
             out[:] = found
 
     def _take_over(self, state: Any) -> None:
-        """Continue with these arrays in place of the old ones, unless another kernel steps on those."""
+        """Continue with these arrays in place of the old ones, unless another kernel shares them."""
         if self._fast and not self._stood_on:
             self._step_on(state)
         else:
@@ -307,7 +330,7 @@ class KernelForecaster(Forecaster):
         self._hold(state, self._rows_by.predict, self._rows_by.learn)
 
     def _pays(self, which: int, n_rows: int) -> bool:
-        """Whether a stream is long enough for compiling it, or for the copy of the state where that is done already."""
+        """Whether a stream is long enough to compile, or, if already compiled, to copy the state."""
         recipe = self._kernel
         enough = max(ENOUGH_COMPILED, _size(self._both)) if (recipe, which) in COMPILED else ENOUGH_ROWS
         return self._compiles and n_rows >= enough and compiler() is not None
@@ -319,7 +342,7 @@ class KernelForecaster(Forecaster):
         self._held[:] = numbers
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Make the steps again."""
+        """Rebuild the steps."""
         super().__setstate__(state)
         self._use(fast=self._fast and compiler() is not None)
 

@@ -1,20 +1,20 @@
-"""Threads and forks: a forecaster is seen before or after a step, never in the middle of one.
+"""Thread and fork safety: a forecaster is seen before or after a step, never in the middle of one.
 
-In Python 3.11 a lock of :mod:`threading` in a ``with`` statement takes 40 % of the time of a forecast, and a guard 4 %.
-A guard has an attribute, ``free``, which exists while nobody is inside.
+In Python 3.11 a :mod:`threading` lock in a ``with`` statement takes 40 % of the time of a forecast, a guard 4 %. A
+guard has an attribute ``free`` that exists while no thread is inside.
 
-Whoever learns deletes it, which succeeds in one thread and fails in all others, and sets it to a new object at the end:
-see :func:`reading`. ``learn_one`` repeats these lines, since a call would cost as much as the guard. No signal is
-handled between the first ``try`` and the second, so that Ctrl-C does not leave a guard that is never free. A context
-manager written in Python cannot guarantee that: the interpreter looks for signals where ``__exit__`` begins.
+A thread that learns deletes ``free``, which succeeds in one thread and fails in all others, and sets it to a new object
+at the end: see :func:`reading`. ``learn_one`` repeats these lines, since a call would cost as much as the guard. No
+signal is handled between the first ``try`` and the second, so Ctrl-C does not leave a guard that is never free. A
+context manager written in Python cannot guarantee that: the interpreter checks for signals where ``__exit__`` begins.
 
-A thread that learns row after row is hardly ever outside, so that one that waits would find it inside at every look.
-A waiting thread therefore sets ``wanted``, and one that is about to enter then pauses.
+A thread that learns row after row is almost always inside, so a waiting thread would rarely find the guard free. A
+waiting thread therefore sets ``wanted``, and a thread that is about to enter then pauses.
 
-A forecast of one row does not wait: it reads ``free`` before and after. If both are the same object, nobody has learned
-in between. Otherwise, and where numbers that are being changed raise an error, the forecast is made again inside.
+A forecast of one row does not wait: it reads ``free`` before and after. If both are the same object, no thread learned
+in between. Otherwise, or if numbers that are being changed raise an error, the forecast is repeated inside the guard.
 
-This needs the global interpreter lock. In free-threaded builds of Python callers must hold a lock of their own.
+This needs the global interpreter lock. In free-threaded builds of Python, callers must use their own lock.
 """
 
 from __future__ import annotations
@@ -33,46 +33,46 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 2e-5, 5e-4
-"""Seconds between two looks at a guard that is not free, longer each time."""
+"""Seconds between checks of a guard that is not free; increasing."""
 
 LONGEST_WAIT, ROUNDS = 1.0, 20
-"""Seconds for which a fork waits for steps of other threads, and how often it looks before it lets them all go on."""
+"""Seconds a fork waits for steps of other threads, and number of checks before it releases all guards."""
 
 LAST_WAIT = 0.5
-"""Seconds after that in which a fork keeps what it has entered: one long step must not spoil all other forecasters."""
+"""Further seconds in which a fork keeps the guards it has, so that one long step does not affect other forecasters."""
 
 RACES = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
-"""What numbers that are being changed may raise where they are read. Signal handlers raise others, as TimeoutError."""
+"""Errors that reading numbers during a change may raise. Signal handlers raise others, such as TimeoutError."""
 
 FORKED = (
-    "this forecaster was forked, and the parent process would not see what it learns here: to continue on its own from "
-    "here, use calibrant.online.resume(forecaster.to_json()) or copy.deepcopy(forecaster)"
+    "this forecaster was created before a fork, and the parent process would not see what it learns here: to learn in "
+    "this process, use calibrant.online.resume(forecaster.to_json()) or copy.deepcopy(forecaster)"
 )
 
 TORN = (
-    "this forecaster was forked in the middle of a step of another thread, and its numbers cannot be used here: use "
+    "the process was forked while another thread was updating this forecaster, so its numbers are not usable here: use "
     "calibrant.online.resume(state) with a saved state, or fork while no other thread learns a long stream"
 )
 
 NESTED = (
-    "this thread is inside a step of this forecaster already, interrupted by a signal handler or by a function that it "
-    "calls: let the handler set a flag, and use the forecaster after the step"
+    "this thread is already inside a step of this forecaster, interrupted by a signal handler or by a function that "
+    "it calls: let the handler set a flag, and use the forecaster after the step"
 )
 
 
 class Guard:
-    """Lets one thread at a time inside; a copy, or what a pickle gives, is a new guard.
+    """Allows one thread at a time inside; a copy or an unpickled guard is a new guard.
 
     Attributes
     ----------
     free
-        Deleted by the one who enters; set to a new object by the one who leaves.
+        Deleted by the thread that enters; set to a new object by the thread that leaves.
     forked
-        Whether this process got it by a fork, so that its owner learns in the parent process.
+        Whether this process is a fork, so that the owner of the guard learns in the parent process.
     torn
         Whether another thread was inside at the fork; that thread does not exist in this process.
     wanted
-        Seconds until a thread that waits looks again; 0 where nobody waits.
+        Seconds until a waiting thread checks again; 0 if no thread waits.
 
     Examples
     --------
@@ -90,11 +90,11 @@ class Guard:
         ALIVE.add(ref(self, ALIVE.discard))
 
     def __reduce__(self) -> tuple[type[Self], tuple[()]]:
-        """A new one, for copies and pickles."""
+        """A new guard, for copies and pickles."""
         return type(self), ()
 
     def wait(self) -> None:
-        """Wait until nobody is inside, and enter; refuse where that would never happen."""
+        """Wait until no thread is inside, and enter; raise an error if that would never happen."""
         _refuse_nested(self, sys._getframe(1).f_back)
         pause = SHORTEST_PAUSE
         while True:
@@ -110,12 +110,12 @@ class Guard:
                 continue
 
     def give_way(self) -> None:
-        """Let the one who waits look once before the caller enters: a busy thread is hardly ever outside."""
+        """Let a waiting thread check once before the caller enters."""
         pause, self.wanted = self.wanted, 0.0
         time.sleep(2.0 * pause)
 
     def enter(self) -> bool:
-        """Enter if nobody is inside."""
+        """Enter if no thread is inside; returns whether it did."""
         try:
             del self.free
         except AttributeError:
@@ -123,7 +123,7 @@ class Guard:
         return True
 
     def refuse_forked(self) -> None:
-        """Refuse to learn what the parent process would not see."""
+        """Raise an error in a forked process, where the parent would not see what is learned."""
         if self.forked:
             raise RuntimeError(FORKED)
 
@@ -133,7 +133,7 @@ ALIVE: set[ref[Guard]] = set()
 
 
 def _refuse_nested(guard: Guard, frame: FrameType | None) -> None:
-    """Refuse where a caller is inside: frames that are inside have it as their local ``guard``."""
+    """Raise an error if a caller is inside: frames inside have the guard as a local variable ``guard``."""
     while frame is not None:
         if frame.f_globals.get("__name__", "").startswith("calibrant.online.") and frame.f_locals.get("guard") is guard:
             raise RuntimeError(NESTED)
@@ -144,7 +144,7 @@ def _refuse_nested(guard: Guard, frame: FrameType | None) -> None:
 
 
 class Guarded(Protocol):
-    """What has a guard."""
+    """An object with a guard."""
 
     @property
     def _guard(self) -> Guard: ...
@@ -154,7 +154,7 @@ G = TypeVar("G", bound=Guarded)
 
 
 def reading(method: Callable[Concatenate[G, P], R]) -> Callable[Concatenate[G, P], R]:
-    """The method, inside the guard."""
+    """Decorator: run the method inside the guard."""
 
     @wraps(method)
     def inside(self: G, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -174,7 +174,7 @@ def reading(method: Callable[Concatenate[G, P], R]) -> Callable[Concatenate[G, P
 
 
 def learning(method: Callable[Concatenate[G, P], R]) -> Callable[Concatenate[G, P], R]:
-    """The method, inside the guard, and refused in a forked process."""
+    """Decorator: run the method inside the guard; an error in a forked process."""
 
     @reading
     @wraps(method)
@@ -186,7 +186,7 @@ def learning(method: Callable[Concatenate[G, P], R]) -> Callable[Concatenate[G, 
 
 
 def watching(method: Callable[Concatenate[G, P], R]) -> Callable[Concatenate[G, P], R]:
-    """The method, which changes nothing, without waiting; if anybody was inside meanwhile, again inside the guard."""
+    """Decorator for read-only methods: run without waiting, and repeat inside the guard if a thread was inside."""
     inside = reading(method)
 
     @wraps(method)
@@ -208,14 +208,14 @@ def watching(method: Callable[Concatenate[G, P], R]) -> Callable[Concatenate[G, 
 
 
 class _Fork:
-    """Enter all guards before a fork, so that nothing is copied in the middle of a step, and leave them afterwards.
+    """Enter all guards before a fork, so that no step is copied half done, and leave them afterwards.
 
-    In the child all are marked as forked; those that were not free in time are marked as torn.
+    In the child process all guards are marked as forked; those that were not free in time are marked as torn.
     """
 
     def __init__(self) -> None:
         self.turn = Lock()
-        """Of threads that fork at the same time."""
+        """Lock for threads that fork at the same time."""
         self.entered: list[Guard] = []
 
     def before(self) -> None:
@@ -225,7 +225,7 @@ class _Fork:
             rounds += 1
             time.sleep(SHORTEST_PAUSE)
             if rounds % ROUNDS == 0 and waited < LONGEST_WAIT:
-                self._leave()  # a step of one forecaster may call another one, which is entered here
+                self._leave()  # a step of one forecaster may call another whose guard is held here
                 time.sleep(2.0 * LONGEST_PAUSE)
 
     def after(self) -> None:
@@ -233,7 +233,7 @@ class _Fork:
         self.turn.release()
 
     def _enter(self, guards: list[Guard]) -> bool:
-        """Whether all could be entered."""
+        """Enter all guards; returns whether that succeeded."""
         for guard in set(guards).difference(self.entered):
             if guard.enter():
                 self.entered.append(guard)
@@ -253,7 +253,7 @@ class _Fork:
 
 
 def _alive() -> list[Guard]:
-    """All guards; the references are listed in one instruction, whatever other threads add meanwhile."""
+    """All guards; the references are listed in one instruction, so other threads cannot interfere."""
     return [guard for reference in list(ALIVE) if (guard := reference()) is not None]
 
 

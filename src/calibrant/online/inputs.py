@@ -1,4 +1,4 @@
-"""Scores, outcomes and features of a stream, one at a time or in columns, checked alike."""
+"""Checks of scores, outcomes and features of a stream, one row at a time or in columns."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from calibrant.arrays.keys import key_text
 from calibrant.messages import InputError
 from calibrant.numerics import Floats
 
-MARGINS = "leave rows without a score out, and pass margins through a sigmoid first"
+MARGINS = "leave out rows without a score, and convert margins with a sigmoid first"
 
-UNKNOWN = "leave rows out whose outcome is not known yet"
+UNKNOWN = "leave out rows whose outcome is not known yet"
 
 LONGEST = 80
-"""Characters of a value that an error shows."""
+"""Largest number of characters of a value shown in an error."""
 
 _SHORT = Repr()
 _SHORT.maxstring = _SHORT.maxother = LONGEST  # of one entry
 
 
 def one_score(score: Any) -> float:
-    """A score as a float in [0, 1]; whatever is one number for ``float`` is one, but not text."""
+    """A score as a float in [0, 1]; anything that ``float`` accepts as one number, except text."""
     x = _real(score)
     if x is None or not 0.0 <= x <= 1.0:
         fix = "pass one number" if x is None else MARGINS
@@ -35,7 +35,7 @@ def one_score(score: Any) -> float:
 
 
 def one_label(label: Any, bounded: bool) -> float:
-    """An outcome as 0.0 or 1.0, or as any float in [0, 1] where outcomes are bounded."""
+    """An outcome as 0.0 or 1.0, or as a float in [0, 1] if ``bounded``."""
     y = _outcome(label, bounded)
     if y is None:
         what = "a number in [0, 1]" if bounded else "0 or 1"
@@ -44,17 +44,17 @@ def one_label(label: Any, bounded: bool) -> float:
 
 
 def _outcome(label: Any, bounded: bool) -> float | None:
-    """The same, or None for what is not an outcome."""
+    """The outcome, or None if the label is invalid."""
     y = _real(label)
     return y if y is not None and (0.0 <= y <= 1.0 if bounded else y in (0.0, 1.0)) else None
 
 
 def _real(value: Any) -> float | None:
-    """One number as a float; None for text, complex numbers, masked ones and arrays with axes."""
+    """One number as a float; None for text, complex numbers, masked values and arrays with axes."""
     if isinstance(value, float):
         return float(value)
     if isinstance(value, np.ndarray) and value.ndim == 0:
-        value = value[()]  # what it holds, which may be text
+        value = value[()]  # the value inside, which may be text
     if isinstance(value, str | bytes | bytearray | complex | np.complexfloating | np.ma.MaskedArray):
         return None
     shape: Any = getattr(value, "shape", ())
@@ -62,7 +62,7 @@ def _real(value: Any) -> float | None:
         return None
     try:
         return float(value)
-    except Exception:  # foreign objects raise what they like
+    except Exception:  # foreign objects may raise anything
         return None
 
 
@@ -70,7 +70,7 @@ def many_scores(scores: ArrayLike) -> Floats:
     """Scores as an array of float64 in [0, 1]."""
     shape: tuple[int, ...] = getattr(scores, "shape", ())
     if len(shape) == 2 and shape[1] != 1:
-        raise InputError("scores", f"has shape {shape}", "pass one column; for several classes use OnlineClasses")
+        raise InputError("scores", f"has shape {shape}", "pass one column, or use OnlineMulticlass for several classes")
     found: Floats = read_floats(scores, "scores")
     if found.size and not (found.min() >= 0.0 and found.max() <= 1.0):  # false for NaN too; no temporary arrays
         place = int(np.argmin((found >= 0.0) & (found <= 1.0)))
@@ -79,7 +79,7 @@ def many_scores(scores: ArrayLike) -> Floats:
 
 
 def many_labels(labels: ArrayLike, scores: ArrayLike, bounded: bool) -> Floats:
-    """Outcomes, one for each score, as an array of 0.0 and 1.0, or of floats in [0, 1] where outcomes are bounded."""
+    """Outcomes, one for each score, as an array of 0.0 and 1.0, or of floats in [0, 1] if ``bounded``."""
     refuse_unpaired(scores, labels, "labels")
     raw = read_column(labels, "labels")
     found = _as_outcomes(raw, bounded)
@@ -95,24 +95,24 @@ def many_labels(labels: ArrayLike, scores: ArrayLike, bounded: bool) -> Floats:
         )
     n = len(scores) if isinstance(scores, Sized) else np.size(scores)  # a list is not made an array again
     if len(raw) != n:
-        raise InputError("labels", f"has {len(raw)} rows but scores has {n}", "pass one for each")
+        raise InputError("labels", f"has {len(raw)} rows but scores has {n}", "pass one for each score")
     return np.asarray(found, dtype=np.float64)
 
 
 def refuse_unpaired(scores: object, others: object, name: str) -> None:
-    """Refuse another column, or frame, whose index is that of the scores in another order."""
+    """Reject a column or frame whose index is that of the scores in another order."""
     try:
         refuse_other_order(scores, others)
     except InputError:
         raise InputError(
             name,
-            "has the same index as scores in another order, and rows are paired by position",
+            "has the same index as scores in another order, but rows are matched by position",
             f"pass {name}.loc[scores.index]",
         ) from None
 
 
 def _as_outcomes(raw: NDArray[Any], bounded: bool) -> NDArray[Any]:
-    """Numbers as they are; of objects their outcomes; NaN for what is none."""
+    """Numbers unchanged; objects as outcomes; NaN for invalid ones."""
     if raw.dtype.kind in "biuf":
         return raw
     if raw.dtype.kind != "O":
@@ -132,16 +132,16 @@ def _all_outcomes(raw: NDArray[Any], bounded: bool) -> bool:
 
 
 def _remedy(name: str, value: Any, bounded: bool) -> str:
-    """What to do about a value that is not an outcome."""
+    """How to fix a value that is not an outcome."""
     if value is np.ma.masked or (not hasattr(value, "__len__") and is_missing(value)):
         return UNKNOWN
     if _real(value) is None and not isinstance(value, str | bytes):
-        return "pass one value a row" if hasattr(value, "__len__") else "pass the outcome as a number"
+        return "pass one value per row" if hasattr(value, "__len__") else "pass the outcome as a number"
     return "scale it to [0, 1]" if bounded else f"pass booleans, such as {name} == {shown(value)} if that is the event"
 
 
 def shown(value: Any) -> str:
-    """What was given, in one short line: type and shape of what has axes.
+    """A value in one short line; type and shape for arrays.
 
     Examples
     --------
@@ -163,19 +163,21 @@ def many_features(features: ArrayLike | None, scores: ArrayLike, n: int) -> Sequ
     try:
         rows = np.asarray(features, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InputError("features", "must be numbers, a row for each score and a column for each feature") from None
+        raise InputError(
+            "features", "must be numbers, with a row for each score and a column for each feature"
+        ) from None
     if rows.ndim != 2:
         raise InputError(
-            "features", f"must have a row for each score and a column for each feature, not {rows.ndim} axes"
+            "features", f"must have a row for each score and a column for each feature, got {rows.ndim} axes"
         )
     if len(rows) != n:
-        raise InputError("features", f"has {len(rows)} rows but scores has {n}", "pass one for each")
+        raise InputError("features", f"has {len(rows)} rows but scores has {n}", "pass one for each score")
     return list(rows)
 
 
 def name_text(name: Any) -> str:
-    """The name of a column or of an entry as text, whatever it is."""
+    """The name of a column or entry as text."""
     try:
         return key_text(name, "name") or ""
-    except InputError:  # no class or feature has such a name
+    except InputError:  # not a valid name of a class or feature
         return str(name)

@@ -1,15 +1,15 @@
-"""One source for two speeds: kernels are plain Python on lists, and numba compiles the same lines for whole streams.
+"""Kernels: one source that runs as plain Python on lists and compiled by numba on whole streams.
 
-A kernel is made by a factory that takes a decorator. With none it gives plain functions, which step through one row at
-a time on lists of floats; with numba's ``njit`` it gives compiled ones, on arrays. Both do the same IEEE operations in
-the same order and call the same exp and log of the C library, so both give the same bits.
+A kernel is created by a factory that takes a decorator. Without one it returns plain functions that process one row at
+a time on lists of floats; with numba's ``njit`` it returns compiled functions on arrays. Both do the same IEEE
+operations in the same order and call the same exp and log of the C library, so their results are bit-identical.
 
-A kernel is two steps: ``predict(state, x)`` gives the forecast and changes nothing; ``learn(state, x, y)`` learns one
-outcome and returns the forecast that ``predict`` would have given before, which it needs anyway.
+A kernel has two steps: ``predict(state, x)`` returns the forecast and changes nothing; ``learn(state, x, y)`` learns
+one outcome and returns the forecast that ``predict`` would have returned before, which it needs anyway.
 
-The state of a kernel is ``(numbers, inner)``: its own numbers, and the state of the kernel that it stands on, an empty
-tuple at the bottom. The first number counts the rows learned. Parameters live among the numbers, so that one
-compilation serves every setting. Kernels take scores and labels that were checked, and never make a NaN of them.
+The state of a kernel is ``(numbers, inner)``: its own numbers, and the state of its expert's kernel, or an empty tuple.
+The first number counts the rows learned. Parameters are among the numbers, so that one compilation serves all settings.
+Kernels get validated scores and labels, and never produce NaN from them.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from typing import Any
 Step = Callable[..., Any]
 Jit = Callable[[Step], Step]
 Factory = Callable[..., tuple[Step, Step]]
-"""From a decorator and the steps of the kernel beneath to its own two steps."""
+"""Function of a decorator and the steps of the expert's kernel that returns the two steps."""
 
 SEEN = 0
-"""Place of the number of rows learned, in every kernel."""
+"""Index of the number of rows learned, in every kernel."""
 
 ENOUGH_ROWS = 1_000_000
-"""Rows from which on compiling, one to five seconds, pays for itself."""
+"""Smallest number of rows for which compiling, one to five seconds, saves time."""
 
 ENOUGH_COMPILED = 1_000
-"""Rows from which on a stream that is compiled already pays for the copy of its state."""
+"""Smallest number of rows for which a compiled stream saves more time than copying its state costs."""
 
 
 def plain(function: Step) -> Step:
-    """The function as it is."""
+    """The function unchanged."""
     return function
 
 
 @cache
 def compiler(*, whole: bool = True) -> Jit | None:
-    """Numba's decorator, or None where ``calibrant[fast]`` is not installed.
+    """Numba's decorator, or None if ``calibrant[fast]`` is not installed.
 
-    Whole streams let other threads run; for a single row that would take a tenth of its time.
+    Whole streams release the global interpreter lock; for a single row that would cost a tenth of its time.
     """
     try:
         from numba import njit
@@ -53,7 +53,7 @@ def compiler(*, whole: bool = True) -> Jit | None:
 
 
 def object_steps(jit: Jit) -> tuple[Step, Step]:
-    """The steps of a forecaster that is not a kernel, for one that stands on it: its state is the forecaster itself."""
+    """The steps of an expert that is not a kernel; its state is the forecaster object."""
 
     def predict(state: Any, x: float) -> float:
         return float(state._predict_one(x))
@@ -66,7 +66,7 @@ def object_steps(jit: Jit) -> tuple[Step, Step]:
 
 @cache
 def steps(recipe: tuple[Factory, ...], *, fast: bool) -> tuple[Step, Step]:
-    """The steps of a kernel: the first factory stands on the others."""
+    """The steps of a kernel: the first factory builds on the others."""
     jit = compiler() if fast else plain
     assert jit is not None
     first, *rest = recipe
@@ -75,9 +75,9 @@ def steps(recipe: tuple[Factory, ...], *, fast: bool) -> tuple[Step, Step]:
 
 @cache
 def row_steps(recipe: tuple[Factory, ...]) -> tuple[Step, Step]:
-    """The compiled steps for one row at a time; those of a kernel that stands on none take its bare array.
+    """The compiled steps for one row; those of a kernel without an expert take its bare array.
 
-    A call from Python unpacks its arguments one by one, and an array alone takes half the time of a nest of tuples.
+    A call from Python unpacks its arguments one by one; a single array takes half the time of nested tuples.
     """
     jit = compiler(whole=False)
     assert jit is not None
@@ -104,7 +104,7 @@ def row_steps(recipe: tuple[Factory, ...]) -> tuple[Step, Step]:
 
 @cache
 def streams(recipe: tuple[Factory, ...], *, fast: bool) -> tuple[Step, Step, Step]:
-    """The same over whole streams: forecast each row and then learn it; learn only; forecast only."""
+    """Functions over whole streams: forecast and then learn each row; learn only; forecast only."""
     jit = compiler() if fast else plain
     assert jit is not None
     predict, learn = steps(recipe, fast=fast)

@@ -1,4 +1,4 @@
-"""Settings of forecasters: attributes that are set once, when the forecaster is made."""
+"""Read-only settings of forecasters: attributes that are set once, in ``__init__``."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any, NoReturn
 
 
 class ReadOnly:
-    """An attribute that is set once; it stands in the ``__dict__`` of its object.
+    """A read-only attribute that is set once, in the ``__dict__`` of its object.
 
-    There is no ``__get__``, so that reading it costs what any attribute costs.
+    Without ``__get__``, reading it is as fast as any attribute.
     """
 
     name: str
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
-        self.__doc__ = "Set when it is made, and stays."
+        self.__doc__ = "Read-only setting."
 
     def __set__(self, owner: object, value: Any) -> None:
         if self.name in owner.__dict__:
@@ -29,11 +29,16 @@ class ReadOnly:
 
     def _refuse(self, owner: object) -> NoReturn:
         kind = type(owner).__name__
-        raise AttributeError(f"{self.name} is set when {kind} is made, and stays: make another {kind}")
+        raise AttributeError(f"{kind}.{self.name} is read-only: create a new {kind}")
 
 
 def read_only() -> Any:
-    """Declare a setting in the body of a class, as ``gamma: float = read_only()``; ``__init__`` sets it once.
+    """Declare a read-only setting in a class body, as ``gamma: float = read_only()``; ``__init__`` sets it once.
+
+    Returns
+    -------
+    descriptor
+        Raises an AttributeError if the setting is changed later.
 
     Examples
     --------
@@ -41,14 +46,14 @@ def read_only() -> Any:
     >>> OnlinePlatt().certified = True
     Traceback (most recent call last):
         ...
-    AttributeError: certified is set when OnlinePlatt is made, and stays: make another OnlinePlatt
+    AttributeError: OnlinePlatt.certified is read-only: create a new OnlinePlatt
     """
     return ReadOnly()
 
 
 @cache
 def settings_of(kind: type) -> tuple[str, ...]:
-    """The arguments of ``__init__`` that are declared as settings, in their order.
+    """Arguments of ``__init__`` that are declared as settings, in order.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Objects that threads may share: one guard for an object and its experts, and copies with guards of their own."""
+"""Thread-safe objects: one guard for an object and its experts; copies have separate guards."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, ClassVar, Self
 from calibrant.online.guards import Guard, reading
 
 NOT_COPIED = frozenset({"_guard"})
-"""Attributes that are made again in a copy, and that a pickle does not hold."""
+"""Attributes that are created anew in a copy and are not pickled."""
 
 
 class Shared:
-    """An object that threads may share. It has one guard with all forecasters that it stands on.
+    """A thread-safe object. It shares one guard with all of its experts.
 
-    Methods whose name begins with an underscore are for callers inside the guard.
+    Methods whose names begin with an underscore are for callers inside the guard.
     """
 
     experts: tuple[Any, ...] = ()
@@ -23,13 +23,13 @@ class Shared:
     _not_copied: ClassVar[frozenset[str]] = NOT_COPIED
 
     def __new__(cls, *_: Any, **__: Any) -> Self:
-        """An object with a guard of its own, for copies and pickles too."""
+        """Create the object with its own guard, also for copies and pickles."""
         found = super().__new__(cls)
         found._guard = Guard()
         return found
 
     def _stand_on(self, experts: Iterable[Any]) -> None:
-        """Take these as its experts, under its own guard; nobody else may hold them."""
+        """Use these as its experts, under its own guard; nothing else may reference them."""
         self.experts = tuple(experts)
         self._share(self._guard)
 
@@ -39,12 +39,12 @@ class Shared:
             expert._share(guard)
 
     def __copy__(self) -> Self:
-        """A copy that learns alone, as by ``copy.deepcopy``."""
+        """An independent copy, as by ``copy.deepcopy``."""
         return copy.deepcopy(self)
 
     @reading
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """A copy that learns alone."""
+        """An independent copy."""
         return self._copied(memo)
 
     def _copied(self, memo: dict[int, Any] | None = None) -> Self:
@@ -60,10 +60,10 @@ class Shared:
         return found
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a pickle holds: the attributes of a copy, since the pickle is written after this returns."""
+        """State for pickling: the attributes of a copy, since the pickle is written after this returns."""
         return {k: v for k, v in copy.deepcopy(self).__dict__.items() if k not in self._not_copied}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take over what a copy or a pickle holds."""
+        """Restore from the state of a copy or a pickle."""
         self.__dict__.update(state)
         self._share(self._guard)

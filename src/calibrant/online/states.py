@@ -1,4 +1,4 @@
-"""States as text: what a forecaster reads before it asks what the numbers mean."""
+"""Parsing of stored forecaster states."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ from typing import Any
 from calibrant.messages import InputError
 
 LARGEST = sys.float_info.max
-"""The largest number that a state may hold."""
+"""Largest number allowed in a state."""
 
 
 def parsed(state: Any) -> Any:
-    """A state that was stored as text or bytes, as plain JSON; one that is a dict already stays as it is."""
+    """A state given as text or bytes, parsed as JSON; a dict is returned unchanged."""
     if not isinstance(state, str | bytes | bytearray | memoryview):
         return state
     try:
         return json.loads(bytes(state) if isinstance(state, memoryview) else state)
     except (ValueError, RecursionError):
-        raise InputError("state", "must be what to_json() of a forecaster wrote, and it is not JSON") from None
+        raise InputError(
+            "state", "is not valid JSON", "pass the text that to_json() of a forecaster returned"
+        ) from None
 
 
 def finite(numbers: list[Any]) -> bool:
-    """Whether all of these are finite numbers."""
+    """Whether all entries are finite numbers."""
     return all(type(x) in (int, float) and -LARGEST <= x <= LARGEST for x in numbers)

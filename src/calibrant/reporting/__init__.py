@@ -1,4 +1,4 @@
-"""The verdict and everything behind it as one page to hand on: HTML, Markdown or JSON, in three styles."""
+"""Calibration reports as HTML, Markdown or JSON, in three styles."""
 
 from calibrant.reporting.document import Report, report
 

@@ -1,4 +1,4 @@
-"""What a report is made of, before it is written as HTML or Markdown."""
+"""Building blocks of a report, before it is written as HTML or Markdown."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Tone = Literal["good", "warn", "bad", "none"]
 
 @dataclass(frozen=True)
 class Mark:
-    """A word with a colour; the word alone says everything."""
+    """A word with a color; the color adds no information."""
 
     word: str
     tone: Tone
@@ -28,7 +28,7 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
     footnotes: tuple[str, ...] = ()
     words: bool = False
-    """Whether the cells hold sentences and not figures."""
+    """Whether the cells contain text, not numbers."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Bullets:
 
 @dataclass(frozen=True)
 class Headline:
-    """The verdict in one line, in the colour of its state."""
+    """The verdict in one line, in the color of its status."""
 
     text: str
     tone: Tone
@@ -48,7 +48,7 @@ class Headline:
 
 @dataclass(frozen=True)
 class Picture:
-    """Where the picture goes, and what to read to those who do not see it."""
+    """Place of the figure, its alternative text and its caption."""
 
     name: str
     label: str
@@ -60,7 +60,7 @@ Block = str | Bullets | Headline | Picture | Table
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the report under its heading."""
+    """A section of the report with its heading."""
 
     key: str
     heading: str

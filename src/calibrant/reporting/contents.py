@@ -1,4 +1,4 @@
-"""Every number of a report, computed once from the tallies; a style only orders and names them."""
+"""All numbers of a report, computed once from the tallies; styles differ only in order and wording."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ from calibrant.metrics.chance import Chance, Units, units_of
 from calibrant.metrics.estimates import Estimate
 from calibrant.metrics.grades import grade_table
 from calibrant.metrics.variance import rate_interval
-from calibrant.reporting.figures import LEAST, percent, share, span
+from calibrant.reporting.figures import SMALLEST_SHARE, percent, share, span
 from calibrant.tallies import Clusters, Tally
 from calibrant.verdict.verdict import Verdict
 
-BINS = 10
-ROWS_PER_BIN = 20
-"""Fewer bins are made where ten would hold fewer rows than this."""
+MAX_BINS = 10
+MIN_ROWS_PER_BIN = 20
+"""Fewer than ten bins are made if ten would have fewer rows each than this."""
 
-MOST_GRADES, ROWS_PER_GRADE = 20, 2
-"""Up to this many distinct scores, with this many rows each on average, every score is a group of its own."""
+MAX_GRADES, MIN_ROWS_PER_GRADE = 20, 2
+"""Up to this many distinct scores, with at least this many rows each on average, form one group each."""
 
 LOSS_PARTS = ("miscalibration", "discrimination", "uncertainty", "loss")
 
-SAMPLES, SAMPLES_OF_MANY, MANY = 200, 60, 100_000
-"""Bootstrap samples of the curve, and fewer from this many rows on: its standard error is then small in any case."""
+BOOTSTRAP_SAMPLES, BOOTSTRAP_SAMPLES_LARGE, LARGE_SAMPLE = 200, 60, 100_000
+"""Bootstrap samples of the curve, fewer for large samples, and the number of rows from which a sample is large."""
 
-ODDS = 2.0 ** np.arange(-3, 4)
+ODDS_MULTIPLES = 2.0 ** np.arange(-3, 4)
 """Thresholds of the decision curve, as multiples of the odds of the event."""
 
 
 class GroupedBy(StrEnum):
-    """What the groups of scores are."""
+    """How scores are grouped."""
 
     DISTINCT_SCORES = "distinct scores"
     EQUAL_MASS = "bins of equal mass"
@@ -56,16 +56,16 @@ class GroupedBy(StrEnum):
 
 @dataclass(frozen=True)
 class Contents:
-    """What a report shows.
+    """The contents of a report.
 
     Attributes
     ----------
     numbers
-        Every number as plain data, ready for JSON; what is not finite is None.
+        All numbers as data for JSON; numbers that are not finite are None.
     verdict
-        The verdict, which is put into the words of a style.
+        The verdict.
     notes_of
-        By key of ``numbers``: the notes of each entry, in their order.
+        Notes on each entry, by key of ``numbers`` and in the same order.
     """
 
     numbers: dict[str, Any]
@@ -74,7 +74,7 @@ class Contents:
 
 
 def gather(data: Tally | Clusters, verdict: Verdict, display: ReliabilityDisplay, random_state: int = 0) -> Contents:
-    """All numbers, the verdict and the notes.
+    """Compute all numbers, the verdict and the notes.
 
     Cost: O(cells) for most; simulations on at most 20,000 cells for the tests, on 1,000 for the bootstrap.
 
@@ -128,7 +128,7 @@ def gather(data: Tally | Clusters, verdict: Verdict, display: ReliabilityDisplay
 
 
 def _off_parts(verdict: Verdict) -> dict[str, list[int]]:
-    """Places, in the lists of segments and periods, of those that are off by more than chance and tolerance."""
+    """Positions of the segments and periods that are significantly off and beyond the tolerance."""
     return {
         name: [place for place, each in enumerate(parts) if each.beyond(verdict.tolerance[0])]
         for name, parts in (("segments", verdict.segments), ("periods", verdict.periods))
@@ -136,18 +136,18 @@ def _off_parts(verdict: Verdict) -> dict[str, list[int]]:
 
 
 def _bins(tally: Tally) -> tuple[Bins, bool]:
-    """Each distinct score, where these are few, else bins of equal mass; and which of both."""
+    """Bins and whether they are distinct scores: one bin per score if these are few, otherwise bins of equal mass."""
     filled = int((tally.n > 0).sum())
-    if filled <= MOST_GRADES and tally.effective_size >= ROWS_PER_GRADE * filled:
+    if filled <= MAX_GRADES and tally.effective_size >= MIN_ROWS_PER_GRADE * filled:
         return Bins.of(tally, strategy="distinct"), True
-    size = min(max(int(tally.effective_size) // ROWS_PER_BIN, 2), BINS)
+    size = min(max(int(tally.effective_size) // MIN_ROWS_PER_BIN, 2), MAX_BINS)
     return Bins.of(tally, strategy="mass", n_bins=size), False
 
 
 def _groups(data: Tally | Clusters, bins: Bins, by_score: bool) -> list[dict[str, Any]]:
-    """Predicted and observed in each bin, the interval of the rate and the expected range.
+    """Predicted and observed events in each bin, the interval of the rate and the expected range.
 
-    The interval is exact for rows that count alike and are independent, and else that of the effective counts.
+    The interval is exact for independent rows of equal weight; otherwise it uses the effective sample size.
     """
     tally = data.tally if isinstance(data, Clusters) else data
     units = None if tally.counts else units_of(tally)
@@ -189,11 +189,11 @@ def _median_rows(data: Clusters) -> float:
 def _range(low: float, high: float) -> str:
     if low == high:
         return share(low)
-    return f"up to {percent(high)}" if low < LEAST else span(low, high, "percent")
+    return f"up to {percent(high)}" if low < SMALLEST_SHARE else span(low, high, "percent")
 
 
 def _cells_by_bin(tally: Tally, bins: Bins) -> list[NDArray[np.bool_]]:
-    """Which cells of the tally make up each bin that has rows; cells of a bin are neighbors."""
+    """Cells of the tally in each bin that has rows; the cells of a bin are adjacent."""
     n = np.asarray(tally.n, dtype=np.float64)
     place = np.searchsorted(np.cumsum(bins.n[bins.n > 0]), np.cumsum(n) - n / 2.0)
     return [(place == one) & (n > 0.0) for one in np.unique(place[n > 0.0])]
@@ -213,7 +213,7 @@ def _parts(parts: Decomposition) -> dict[str, Any]:
 
 
 def _errors(tally: Tally, random_state: int, *, independent: bool) -> list[Estimate]:
-    """Calibration errors; what a perfect model would show is known for independent rows alone."""
+    """Calibration errors; their expected values under calibration are known only for independent rows."""
     found = [
         ece(tally, random_state=random_state),
         ece(tally, strategy="mass", random_state=random_state),
@@ -226,26 +226,28 @@ def _errors(tally: Tally, random_state: int, *, independent: bool) -> list[Estim
 
 
 def _curve(data: Tally | Clusters, random_state: int) -> tuple[CurveErrors, int]:
-    """Distances of the calibration curve, and how many bootstrap samples their standard errors have."""
+    """Distances of the calibration curve, and the number of bootstrap samples for their standard errors."""
     rows = (data.tally if isinstance(data, Clusters) else data).effective_size
-    samples = SAMPLES if rows < MANY else SAMPLES_OF_MANY
+    samples = BOOTSTRAP_SAMPLES if rows < LARGE_SAMPLE else BOOTSTRAP_SAMPLES_LARGE
     return ici(data, repetitions=samples, random_state=random_state), samples
 
 
 def _tests(tally: Tally, random_state: int) -> list[Finding]:
-    found = [spiegelhalter(tally), ecce_test(tally, kind="range", random_state=random_state)]
-    if tally.counts:  # its null says nothing of importance weights
+    found = [spiegelhalter(tally), ecce_test(tally, statistic="range", random_state=random_state)]
+    if tally.counts:  # its null distribution does not cover importance weights
         found.append(debiased_l2_test(tally, random_state=random_state))
     return [*found, hosmer_lemeshow(tally)]
 
 
 def _thresholds(tally: Tally) -> list[float]:
-    """A few round thresholds about the base rate, where decisions are: half a row on either side keeps it inside."""
-    odds = (float(tally.positives) + 0.5) / (float(tally.total - tally.positives) + 0.5) * ODDS
-    return sorted({_round(value) for value in np.clip(odds / (1.0 + odds), LEAST, 1.0 - LEAST).tolist()})
+    """A few round thresholds around the base rate; half a row is added to each class to keep the rate inside (0, 1)."""
+    odds = (float(tally.positives) + 0.5) / (float(tally.total - tally.positives) + 0.5) * ODDS_MULTIPLES
+    return sorted(
+        {_round(value) for value in np.clip(odds / (1.0 + odds), SMALLEST_SHARE, 1.0 - SMALLEST_SHARE).tolist()}
+    )
 
 
 def _round(value: float) -> float:
-    """To one digit within 0.1 of 0 and 1, so never onto them, and else to a multiple of 0.05."""
+    """Round to one digit within 0.1 of 0 and 1, never onto them; otherwise to a multiple of 0.05."""
     nearest = min(value, 1.0 - value)
     return round(value, -math.floor(math.log10(nearest))) if nearest < 0.1 else round(20.0 * value) / 20.0

@@ -1,4 +1,4 @@
-"""The report: one call, three styles, three forms."""
+"""Reports on the calibration of a model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 from numpy.typing import ArrayLike
 
-from calibrant.arrays import Kind
+from calibrant.arrays import ScoreType
 from calibrant.arrays.columns import check_option
 from calibrant.arrays.paths import local_path
 from calibrant.displays import ReliabilityDisplay
@@ -30,22 +30,22 @@ from calibrant.verdict.decision import TOLERANCE
 from calibrant.verdict.reading import read_evidence
 from calibrant.verdict.verdict import Verdict
 
-ROWS_OF_A_SITE = 20
-"""Groups with this many rows (median) are sites, whose rows are patients or borrowers; smaller ones are these."""
+MIN_ROWS_OF_A_SITE = 20
+"""Groups with at least this many rows (median) are taken as sites, such as hospitals; smaller ones as patients."""
 
 FORMS = {".html": "to_html", ".md": "to_markdown", ".json": "to_json"}
 
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """What :func:`report` computed; ``to_html``, ``to_markdown`` and ``to_json`` write it, ``save`` into a file.
+    """The result of :func:`report`: save it, or convert it with ``to_html``, ``to_markdown`` or ``to_json``.
 
     Attributes
     ----------
     title, style
-        Its title, and how it is told: ``"general"``, ``"credit"`` or ``"clinical"``.
+        Title, and style: ``"general"``, ``"credit"`` or ``"clinical"``.
     contents
-        The verdict, every number and the notes on them; the same in all styles.
+        The verdict, all numbers and notes; the same in all styles.
     display
         The reliability diagram.
     """
@@ -57,16 +57,16 @@ class Report:
 
     @property
     def numbers(self) -> dict[str, Any]:
-        """Every number, as plain data."""
+        """All numbers, as plain data."""
         return self.contents.numbers
 
     @property
     def verdict(self) -> Verdict:
-        """Whether it is calibrated."""
+        """The verdict, as returned by :func:`calibrant.check`."""
         return self.contents.verdict
 
     def to_dict(self) -> dict[str, Any]:
-        """Title, style and all numbers as plain data, a copy."""
+        """A copy of title, style and all numbers as plain data."""
         numbers: dict[str, Any] = json.loads(json.dumps(self.numbers))
         return {"title": self.title, "style": self.style, **numbers}
 
@@ -75,7 +75,7 @@ class Report:
         return json.dumps(self.to_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
     def to_html(self) -> str:
-        """One page with its picture inside; it loads nothing. Needs matplotlib."""
+        """One self-contained HTML page with the figure embedded; it loads nothing. Needs matplotlib."""
 
         def draw(picture: Picture) -> str:
             return draw_svg(self.display, picture.name, html.escape(picture.label))
@@ -83,27 +83,27 @@ class Report:
         return write_html(self.title, self.subtitle, self._sections(), draw)
 
     def to_markdown(self) -> str:
-        """The same sections as Markdown, without the picture."""
+        """The same sections as Markdown, without the figure."""
         return write_markdown(self.title, self.subtitle, self._sections())
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the report; the end of the name says how: ``.html``, ``.md`` or ``.json``."""
+        """Write the report to a file; the suffix sets the format: ``.html``, ``.md`` or ``.json``."""
         target, form = _target(path)
         text = getattr(self, form)()
         write_whole(target, text)
 
     @property
     def subtitle(self) -> str:
-        """How much data there is, and what made the report."""
+        """Size of the data, and version of the software."""
         nouns, software = self._style.nouns, self.numbers["software"]
         rows, events = self.numbers["rows"], self.numbers["events"]
         if not self.numbers["counts"]:
             seen = count(self.verdict.row_count)
             weighted = f"{share(events / rows)} by importance weight"
-            told = f"{seen} {nouns.rows}, {count(events)} {nouns.events} ({weighted})"
-            return f"{told}. {software['name']} {software['version']}."
-        told = f"{count(rows)} {nouns.rows}, {count(events)} {nouns.events}"
-        return f"{told} ({share(events / rows)}). {software['name']} {software['version']}."
+            data = f"{seen} {nouns.rows}, {count(events)} {nouns.events} ({weighted})"
+            return f"{data}. {software['name']} {software['version']}."
+        data = f"{count(rows)} {nouns.rows}, {count(events)} {nouns.events}"
+        return f"{data} ({share(events / rows)}). {software['name']} {software['version']}."
 
     def _sections(self) -> tuple[Section, ...]:
         return sections(self.contents, self._style)
@@ -111,10 +111,10 @@ class Report:
     @property
     def _style(self) -> Style:
         chosen, size = STYLES[self.style], self.numbers["rows_in_group"]
-        return chosen if size is None or size >= ROWS_OF_A_SITE else chosen.of_groups()
+        return chosen if size is None or size >= MIN_ROWS_OF_A_SITE else chosen.of_groups()
 
     def __str__(self) -> str:
-        """The verdict in a line, and how to see the rest."""
+        """The verdict in one line, and how to save the report."""
         head = self.verdict.in_words(self._style.voice).headline
         return f"{self.title}: {head}\n  {self.subtitle}\n  .save('report.html') writes it."
 
@@ -129,38 +129,43 @@ def report(
     by: Any = None,
     time: Any = None,
     groups: Any = None,
-    weights: Literal["importance", "counts"] = "importance",
+    weight_type: Literal["importance", "frequency"] = "importance",
     positive: Any = None,
-    kind: Kind | None = None,
+    score_type: ScoreType | None = None,
     tolerance: tuple[float, float] = TOLERANCE,
     random_state: int = 0,
     style: StyleName = "general",
     title: str | None = None,
     path: str | PathLike[str] | None = None,
 ) -> Report:
-    """Everything about the calibration of some probabilities, ready to be handed on.
+    """Write a calibration report: verdict, diagram, tables, tests, methods and limitations.
 
-    Verdict, reliability diagram, tables by score, segment and period, losses and their decomposition, calibration
-    errors beside what a perfect model would show, recalibration numbers, tests, decision curve, methods with sources,
-    and what all this does not show.
+    The report contains the verdict, a reliability diagram, tables by score, segment and period, losses and their
+    decomposition, calibration errors with their expected values for a calibrated model, recalibration parameters,
+    tests, a decision curve, methods with sources, and limitations.
 
     Parameters
     ----------
-    scores, y, sample_weight, score, label, by, time, groups, weights, positive, kind, tolerance, random_state
+    scores, y, sample_weight, score, label, by, time, groups, weight_type, positive, score_type, tolerance, random_state
         As in :func:`calibrant.check`.
     style
         ``"general"``, ``"credit"`` (defaults, PDs, traffic lights first) or ``"clinical"`` (intercept, slope, E/O and
         ICI first; risks, outcomes, patients). The numbers are the same in all three.
     title
-        Of the report; each style has one of its own.
+        Title of the report; each style has a default.
     path
-        Where to save it, as with :meth:`Report.save`.
+        File to save the report to, as with :meth:`Report.save`.
+
+    Returns
+    -------
+    Report
+        With ``save``, ``to_html``, ``to_markdown``, ``to_json`` and ``to_dict``.
 
     Notes
     -----
-    The same rows give the same bytes; there is no date in it. HTML needs matplotlib, the extra
-    ``calibrant[plot]``; Markdown and JSON do not. Guarantees are those of the parts.
-    Cost: as :func:`calibrant.check`, plus two to four seconds of simulation and bootstrap on cells.
+    The same rows give the same bytes; the report contains no date. HTML needs matplotlib (``calibrant[plot]``);
+    Markdown and JSON do not. Guarantee: as stated for each metric and test.
+    Cost: that of :func:`calibrant.check`, plus two to four seconds of simulation and bootstrap on cells.
 
     Examples
     --------
@@ -185,9 +190,9 @@ def report(
         by=by,
         time=time,
         groups=groups,
-        weights=weights,
+        weight_type=weight_type,
         positive=positive,
-        kind=kind,
+        score_type=score_type,
         random_state=random_state,
     )
     display = ReliabilityDisplay.from_predictions(evidence.tally, random_state=random_state)
@@ -199,11 +204,9 @@ def report(
 
 
 def _target(path: str | PathLike[str]) -> tuple[Path, str]:
-    """Where to write, and the method that makes what the end of the name asks for."""
+    """The file to write, and the method for its format."""
     target = local_path(path)
     form = FORMS.get(target.suffix.lower())
     if form is None:
-        raise InputError(
-            "path", f"must end in .html, .md or .json, which says how to write the report, got {str(path)!r}"
-        )
+        raise InputError("path", f"must end in .html, .md or .json, which sets the format, got {str(path)!r}")
     return target, form

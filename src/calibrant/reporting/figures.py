@@ -1,19 +1,19 @@
-"""Numbers as a reader wants them: enough digits to compare, none that only rounding decides."""
+"""Number formats of a report."""
 
 from __future__ import annotations
 
 import math
 
 UNKNOWN = "not defined"
-ROUNDING = 1e-15
-"""What is left of a zero after sums."""
+ROUNDING_ERROR = 1e-15
+"""Values below this are rounding errors of zero."""
 
-LEAST = 1e-6
-"""Shares below this are written as such: nobody compares their digits."""
+SMALLEST_SHARE = 1e-6
+"""Shares below this are written as "< 0.0001 %"."""
 
 
 def count(value: float | None) -> str:
-    """Rows or events: whole numbers as such, sums of weights with one digit.
+    """Rows or events: integers without decimals, sums of weights with one decimal.
 
     Examples
     --------
@@ -26,7 +26,7 @@ def count(value: float | None) -> str:
 
 
 def amount(value: float | None) -> str:
-    """A number of events that need not be whole: three digits that count, no decimals from 100 on.
+    """A number of events that need not be an integer: three significant digits, no decimals from 100 up.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def amount(value: float | None) -> str:
 
 
 def percent(value: float | None, digits: int = 3, unit: str = " %") -> str:
-    """A share in percent, with three digits that count down to 0.0001 %.
+    """A share in percent, with three significant digits down to 0.0001 %.
 
     Examples
     --------
@@ -49,16 +49,16 @@ def percent(value: float | None, digits: int = 3, unit: str = " %") -> str:
     """
     if value is None:
         return UNKNOWN
-    if abs(value) < ROUNDING:
+    if abs(value) < ROUNDING_ERROR:
         return f"0{unit}"
-    if 0.0 < value < LEAST:
+    if 0.0 < value < SMALLEST_SHARE:
         return f"< 0.0001{unit}"
     decimals = min(max(digits - 1 - math.floor(math.log10(100.0 * abs(value))), 0), 6)
     return f"{100.0 * value:,.{decimals}f}{unit}"
 
 
 def share(value: float, digits: int = 3) -> str:
-    """A share in percent for sentences and names, without zeros at its end.
+    """A share in percent for sentences and names, without trailing zeros.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def share(value: float, digits: int = 3) -> str:
 
 
 def number(value: float | None, digits: int = 3, sign: bool = False) -> str:
-    """A plain number: at least two decimals, and three digits that count below 0.1.
+    """A number: at least two decimals, and three significant digits below 0.1.
 
     Examples
     --------
@@ -79,7 +79,7 @@ def number(value: float | None, digits: int = 3, sign: bool = False) -> str:
     """
     if value is None:
         return UNKNOWN
-    if abs(value) < ROUNDING:
+    if abs(value) < ROUNDING_ERROR:
         return "0"
     size = math.floor(math.log10(abs(value)))
     decimals = min(max(2, digits - 1 - size), 12)
@@ -87,7 +87,7 @@ def number(value: float | None, digits: int = 3, sign: bool = False) -> str:
 
 
 def p_value(value: float | None) -> str:
-    """A p-value as people write it.
+    """A p-value as text.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def p_value(value: float | None) -> str:
 
 
 def span(low: float | None, high: float | None, style: str = "number") -> str:
-    """An interval in words.
+    """An interval as text.
 
     Examples
     --------
@@ -111,5 +111,5 @@ def span(low: float | None, high: float | None, style: str = "number") -> str:
         return UNKNOWN
     if style == "percent":
         return f"{percent(low, unit='')} to {percent(high)}"
-    tell = count if style == "count" else number
-    return f"{tell(low)} to {tell(high)}"
+    form = count if style == "count" else number
+    return f"{form(low)} to {form(high)}"

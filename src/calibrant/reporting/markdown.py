@@ -1,4 +1,4 @@
-"""A report as Markdown: the same sections and tables, without the picture."""
+"""A report as Markdown: the same sections and tables, without the figure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from calibrant.reporting.blocks import Block, Bullets, Cell, Headline, Mark, Pic
 
 
 def write_markdown(title: str, subtitle: str, sections: Iterable[Section]) -> str:
-    """The text; whatever could be read as markup is escaped."""
+    """The report as Markdown text; everything that could be read as markup is escaped."""
     lines = [f"# {_safe(title)}", "", _safe(subtitle)]
     for section in sections:
         blocks = [line for block in section.blocks for line in _block(block)]
@@ -25,7 +25,7 @@ def _block(block: Block) -> list[str]:
     if isinstance(block, Headline):
         return ["", f"**{_safe(block.text)}**"]
     if isinstance(block, Picture):
-        return ["", f"{_safe(block.label)} The picture is in the HTML form of this report."]
+        return ["", f"{_safe(block.label)} The figure is in the HTML version of this report."]
     return ["", _safe(block)]
 
 
@@ -43,7 +43,7 @@ def _line(cells: Iterable[Cell]) -> str:
 
 
 def _safe(text: str) -> str:
-    r"""On one line, with every character escaped that Markdown or HTML could act on.
+    r"""Text on one line, with all Markdown and HTML characters escaped.
 
     Examples
     --------

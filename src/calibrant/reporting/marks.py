@@ -1,4 +1,4 @@
-"""Words with a color for what a number means; the color never says more than the word."""
+"""Words with a color for what a number means; the color adds no information."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ LIGHTS: dict[str, Tone] = {"green": "good", "yellow": "warn", "red": "bad", "non
 
 
 def against_chance(events: float, expected: Sequence[float] | None) -> Mark:
-    """Where a number of events lies against the expected range."""
+    """Whether a number of events is within, above or below the expected range."""
     if expected is None:
-        return Mark("cannot be judged", "none")
+        return Mark("not testable", "none")
     low, high = expected
     if low <= events <= high:
         return Mark("within", "good")
@@ -23,32 +23,32 @@ def against_chance(events: float, expected: Sequence[float] | None) -> Mark:
 
 
 def above_null(error: Mapping[str, Any]) -> Mark:
-    """Whether a calibration error is more than a perfect model shows 19 times in 20."""
+    """Whether a calibration error is above the 95 % quantile of a calibrated model."""
     value, most = error.get("value"), error.get("null_high")
     if value is None or most is None:
         return Mark(UNKNOWN, "none")
-    return Mark("more than chance", "bad") if value > most else Mark("as chance gives", "good")
+    return Mark("above expected", "bad") if value > most else Mark("within expected", "good")
 
 
-def luck(part: Mapping[str, Any]) -> Mark:
-    """Whether chance explains a segment, and else how its scores are off."""
+def significance(part: Mapping[str, Any]) -> Mark:
+    """Whether a segment is significantly off, and in which direction."""
     if not part["judged"]:
-        return Mark("cannot be judged", "none")
+        return Mark("not testable", "none")
     if not part["off"]:
-        return Mark("could be chance", "good")
+        return Mark("not significant", "good")
     return Mark("too low", "bad") if part["events"] > part["predicted"] else Mark("too high", "warn")
 
 
 def evidence(value: float | None) -> Mark:
-    """What a p-value says; a large one is only an absence."""
+    """Whether a p-value is evidence against calibration; a large one is not evidence for it."""
     if value is None:
         return Mark(UNKNOWN, "none")
     return Mark("evidence against", "bad") if value < 0.05 else Mark("no evidence against", "good")
 
 
 def best_action(model: float, everyone: float) -> str:
-    """Which of acting by the model, on all or on none gains most."""
+    """Which has the highest net benefit: using the model, acting on all, or acting on none."""
     best, name = (everyone, "act on all") if everyone > 0.0 else (0.0, "act on none")
     if abs(model - best) <= 1e-12:
-        return f"as good: model, {name}"
+        return f"tie: model, {name}"
     return "model" if model > best else name

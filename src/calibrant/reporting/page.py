@@ -1,4 +1,4 @@
-"""A report as one HTML file that needs nothing else: no script, no font, no address."""
+"""A report as one self-contained HTML file: no scripts, fonts or links to other files."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from html import escape
 
 from calibrant.reporting.blocks import Block, Bullets, Cell, Headline, Mark, Picture, Section, Table
 
-COLOURS = {"good": "#009E73", "warn": "#E69F00", "bad": "#D55E00", "none": "#767676"}
-"""Okabe and Ito's, as in the verdict; the word beside a colour says the same."""
+COLORS = {"good": "#009E73", "warn": "#E69F00", "bad": "#D55E00", "none": "#767676"}
+"""Colors of Okabe and Ito, as in the verdict; the word next to a color says the same."""
 
 CSS = """
 :root{color-scheme:light}
@@ -58,17 +58,17 @@ figure svg{max-width:10cm}.note,figcaption{font-size:8pt}table{font-size:7.5pt}t
 """
 
 LONG_NAME = 24
-"""Letters from which on a name may wrap."""
+"""Names with more characters than this may wrap."""
 
 Draw = Callable[[Picture], str]
 
 
 def write_html(title: str, subtitle: str, sections: Iterable[Section], draw: Draw) -> str:
-    """The page; ``draw`` turns a picture into an ``<svg>`` element."""
+    """The HTML page; ``draw`` turns a picture into an ``<svg>`` element."""
     parts = list(sections)
     links = "".join(f'<li><a href="#{part.key}">{escape(part.heading)}</a></li>' for part in parts)
     body = "\n".join(_section(part, draw) for part in parts)
-    tones = "".join(f".{tone}{{color:{colour};border-color:{colour}}}" for tone, colour in COLOURS.items())
+    tones = "".join(f".{tone}{{color:{color};border-color:{color}}}" for tone, color in COLORS.items())
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -127,7 +127,7 @@ def _cell(cell: Cell) -> str:
 
 
 def _kind(table: Table, place: int) -> str:
-    """Marks ("m") and words ("t") start at the left; figures ("") and spans ("s") end at the right; "t", "s" wrap."""
+    """CSS class of a column: marks "m" and text "t" align left, numbers "" and intervals "s" right; "t", "s" wrap."""
     cells = [row[place] for row in table.rows]
     if any(isinstance(cell, Mark) for cell in cells):
         return "m"

@@ -1,4 +1,4 @@
-"""The reliability diagram as SVG text to be put into a page."""
+"""The reliability diagram as SVG text for an HTML page."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from calibrant.displays import ReliabilityDisplay
 from calibrant.messages import MissingPackage
 
 SIZE = (4.8, 4.9)
-"""Inches; small, so that the letters stay legible on a phone."""
+"""Inches; small, so that text stays legible on a phone."""
 
 
 def draw_svg(display: ReliabilityDisplay, name: str, label: str) -> str:
-    """The display as an ``<svg>`` element: the same bytes for the same numbers, and ids that begin with ``name``.
+    """The display as an ``<svg>`` element with ids that begin with ``name``; the same numbers give the same bytes.
 
-    Drawn in matplotlib's own defaults; the user's settings are neither used nor changed. No file format header, no
-    metadata, no namespace addresses: HTML needs none.
+    It is drawn with matplotlib's default settings; the user's settings are neither used nor changed. File header,
+    metadata and namespace addresses are removed: HTML does not need them.
     """
     try:
         from matplotlib import style
         from matplotlib.figure import Figure
     except ImportError:
         raise MissingPackage(
-            "an HTML report", "matplotlib", "calibrant[plot]", "Markdown and JSON do without it"
+            "an HTML report", "matplotlib", "calibrant[plot]", "Markdown and JSON do not need it"
         ) from None
     text = io.StringIO()
     settings: dict[str, Any] = {"svg.fonttype": "none", "svg.hashsalt": name, "font.size": 9.0}
@@ -32,7 +32,7 @@ def draw_svg(display: ReliabilityDisplay, name: str, label: str) -> str:
         figure = Figure(figsize=SIZE, layout="constrained")
         ax = figure.subplots()
         display.plot(ax)
-        ax.set_title("", loc="left")  # title and caption stand in the page, where they wrap
+        ax.set_title("", loc="left")  # title and caption are in the page, where they wrap
         for note in list(ax.texts):
             note.remove()
         figure.savefig(text, format="svg", metadata={"Date": None}, transparent=True)

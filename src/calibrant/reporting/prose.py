@@ -1,4 +1,4 @@
-"""What a report says in sentences: methods with their sources, what is not shown, and the words used."""
+"""Text sections of a report: methods with sources, limitations and glossary."""
 
 from __future__ import annotations
 
@@ -13,59 +13,61 @@ from calibrant.verdict.figures import capitalized
 
 WORDS = (
     ("{score}", "the probability that the model gives to the {event} of a {row}"),
-    ("{event}", "what the {score} is about: label 1"),
+    ("{event}", "the outcome that the {score} predicts: label 1"),
     ("Calibrated", "of the {rows} with {score} p, a share p has the {event}, for every p"),
-    ("Predicted", "number of {events} that the {scores} promise: their sum"),
-    ("Expected range", "the middle 95 % of the numbers of {events} that a calibrated model shows"),
-    ("95 % interval", "made by a rule whose intervals hold the true value in 95 of 100 samples"),
-    ("p-value", "how often a calibrated model would look at least this bad"),
-    ("Adjusted p", "p-value that allows for having looked at many groups (Holm)"),
-    ("Intercept", "by how much the log-odds are off overall; 0 is ideal, above it the {scores} are too low"),
-    ("Slope", "how the log-odds are stretched; 1 is ideal, below it the {scores} are too extreme"),
+    ("Predicted", "number of {events} predicted: the sum of the {scores}"),
+    ("Expected range", "central 95 % of the number of {events} if the model is calibrated"),
+    ("95 % interval", "confidence interval: the method covers the true value in about 95 of 100 samples"),
+    ("p-value", "probability that a calibrated model deviates at least this much"),
+    ("Adjusted p", "p-value adjusted for testing many groups (Holm)"),
+    ("Intercept", "overall shift of the log-odds; 0 is ideal, above 0 the {scores} are too low"),
+    ("Slope", "scale of the log-odds; 1 is ideal, below 1 the {scores} are too extreme"),
     ("E/O, O/E", "{events} expected over {events} observed, and the inverse; 1 is ideal"),
-    ("ICI", "mean distance between a smooth calibration curve and the diagonal, over {rows}"),
-    ("ECE", "mean distance between {rate} and mean {score} over bins of the {scores}"),
-    ("Debiased error", "root of the mean squared distance over bins, with what chance adds taken off"),
-    ("PDE", "as ECE, but each {score} by itself is compared with the rate of its bin"),
-    ("smECE", "distance after kernel smoothing, at the one bandwidth that equals the distance itself"),
-    ("ECCE", "how far {events} and {scores}, summed from the lowest {score} on, drift apart"),
-    ("Brier score", "mean squared distance of {score} and label"),
-    ("Log loss", "mean of minus the logarithm of the probability given to the observed label, in nats"),
-    ("AUC", "how often a {row} with the {event} has the higher {score} of two; blind to calibration"),
-    ("Miscalibration", "part of a loss that isotonic recalibration takes off"),
-    ("Discrimination", "part of the base rate's loss that telling {rows} apart takes off"),
-    ("Uncertainty", "loss of the base rate alone"),
-    ("Net benefit", "{events} found, less false alarms at the price that the threshold implies"),
+    ("ICI", "integrated calibration index: mean distance of a smooth calibration curve from the diagonal, over {rows}"),
+    ("ECE", "expected calibration error: mean distance between {rate} and mean {score} over bins of the {scores}"),
+    ("Debiased error", "root of the mean squared distance over bins, corrected for sampling noise"),
+    ("PDE", "like ECE, but each single {score} is compared with the rate of its bin"),
+    ("smECE", "distance after kernel smoothing, at the bandwidth that equals the distance itself"),
+    ("ECCE", "how far the cumulative sums of {events} and {scores} drift apart, from the lowest {score} up"),
+    ("Brier score", "mean squared difference of {score} and label"),
+    ("Log loss", "mean negative log of the probability given to the observed label, in nats"),
+    (
+        "AUC",
+        "how often, of two {rows} with and without the {event}, that with it has the higher {score}; not calibration",
+    ),
+    ("Miscalibration", "part of a loss that isotonic recalibration removes"),
+    ("Discrimination", "reduction of the uncertainty by distinguishing {rows} with and without the {event}"),
+    ("Uncertainty", "loss of predicting the base rate for every {row}"),
+    ("Net benefit", "{events} found, minus false alarms at the cost that the threshold implies"),
 )
 
 NOT_SHOWN = (
-    "Whether the model was trained on these {rows}. If it was, or if it was chosen or recalibrated on them, it looks "
-    "better here than it will on new ones.",
-    "{rows} that are not here. Where {rows} got into the data by a decision (accepted, treated, investigated), nothing "
-    "is said about the others.",
-    "Labels that had not arrived when the data were drawn. Late {events} count as none, so that the {scores} look too "
-    "high.",
-    "Wrong labels, and labels that mean something else than the {score} was made for.",
-    "Later times and other places. Calibration drifts; repeat this on newer {rows}.",
-    "Groups that were not looked at. A model can be calibrated over all {rows} and off for some of them.",
-    "Dependence between {rows} that was not declared: then intervals are too narrow and p-values too small.",
-    "Whether the {scores} are useful or fair. The base rate given to every {row} is calibrated too.",
+    "Training data: if the model was trained, selected or recalibrated on these {rows}, it looks better here than it "
+    "will on new ones. This report cannot detect that.",
+    "Selection: if {rows} entered the data by a decision (accepted, treated, investigated), the report says nothing "
+    "about the others.",
+    "Late labels: {events} not yet recorded when the data were drawn count as negatives: the {scores} look too high.",
+    "Label errors, and labels that describe something other than what the {score} predicts.",
+    "Other times and places: calibration drifts; repeat the report on newer {rows}.",
+    "Untested groups: a model can be calibrated over all {rows} and off for some of them.",
+    "Undeclared dependence between {rows}: intervals are then too narrow and p-values too small.",
+    "Usefulness and fairness: predicting the base rate for every {row} is calibrated too.",
 )
 
 
 def limits(contents: Contents, style: Style) -> list[Block]:
-    """What these numbers cannot show, in plain words."""
+    """What these numbers cannot show."""
     return [Bullets(tuple(capitalized(style.say(sentence)) for sentence in NOT_SHOWN))]
 
 
 def definitions(contents: Contents, style: Style) -> list[Block]:
-    """One line for each word used."""
+    """One line for each term."""
     rows = tuple((capitalized(style.say(word)), style.say(meaning)) for word, meaning in WORDS)
-    return [Table("One line each", ("word", "meaning"), rows, words=True)]
+    return [Table("Terms in this report", ("term", "meaning"), rows, words=True)]
 
 
 def methods(contents: Contents, style: Style) -> list[Block]:
-    """What was computed, how, after whom and with what."""
+    """What was computed, with which methods, sources and software."""
     numbers = contents.numbers
     return [" ".join((_data(numbers, style), *(style.say(text) for text in _steps(numbers))))]
 
@@ -74,38 +76,40 @@ def _data(numbers: Mapping[str, Any], style: Style) -> str:
     verdict, software = numbers["verdict"], numbers["software"]
     rate = share(numbers["events"] / numbers["rows"])
     rows, events = count(numbers["rows"]), count(numbers["events"])
+    scores = capitalized(style.nouns.scores)
     if numbers["counts"]:
-        told = f"{rows} {style.nouns.rows} with {events} {style.nouns.events} ({rate})"
+        data = f"{rows} {style.nouns.rows} with {events} {style.nouns.events} ({rate})"
     else:
-        told = (
+        data = (
             f"{count(verdict['row_count'])} {style.nouns.rows} with {events} {style.nouns.events} and importance "
             f"weights ({rate} by weight)"
         )
     cells = {
-        "exact": "every distinct value was kept",
-        "grid": f"they were counted in {numbers['cells']:,} cells, whose values agree to about a thousandth",
-        "bins": f"they came counted in {numbers['cells']:,} bins, each taken at its mean",
+        "exact": f"Every distinct {style.nouns.score} was kept.",
+        "grid": f"{scores} were counted in {numbers['cells']:,} cells, within which they agree to about a thousandth.",
+        "bins": f"{scores} were given as counts in {numbers['cells']:,} bins, each represented by its mean.",
     }[numbers["resolution"]]
-    clusters = "" if verdict["groups"] is None else f" in {verdict['groups']:,} groups"
-    return f"Computed with {software['name']} {software['version']} from {told}{clusters}. Of the predictions, {cells}."
+    clusters = "" if verdict["n_groups"] is None else f" in {verdict['n_groups']:,} groups"
+    return f"Computed with {software['name']} {software['version']} from {data}{clusters}. {cells}"
 
 
 def _steps(numbers: Mapping[str, Any]) -> list[str]:
     verdict = numbers["verdict"]
-    level, stretch = verdict["tolerance"]
-    slope = "" if stretch is None else f" and a slope within {stretch:.3g} of 1"
+    intercept, around_one = verdict["tolerance"]
+    slope = "" if around_one is None else f" and a slope within {around_one:.3g} of 1"
     steps = [
-        "The verdict looks at the level (calibration in the large) and the slope of the log-odds (Cox 1958) and at "
-        "ranges of the {scores} (Hoeffding 1956). There is evidence against calibration when one of them rejects it, "
-        "at 2, 2 and 1 %. It is calibrated when the 95 % intervals of level and slope lie within the tolerance, "
-        f"{level:.3g} for the level{slope}, and miscalibrated when a 98 % interval, or a range at 1 %, lies beyond it.",
+        "The verdict tests the intercept (calibration in the large), the slope of the log-odds (Cox 1958) and ranges "
+        "of the {scores} (Hoeffding 1956), at significance levels of 2, 2 and 1 %. The model is called calibrated if "
+        "the 95 % intervals of intercept and slope lie within the tolerance (an intercept within "
+        f"{intercept:.3g} of 0{slope}), and miscalibrated if a 98 % interval lies beyond it "
+        "or the tolerance does not explain the {events} in a range of the {scores}, at 1 %.",
         _diagram(numbers),
-        f"Intervals of rates are Clopper and Pearson's (1934){_widened(numbers)}; expected ranges are those of the "
-        "Poisson-binomial distribution"
+        f"Intervals of rates: Clopper and Pearson (1934){_widened(numbers)}. Expected ranges: Poisson-binomial "
+        "distribution"
         + (
-            ", exact where that is cheap and else normal with a correction for skewness (Volkova 1996)."
+            ", exact where that is cheap, otherwise a normal approximation with a skewness correction (Volkova 1996)."
             if _plain(numbers)
-            else ", with the variance that weights and groups give."
+            else ", with variances that account for weights and groups."
         ),
         "Intercept and slope: maximum likelihood with profile-likelihood intervals; E/O: the delta method (Steyerberg "
         f"2019; Debray et al. 2017){_dependence(numbers)}; distances of the curve: a restricted cubic spline of the "
@@ -118,21 +122,23 @@ def _steps(numbers: Mapping[str, Any]) -> list[str]:
         steps.append(
             "Tests: Spiegelhalter (1986), cumulative differences (Arrieta-Ibarra et al. 2022)"
             + (", T-Cal (Lee et al. 2023)" if numbers["counts"] else "")
-            + " and, because it is asked for, Hosmer and Lemeshow (1980)."
+            + " and, because reviewers ask for it, Hosmer and Lemeshow (1980)."
         )
     steps.append("Net benefit: Vickers and Elkin (2006).")
     if numbers["grades"] is not None:
-        steps.append("Lights: OeNB and FMA (2004); Jeffreys test: ECB (2019).")
+        steps.append("Traffic lights: OeNB and FMA (2004); Jeffreys test: ECB (2019).")
     if verdict["segments"] or verdict["periods"]:
-        steps.append("Segments and periods: two-sided p-values of chance, adjusted by Holm's method (1979).")
+        steps.append(
+            "Segments and periods: two-sided p-values under calibration, adjusted by the method of Holm (1979)."
+        )
     return steps
 
 
 def _diagram(numbers: Mapping[str, Any]) -> str:
     if numbers["reliability"]["series"][0]["heaped"]:
         return (
-            "The reliability diagram shows the {rate} at each {score}, with the binomial interval of a perfect model; "
-            "the losses are decomposed by isotonic regression (Dimitriadis, Gneiting and Jordan 2021)."
+            "The reliability diagram shows the {rate} at each {score}, with the binomial interval of a calibrated "
+            "model; the losses are decomposed by isotonic regression (Dimitriadis, Gneiting and Jordan 2021)."
         )
     return (
         "The reliability diagram is the isotonic regression of labels on {scores} with a consistency band from 500 "
@@ -141,18 +147,18 @@ def _diagram(numbers: Mapping[str, Any]) -> str:
 
 
 def _plain(numbers: Mapping[str, Any]) -> bool:
-    """Whether rows count alike and are independent."""
-    return bool(numbers["counts"] and numbers["verdict"]["groups"] is None)
+    """Whether rows are independent and of equal weight."""
+    return bool(numbers["counts"] and numbers["verdict"]["n_groups"] is None)
 
 
 def _widened(numbers: Mapping[str, Any]) -> str:
-    return "" if _plain(numbers) else ", at the effective number of {rows} (Korn and Graubard 1998)"
+    return "" if _plain(numbers) else ", at the effective sample size (Korn and Graubard 1998)"
 
 
 def _dependence(numbers: Mapping[str, Any]) -> str:
-    if numbers["verdict"]["groups"] is None:
+    if numbers["verdict"]["n_groups"] is None:
         return "" if numbers["counts"] else ", with the sandwich variance of the weights"
     return (
-        ", with the variance between groups, corrected for few of them (CR3, Bell and McCaffrey 2002; degrees of "
-        "freedom by Satterthwaite's method), also for the profile likelihood (Chandler and Bate 2007)"
+        ", with the variance between groups, corrected for a small number of groups (CR3, Bell and McCaffrey 2002; "
+        "degrees of freedom by Satterthwaite's method), also for the profile likelihood (Chandler and Bate 2007)"
     )

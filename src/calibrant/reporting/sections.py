@@ -1,4 +1,4 @@
-"""From numbers to sections: tables and sentences in the words of a style."""
+"""Sections of a report: tables and sentences with the nouns of a style."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from calibrant.messages import Note
 from calibrant.reporting.blocks import Block, Bullets, Headline, Mark, Picture, Section, Table
 from calibrant.reporting.contents import Contents, GroupedBy
 from calibrant.reporting.figures import UNKNOWN, amount, count, number, p_value, percent, share, span
-from calibrant.reporting.marks import LIGHTS, STATES, above_null, against_chance, best_action, evidence, luck
+from calibrant.reporting.marks import LIGHTS, STATES, above_null, against_chance, best_action, evidence, significance
 from calibrant.reporting.prose import definitions, limits, methods
 from calibrant.reporting.styles import Style
 from calibrant.verdict.figures import capitalized
 
 Numbers = Mapping[str, Any]
 
-MOST_SEGMENTS = 50
+MAX_SEGMENTS = 50
 """Segments shown in a table; all of them are in the data."""
-NAMED = 3
+MAX_NAMED_SEGMENTS = 3
 """Segments named in the verdict."""
 
 
 def sections(contents: Contents, style: Style) -> tuple[Section, ...]:
-    """The parts that have something to say, in the order of the style."""
+    """All sections with contents, in the order of the style."""
     found = []
     for key in dict.fromkeys((*style.first, *PARTS)):
         heading, part = PARTS[key]
@@ -36,10 +36,10 @@ def sections(contents: Contents, style: Style) -> tuple[Section, ...]:
 
 def _verdict(contents: Contents, style: Style) -> list[Block]:
     verdict, words = contents.numbers["verdict"], contents.verdict.in_words(style.voice)
-    facts = [*words.sentences, *(_told_off(verdict, key) for key in ("segments", "periods") if verdict[key])]
+    facts = [*words.sentences, *(_deviations(verdict, key) for key in ("segments", "periods") if verdict[key])]
     facts += [*(f"Hint: {hint}" for hint in words.hints), *(f"Note: {note}" for note in words.notes)]
-    partly = verdict["state"] == "calibrated" and any(verdict["off_parts"].values())
-    return [Headline(words.headline, "warn" if partly else STATES[verdict["state"]]), Bullets(tuple(facts))]
+    partly = verdict["status"] == "calibrated" and any(verdict["off_parts"].values())
+    return [Headline(words.headline, "warn" if partly else STATES[verdict["status"]]), Bullets(tuple(facts))]
 
 
 def _reliability(contents: Contents, style: Style) -> list[Block]:
@@ -47,20 +47,20 @@ def _reliability(contents: Contents, style: Style) -> list[Block]:
     picture = numbers["reliability"]
     series = picture["series"][0]
     drawn = "points are" if series["heaped"] else "line is"
-    level, beyond = share(picture["level"]), share(1.0 - picture["level"], 2)
+    level, beyond = share(picture["confidence"]), share(1.0 - picture["confidence"], 2)
     outside = f"{share(series['outside'], 2)} of the {{rows}}"
     hedge = ", or fewer" if numbers["counts"] else " (approximate under weights)"
-    if numbers["verdict"]["groups"] is not None:
-        hedge = " when {rows} are independent, and more when those of one group are alike"
-    label = f"Reliability diagram: {{rate}} against {{score}}. {outside} lie outside the grey band."
+    if numbers["verdict"]["n_groups"] is not None:
+        hedge = " if {rows} are independent, and more if {rows} of a group are similar"
+    label = f"Reliability diagram: {{rate}} against {{score}}. {outside} lie outside the gray band."
     how = "at each {score}" if series["heaped"] else "by isotonic regression"
     caption = (
-        f"The {drawn} {{rate}}s {how}; on the dotted diagonal every {{score}} is right. The grey is where {level} of "
-        f"perfectly calibrated models stay, at each place by itself. Outside it lie {outside}; a perfect model has "
-        f"about {beyond} there{hedge}. Below: how many {{rows}} have each {{score}}, those with the {{event}} outlined."
+        f"The {drawn} {{rate}}s {how}; the dotted diagonal is perfect calibration. At each {{score}}, {level} of "
+        f"calibrated models lie within the gray band (pointwise). Outside it lie {outside}; for a calibrated model "
+        f"about {beyond} do{hedge}. Below: number of {{rows}} by {{score}}, those with the {{event}} outlined."
     )
     if picture["axes"] == "log-odds":
-        caption += " Both axes are in log-odds, so that rare {events} can be seen."
+        caption += " Both axes have a log-odds scale, to show rare {events}."
     return [Picture("reliability", style.say(label), style.say(caption))]
 
 
@@ -83,17 +83,17 @@ def _groups(contents: Contents, style: Style) -> list[Block]:
     ]
     head = (
         "{score}", "{rows}", "{events}", "predicted", "expected range", "mean {score}, %", "{rate}, %",
-        "95 % interval, %", "ratio", "against expected",
+        "95 % interval, %", "ratio", "vs. expected",
     )  # fmt: skip
-    plain = numbers["counts"] and numbers["verdict"]["groups"] is None
-    exact = "exact (Clopper-Pearson)" if plain else "approximate (Clopper-Pearson at the effective number of {rows})"
+    plain = numbers["counts"] and numbers["verdict"]["n_groups"] is None
+    exact = "exact (Clopper-Pearson)" if plain else "approximate (Clopper-Pearson at the effective sample size)"
     notes = (
-        f"The interval is that of the rate, {exact}. Ratio: observed over predicted. Expected range: the middle 95 % "
-        "of the {events} of a calibrated model. "
-        f"With {len(rows)} lines, one outside is not a surprise by itself.",
+        f"95 % interval: of the rate, {exact}. Ratio: observed over predicted. Expected range: the central 95 % of the "
+        "number of {events} if the model is calibrated. "
+        f"Among {len(rows)} groups, one outside the range is not unusual.",
     )
     by_score = numbers["groups_are"] == GroupedBy.DISTINCT_SCORES
-    whole = "distinct {score}" if by_score else "groups of about equally many {rows}"
+    whole = "distinct {score}" if by_score else "groups of about equal size"
     return [_table(style, f"By {whole}", head, rows, notes)]
 
 
@@ -125,12 +125,12 @@ def _recalibration(contents: Contents, style: Style) -> list[Block]:
     ]
     notes = [
         "Intercepts and slope are on the log-odds: a positive intercept means that {scores} are too low, a slope below "
-        "1 that they are too extreme. The first line is the level of the verdict. Distances are biased upwards, so "
-        "they have a standard error (s.e.) and no interval."
+        "1 that they are too extreme. The first line is the intercept of the verdict. Distances are biased upward, so "
+        "a standard error (s.e.) is given instead of an interval."
     ]
     said = _said(dict.fromkeys(chain.from_iterable(contents.notes_of["recalibration"])), style)
     head = ("measure", "estimate", "95 % interval", "ideal")
-    return [_table(style, "What a recalibration would change", head, rows, notes, said)]
+    return [_table(style, "Recalibration parameters", head, rows, notes, said)]
 
 
 def _errors(contents: Contents, style: Style) -> list[Block]:
@@ -146,12 +146,13 @@ def _errors(contents: Contents, style: Style) -> list[Block]:
         )
         for error in numbers["errors"]
     ]
-    head = ("error", "estimate", "standard error", "a perfect model shows", "at most, 19 times in 20", "in words")
+    head = ("error", "estimate", "standard error", "expected", "95 % limit", "vs. expected")
     notes = (
-        "No calibration error is 0 in a sample, not even for a perfect model: compare each with what a perfectly "
-        "calibrated model with these {scores} and this many {rows} would show."
+        "A calibration error is above 0 in a sample even for a calibrated model. Expected: its mean for a calibrated "
+        "model with these {scores} and this many {rows}. 95 % limit: a calibrated model stays below it in 19 of 20 "
+        "samples."
         if numbers["rows_in_group"] is None
-        else "What a perfect model would show is not known for groups of dependent {rows}, and left out.",
+        else "Expected values are not known for groups of dependent {rows} and are left out.",
     )
     caption, said = "Distance from calibration, in units of probability", _named_notes(contents, "errors", style)
     return [_table(style, caption, head, rows, notes, said)]
@@ -168,14 +169,14 @@ def _losses(contents: Contents, style: Style) -> list[Block]:
         )
         for score in numbers["scores"]
     ]
-    head = ("measure", "estimate", "95 % interval", "if every {score} were right")
-    notes, said = ["Of losses less is better, of AUC more."], _named_notes(contents, "scores", style)
+    head = ("measure", "estimate", "95 % interval", "expected if calibrated")
+    notes, said = ["Lower is better for losses, higher for AUC."], _named_notes(contents, "scores", style)
     parts = zip(numbers["decompositions"], contents.notes_of["decompositions"], strict=True)
     return [_table(style, "Losses and AUC", head, rows, notes, said), *(_decomposition(*each, style) for each in parts)]
 
 
 def _named_notes(contents: Contents, key: str, style: Style) -> list[str]:
-    """Notes on each of several numbers, with its name."""
+    """Notes on each number, preceded by its name."""
     return [
         f"{entry['name']}: {text}"
         for entry, notes in zip(contents.numbers[key], contents.notes_of[key], strict=True)
@@ -184,15 +185,15 @@ def _named_notes(contents: Contents, key: str, style: Style) -> list[str]:
 
 
 def _said(notes: Iterable[Note], style: Style) -> list[str]:
-    """Notes as sentences in the style's words."""
+    """Notes as sentences with the nouns of the style."""
     return [f"{note.say(style.voice).rstrip('.')}." for note in notes]
 
 
 def _decomposition(parts: Numbers, found: Iterable[Note], style: Style) -> Table:
     lines = (
-        ("miscalibration", "Miscalibration", "what recalibration could take off"),
-        ("discrimination", "Discrimination", "what telling {rows} apart takes off"),
-        ("uncertainty", "Uncertainty", "the loss of the base rate alone"),
+        ("miscalibration", "Miscalibration", "could be removed by recalibration"),
+        ("discrimination", "Discrimination", "gained by distinguishing {rows}"),
+        ("uncertainty", "Uncertainty", "loss of predicting the base rate"),
         ("loss", "Loss", "miscalibration - discrimination + uncertainty"),
     )
     whole = parts["uncertainty"]
@@ -206,7 +207,7 @@ def _decomposition(parts: Numbers, found: Iterable[Note], style: Style) -> Table
         for key, name, what in lines
     ]
     fixable = parts.get("fixable")
-    notes = [f"At most {percent(fixable)} of the loss could be mended by recalibration (in-sample, so optimistic)."]
+    notes = [f"At most {percent(fixable)} of the loss could be removed by recalibration (in-sample, so optimistic)."]
     notes = notes if fixable is not None else []
     return _table(
         style,
@@ -221,7 +222,11 @@ def _decomposition(parts: Numbers, found: Iterable[Note], style: Style) -> Table
 def _tests(contents: Contents, style: Style) -> list[Block]:
     numbers = contents.numbers
     if not numbers["tests"]:
-        return [style.say("No tests are shown: they take {rows} as independent. The verdict allows for the groups.")]
+        return [
+            style.say(
+                "No tests are shown, because they assume independent {rows}. The verdict accounts for the groups."
+            )
+        ]
     rows = [
         (
             capitalized(test["name"]),
@@ -233,14 +238,14 @@ def _tests(contents: Contents, style: Style) -> list[Block]:
         for test, notes in zip(numbers["tests"], contents.notes_of["tests"], strict=True)
     ]
     below = (
-        "A large p-value does not prove calibration: with few {rows} every model passes, with very many none does. "
-        "Read these beside the size of the errors.",
+        "A large p-value does not prove calibration: with few {rows} almost every model passes, with very many almost "
+        "none does. Read the tests together with the size of the errors.",
     )
     return [
         _table(
             style,
-            "Could a calibrated model have done this?",
-            ("test", "statistic", "p", "in words", "note"),
+            "Tests of the hypothesis that the model is calibrated",
+            ("test", "statistic", "p", "result", "note"),
             rows,
             below,
         )
@@ -251,23 +256,23 @@ def _segments(contents: Contents, style: Style) -> list[Block]:
     found = contents.numbers["verdict"]["segments"]
     if not found:
         return []
-    more = len(found) - MOST_SEGMENTS
-    notes = [f"{more:,} more segments are in the JSON form of this report."] * (more > 0)
-    caption = "Segments that chance does not explain first, the surest large difference leading"
-    return [_scan(found[:MOST_SEGMENTS], "segments", caption, style, notes)]
+    more = len(found) - MAX_SEGMENTS
+    notes = [f"{more:,} more segments are in the JSON version of this report."] * (more > 0)
+    caption = "Segments, significant deviations first"
+    return [_scan(found[:MAX_SEGMENTS], "segments", caption, style, notes)]
 
 
 def _periods(contents: Contents, style: Style) -> list[Block]:
     found = contents.numbers["verdict"]["periods"]
     if not found:
         return []
-    return [_scan(found, "periods", "In the order of time, about equally many {rows} in each", style, ())]
+    return [_scan(found, "periods", "Periods in order of time, with about equal numbers of {rows}", style, ())]
 
 
 def _scan(found: Iterable[Numbers], key: str, caption: str, style: Style, notes: Iterable[str]) -> Table:
     rows = [
         (
-            _called(part, key),
+            _name_of(part, key),
             count(part["rows"]),
             amount(part["predicted"]),
             count(part["events"]),
@@ -275,21 +280,21 @@ def _scan(found: Iterable[Numbers], key: str, caption: str, style: Style, notes:
             f"{part['events'] / part['predicted']:.2f}" if part["predicted"] else "–",
             _ratio_interval(part),
             p_value(part["p_value"]) if part["judged"] else UNKNOWN,
-            luck(part),
+            significance(part),
         )
         for part in found
     ]
     head = (
         key.removesuffix("s"), "{rows}", "predicted", "observed", "expected range", "ratio", "95 % interval",
-        "adjusted p", "in words",
+        "adjusted p", "result",
     )  # fmt: skip
-    told = [
+    below = [
         "Ratio: observed over predicted, with its own 95 % interval. p-values are adjusted by Holm's method for the "
-        f"number of {key} looked at."
+        f"number of {key}."
     ]
     if any(not part["judged"] for part in found):
-        told.append(f"With rows of fewer than 10 groups, {key} cannot be judged.")
-    return _table(style, caption, head, rows, (*notes, *told))
+        below.append(f"{capitalized(key)} with rows of fewer than 10 groups cannot be tested.")
+    return _table(style, caption, head, rows, (*notes, *below))
 
 
 def _ratio_interval(part: Numbers) -> str:
@@ -308,17 +313,21 @@ def _decisions(contents: Contents, style: Style) -> list[Block]:
     ]  # fmt: skip
     head = ("threshold", "model", "standard error", "act on all", "best")
     notes = (
-        "Net benefit: {events} found, less false alarms, when acting on {rows} whose {score} is at least the threshold "
-        "t; a false alarm is taken to cost t / (1 - t) of what finding one gains. Acting on none gains 0.",
+        "Net benefit: {events} found minus weighted false alarms, when acting on {rows} whose {score} is at least the "
+        "threshold t; a false alarm has weight t / (1 - t). Acting on none has net benefit 0.",
     )
-    return [_table(style, "Net benefit for 1,000 {rows}", head, rows, notes)]
+    return [_table(style, "Net benefit per 1,000 {rows}", head, rows, notes)]
 
 
 def _grades(contents: Contents, style: Style) -> list[Block]:
     found = contents.numbers["grades"]
     if found is None:
-        return [style.say("No lights are shown: they need counts of {rows}, and these {rows} have importance weights.")]
-    whole = {"name": "all together", "holm_p": None, "rate": found["portfolio"]["events"] / found["portfolio"]["n"]}
+        return [
+            style.say(
+                "No traffic lights are shown: they need counts of {rows}, and these {rows} have importance weights."
+            )
+        ]
+    whole = {"name": "all", "holm_p": None, "rate": found["portfolio"]["events"] / found["portfolio"]["n"]}
     rows = [
         (
             grade["name"],
@@ -335,35 +344,35 @@ def _grades(contents: Contents, style: Style) -> list[Block]:
     ]
     head = ("{score}", "{rows}", "{events}", "mean {score}", "{rate}", "binomial p", "Jeffreys p", "Holm p", "light")
     notes = (
-        "One-sided: small p-values mean more {events} than the {scores} allow; too few are no alarm here. The light is "
-        "yellow from 95 % and red from 99.9 % confidence on, by the exact binomial test. Holm: the binomial p-value "
-        "adjusted for the number of groups. The {events} are taken to be independent; correlated ones turn lights red "
-        "more often.",
+        "One-sided tests: a small p-value means more {events} than the {scores} predict; too few are not flagged. The "
+        "light is yellow from 95 % and red from 99.9 % confidence, by the exact binomial test. Holm: the binomial "
+        "p-value adjusted for the number of groups. The tests assume independent {events}; correlated ones turn lights "
+        "red more often.",
     )
-    return [_table(style, "More {events} than the {scores} allow?", head, rows, notes)]
+    return [_table(style, "More {events} than the {scores} predict?", head, rows, notes)]
 
 
 PARTS: dict[str, tuple[str, Callable[[Contents, Style], list[Block]]]] = {
     "verdict": ("Verdict", _verdict),
-    "reliability": ("What was predicted and what happened", _reliability),
+    "reliability": ("Predicted and observed", _reliability),
     "groups": ("By score", _groups),
-    "recalibration": ("Level and spread", _recalibration),
+    "recalibration": ("Intercept and slope", _recalibration),
     "errors": ("Calibration errors", _errors),
     "losses": ("Losses and ranking", _losses),
     "tests": ("Tests of calibration", _tests),
     "segments": ("By segment", _segments),
     "periods": ("By period", _periods),
-    "decisions": ("What decisions gain", _decisions),
-    "grades": ("Too many events? Each group of scores tested by itself", _grades),
-    "limits": ("What this does not show", limits),
+    "decisions": ("Decision curve", _decisions),
+    "grades": ("Too many events? Test of each score group", _grades),
+    "limits": ("Limitations", limits),
     "methods": ("Methods", methods),
-    "definitions": ("Words used", definitions),
+    "definitions": ("Glossary", definitions),
 }
-"""Every part of a report, with its heading and what makes its blocks; each style shows all of them."""
+"""All sections of a report, with heading and function; every style shows all of them."""
 
 
 # ----------------------------------------------------------------------------------------------------------------------
-# Words for numbers
+# Helpers
 # ----------------------------------------------------------------------------------------------------------------------
 
 
@@ -375,31 +384,32 @@ def _table(
     texts: Iterable[str],
     said: Iterable[str] = (),
 ) -> Table:
-    """A table with caption, head and texts in the style's words; rows, and what is said already, stay as they are."""
-    told = (*map(style.say, texts), *said)
+    """A table with caption, head and footnotes in the nouns of the style; ``said`` are finished footnotes."""
+    footnotes = (*map(style.say, texts), *said)
     return Table(
-        capitalized(style.say(caption)), tuple(map(style.say, head)), tuple(rows), tuple(map(capitalized, told))
+        capitalized(style.say(caption)), tuple(map(style.say, head)), tuple(rows), tuple(map(capitalized, footnotes))
     )
 
 
-def _told_off(verdict: Numbers, key: str) -> str:
-    """How many segments or periods chance does not explain, and which: the worst segments, or the last period."""
+def _deviations(verdict: Numbers, key: str) -> str:
+    """How many segments or periods are significantly off, and which: the worst segments, or the last period."""
     parts, noun = verdict[key], key.removesuffix("s")
     off, unknown = [part for part in parts if part["off"]], sum(not part["judged"] for part in parts)
-    few = f" {unknown:,} cannot be judged, with fewer than 10 groups." if unknown else ""
+    few = f" {unknown:,} not testable (fewer than 10 groups)." if unknown else ""
+    tested = len(parts) - unknown
+    if not tested:
+        return f"By {noun}: none of {unknown:,} testable (fewer than 10 groups)."
     if not off:
-        all_of = "no difference is shown." if unknown else f"chance explains all {len(parts):,} that were looked at."
-        return f"By {noun}: {all_of}{few}"
+        return f"By {noun}: none of {tested:,} significantly off.{few}"
     beyond = [parts[place] for place in verdict["off_parts"][key]] or off
-    named, which = (beyond[:NAMED], "worst") if key == "segments" else (beyond[-1:], "last")
+    named, which = (beyond[:MAX_NAMED_SEGMENTS], "worst") if key == "segments" else (beyond[-1:], "last")
     said = "; ".join(
-        f"{_called(part, key)}, predicted {amount(part['predicted'])}, observed {count(part['events'])}"
+        f"{_name_of(part, key)}, predicted {amount(part['predicted'])}, observed {count(part['events'])}"
         for part in named
     )
-    are = "is" if len(off) == 1 else "are"
-    return f"By {noun}: {len(off):,} of {len(parts):,} {are} off by more than chance explains ({which}: {said}).{few}"
+    return f"By {noun}: {len(off):,} of {tested:,} significantly off ({which}: {said}).{few}"
 
 
-def _called(part: Numbers, key: str) -> str:
-    """The user's name of one of the segments, or the first and last moment of one of the periods."""
+def _name_of(part: Numbers, key: str) -> str:
+    """Name of a segment, or first and last timestamp of a period."""
     return f"{part['value']}" if key == "periods" else f"{part['column']} = {part['value']}"

@@ -1,4 +1,4 @@
-"""Styles of a report: the order of its parts, their headings, and the words for row, event and score."""
+"""Styles of a report: order of sections, headings, and nouns for row, event and score."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ class StyleVoice(Voice):
 
 @dataclass(frozen=True)
 class Style:
-    """How the same numbers are told.
+    """How a report presents its numbers.
 
     Attributes
     ----------
     title
-        Title of a report that was given none.
+        Default title.
     voice
-        How it puts sentences: with its own nouns for row, event and score.
+        Voice with the nouns for row, event and score.
     first
-        Parts that come first, in this order; the others follow as ``sections.PARTS`` lists them.
+        Sections that come first, in this order; the others follow in the order of ``sections.PARTS``.
     headings
-        Headings of its own; the others are those of ``sections.PARTS``.
+        Headings that differ from those of ``sections.PARTS``.
     """
 
     title: str
@@ -41,17 +41,17 @@ class Style:
 
     @property
     def nouns(self) -> Nouns:
-        """What the style calls rows, events and scores."""
+        """Nouns for rows, events and scores."""
         return self.voice.nouns
 
     def of_groups(self) -> Style:
-        """The same style for rows of which several belong to one patient or borrower: a row is then called a row."""
+        """The same style for data with several rows per patient or borrower: a row is then called a row."""
         plain = Nouns()
         rows = {"row": plain.row, "rows": plain.rows, "more_labels": plain.more_labels}
         return replace(self, voice=StyleVoice(replace(self.nouns, **rows)))
 
     def say(self, text: str) -> str:
-        """A sentence of ours with the style's words in its braces.
+        """A text with the nouns of the style in place of its braces.
 
         Examples
         --------
@@ -61,7 +61,7 @@ class Style:
         return text.format_map(asdict(self.nouns))
 
 
-def _speaking_of(row: str, event: str, score: str) -> StyleVoice:
+def _with_nouns(row: str, event: str, score: str) -> StyleVoice:
     """A voice with these nouns; their plurals end in s."""
     rows, events, scores = f"{row}s", f"{event}s", f"{score}s"
     return StyleVoice(Nouns(row, rows, event, events, score, scores, f"{event} rate", scores, f"more {rows}"))
@@ -71,28 +71,28 @@ STYLES: dict[StyleName, Style] = {
     "general": Style(title="Calibration report", voice=StyleVoice(Nouns())),
     "credit": Style(
         title="Calibration of the probability of default (PD)",
-        voice=_speaking_of("borrower", "default", "PD"),
+        voice=_with_nouns("borrower", "default", "PD"),
         first=("verdict", "grades", "groups", "reliability", "recalibration", "segments", "periods", "losses"),
         headings={
             "grades": "Traffic lights by grade",
             "groups": "Defaults by grade",
             "reliability": "PD and default rate",
             "losses": "Discrimination and losses",
-            "decisions": "What cut-offs gain",
+            "decisions": "Net benefit by cut-off",
         },
     ),
     "clinical": Style(
         title="Calibration of predicted risks",
-        voice=_speaking_of("patient", "outcome", "risk"),
+        voice=_with_nouns("patient", "outcome", "risk"),
         first=("verdict", "recalibration", "reliability", "decisions", "losses", "groups", "segments", "periods"),
         headings={
             "recalibration": "Intercept, slope, E/O and ICI",
             "reliability": "Calibration curve",
             "decisions": "Decision curve",
             "losses": "Discrimination and overall performance",
-            "groups": "By group of risk",
+            "groups": "By risk group",
             "segments": "By subgroup",
-            "grades": "Too many outcomes? Each group of risk tested by itself",
+            "grades": "Too many outcomes? Test of each risk group",
         },
     ),
 }

@@ -1,4 +1,4 @@
-r"""An average of several maps, weighted by how well each of them does on rows that it has not seen."""
+r"""A weighted average of several maps; the weights minimize the cross-fitted loss."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ from calibrant.solvers import Derivatives, damped_newton
 from calibrant.tallies import Tally
 
 PRIOR_ROWS = 1.0
-"""How many rows the equal weights count for."""
+"""Rows that the prior for equal weights counts for."""
 
 BRIER_SCALE = 2.0
-"""A squared error of a probability of one half is worth so much of a log-likelihood."""
+"""Units of log-likelihood per unit of squared error, at a probability of one half."""
 
-INSIDE = 0.95
-"""Share of the way to a weight of zero that one step may go."""
+MAX_STEP_SHARE = 0.95
+"""Largest share of the distance to a weight of zero that one Newton step may cover."""
 
-SETTLED = 1e-20
+NEWTON_TOLERANCE = 1e-20
+"""Newton's method stops at a decrease below this share of the objective."""
 
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """Probabilities that several maps give to rows that they have not seen, one line by map."""
+    """Probabilities of several maps for rows that they were not fitted to, one line per map."""
 
     outputs: Floats
     events: Floats
@@ -34,13 +35,13 @@ class Judged:
 
     @classmethod
     def of(cls, outputs: Floats, part: Tally) -> Judged:
-        """Of one part of the rows."""
+        """From one fold."""
         events = part.events.astype(np.float64)
         return cls(np.clip(outputs, *OUTPUT_ENDS), events, part.n.astype(np.float64) - events)
 
     @classmethod
     def joined(cls, parts: Sequence[Judged]) -> Judged:
-        """Of several parts."""
+        """From several folds."""
         return cls(
             np.concatenate([part.outputs for part in parts], axis=1),
             np.concatenate([part.events for part in parts]),
@@ -49,24 +50,25 @@ class Judged:
 
 
 def blend_weights(judged: Judged, loss: Loss, start: Floats | None = None) -> Floats:
-    r"""Weights of least loss on rows that the maps had not seen, drawn a little towards equal ones.
+    r"""Weights that minimize the loss on held-out rows, shrunk slightly toward equal weights.
 
     .. math:: \min_{w \ge 0,\ \sum_k w_k = 1}\ \sum_i \ell\Bigl(\sum_k w_k m_k(s_i),\ y_i\Bigr)
               - \frac{1}{K} \sum_k \log w_k,
 
-    where :math:`m_k(s_i)` comes from a fit without row i, and the second term is worth one row that likes all K maps
-    alike. Convex, solved by Newton's method on the simplex.
+    where :math:`m_k(s_i)` comes from a fit without row i, and the second term counts as one row that favors all K maps
+    equally. The problem is convex and is solved by Newton's method on the simplex.
 
     Notes
     -----
-    Edges: probabilities of exactly 0 and 1 count as log-odds of 36 do. Equal columns share their weight.
+    Edge cases: probabilities of exactly 0 and 1 are clipped to log-odds of -36 and 36. Equal columns share their
+    weight.
     Guarantee: no finite-sample guarantee.
-    Cost: one pass per Newton step, about ten; fewer from a good start.
+    Cost: one pass per Newton step, about ten steps; fewer from a good start.
     Reference: Wolpert (1992); Breiman (1996) for weights from cross-fitted outputs.
 
     Examples
     --------
-    >>> outputs = np.array([[0.9, 0.1], [0.5, 0.5]])  # the first map is right, the second knows nothing
+    >>> outputs = np.array([[0.9, 0.1], [0.5, 0.5]])  # the first map is right, the second is uninformative
     >>> blend_weights(Judged(outputs, np.array([90.0, 10.0]), np.array([10.0, 90.0])), "log").round(2).tolist()
     [0.96, 0.04]
     """
@@ -75,15 +77,15 @@ def blend_weights(judged: Judged, loss: Loss, start: Floats | None = None) -> Fl
         lambda weights: _objective(judged, loss, weights),
         _step,
         np.full(count, 1.0 / count) if start is None else start,
-        lambda value: SETTLED * max(abs(value), 1.0),
+        lambda value: NEWTON_TOLERANCE * max(abs(value), 1.0),
     )
     return np.asarray(found.visited / found.visited.sum())
 
 
 def _objective(judged: Judged, loss: Loss, weights: Floats) -> Derivatives:
-    """Loss with the pull towards equal weights, its gradient and its curvature.
+    """Loss with its penalty toward equal weights, the gradient and the Hessian.
 
-    Non-events are taken by their own probabilities 1 - m, which add up alike on the simplex and lose no digits.
+    Negatives use their own probabilities 1 - m: on the simplex the sums agree, and no digits are lost.
     """
     pull = PRIOR_ROWS / len(weights)
     value = -pull * float(np.log(weights).sum())
@@ -102,8 +104,9 @@ def _objective(judged: Judged, loss: Loss, weights: Floats) -> Derivatives:
 
 
 def _step(weights: Floats, there: Derivatives) -> Floats:
-    """Newton's step that leaves the sum of the weights as it is, cut short where a weight would become negative."""
+    """Newton step that keeps the sum of the weights, shortened where a weight would become negative."""
     towards = np.linalg.solve(there.curvature, np.stack([there.gradient, np.ones(len(weights))], axis=1))
     step = -towards[:, 0] + towards[:, 1] * (towards[:, 0].sum() / towards[:, 1].sum())
     falling = step < 0.0
-    return np.asarray(min(1.0, INSIDE * float((weights[falling] / -step[falling]).min(initial=np.inf))) * step)
+    share = MAX_STEP_SHARE * float((weights[falling] / -step[falling]).min(initial=np.inf))
+    return np.asarray(min(1.0, share) * step)

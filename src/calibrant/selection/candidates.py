@@ -1,4 +1,4 @@
-"""What an automatic choice tries, simplest first."""
+"""Candidates of the automatic choice, simplest first."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from calibrant.arrays import Kind
+from calibrant.arrays import ScoreType
 from calibrant.fits.bins import OWN_ROWS_SOURCE, counted, default_bins, equal_masses, scaled_means
 from calibrant.fits.isotonic import fit_curve
 from calibrant.fits.needs import BLEND_ROWS, CURVE_ROWS, LINE_ROWS, SHRUNKEN_ROWS, STEP_ROWS
@@ -24,26 +24,26 @@ from calibrant.tallies import Tally
 
 SCALED_BINS = 10
 
-PROBABLE: tuple[Kind, ...] = ("probability", "logit")
+PROBABLE: tuple[ScoreType, ...] = ("probability", "logit")
 
 
 # ----------------------------------------------------------------------------------------------------------------- bins
 
 
 def fit_bins(tally: Tally, n_bins: int | None = None) -> StepMap:
-    """Event rates of about ``n_bins`` bins of equal mass; by default as many as ``HistogramBinning`` makes."""
+    """Event rates in about ``n_bins`` bins of equal mass; the default number is that of ``HistogramBinning``."""
     if n_bins is None:
         n_bins = default_bins(tally.effective_size)
     return counted(tally, bin_edges(tally, n_bins), BinRule.TABLE, OWN_ROWS_SOURCE).to_map()
 
 
 def bin_edges(tally: Tally, n_bins: int) -> Floats:
-    """Inner edges of about ``n_bins`` bins of equal mass between whole cells."""
+    """Inner edges of about ``n_bins`` bins of equal mass; cells are not cut."""
     return np.asarray(tally.lower_edges[equal_masses(np.cumsum(tally.n), n_bins)[1:]])
 
 
 def fit_scaled_bins(tally: Tally, n_bins: int = SCALED_BINS) -> StepMap:
-    """Means of Platt's map in bins of equal mass."""
+    """Means of the Platt scaling map in bins of equal mass."""
     return scaled_means(fit_platt(tally)[0], tally, n_bins)
 
 
@@ -51,8 +51,8 @@ def fit_scaled_bins(tally: Tally, n_bins: int = SCALED_BINS) -> StepMap:
 
 
 def _kept(tally: Tally) -> Map:
-    """The model as it is; log-odds become probabilities, and exact 0 and 1 are read as all maps read them."""
-    return LogitAffineMap(1.0, 0.0, "log-odds" if tally.kind == "probability" else "score", *tally.ends)
+    """The original model; log-odds become probabilities, and exact 0 and 1 are read as in all other maps."""
+    return LogitAffineMap(1.0, 0.0, "log-odds" if tally.score_type == "probability" else "score", *tally.ends)
 
 
 def _first(fit: Callable[[Tally], tuple[Map, tuple[Note, ...]]]) -> Callable[[Tally], Map]:
@@ -75,15 +75,15 @@ CANDIDATES: dict[str, Candidate] = {
         Candidate("scaling-binning", fit_scaled_bins, STEP_ROWS),
     )
 }
-"""By name, simplest first."""
+"""Candidates by name, simplest first."""
 
 BLEND = Blend(
     tuple(CANDIDATES[name] for name in ("identity", "shrunken", "spline", "isotonic", "venn-abers")), BLEND_ROWS
 )
-"""For scores that are probabilities or log-odds."""
+"""The blend for scores that are probabilities or log-odds."""
 
 RATES = Candidate("rates", _first(fit_rates), 1, rows=SHRUNKEN_ROWS, kinds=("probability",))
-"""What takes the place of the blend where every score is exactly 0 or 1."""
+"""Replaces the blend where every score is exactly 0 or 1."""
 
 REAL_BLEND = Blend(tuple(CANDIDATES[name] for name in ("platt", "spline", "isotonic", "venn-abers")), BLEND_ROWS)
-"""For other scores."""
+"""The blend for other scores."""

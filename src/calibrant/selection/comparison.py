@@ -1,4 +1,4 @@
-"""What candidates were compared by, and what became of each: a table, the rule, and losses on unseen rows."""
+"""Results of comparing candidates: a table, the rule of the choice, and nested losses."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from calibrant.selection.losses import MIN_MINORITY_ROWS, NAMES, Loss, Losses
 from calibrant.selection.original_model import ALPHA
 
 CERTAINTY = 2.0
-"""Standard errors within which a difference must be negligible for the simpler candidate to be chosen."""
+"""Standard errors that are added to a difference before it is called negligible."""
 
 NEGLIGIBLE_SHARE = 7e-4
 """A difference of mean losses is negligible up to this share of the loss of a constant prediction, the event rate.
 
-It is 0.0005 nats at a rate of 50 %, and hides odds that are off by a tenth at any rare rate."""
+It is 0.0005 nats at a rate of 50 %. At low rates, odds that are off by a tenth stay below it."""
 
 MOST_DECIMALS = 9
 
@@ -30,21 +30,21 @@ BLENDED = "blend"
 """Name of the average of candidates."""
 
 
-# ---------------------------------------------------------------------------------------- what became of a candidate
+# ------------------------------------------------------------------------------------------- outcome of a candidate
 
 
 chosen = note("chosen", "chosen")
-chosen_uncompared = note("chosen-uncompared", "chosen: there is nothing to compare")
+chosen_uncompared = note("chosen-uncompared", "chosen: nothing to compare it with")
 uncompared = note("uncompared", "nothing to compare")
 not_significantly_different = note("not-significantly-different", "not significantly different")
 worse = note("worse", "worse")
 negligibly_better = note("negligibly-better", "negligibly better")
 unreliably_better = note("unreliably-better", "better, but not reliably")
 other_scores = note("other-scores", "not for {kind} {nouns.scores}")
-needs_rows = note("needs-rows", "from {needed:,.6g} {nouns.rows} on")
-needs_minority_rows = note("needs-minority-rows", "from {needed:,.6g} {nouns.rows} of the rarer class on")
+needs_rows = note("needs-rows", "needs at least {needed:,.6g} {nouns.rows}")
+needs_minority_rows = note("needs-minority-rows", "needs at least {needed:,.6g} minority-class {nouns.rows}")
 beyond_epsilon = note("beyond-epsilon", "not within {epsilon:g}")
-too_many_classes = note("too-many-classes", "up to {most} classes")
+too_many_classes = note("too-many-classes", "for at most {most} classes")
 
 
 # ------------------------------------------------------------------------------------------------- notes on estimates
@@ -52,12 +52,12 @@ too_many_classes = note("too-many-classes", "up to {most} classes")
 
 loss_of_procedure = note(
     "loss-of-procedure",
-    "of choosing and fitting on folds; the original model is kept, and its own loss is the one before",
+    "loss of the selection procedure; the original model is kept, and its own loss is the one before",
 )
 too_few_for_interval = note(
-    "too-few-for-interval", "no interval: fewer than {needed} {nouns.rows} of the minority class"
+    "too-few-for-interval", "no confidence interval: fewer than {needed} minority-class {nouns.rows}"
 )
-too_few_folds = note("too-few-folds", "too few parts of the {nouns.rows} to fit to some and judge on others")
+too_few_folds = note("too-few-folds", "too few folds to fit on some and evaluate on others")
 
 
 # ------------------------------------------------------------------------------------------------------ the comparison
@@ -67,33 +67,33 @@ class ChoiceRule(StrEnum):
     """How a choice was made."""
 
     BLEND = "blend"
-    """The blend, unless the original model or something simpler is as good."""
+    """The blend, unless the original model or a simpler candidate is as good."""
     SIMPLEST = "simplest"
     """The simplest candidate within half a standard error of the lowest loss."""
     DEFAULT = "default"
-    """One candidate, unless another is better, or the original model or something simpler as good."""
+    """A default candidate, unless another is better, or the original model or a simpler one is as good."""
 
 
 @dataclass(frozen=True)
 class Compared:
-    """One line of a comparison: a candidate, its cross-fitted mean loss, and what became of it."""
+    """One line of a comparison: a candidate, its cross-fitted mean loss, and its outcome."""
 
     name: str
     loss: float
     change: float
-    """Its loss less that of keeping the model."""
+    """Its loss minus that of the reference."""
     low: float
     high: float
-    """Ends of a 95 % interval of the change; of several candidates the best looks better than it is."""
+    """Ends of a 95 % confidence interval of the change. It is not adjusted for picking the best of several."""
     outcome: Note
     chosen: bool = False
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What was compared, on rows that the maps had not seen; prints as a table.
+    """Cross-fitted losses of all candidates; prints as a table.
 
-    The choice was made by these losses, so the one of the chosen candidate is a little flattering:
+    The choice was made by these losses, so that of the chosen candidate is slightly optimistic. The nested loss in
     ``AutoCalibrator.after_`` is not.
     """
 
@@ -101,7 +101,7 @@ class Comparison:
     reference: str
     lines: tuple[Compared, ...]
     negligible: float
-    """Differences up to this are negligible."""
+    """Largest difference of mean losses that is negligible."""
     keeps: bool = True
     """Whether the reference may be chosen."""
     notes: tuple[Note, ...] = field(default=(), kw_only=True)
@@ -113,7 +113,7 @@ class Comparison:
         return next(line.name for line in self.lines if line.chosen)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data; numbers that do not exist are None."""
+        """Plain data; missing numbers are None."""
         lines = [
             {key: None if isinstance(value, float) and np.isnan(value) else value for key, value in vars(line).items()}
             | {"outcome": line.outcome.as_dict()}
@@ -127,25 +127,25 @@ class Comparison:
         return self.say(PYTHON)
 
     def say(self, voice: Voice) -> str:
-        """The same in the words of an edge."""
+        """The same in the words of a voice."""
         width = max(len("candidate"), *(len(line.name) for line in self.lines))
-        against = f"against {self.reference} (95 % interval)"
-        head = f"{'candidate':<{width}}  {NAMES[self.loss]:>11}  {against:<{3 * self.decimals + 18}}  vs. chosen"
+        change = f"vs. {self.reference} (95 % CI)"
+        head = f"{'candidate':<{width}}  {NAMES[self.loss]:>11}  {change:<{3 * self.decimals + 18}}  vs. chosen"
         lines = [_text(line, width, self.decimals, voice) for line in self.lines]
         return "\n".join([head, *lines, self.rule_text, *(f"Note: {note.say(voice)}." for note in self.notes)])
 
     @property
     def decimals(self) -> int:
-        """Decimals that show differences of losses that are not negligible."""
+        """Decimals that make differences visible that are not negligible."""
         return decimals_of(self.negligible, 5)
 
     @property
     def kept(self) -> str:
-        """What is said where the original model is kept."""
+        """The decision where the original model is kept."""
         gains = [-line.change for line in self.lines if line.high < 0.0]
         if gains and max(gains) <= self.negligible:
-            return f"Keep your model as it is: what was tried is better by a negligible amount ({max(gains):.2g})."
-        return "Keep your model as it is: nothing that was tried is reliably better."
+            return f"Keep the original model: the gain from the candidates is negligible ({max(gains):.2g})."
+        return "Keep the original model: no candidate is reliably better."
 
     @property
     def rule(self) -> ChoiceRule:
@@ -155,14 +155,14 @@ class Comparison:
 
     @property
     def rule_text(self) -> str:
-        """The rule in plain words."""
+        """The rule in words."""
         if self.rule is ChoiceRule.BLEND:
             rule = (
-                f"The blend is chosen unless {self.original} has the same or a lower loss, or the loss of a simpler "
-                f"candidate is higher by {self.within}."
+                f"Rule: the blend, unless {self.original} has the same or a lower loss, or a simpler candidate is "
+                f"{self.within}."
             )
         else:
-            rule = "The simplest candidate within half a standard error of the lowest loss is chosen."
+            rule = "Rule: the simplest candidate within half a standard error of the lowest loss."
         return f"{rule}{self.gates}"
 
     @property
@@ -172,23 +172,21 @@ class Comparison:
 
     @property
     def within(self) -> str:
-        """What is negligible, with its reason."""
+        """The negligible difference and how it is defined."""
         share = f"{100 * NEGLIGIBLE_SHARE:g} % of the loss of a constant prediction"
-        return f"at most {self.negligible:.2g}, two standard errors included ({share})"
+        return f"within {self.negligible:.2g} of it, {CERTAINTY:g} SE included ({share})"
 
     @property
     def gates(self) -> str:
-        """What follows the rule, each a sentence after a space; empty where the reference cannot be chosen."""
+        """Conditions that follow the rule, each a sentence after a space; empty if the reference cannot be chosen."""
         if not self.keeps:
             return ""
-        also = (
-            f" {_sentence(self.original)} is also chosen where choices do not lower the loss of rows they did not use."
-        )
+        also = f" {_sentence(self.original)} is also kept unless nested cross-validation lowers the loss."
         if self.reference != IDENTITY:
             return also
         return (
-            f"{also} If a test of its level and slope rejects it (alpha {ALPHA:g}), it is chosen only where the nested "
-            "loss does not fall."
+            f"{also} If a test of its intercept and slope rejects it (significance level {ALPHA:g}), it is kept only "
+            "if the nested loss does not fall."
         )
 
 
@@ -207,7 +205,7 @@ def _text(line: Compared, width: int, decimals: int, voice: Voice) -> str:
 
 
 def decimals_of(size: float, fewest: int = 4) -> int:
-    """Decimals that show two digits of a number of this size.
+    """Number of decimals that shows two digits of a number of this size.
 
     Examples
     --------
@@ -222,23 +220,25 @@ def nested_sentence(
     losses: tuple[Estimate, Estimate, Estimate],
     loss: Loss,
     kept: bool,
-    where: str = "parts of the rows",
 ) -> str:
-    """What losses before and after, and their change, say of choosing and fitting on some of the rows."""
+    """Losses before and after, and their change, by nested cross-validation, in one sentence.
+
+    Where the original model is kept, the sentence says that the loss after is that of the selection procedure.
+    """
     before, after, change = losses
     if np.isnan(change.value):
-        return f"The {NAMES[loss]} of this procedure on unseen rows is not known: {too_few_folds().say(voice)}."
+        return f"Nested cross-validation: {NAMES[loss]} not known ({too_few_folds().say(voice)})."
     if change.value == 0.0 and change.se == 0.0:
-        return f"Choosing on parts of the rows keeps the model each time ({NAMES[loss]} {before.value:.4f})."
+        return f"Nested cross-validation keeps the original model in every fold ({NAMES[loss]} {before.value:.4f})."
     places = decimals_of(max(abs(change.low or 0.0), abs(change.high or 0.0), abs(change.value)))
     numbers = [f"{each.value:.{places}f}" for each in (before, after)]
     if change.low is None or change.high is None:
         ends = too_few_for_interval(MIN_MINORITY_ROWS).say(voice)
     else:
-        ends = f"95 % interval {change.low:+.{places}f} to {change.high:+.{places}f}"
-    verb = "would take" if kept else "takes"
+        ends = f"95 % CI {change.low:+.{places}f} to {change.high:+.{places}f}"
+    what = " of the selection procedure" if kept else ""
     return (
-        f"Choosing and fitting on {where} {verb} the {NAMES[loss]} of the others from {numbers[0]} to {numbers[1]} "
+        f"Nested cross-validation{what}: {NAMES[loss]} {numbers[0]} -> {numbers[1]} "
         f"({change.value:+.{places}f}, {ends})."
     )
 
@@ -246,7 +246,7 @@ def nested_sentence(
 def compared(
     name: str, flat: Losses | None, column: int | None, best: int, why_not: Note | None, tie: float
 ) -> Compared:
-    """One line of a comparison; ``column`` is the candidate's among the losses, None where it was not tried."""
+    """One line of a comparison; ``column`` is the candidate's place among the losses, None if it was not tried."""
     nan = float("nan")
     if column is None or flat is None:
         outcome = why_not or (chosen_uncompared() if column == best else uncompared())
@@ -268,17 +268,17 @@ def _outcome(flat: Losses, column: int, best: int, tie: float) -> Note:
 
 
 def gap(flat: Losses | None, nested: Losses | None, best: int) -> float:
-    """How much more the choice made on all rows changes the loss of unseen rows than those made without each part."""
+    """Difference between two estimates of the change in loss: cross-fitted for the final choice, and nested."""
     return 0.0 if flat is None or nested is None else flat.difference(best, 0)[0] - nested.difference(1, 0)[0]
 
 
 def estimates(
     nested: Losses | None, loss: Loss, gap: float = 0.0, notes: tuple[Note, ...] = ()
 ) -> tuple[Estimate, Estimate, Estimate]:
-    """Losses before and after, and the change; of two columns, the reference and what was chosen.
+    """Losses before and after, and the change, from two columns: the reference and the choice.
 
-    Intervals are those of :meth:`Losses.interval`, for the map in use on new rows. They are left out, with a note, for
-    fewer than ten rows of the minority class.
+    Confidence intervals are those of :meth:`Losses.interval`, for the map in use on new rows. Below ten minority-class
+    rows there is a note instead.
     """
     name = NAMES[loss]
     if nested is None:
@@ -296,7 +296,7 @@ def estimates(
 
 
 def of_procedure(estimate: Estimate) -> Estimate:
-    """With a note that the original model is kept; an unknown loss stays as it is."""
+    """The estimate with a note that the original model is kept; an unknown loss is returned unchanged."""
     if np.isnan(estimate.value):
         return estimate
     return replace(estimate, notes=(*estimate.notes, loss_of_procedure()))

@@ -1,4 +1,4 @@
-"""Cross-fitting: every candidate, and their weighted average, on rows that it has not seen, once and nested."""
+"""Cross-fitting of every candidate and of their weighted average, plain and nested."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Fit = Callable[[Tally], Map]
 
 
 class Crossed:
-    """Outputs of every fit on every part, from rows without it, and from rows without it and one other part.
+    """Outputs of every fit on every fold, fitted without the fold, and without the fold and one other fold.
 
-    The first ``singles`` fits are candidates, one column of losses each. The fits at ``parts`` make up a blend, the
-    last column: where a part of the rows is judged, its weights come from the other parts.
+    The first ``singles`` fits are candidates, with one column of losses each. The fits at ``parts`` make up a blend,
+    the last column: where a fold is evaluated, the weights of the blend come from the other folds.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class Crossed:
         self.folds, self.fits, self.singles, self.parts, self.loss = folds, fits, singles, parts, loss
         places = range(len(folds.parts))
         self.seen = [self._train(self._without(place)) for place in places]
-        """What is fitted to when each part is left out; None where there is nothing."""
+        """Training rows when each fold is left out; None where there are none."""
         self.outer = [None if seen is None else self._outputs(seen, place) for place, seen in enumerate(self.seen)]
         self.inner = self._pairs()
         self.weights = self._weights({k: each for k, each in enumerate(self.outer) if each is not None})
@@ -40,13 +40,13 @@ class Crossed:
         self._judged = [self._losses(place, self.outer[place], self._known[place]) for place in places]
 
     def flat(self) -> list[Losses]:
-        """By part, for all parts that could be judged."""
+        """Losses by fold, for all folds that could be evaluated."""
         return _known(self._judged)
 
     def nested(self, choice: Callable[[Sample, Sequence[Losses]], int]) -> list[Losses]:
-        """By part. First column: the reference. Second: whatever ``choice`` takes by the losses on other parts.
+        """Losses by fold. First column: the reference. Second: what ``choice`` picks by the losses on other folds.
 
-        Parts without such losses (one of two parts, the first that walking forward judges) are left out.
+        Folds without such losses (one of two folds, the first one evaluated by walking forward) are left out.
         """
         made = []
         for place, (seen, losses) in enumerate(zip(self.seen, self._judged, strict=True)):
@@ -56,14 +56,14 @@ class Crossed:
         return made
 
     def _tested(self, place: int) -> Tally | Clusters:
-        """What a test may see when a part is left out: the other parts, by their clusters where there are any."""
+        """Rows that a test may use when a fold is left out: the other folds, by cluster where there are clusters."""
         if not self.folds.clusters:
             return reduce(Tally.__add__, self._without(place))
         buckets = [each for k, part in enumerate(self.folds.clusters) if k != place for each in part]
         return Clusters.of_buckets(GroupedTally(dict(enumerate(buckets))))
 
     def _inner_losses(self, place: int) -> list[Losses]:
-        """Losses on the other parts by fits that saw neither; on the past of a part by its own past."""
+        """Losses on the other folds by fits to neither; when walking forward, losses on earlier folds by their past."""
         if self.folds.forward:
             return _known(self._judged[:place])
         found = []
@@ -74,13 +74,13 @@ class Crossed:
         return _known(found)
 
     def _others(self, place: int) -> dict[int, Floats]:
-        """What the weights for a part may be made from: outputs on other parts by fits that did not see it."""
+        """Outputs that the blend's weights for a fold may use: those on other folds, by fits without this fold."""
         if self.folds.forward:
             return {k: each for k, each in enumerate(self.outer[:place]) if each is not None}
         return {k: self.inner[place, k] for k in range(len(self.outer)) if (place, k) in self.inner}
 
     def _weights(self, outputs: dict[int, Floats], start: Floats | None = None) -> Floats:
-        """Of the blend, from outputs by part; equal ones when there are none."""
+        """Weights of the blend from outputs by fold; equal weights if there are none."""
         if self.parts is None:
             return np.zeros(0)
         if not outputs:
@@ -98,7 +98,7 @@ class Crossed:
         return Losses.of(self.folds.parts[place], buckets, columns, self.loss)
 
     def _pairs(self) -> dict[tuple[int, int], Floats]:
-        """By two parts: outputs on the second of fits that saw neither. Walking forward needs none."""
+        """By pair of folds: outputs on the second by fits to neither. Walking forward needs none."""
         found: dict[tuple[int, int], Floats] = {}
         if self.folds.forward:
             return found

@@ -1,4 +1,4 @@
-"""Rows set apart for cross-fitting, as tallies: at random on the counts, by whole clusters, or by stretches of time."""
+"""Folds for cross-fitting, as tallies: at random on the counts, by whole clusters, or by periods of time."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from calibrant.tallies.cells import Cells
 
 FOLDS, PERIODS = 5, 8
 SIDES: tuple[tuple[Literal["left", "right"], int], ...] = (("left", 0), ("right", 1))
-"""How the first and the last moment of a stretch are found."""
+"""How the first and the last timestamp of a period are found."""
 
-PER_ROW = 2.0**53
-"""The largest number of effective rows that a cell of importance weights is taken to hold."""
+MAX_EFFECTIVE_ROWS = 2.0**53
+"""Largest number of effective rows that a cell of importance weights may count for."""
 
 
 def check_one_split(groups: object, time: object) -> None:
-    """Refuse groups and times together: either splits the rows in its own way."""
+    """Reject groups and times together: each defines its own folds."""
     if groups is not None and time is not None:
         raise InputError(
             "groups", Phrase("and {time} cannot both split the rows", time=Argument("time")), "pass one of them"
@@ -33,25 +33,25 @@ def check_one_split(groups: object, time: object) -> None:
 
 @dataclass(frozen=True)
 class Folds:
-    """Parts of the rows, in order of time when ``forward``; with clusters also the buckets that each part is made of.
+    """Folds, in order of time when ``forward``; with clusters also the buckets that each fold is made of.
 
-    A part is judged by what was fitted to the others, or to those before it.
+    A fold is evaluated by a fit to the other folds, or to those before it when ``forward``.
     """
 
     parts: tuple[Tally, ...]
     forward: bool = False
     clusters: tuple[tuple[Tally, ...], ...] = ()
     rows: Clusters | None = None
-    """All rows by their groups, where there are any; the buckets of parts may hold several groups."""
+    """All rows by their groups, if there are groups; a bucket of a fold may contain several groups."""
 
     def with_ends(self, ends: Ends) -> Self:
-        """The same parts, each of which reads scores of exactly 0 and 1 as the whole does."""
+        """The same folds, with scores of exactly 0 and 1 read as in all rows."""
         rows = None if self.rows is None else replace(self.rows, tally=self.rows.tally.with_ends(ends))
         return replace(self, parts=tuple(part.with_ends(ends) for part in self.parts), rows=rows)
 
     @classmethod
     def at_random(cls, tally: Tally, count: int = FOLDS, random_state: int = 0) -> Self:
-        """Parts of a tally, drawn on its counts, or on the effective rows of its importance weights."""
+        """Random folds of a tally, drawn on its counts, or on the effective rows of its importance weights."""
         if tally.counts:
             return cls(random_folds(tally, random_state, count)).with_ends(tally.ends)
         counted, shares = _in_counts(tally)
@@ -67,9 +67,9 @@ class Folds:
         random_state: int = 0,
         tally: Tally | None = None,
     ) -> Self:
-        """Parts of checked rows by their groups, walking forward by their time, or else at random, each row whole.
+        """Folds of checked rows: by groups, forward in time, or else at random. A row is never cut.
 
-        ``tally`` is that of the rows on the grid, where it is there already.
+        ``tally`` is the tally of these rows on the grid, if it already exists.
         """
         alike = rows.weights is None and rows.time is None and rows.groups is None
         if alike and tally is not None:
@@ -94,7 +94,7 @@ class Folds:
 
 
 def shuffled(rows: Rows, count: int, random_state: int) -> Ints:
-    """A part for each row, by a draw that depends neither on the order of the rows nor on rows without weight."""
+    """A fold number for each row, drawn independently of the order of the rows and of rows without weight."""
     weights = np.ones(len(rows.scores)) if rows.weights is None else rows.weights
     order = np.lexsort((weights, rows.labels, rows.scores))
     order = order[weights[order] > 0]
@@ -104,7 +104,7 @@ def shuffled(rows: Rows, count: int, random_state: int) -> Ints:
 
 
 def random_folds(tally: Tally, random_state: int, count: int = FOLDS) -> tuple[Tally, ...]:
-    """Random parts of a tally of counts, drawn on the counts, so that the order of rows does not matter."""
+    """Random folds of a tally of counts, drawn on the counts, so that the order of rows does not matter."""
     folds, rest = [], tally
     for left in range(count, 1, -1):
         fold, rest = rest.split(int(rest.total) // left, random_state)
@@ -113,10 +113,10 @@ def random_folds(tally: Tally, random_state: int, count: int = FOLDS) -> tuple[T
 
 
 def _in_counts(tally: Tally) -> tuple[Tally, tuple[Ints, Ints]]:
-    """A tally of about as many rows as the weights are worth, cell by cell, and how many of them are either label.
+    """A tally whose counts are the effective sample sizes of each cell, and these counts by label.
 
-    The unit of a cell and label is its mean weight, weighted: equal weights give the rows themselves back, and one row
-    that outweighs its cell is one row, which falls into one part as a whole.
+    The unit of a cell and label is its weighted mean weight. So equal weights give back the rows themselves, and a row
+    that outweighs its cell counts as one row, which goes into one fold as a whole.
     """
     cells = tally.cells
     n, events = cells.n.astype(np.float64), cells.events.astype(np.float64)
@@ -125,7 +125,7 @@ def _in_counts(tally: Tally) -> tuple[Tally, tuple[Ints, Ints]]:
         w2_events = w2 * events / n if cells.w2_events is None else cells.w2_events
         units = (w2_events / events, (w2 - w2_events) / (n - events))
         worth = [
-            np.where(unit > 0.0, np.minimum(part / unit, PER_ROW), 1.0)
+            np.where(unit > 0.0, np.minimum(part / unit, MAX_EFFECTIVE_ROWS), 1.0)
             for part, unit in zip((events, n - events), units, strict=True)
         ]
     present = (events > 0.0, n - events > 1e-9 * n)
@@ -136,12 +136,12 @@ def _in_counts(tally: Tally) -> tuple[Tally, tuple[Ints, Ints]]:
     rows = hits + others
     offset = None if cells.offset is None else np.rint(cells.offset / n * rows).astype(np.int64)
     kept = Cells(cells.keys, rows, hits, offset=offset, scores=cells.scores)
-    counted = Tally(kept, kind=tally.kind, grid=tally.grid, resolution=tally.resolution, edges=tally.edges)
+    counted = Tally(kept, score_type=tally.score_type, grid=tally.grid, resolution=tally.resolution, edges=tally.edges)
     return counted, (hits, others)
 
 
 def _weighted(tally: Tally, part: Tally, shares: tuple[Ints, Ints]) -> Tally:
-    """The weights of a tally that go with a part of its effective rows."""
+    """The weights of a tally that belong to a fold of its effective rows."""
     cells = tally.cells
     place = np.searchsorted(cells.keys, part.cells.keys)
     hits, others = shares[0][place], shares[1][place]
@@ -157,7 +157,9 @@ def _weighted(tally: Tally, part: Tally, shares: tuple[Ints, Ints]) -> Tally:
         columns["offset"] = cells.offset[place] * share
     means = None if cells.scores is None else cells.scores[place]
     kept = Cells(part.cells.keys, n, events, scores=means, **columns)
-    return Tally(kept, kind=tally.kind, grid=tally.grid, resolution=tally.resolution, counts=False, edges=tally.edges)
+    return Tally(
+        kept, score_type=tally.score_type, grid=tally.grid, resolution=tally.resolution, counts=False, edges=tally.edges
+    )
 
 
 # ------------------------------------------------------------------------------------------------- by cluster and time
@@ -187,9 +189,9 @@ def _grouped(rows: Rows, keys: NDArray[Any], grid: Grid | None) -> GroupedTally:
 def periods_of(
     time: NDArray[Any], weights: NDArray[Any] | None, count: int = PERIODS
 ) -> tuple[NDArray[Any], dict[Any, Any]]:
-    """First moment of each row's stretch of time, and the last by the first."""
+    """First timestamp of each row's period, and the last timestamp of each period by its first."""
     if time.dtype.kind == "M":
-        time = time.astype("datetime64[us]")  # of nanoseconds Python makes whole numbers
+        time = time.astype("datetime64[us]")  # tolist() turns nanoseconds into integers
     moments, when = np.unique(time, return_inverse=True)
     first, last, stretch = cut_time(moments, np.bincount(when, weights), count)
     return np.asarray(first[stretch][when]), dict(zip(first.tolist(), last.tolist(), strict=True))
@@ -198,9 +200,9 @@ def periods_of(
 def cut_time(
     moments: NDArray[Any], rows: NDArray[Any], count: int = PERIODS
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.intp]]:
-    """First and last moment of at most ``count`` stretches of about equally many rows, and the stretch of each moment.
+    """First and last timestamps of at most ``count`` periods of about equally many rows; each timestamp's period.
 
-    Rows of one moment are never split.
+    Rows with the same timestamp are never split.
     """
     counts = np.cumsum(rows)
     cuts = np.unique(np.searchsorted(counts, counts[-1] * np.arange(1, count) / count, side="left") + 1)

@@ -1,4 +1,4 @@
-"""Bins within a given distance of their true rates; the guarantee pays for the choice of their number."""
+"""Bins within a given distance of their true rates, with alpha divided among the numbers of bins that are tried."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from calibrant.selection.losses import Loss
 from calibrant.selection.rule import Candidate, Selection, select
 from calibrant.tallies import Tally
 
-COUNTS = (2, 3, 4, 5, 7, 10, 15, 20, 30, 50, 100)
+BIN_COUNTS = (2, 3, 4, 5, 7, 10, 15, 20, 30, 50, 100)
 """Numbers of bins that are tried. A single bin would meet any guarantee and be useless."""
 
-FIRST_LOOK = 0.8
+FIRST_LOOK_SHARE = 0.8
 """Share of alpha that the first look spends. Each further look spends half of what is left."""
 
-FEWEST_BINS = 0.25
-"""Share of a look's alpha for the fewest bins: the last resort before there is no guarantee at all."""
+FEWEST_BINS_SHARE = 0.25
+"""Share of a look's alpha that the smallest number of bins gets: the last resort before there is no guarantee."""
 
 
 def look_share(look: int) -> float:
@@ -41,16 +41,16 @@ def look_share(look: int) -> float:
     >>> [round(look_share(look), 3) for look in (1, 2, 3)]
     [0.8, 0.1, 0.05]
     """
-    return FIRST_LOOK if look == 1 else (1.0 - FIRST_LOOK) * 0.5 ** (look - 1)
+    return FIRST_LOOK_SHARE if look == 1 else (1.0 - FIRST_LOOK_SHARE) * 0.5 ** (look - 1)
 
 
 @dataclass(frozen=True)
 class Guarantee:
-    r"""Bins within ``epsilon`` of their true rates with confidence 1 - ``alpha``, asked for the ``look``-th time.
+    r"""Bins within ``epsilon`` of their true rates with confidence 1 - ``alpha``, requested for the ``look``-th time.
 
-    Each number of bins that is tried spends its share of alpha: the fewest bins a quarter of it, the others the rest in
-    equal parts. So the intervals of all of them hold together, and any may be chosen, by any rule and on the same rows.
-    What is tried, and its share, depend on the number of rows alone.
+    Each number of bins that is tried spends its share of alpha: the smallest number a quarter of it, the others equal
+    shares of the rest. So the intervals of all of them hold simultaneously, and any may be chosen, by any rule and on
+    the same rows. Which numbers are tried, and their shares, depends only on the number of rows.
     """
 
     epsilon: float
@@ -61,7 +61,7 @@ class Guarantee:
 
     def tried(self, rows: int) -> tuple[int, ...]:
         """Numbers of bins that could be within epsilon of a rate of 0 or 1, the rates with the shortest intervals."""
-        return tuple(count for count in COUNTS if 2 * count <= rows and self._shortest(rows // count, count))
+        return tuple(count for count in BIN_COUNTS if 2 * count <= rows and self._shortest(rows // count, count))
 
     def _shortest(self, rows: int, count: int) -> bool:
         widths = _half_widths(np.array([0.0, 1.0]), np.full(2, float(rows)), self.alpha / count, self.odds)
@@ -69,8 +69,8 @@ class Guarantee:
 
     def shares(self, rows: int) -> dict[int, float]:
         """Share of alpha by number of bins that is tried."""
-        fewest, *others = self.tried(rows) or COUNTS[:1]
-        first = FEWEST_BINS if others else 1.0
+        fewest, *others = self.tried(rows) or BIN_COUNTS[:1]
+        first = FEWEST_BINS_SHARE if others else 1.0
         parts = {fewest: first} | {count: (1.0 - first) / len(others) for count in others}
         return {count: look_share(self.look) * part for count, part in parts.items()}
 
@@ -89,18 +89,19 @@ class Guarantee:
 
 
 def guaranteed_bins(tally: Tally, guarantee: Guarantee, folds: Folds, loss: Loss) -> tuple[Selection, Bins]:
-    r"""The best of several numbers of bins among those whose intervals are within epsilon, and these bins.
+    r"""The best number of bins among those whose intervals are within epsilon, and these bins.
 
-    All rows make and fill the bins (``docs/certificates/own-rows.md``), for each of a few numbers of bins, each at its
-    share of alpha. Of those within epsilon the cross-fitted loss takes one, the fewest bins first. The
-    bins owe nothing to a random draw, so the guarantee holds for every seed of the ``folds``. Of rows sampled by class
-    the losses are those of the rows as sampled, and the intervals those of the population that the weights restore.
+    All rows define and fill the bins (``docs/certificates/own-rows.md``), for each of a few numbers of bins, each at
+    its share of alpha. Among those within epsilon, the cross-fitted loss decides, with the fewest bins as the simplest
+    candidate. The bins do not depend on a random draw, so the guarantee holds for every seed of the ``folds``. For rows
+    sampled by class, the losses are those of the rows as sampled, and the intervals those of the population that the
+    weights restore.
 
     Raises
     ------
     InputError
-        When no number of bins is within epsilon: a guarantee that was asked for must not be missing silently. The
-        message says about how many more labels are needed, and that asking again is a second look.
+        If no number of bins is within epsilon, so that a requested guarantee is never silently missing. The message
+        says about how many labels are needed, and that asking again is a second look.
     """
     made = {count: _bins(count, guarantee, tally) for count in guarantee.tried(_rows(tally))}
     if not any(guarantee.holds(bins) for bins in made.values()):
@@ -109,7 +110,11 @@ def guaranteed_bins(tally: Tally, guarantee: Guarantee, folds: Folds, loss: Loss
         Candidate(f"{count} bins", partial(_fit, count, guarantee), when=partial(_holds, count, guarantee))
         for count in made
     ]
-    keep = None if tally.kind == "real" else replace(CANDIDATES["identity"], fit=partial(_as_sampled, guarantee.odds))
+    keep = (
+        None
+        if tally.score_type == "real"
+        else replace(CANDIDATES["identity"], fit=partial(_as_sampled, guarantee.odds))
+    )
     selection = select(folds, candidates, tally, loss, keep=keep)
     count = next(count for count, each in zip(made, candidates, strict=True) if each.name == selection.chosen.name)
     return selection, made[count]
@@ -131,17 +136,17 @@ def _bins(count: int, guarantee: Guarantee, tally: Tally) -> Bins:
 
 
 def _rows(tally: Tally) -> int:
-    """Rows, or the effective size of importance weights, which carry no certificate."""
+    """Number of rows, or the effective sample size of importance weights, for which no certificate is issued."""
     return int(tally.effective_size * (1.0 + ROUNDING))
 
 
 def _fit(count: int, guarantee: Guarantee, tally: Tally) -> Map:
-    """The bins of rows as sampled, which is what the losses are about."""
+    """The bins of the rows as sampled, to which the losses refer."""
     return replace(_bins(count, guarantee, tally), odds=1.0).to_map()
 
 
 def _as_sampled(odds: float, tally: Tally) -> Map:
-    """The model itself, which speaks of the population, moved to the rows as sampled."""
+    """The original model, which refers to the population, moved to the rows as sampled."""
     kept = CANDIDATES["identity"].fit(tally)
     return kept if odds == 1.0 else restored(kept, 1.0 / odds)
 
@@ -160,9 +165,9 @@ def _half_widths(rates: Floats, rows: Floats, alpha: float, odds: float = 1.0) -
 
 
 def _missing(tally: Tally, guarantee: Guarantee) -> InputError:
-    """What to do when no number of bins is within epsilon.
+    """The error if no number of bins is within epsilon.
 
-    Rows double from look to look, so however the labels choose among the looks, each has its rows fixed in advance.
+    Rows double from look to look, so the rows of each look are fixed in advance, whatever the labels.
     """
     total, rate = int(tally.total), (float(tally.positives) + 0.5) / (float(tally.total) + 1.0)
     needed = guarantee
@@ -172,10 +177,10 @@ def _missing(tally: Tally, guarantee: Guarantee) -> InputError:
             break
     return InputError(
         Setting("guarantee", (guarantee.epsilon, guarantee.alpha)),
-        f"cannot be kept with {tally.total:,.6g} labels, where even two bins are not within {guarantee.epsilon:g}",
+        f"cannot be met with {tally.total:,.6g} labels: even two bins are not within {guarantee.epsilon:g}",
         Phrase(
-            f"allow a larger epsilon, or ask again at {total:,} labels with {{look}} (labels double from look to look, "
-            "and every look spends a part of alpha)",
+            f"allow a larger epsilon, or try again at {total:,} labels with {{look}} (labels double from look to look, "
+            "and every look spends a share of alpha)",
             look=Setting("look", needed.look),
         ),
     )
@@ -184,7 +189,7 @@ def _missing(tally: Tally, guarantee: Guarantee) -> InputError:
 def _two_bins(total: int, rate: float, guarantee: Guarantee) -> float:
     rows = np.array([max(np.floor(total / 2), 1.0)])
     return float(
-        _half_widths(np.array([rate]), rows, guarantee.alpha * guarantee.shares(total)[COUNTS[0]] / 2, guarantee.odds)[
-            0
-        ]
+        _half_widths(
+            np.array([rate]), rows, guarantee.alpha * guarantee.shares(total)[BIN_COUNTS[0]] / 2, guarantee.odds
+        )[0]
     )

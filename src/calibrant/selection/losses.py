@@ -1,4 +1,4 @@
-"""Losses of several candidates on the same rows, paired, so that differences have honest standard errors."""
+"""Paired losses of several candidates on the same rows, for standard errors of their differences."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ Loss = Literal["log", "brier"]
 NAMES: dict[Loss, str] = {"log": "log loss", "brier": "Brier score"}
 
 MIN_MINORITY_ROWS = 10
-"""Rows of the minority class below which no interval is given: simulated ones were too short."""
+"""Minority-class rows below which no confidence interval is given: in simulations they were too short."""
 
 
 def outputs_of(maps: Sequence[Map], part: Tally) -> Floats:
-    """Probabilities at the cells of a part, one line by map."""
+    """Probabilities at the cells of a fold, one line per map."""
     return np.array([np.asarray(each.apply(part.scores), dtype=np.float64) for each in maps])
 
 
 @dataclass(frozen=True, eq=False)
 class Losses:
-    """Summed losses of several candidates on the same rows, with what standard errors of differences need."""
+    """Summed losses of several candidates on the same rows, with the sums for standard errors of differences."""
 
     total: float
     size: float
-    """Rows, or what weights are worth."""
+    """Number of rows, or the effective sample size of weights."""
     sums: Floats
     products: Floats
     clusters: Floats
-    """By cluster bucket: rows, then each candidate's summed loss; no line without clusters."""
+    """By cluster bucket: rows, then the summed loss of each candidate; no lines without clusters."""
     classes: tuple[float, float] = (np.inf, np.inf)
-    """Events and negatives, or what their weights are worth; infinite where they are not known."""
+    """Events and negatives, as effective sample sizes; infinite where they are not known."""
 
     @classmethod
     def of(cls, part: Tally, buckets: Sequence[Tally], outputs: Floats, loss: Loss) -> Losses:
-        """Losses on one part of the rows; ``outputs`` holds a line of probabilities by candidate."""
+        """Losses on one fold; ``outputs`` has a line of probabilities per candidate."""
         by_label = row_losses(outputs, loss)
         n, events = part.n.astype(np.float64), part.events.astype(np.float64)
         sums, products = np.zeros(len(outputs)), np.zeros((len(outputs), len(outputs)))
@@ -62,7 +62,7 @@ class Losses:
 
     @classmethod
     def of_rows(cls, losses: Floats, weights: Floats, clusters: NDArray[np.intp] | None) -> Losses:
-        """Losses of single rows with their weights; ``losses`` holds a line by candidate."""
+        """Losses of single rows with their weights; ``losses`` has a line per candidate."""
         weighted, total = losses * weights, float(weights.sum())
         by_cluster = np.zeros((0, 1 + len(losses)))
         if clusters is not None:
@@ -83,11 +83,11 @@ class Losses:
 
     @staticmethod
     def total_of(parts: Sequence[Losses]) -> Losses:
-        """Losses on all of several parts."""
+        """Losses on several folds together."""
         return reduce(Losses.__add__, parts)
 
     def only(self, columns: Sequence[int]) -> Losses:
-        """The same of some candidates."""
+        """The same for some of the candidates."""
         index = np.asarray(columns, dtype=np.intp)
         clusters = self.clusters[:, np.append(0, index + 1)]
         products = self.products[np.ix_(index, index)]
@@ -95,11 +95,11 @@ class Losses:
 
     @property
     def means(self) -> Floats:
-        """Mean loss by candidate."""
+        """Mean loss of each candidate."""
         return self.sums / self.total
 
     def spread(self, weights: Floats) -> float:
-        """Standard error of a combination of the mean losses, from rows or, where there are any, from clusters."""
+        """Standard error of a linear combination of the mean losses, from clusters if there are any, else from rows."""
         mean = float((weights * self.means).sum())
         if len(self.clusters):
             excess = (self.clusters[:, 1:] * weights).sum(axis=1) - mean * self.clusters[:, 0]
@@ -110,26 +110,26 @@ class Losses:
 
     @property
     def minority(self) -> float:
-        """Rows of the minority class."""
+        """Minority-class rows."""
         return min(self.classes)
 
     @property
     def reach(self) -> float:
-        """Standard errors on either side of a 95 % interval: more when clusters, or minority rows, are few."""
+        """Half-width of a 95 % interval in standard errors: larger with few clusters or few minority-class rows."""
         fewest = min(self.minority, len(self.clusters) or np.inf)
         return float(stdtrit(max(fewest - 1.0, 1.0), 0.975)) if np.isfinite(fewest) else TWO_SIDED
 
     def interval(self, weights: Floats, loss: Loss, gap: float = 0.0) -> tuple[float, float, float, float]:
-        r"""A combination of mean losses, its standard error, and the ends of a 95 % interval.
+        r"""A linear combination of mean losses, its standard error, and the ends of a 95 % confidence interval.
 
         .. math:: v - t s - c\, t^2 / n \quad\text{to}\quad v + t s, \qquad s^2 = s_0^2 + g^2,
 
-        with the value v, the standard error :math:`s_0` over paired rows, Student's quantile t for the rows of the
-        minority class, and the ``gap`` g between what the choice made on all rows, and those made without each part,
-        are worth on unseen rows: where they differ, v is not about the map in use. The loss of a fitted map is
-        quadratic in its parameters u, :math:`v \approx -u^2 / 2` per row in nats with :math:`\operatorname{sd} u
-        = n^{-1/2}`: so s is smallest where the gain is underestimated, and :math:`(|u| + t n^{-1/2})^2 / 2` adds
-        :math:`t^2 / 2n` to :math:`v + t s`; c is 1/2 for the log loss and :math:`p(1 - p)` for the Brier score.
+        with the value v, the standard error :math:`s_0` over paired rows, Student's quantile t for the number of
+        minority-class rows, and the ``gap`` g between the cross-fitted change of the final choice and the nested
+        change: where they differ, v does not describe the map in use. The loss of a fitted map is quadratic in its
+        parameters u, :math:`v \approx -u^2 / 2` per row in nats with :math:`\operatorname{sd} u = n^{-1/2}`. So s is
+        smallest where the gain is underestimated, and :math:`(|u| + t n^{-1/2})^2 / 2` adds :math:`t^2 / 2n` to
+        :math:`v + t s`. The factor c is 1/2 for the log loss and :math:`p(1 - p)` for the Brier score.
         """
         value, se = float((weights * self.means).sum()), float(np.hypot(self.spread(weights), gap))
         fitted = se > 0.0 and bool(weights[1:].any())
@@ -137,7 +137,7 @@ class Losses:
         return value, se, value - self.reach * se - bend * self.reach**2, value + self.reach * se
 
     def difference(self, one: int, other: int) -> tuple[float, float]:
-        """How much greater the mean loss of ``one`` is, and the standard error of that."""
+        """Mean loss of ``one`` minus that of ``other``, and the standard error of the difference."""
         weights = np.zeros(len(self.sums))
         weights[one] += 1.0
         weights[other] -= 1.0
@@ -145,7 +145,7 @@ class Losses:
 
 
 def constant_loss(rates: Floats, loss: Loss) -> float:
-    """Mean loss of predicting the rates of all classes for every row; a Brier score is summed over classes.
+    """Mean loss of predicting the class frequencies for every row; the Brier score is summed over classes.
 
     Examples
     --------
@@ -156,7 +156,7 @@ def constant_loss(rates: Floats, loss: Loss) -> float:
 
 
 def row_losses(outputs: Floats, loss: Loss) -> tuple[Floats, Floats]:
-    """Loss of an event and of a non-event at each output; outputs of exactly 0 and 1 count as log-odds of 36 do."""
+    """Loss of an event and of a negative at each output; 0 and 1 are clipped to log-odds of -36 and 36."""
     return squared_loss(outputs) if loss == "brier" else logarithmic_loss(np.clip(outputs, *OUTPUT_ENDS))
 
 

@@ -1,4 +1,4 @@
-"""Whether rows reject the original model: a test of its level and its slope, as in ``check``."""
+"""Test whether the rows reject the original model, by its intercept and slope, as in ``check``."""
 
 from __future__ import annotations
 
@@ -14,68 +14,68 @@ from calibrant.numerics import expit
 from calibrant.tallies import Clusters, Tally
 
 ALPHA = 0.01
-"""Chance that a calibrated model is rejected; level and slope have half of it each."""
+"""Significance level: probability that a calibrated model is rejected; intercept and slope get half of it each."""
 
 
 class Sample(NamedTuple):
-    """Rows that a choice is made on."""
+    """The rows on which a choice is made."""
 
     tally: Tally
-    """What is fitted to."""
+    """Rows for fitting."""
     rows: Callable[[], Tally | Clusters]
-    """What is tested: the same rows by their groups, put together only when a test is needed."""
+    """Rows for testing: the same ones by their groups, collected only if a test is needed."""
 
 
 @dataclass(frozen=True)
 class OriginalTest:
-    r"""Likelihood-ratio tests that the level of the log-odds is 0, and that their slope is 1.
+    r"""Likelihood-ratio tests that the intercept of the log-odds is 0, and that their slope is 1.
 
     Attributes
     ----------
     level, slope
-        p-values; 1 where the rows say nothing: one class, fewer than ten groups, scores of 0 and 1 alone, or for the
-        slope equal scores.
+        p-values of intercept and slope. They are 1 where the rows carry no information: one class, fewer than ten
+        groups, only scores of 0 and 1, or, for the slope, equal scores.
     shift
-        Estimated level: above 0 there are more events than predicted.
-    stretch
+        Estimated intercept: above 0 there are more events than predicted.
+    estimated_slope
         Estimated slope: below 1 the scores are too extreme.
     """
 
     level: float = 1.0
     slope: float = 1.0
     shift: float = 0.0
-    stretch: float = 1.0
+    estimated_slope: float = 1.0
 
     @classmethod
     def of(cls, data: Tally | Clusters) -> OriginalTest:
         """Test rows of probabilities or log-odds, with their weights and groups."""
         tally = data.tally if isinstance(data, Clusters) else data
         few = isinstance(data, Clusters) and data.size < FEWEST_CLUSTERS
-        ends = tally.kind == "probability" and bool(np.isin(tally.scores, (0.0, 1.0)).all())
-        if tally.kind == "real" or few or ends:
+        ends = tally.score_type == "probability" and bool(np.isin(tally.scores, (0.0, 1.0)).all())
+        if tally.score_type == "real" or few or ends:
             return cls()
-        found = Parameters.of(_probabilities(data) if tally.kind == "logit" else data)
+        found = Parameters.of(_probabilities(data) if tally.score_type == "logit" else data)
         level, slope = _tested(found.level, 0.0), _tested(found.slope, 1.0)
         return cls(level[0], slope[0], level[1], slope[1])
 
     @property
     def rejects(self) -> bool:
-        """Whether the original model is rejected; at most 1 % of calibrated models are."""
+        """Whether the original model is rejected; the nominal rate for calibrated models is at most 1 %."""
         return min(self.level, self.slope) <= ALPHA / 2.0
 
     def __str__(self) -> str:
-        """What is rejected, in which direction, with the p-values; empty where nothing is."""
+        """The rejected hypotheses, with direction and p-value; empty if there are none."""
         found = []
         if self.level <= ALPHA / 2.0:
             found.append(f"the probabilities are too {'low' if self.shift > 0.0 else 'high'} ({_p(self.level)})")
         if self.slope <= ALPHA / 2.0:
-            word = "too extreme" if self.stretch < 1.0 else "not extreme enough"
-            found.append(f"the scores are {word} (slope {self.stretch:.3g}, {_p(self.slope)})")
+            word = "too extreme" if self.estimated_slope < 1.0 else "not extreme enough"
+            found.append(f"the scores are {word} (slope {self.estimated_slope:.3g}, {_p(self.slope)})")
         return " and ".join(found)
 
 
 def _tested(parameter: Parameter | None, ideal: float) -> tuple[float, float]:
-    """The p-value of the ideal, and the estimate."""
+    """The p-value of the ideal value, and the estimate."""
     return (1.0, ideal) if parameter is None else (parameter.p_value(ideal), parameter.value)
 
 
@@ -84,10 +84,10 @@ def _p(value: float) -> str:
 
 
 def _probabilities(data: Tally | Clusters) -> Tally | Clusters:
-    """Log-odds as probabilities; those that no double tells apart are one cell."""
+    """Log-odds as probabilities; those that round to the same double share a cell."""
     tally = data.tally if isinstance(data, Clusters) else data
     scores = expit(tally.scores)
-    made = Tally(replace(tally.cells, offset=None).merged(scores, None), kind="probability", counts=tally.counts)
+    made = Tally(replace(tally.cells, offset=None).merged(scores, None), score_type="probability", counts=tally.counts)
     if isinstance(data, Tally):
         return made
     return replace(data, tally=made, cell=np.searchsorted(made.cells.keys, scores)[data.cell])

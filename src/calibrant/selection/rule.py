@@ -1,4 +1,4 @@
-"""Which calibrator, honestly: cross-fitted losses of candidates, a rule that prefers the simple, and nested numbers."""
+"""Choice of a calibrator: cross-fitted losses, a rule that prefers simple candidates, and nested estimates."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from calibrant.arrays import Kind
+from calibrant.arrays import ScoreType
 from calibrant.fits.curves import averaged
 from calibrant.fits.needs import minority_rows
 from calibrant.maps import Map
@@ -35,46 +35,48 @@ from calibrant.selection.losses import Loss, Losses, constant_loss
 from calibrant.selection.original_model import OriginalTest, Sample
 from calibrant.tallies import Tally, end_notes
 
-PARSIMONY = 0.5
-"""Standard errors by which a candidate may be worse than the best and be taken for being simpler, without a blend."""
+PARSIMONY_SE = 0.5
+"""Without a blend: standard errors by which a simpler candidate may be worse than the best and still be chosen."""
 
-LEAST_WEIGHT = 0.02
-"""A map with a smaller weight is left out of a blend."""
+MIN_BLEND_WEIGHT = 0.02
+"""A map with a smaller weight is left out of the blend."""
 
 
 class Facts(NamedTuple):
-    """What decides what is tried: kind of the scores, rows, and rows of the rarer class (or what weights are worth)."""
+    """What decides which candidates are tried: score type, rows, and minority-class rows (effective, with weights)."""
 
-    kind: Kind
+    score_type: ScoreType
     rows: float
-    rarer: float
+    minority: float
 
     @classmethod
     def of(cls, tally: Tally) -> Self:
         """The facts about a tally."""
-        return cls(tally.kind, float(tally.total), minority_rows(tally))
+        return cls(tally.score_type, float(tally.total), minority_rows(tally))
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A method that may be chosen: its fit, and from how many rows, and rows of the rarer class, on it is tried."""
+    """A method that may be chosen: its fit, and the minority-class rows and rows that it needs to be tried."""
 
     name: str
     fit: Callable[[Tally], Map]
     least: float = 0.0
+    """Minority-class rows that it needs."""
     rows: float = 0.0
-    kinds: tuple[Kind, ...] = ("probability", "logit", "real")
+    """Rows that it needs."""
+    kinds: tuple[ScoreType, ...] = ("probability", "logit", "real")
     when: Callable[[Tally], Note | None] | None = None
-    """Why it must not be chosen on these rows, beyond their number; None when it may be."""
+    """Any further reason why it must not be chosen on these rows; None if it may be chosen."""
 
     def why_not(self, tally: Tally) -> Note | None:
         """Why it is not tried; None when it is."""
         facts = Facts.of(tally)
-        if facts.kind not in self.kinds:
-            return other_scores(facts.kind)
+        if facts.score_type not in self.kinds:
+            return other_scores(facts.score_type)
         if facts.rows < self.rows:
             return needs_rows(self.rows)
-        if facts.rarer < self.least:
+        if facts.minority < self.least:
             return needs_minority_rows(self.least)
         return None if self.when is None else self.when(tally)
 
@@ -84,31 +86,31 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Blend:
-    """The average of several candidates, weighted by how they do on rows that they have not seen."""
+    """A weighted average of several candidates; the weights minimize the cross-fitted loss."""
 
     parts: tuple[Candidate, ...]
     least: float = 0.0
-    """Rows of the rarer class from which on it is tried."""
+    """Minority-class rows that it needs to be tried."""
     name: str = BLENDED
 
     def why_not(self, tally: Tally) -> Note | None:
         """Why it is not tried; None when it is."""
-        return needs_minority_rows(self.least) if Facts.of(tally).rarer < self.least else None
+        return needs_minority_rows(self.least) if Facts.of(tally).minority < self.least else None
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The chosen candidate, its fit, what it was compared with, and nested numbers of the whole procedure."""
+    """The chosen candidate, the comparison, and nested losses of the whole procedure."""
 
     chosen: Candidate | Blend
     weights: dict[str, float]
-    """Of a blend, by the name of the candidate; empty for a single map."""
+    """Weights of a blend by the name of the candidate; empty for a single map."""
     comparison: Comparison
     before: Estimate
     after: Estimate
     change: Estimate
     test: OriginalTest
-    """Of the original model on all rows; made only where the original model is kept."""
+    """Test of the original model on all rows; computed only where the original model is kept."""
 
     def fit(self, tally: Tally) -> Map:
         """The chosen map, fitted to these rows."""
@@ -128,35 +130,36 @@ def select(
     keep: Candidate | None = None,
     blend: Blend | None = None,
 ) -> Selection:
-    r"""The blend, unless something simpler is surely as good or the model itself does better; and what that is worth.
+    r"""Choose the blend, unless the original model has no higher loss or a simpler candidate is as good.
 
-    With :math:`L_c` the mean loss of candidate c on rows that its maps had not seen, :math:`s_{c,d}` the standard error
-    of :math:`L_c - L_d` from paired rows, d the blend and t 0.07 % of the loss of a constant prediction:
+    With :math:`L_c` the mean loss of candidate c on held-out rows, :math:`s_{c,d}` the standard error of
+    :math:`L_c - L_d` from paired rows, d the blend and t 0.07 % of the loss of a constant prediction, the choice is
 
-    - the first candidate, which is to keep the original model, if :math:`L_{first} \le L_d`;
+    - the first candidate, the original model, if :math:`L_{first} \le L_d`;
     - else the first c, simplest first, with :math:`L_c - L_d + 2 s_{c,d} \le t`;
     - else d.
 
-    Without a blend d is the candidate of lowest loss, and the first c with :math:`L_c - L_d \le s_{c,d} / 2` is taken.
+    Without a blend, d is the candidate of lowest loss, and the first c with :math:`L_c - L_d \le s_{c,d} / 2` is
+    chosen.
 
-    Two gates follow. The original model is also kept if choices made without a part of the rows do not lower the loss
-    there, taken together. But if a test of its level and slope rejects it (with the groups of ``folds``), the same rule
-    chooses among the others. At last, if the nested loss of all this is not below that of the original model, it is
-    kept.
+    Three checks follow. The original model is also kept if choices made without each fold do not lower the loss on the
+    folds left out, in total. But if a test of its intercept and slope rejects it (with the groups of ``folds``), the
+    same rule chooses among the others. Finally, if the nested loss of this procedure is not below that of the original
+    model, the original model is kept.
 
-    ``candidates`` come simplest first; ``blend`` is the average of some of them. ``keep`` is what they are compared
-    with, the first of them by default; given, it cannot be chosen. ``before``, ``after`` and ``change`` are nested: in
-    each part of the rows the loss of what the same rule with the same gates chooses on, weighs by, and fits to, the
-    other parts (or those before it), each candidate tried where its ladder admits it. Without two parts that can be
-    compared the first candidate is taken.
+    ``candidates`` come simplest first; ``blend`` is the average of some of them. ``keep`` is the reference, by default
+    the first candidate; a reference that is passed cannot be chosen. ``before``, ``after`` and ``change`` are nested:
+    for each fold, the loss of what the same rule with the same checks chooses on, weights by and fits to the other
+    folds (or those before it), each candidate tried where there are enough rows for it. Without two folds that can be
+    compared the first candidate is chosen.
 
     Notes
     -----
-    Choosing one map by its cross-fitted loss is mostly luck with few rows; an average is not. On 385 real cases the
-    blend is nearer to the best map of each case than the choice by least loss, twice as near up to 1,000 rows
-    (``docs/decisions/0010-calibrate.md``).
-    Guarantee: none in finite samples; the nested loss is that of the procedure on (K - 1) / K of the rows.
-    Cost: fits to K (K - 1) / 2 + K parts of the rows per candidate; K - 1 when walking forward.
+    With few rows, choosing one map by its cross-fitted loss is mostly noise; an average is more stable. On 385 real
+    cases the blend is nearer to the best map of each case than the choice by lowest loss, twice as near up to 1,000
+    rows (``docs/decisions/0010-calibrate.md``).
+    Guarantee: no finite-sample guarantee; the nested loss is that of the procedure on (K - 1) / K of the rows.
+    Cost: K (K - 1) / 2 + K fits per candidate with K folds; K - 1 when walking forward.
     """
     runs: tuple[Candidate | Blend, ...] = (*candidates, *([] if blend is None else [blend]))
     runs = runs if keep is None else (keep, *runs)
@@ -193,7 +196,7 @@ def select(
 
 @dataclass(frozen=True)
 class Rule:
-    """What :func:`select` chooses by, on all rows and within the folds, gates included."""
+    """The rule of :func:`select` with its checks, on all rows and within the folds."""
 
     tried: tuple[Candidate | Blend, ...]
     loss: Loss
@@ -211,7 +214,7 @@ class Rule:
         return OriginalTest.of(sample.rows()) if self.tried[0].name == IDENTITY else OriginalTest()
 
     def choice(self, sample: Sample, parts: Sequence[Losses]) -> int:
-        """The chosen column, from losses by part of the rows; on fewer rows fewer candidates may be admitted."""
+        """The chosen column, from losses by fold; with fewer rows, fewer candidates may be admitted."""
         admitted = [column for column, each in enumerate(self.tried) if each.why_not(sample.tally) is None]
         columns = [column for column in admitted if column >= self.first] or [self.first]
         tie = negligible(sample.tally, self.loss)
@@ -225,9 +228,9 @@ class Rule:
         return choose(Losses.total_of(parts), columns, tie, blend)
 
     def _lowers(self, parts: Sequence[Losses], columns: Sequence[int], tie: float) -> bool:
-        """Whether choices made by the losses on other parts lower the loss of each part, taken together.
+        """Whether choices made by the losses on other folds lower the loss in total.
 
-        It stands in for the nested change: a fit that saw a part may have a say in the choice that is judged there.
+        A cheap proxy for the nested change: the choice for a fold may depend on fits to rows of that fold.
         """
         if len(parts) < 2:
             return True
@@ -239,7 +242,7 @@ class Rule:
 
 
 def negligible(tally: Tally, loss: Loss) -> float:
-    """Differences of mean losses up to this are negligible."""
+    """Largest difference of mean losses that is negligible."""
     rate = float(tally.positives) / float(tally.total)
     both = constant_loss(np.array([rate, 1.0 - rate]), loss)
     return NEGLIGIBLE_SHARE * (both / 2.0 if loss == "brier" else both)  # a binary Brier score is of one class
@@ -248,7 +251,7 @@ def negligible(tally: Tally, loss: Loss) -> float:
 def _fits(
     singles: Sequence[Candidate], blend: Blend | None
 ) -> tuple[list[Callable[[Tally], Map]], int, list[int] | None]:
-    """What is fitted, how many of the first are candidates, and which are parts of the blend; each is fitted once."""
+    """All fits, how many of the first are candidates, and which belong to the blend; each is fitted once."""
     if blend is None:
         return [each.fit for each in singles], len(singles), None
     every = [*singles, *(each for each in blend.parts if each not in singles)]
@@ -256,10 +259,10 @@ def _fits(
 
 
 def choose(losses: Losses, columns: Sequence[int], tie: float, blend: int | None = None) -> int:
-    """The rule of :func:`select` among some columns, without its gates; ``blend`` is the blend's, if it was tried."""
+    """The rule of :func:`select` among some columns, without its checks; ``blend`` is the blend's column, if tried."""
     if blend is None or blend not in columns:
         best = min(columns, key=lambda column: losses.means[column])
-        return next(column for column in columns if _within(PARSIMONY, losses.difference(column, best)))
+        return next(column for column in columns if _within(PARSIMONY_SE, losses.difference(column, best)))
     for column in columns:
         worse, spread = losses.difference(column, blend)
         if worse + CERTAINTY * spread <= tie or (column == 0 and worse <= 0.0):
@@ -272,6 +275,6 @@ def _within(errors: float, difference: tuple[float, float]) -> bool:
 
 
 def _kept_weights(blend: Blend, weights: Floats) -> dict[str, float]:
-    shares = np.where(weights >= LEAST_WEIGHT, weights, 0.0)
+    shares = np.where(weights >= MIN_BLEND_WEIGHT, weights, 0.0)
     shares = shares / shares.sum()
     return {each.name: float(share) for each, share in zip(blend.parts, shares, strict=True) if share > 0.0}

@@ -1,4 +1,4 @@
-"""Rows to train on, rows to calibrate on, rows to judge on: three parts with names, so that none is used twice."""
+"""Split rows into a training, a calibration and a test set."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ SIZES = (0.6, 0.2, 0.2)
 
 
 class Split(NamedTuple):
-    """Row numbers, ascending, of three parts that share no row, no group and no moment."""
+    """Ascending row numbers of a training, a calibration and a test set.
+
+    The sets have no row in common, and no group or timestamp where they were split by those.
+    """
 
     train: NDArray[np.intp]
     calibrate: NDArray[np.intp]
     test: NDArray[np.intp]
 
 
-def split(
+def split_rows(
     n: int,
     sizes: tuple[float, float, float] = SIZES,
     *,
@@ -32,35 +35,48 @@ def split(
     time: ArrayLike | None = None,
     random_state: int | None = None,
 ) -> Split:
-    """Row numbers of a part to train on, one to calibrate on and one to judge on.
+    """Split row numbers into a training, a calibration and a test set.
 
-    At random; by whole ``groups``, in random order; or by ``time``, the oldest rows first, where rows of one moment
-    stay together. Fit the model to the first, the calibrator to the second, and believe the third.
+    The split is random; by whole ``groups``, in random order; or by ``time``, the oldest rows first, where rows with
+    the same timestamp stay together. Fit the model on the first set and the calibrator on the second, and evaluate on
+    the third.
 
     Parameters
     ----------
     n
         Number of rows.
     sizes
-        Shares of the rows, in any unit. Groups and moments are never cut, so parts may be a little larger or smaller.
+        Shares of the rows, in any unit. Groups and timestamps are never cut, so a set may be slightly larger or
+        smaller.
+    groups
+        Group of each row, such as a customer; rows of one group stay together.
+    time
+        Timestamp of each row; pass ``groups`` or ``time``, not both.
     random_state
-        None draws afresh at every call: keep the row numbers for as long as a part must stay apart from the others. A
-        seed gives the same places again, and is for rows whose order owes nothing to their labels. In rows that are
-        sorted by label, the events among fixed places follow from how many events there are, and a certificate of
-        the second part can be false nearly always; a fresh draw holds for rows in any order.
+        None draws anew at every call: keep the row numbers for as long as the sets must stay separate. A seed gives
+        the same row numbers again; use it only if the order of the rows does not depend on their labels. In rows
+        sorted by label, the number of events at fixed places follows from the total, and a certificate of the
+        calibration set can be false nearly always. A new draw is valid for rows in any order.
+
+    Returns
+    -------
+    Split
+        Row numbers ``train``, ``calibrate`` and ``test``.
 
     Notes
     -----
+    Guarantee: the sets have no row in common. Whether a certificate of the calibration set holds depends on
+    ``random_state``, see there.
     Cost: one sort.
 
     Examples
     --------
-    >>> parts = split(10, time=[9, 8, 7, 6, 5, 4, 3, 2, 1, 0])
+    >>> parts = split_rows(10, time=[9, 8, 7, 6, 5, 4, 3, 2, 1, 0])
     >>> parts.train.tolist(), parts.calibrate.tolist(), parts.test.tolist()
     ([4, 5, 6, 7, 8, 9], [2, 3], [0, 1])
     """
     if isinstance(n, bool) or not is_whole(n) or n < 3:
-        raise InputError("n", f"must be a number of rows, at least 3 for three parts, got {n!r}")
+        raise InputError("n", f"must be a number of rows, at least 3 for three sets, got {n!r}")
     if len(sizes) != 3 or not all(np.isfinite(size) and size > 0 for size in sizes):
         raise InputError("sizes", f"must be three positive shares of the rows, got {sizes!r}")
     check_one_split(groups, time)
@@ -74,9 +90,25 @@ def split(
 
 
 def walk_forward(time: ArrayLike, steps: int = 5) -> Iterator[Split]:
-    """Splits that walk through time: train on the past, calibrate on the next stretch, judge on the one after it.
+    """Yield splits forward in time: train on the past, calibrate on the next period, test on the one after it.
 
-    Time is cut into ``steps`` + 2 stretches of about equally many rows; rows of one moment stay together.
+    Time is cut into ``steps`` + 2 periods of about equally many rows; rows with the same timestamp stay together.
+
+    Parameters
+    ----------
+    time
+        Timestamp of each row.
+    steps
+        Number of splits.
+
+    Returns
+    -------
+    iterator of Split
+        Row numbers ``train``, ``calibrate`` and ``test`` of each split.
+
+    Notes
+    -----
+    No finite-sample guarantee: rows ordered by time are not assumed to be independent.
 
     Examples
     --------
@@ -111,6 +143,6 @@ def _named(places: NDArray[np.intp], sizes: tuple[float, float, float]) -> Split
     found = Split(*(np.flatnonzero(part == number) for number in range(3)))
     if not all(len(rows) for rows in found):
         raise InputError(
-            "sizes", "would leave a part empty", "there are too few rows, groups or timestamps for three parts"
+            "sizes", "would leave a set empty", "there are too few rows, groups or timestamps for three sets"
         )
     return found

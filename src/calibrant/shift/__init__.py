@@ -1,9 +1,20 @@
-"""Repair without a refit: undo a sampling recipe, move to a known or an estimated base rate, count from few labels."""
+"""Correct for changed base rates without a refit: sampling correction, known or estimated rates, late labels."""
 
-from calibrant.shift.intercept import shift_to
-from calibrant.shift.label_shift import LabelShift, label_shift
-from calibrant.shift.labelled_slice import MeanRate, mean_rate
+from calibrant.shift.intercept import match_mean
+from calibrant.shift.label_shift import LabelShift, estimate_label_shift
+from calibrant.shift.maturity import Matured, select_mature
+from calibrant.shift.mean_rate import MeanRate, estimate_rate
 from calibrant.shift.mixture import MixtureFit
 from calibrant.shift.sampling import SamplingCorrection
 
-__all__ = ["LabelShift", "MeanRate", "MixtureFit", "SamplingCorrection", "label_shift", "mean_rate", "shift_to"]
+__all__ = [
+    "LabelShift",
+    "Matured",
+    "MeanRate",
+    "MixtureFit",
+    "SamplingCorrection",
+    "estimate_label_shift",
+    "estimate_rate",
+    "match_mean",
+    "select_mature",
+]

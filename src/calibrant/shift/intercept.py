@@ -1,4 +1,4 @@
-"""Move a calibration to a base rate that is known."""
+"""Shift a calibration to a known base rate."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from numpy.typing import ArrayLike
 from calibrant.calibration import Calibration, as_calibration
 from calibrant.maps import Map
 from calibrant.numerics import Ends, expit, logit
-from calibrant.shift.stages import check_rate, log_odds, rising_root, then_shift, unlabelled
+from calibrant.shift.stages import check_rate, log_odds, rising_root, then_shift, unlabeled
 from calibrant.tallies import Tally
 
 if TYPE_CHECKING:
     from calibrant.calibrators.base import BinaryCalibrator
 
 
-def shift_to(
+def match_mean(
     calibration: Calibration | Map | BinaryCalibrator,
     scores: ArrayLike | Tally,
     *,
     mean: float,
     sample_weight: ArrayLike | None = None,
 ) -> Calibration:
-    r"""The calibration with its log-odds shifted so that the mean prediction on ``scores`` is ``mean``.
+    r"""Shift the log-odds of a calibration so that its mean prediction on ``scores`` equals ``mean``.
 
     .. math::
         p'(s) = \operatorname{expit}\bigl(\operatorname{logit} m(s) + \delta\bigr), \qquad
@@ -35,9 +35,9 @@ def shift_to(
     Parameters
     ----------
     calibration
-        A calibration, a bare map or a fitted calibrator; ``IdentityMap()`` for probabilities as they are.
+        A calibration, a map or a fitted calibrator; ``IdentityMap()`` for uncalibrated probabilities.
     scores
-        Raw scores of the rows whose base rate is known, or a tally of them, whose labels are not looked at.
+        Raw scores of the rows whose base rate is known, or a tally of them, whose labels are ignored.
     mean
         The known base rate, strictly inside (0, 1).
     sample_weight
@@ -46,36 +46,36 @@ def shift_to(
     Returns
     -------
     Calibration
-        The map with the shift as a stage of its own; it exports like any other. The certificate, if there was one, is
-        gone: it spoke of the old map.
+        The map followed by the shift; it exports like any other. It has no certificate: a certificate of the old map
+        does not apply to it.
 
     Notes
     -----
-    Edge rules: images of exactly 0 and 1 are read as half as far from their end as the nearest other image. One row or
-    one distinct score is enough.
-    Guarantee: the mean is met up to rounding. That single probabilities are right needs more: that the likelihood ratio
-    of the score did not change, only the base rate; no finite-sample guarantee. Multiplying probabilities instead would
-    leave [0, 1] and has no such reading (Tasche 2013).
+    Edge cases: probabilities of exactly 0 and 1 are moved to half the distance of the nearest other probability. One
+    row or one distinct score is enough.
+    Guarantee: the mean equals the target up to rounding. The single probabilities are correct only if the base rate
+    changed and the likelihood ratio of the score did not; no finite-sample guarantee. Scaling the probabilities instead
+    could exceed 1 and has no such interpretation (Tasche 2013).
     Cost: one sort of the scores, then about five passes over distinct scores.
-    Reference: Saerens, Latinne and Decaestecker 2002, on known new priors.
+    Reference: Saerens, Latinne and Decaestecker (2002), on known new priors.
 
     Examples
     --------
     >>> from calibrant.maps import IdentityMap
-    >>> moved = shift_to(IdentityMap(), [0.02, 0.05, 0.2, 0.6], mean=0.1)
+    >>> moved = match_mean(IdentityMap(), [0.02, 0.05, 0.2, 0.6], mean=0.1)
     >>> moved.transform([0.02, 0.05, 0.2, 0.6]).round(4).tolist()
     [0.0061, 0.0155, 0.0694, 0.3091]
     >>> round(float(moved.transform([0.02, 0.05, 0.2, 0.6]).mean()), 12)
     0.1
     """
     start, target = as_calibration(calibration), log_odds(check_rate("mean", mean))
-    tally = unlabelled(scores, sample_weight, start.kind)
+    tally = unlabeled(scores, sample_weight, start.score_type)
     images = start.map.apply(tally.scores)
     ends = Ends.of(images)
     z, n = logit(images, ends), tally.n / tally.total
 
     def off_by(shift: float) -> tuple[float, float]:
-        """Log-odds of the mean beyond the target: nearly linear in the shift, so Newton needs few steps."""
+        """Log-odds of the mean minus the target: nearly linear in the shift, so Newton needs few steps."""
         p = expit(z + shift)
         q = expit(-z - shift)
         average, rest = float((n * p).sum()), float((n * q).sum())

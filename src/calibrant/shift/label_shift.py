@@ -1,4 +1,4 @@
-"""A base rate that moved, estimated from scores without labels, with a test of what that rests on."""
+"""Estimate a changed base rate from scores without labels, and test the label shift assumption."""
 
 from __future__ import annotations
 
@@ -15,34 +15,36 @@ from calibrant.messages import InputError, Note, Voice, note
 from calibrant.metrics.estimates import TWO_SIDED
 from calibrant.numerics import Ends, Floats
 from calibrant.shift.mixture import MixtureFit, fit_mixture
-from calibrant.shift.stages import log_odds, rising_root, then_shift, unlabelled
+from calibrant.shift.stages import log_odds, rising_root, then_shift, unlabeled
 from calibrant.tallies import Tally
 
 if TYPE_CHECKING:
     from calibrant.calibrators.base import BinaryCalibrator
 
-RESTS_ON = (
-    "This holds under label shift: only the rate of events moved, and the scores of events and of others are spread as "
-    "before. Covariate shift breaks it."
+ASSUMPTION = (
+    "Assumes label shift: only the event rate changed, and the score distributions of events and of non-events did "
+    "not. Not valid under covariate shift."
 )
 
 
 @dataclass(frozen=True)
 class LabelShift:
-    """The estimated base rate of new rows, the calibration moved to it, and the test of the assumption.
+    """The result of :func:`estimate_label_shift`: new base rate, shifted calibration and test of the assumption.
 
     Attributes
     ----------
     rate, se, low, high
-        New base rate, its standard error and a 95 % interval; NaN where the scores do not tell.
+        New base rate, its standard error and 95 % interval; NaN if the scores do not determine it.
     source_rate
         Mean calibrated probability on the old rows.
+    n
+        Number of new rows; with weights, their sum.
     calibration
-        The calibration followed by the shift of log-odds.
+        The calibration followed by a shift of the log-odds.
     fit
-        Whether new scores look like a mix of old events and old others; None where that cannot be tested.
+        Test whether new scores are a mixture of old events and old non-events; None if it cannot be tested.
     notes
-        What else must be known, one sentence each.
+        Further remarks.
     """
 
     rate: float
@@ -56,21 +58,26 @@ class LabelShift:
     notes: tuple[Note, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data; what is not finite is None."""
+        """Plain data; numbers that are not finite are None."""
         names = ("rate", "se", "low", "high", "source_rate", "n")
         numbers = {name: value if math.isfinite(value := getattr(self, name)) else None for name in names}
         fit = None if self.fit is None else asdict(self.fit)
         return numbers | {"fit": fit, "notes": [note.as_dict() for note in self.notes]}
 
     def __str__(self) -> str:
-        """The rate, the test and the assumption, in words."""
-        sure = "" if math.isnan(self.se) else f" (95 % interval {self.low:.4f} to {self.high:.4f})"
-        lines = [f"Base rate of the {self.n:,.12g} new rows: {self.rate:.4f}{sure}; it was {self.source_rate:.4f}"]
-        lines += [] if self.fit is None else [str(self.fit)]
-        return "\n  ".join([*lines, *map(str, self.notes), RESTS_ON])
+        """The rate, the test and the assumption, as text."""
+        sure = "" if math.isnan(self.se) else f" (95 % CI {self.low:.4f} to {self.high:.4f})"
+        if self.fit is not None and not self.fit.holds:
+            rate = f"Base rate of the {self.n:,.12g} new rows if label shift held"
+        else:
+            rate = f"Base rate of the {self.n:,.12g} new rows"
+        lines = [f"{rate}: {self.rate:.4f}{sure}; before: {self.source_rate:.4f}"]
+        if self.fit is not None:
+            lines.insert(len(lines) if self.fit.holds else 0, str(self.fit))
+        return "\n  ".join([*lines, *map(str, self.notes), ASSUMPTION])
 
 
-def label_shift(
+def estimate_label_shift(
     calibration: Calibration | Map | BinaryCalibrator,
     scores: ArrayLike | Tally,
     source: ArrayLike | Tally,
@@ -79,42 +86,47 @@ def label_shift(
     sample_weight: ArrayLike | None = None,
     source_weight: ArrayLike | None = None,
 ) -> LabelShift:
-    r"""Base rate of new rows from their scores alone, and the calibration moved to it.
+    r"""Estimate the base rate of new rows from their scores alone, and shift the calibration to it.
 
     .. math::
         \hat\pi = \arg\max_\pi \sum_i w_i
         \log\Bigl(\frac{\pi}{\pi_0}\, p_i + \frac{1 - \pi}{1 - \pi_0}\,(1 - p_i)\Bigr),
 
     where :math:`p_i` is the calibrated probability of a new row, :math:`w_i` its weight and :math:`\pi_0` the old base
-    rate, taken as the mean probability on the old rows. The corrected map adds
+    rate, estimated by the mean probability on the old rows. The corrected map adds
     :math:`\operatorname{logit}\hat\pi - \operatorname{logit}\pi_0` to the log-odds.
 
     Parameters
     ----------
     calibration
-        Turns scores into probabilities that are calibrated on the old rows; ``IdentityMap()`` if scores are that.
+        Maps scores to probabilities that are calibrated on the old rows; ``IdentityMap()`` if the scores already are.
     scores
         Scores of new rows, without labels, or a tally of them.
     source, y
-        Scores of old rows and their labels, or a tally; best rows that the map was not fitted on.
+        Scores and labels of old rows, or a tally of them; preferably rows that the map was not fitted to.
     sample_weight, source_weight
         Weights of new and of old rows.
+
+    Returns
+    -------
+    LabelShift
+        Prints itself as text; has ``rate``, ``low``, ``high``, ``calibration`` and ``fit``.
 
     Notes
     -----
     The likelihood is concave, so its maximum, the fixed point of the EM algorithm of Saerens et al., is found by a
     bracketed Newton search. The standard error has two parts: the curvature of the likelihood, and the sampling error
-    of :math:`\pi_0`. It does not hold the error of the map itself: in simulations with exact probabilities two standard
-    errors covered 95 %, with a Platt map fitted to 20,000 rows 94 %, to 1,000 rows 89 %. Where bins of the old classes,
-    which need no map, give another rate, a note says so.
+    of :math:`\pi_0`. It does not include the error of the map itself: in simulations with exact probabilities two
+    standard errors covered 95 %, with a Platt map fitted to 20,000 rows 94 %, to 1,000 rows 89 %. If bins of the old
+    classes, which need no map, give a different rate, a note says so.
 
-    Edge rules: probabilities that are all equal to :math:`\pi_0` tell nothing: NaN, and the calibration stays. A rate
-    of exactly 0 or 1 has no standard error; the map is then moved to half a row's worth, 0.5 / (n + 1), from the end.
-    Old rows of one class leave the assumption untested.
-    Guarantee: none in finite samples; consistent under label shift when the map is calibrated. Cost: two sorts, then
+    Edge cases: if all probabilities equal :math:`\pi_0`, the rate is NaN and the calibration is unchanged. A rate of
+    exactly 0 or 1 has no standard error; the map is then shifted to 0.5 / (n + 1) from the end. With old rows of only
+    one class the assumption is not tested.
+    Guarantee: no finite-sample guarantee; consistent under label shift if the map is calibrated. Cost: two sorts, then
     passes over distinct scores.
-    Reference: Saerens, Latinne and Decaestecker 2002, on unknown new priors; Alexandari et al. 2020 on why p must be
-    calibrated.
+    Reference: Saerens, Latinne and Decaestecker (2002), on unknown new priors; Alexandari et al. (2020) on why p must
+    be calibrated.
 
     Examples
     --------
@@ -124,23 +136,24 @@ def label_shift(
     >>> x = np.where(y, rng.normal(1.5, 1.0, 4000), rng.normal(0.0, 1.0, 4000))
     >>> p = 1 / (1 + np.exp(-(1.5 * x - 1.125 + np.log(3 / 7))))
     >>> new = np.concatenate([p[y][:100], p[~y][:1900]])  # one event in twenty
-    >>> found = label_shift(IdentityMap(), new, p, y)
+    >>> found = estimate_label_shift(IdentityMap(), new, p, y)
     >>> print(found)
-    Base rate of the 2,000 new rows: 0.0665 (95 % interval 0.0405 to 0.0925); it was 0.3023
-      The new scores look like a mix of old events and old others (chi-square 2.2 on 8 degrees of freedom, p = 0.97).
-      This holds under label shift: only the rate of events moved, and the scores of events and of others are spread as
-      before. Covariate shift breaks it.
+    Base rate of the 2,000 new rows: 0.0665 (95 % CI 0.0405 to 0.0925); before: 0.3023
+      The new scores are consistent with label shift (mixture of old events and old non-events: chi-square 2.2 on 8
+      degrees of freedom, p = 0.97).
+      Assumes label shift: only the event rate changed, and the score distributions of events and of non-events did not.
+      Not valid under covariate shift.
     """
     start = as_calibration(calibration)
-    kind = start.kind
-    new = unlabelled(scores, sample_weight, kind)
+    kind = start.score_type
+    new = unlabeled(scores, sample_weight, kind)
     if not isinstance(source, Tally):
         if y is None:
             raise InputError("y", "is missing", "pass the labels of the source rows, or a Tally of them alone")
-        source = Tally.from_arrays(source, y, source_weight, kind=kind)
+        source = Tally.from_arrays(source, y, source_weight, score_type=kind)
     elif y is not None or source_weight is not None:
-        raise InputError("source", "is a tally, which holds its labels and weights already", "pass it without y")
-    old = unlabelled(source, None, kind, "source")
+        raise InputError("source", "is a tally, which already contains labels and weights", "pass it without y")
+    old = unlabeled(source, None, kind, "source")
     likelihood = _Likelihood.of(start.map, new, old)
     rate, se, notes = likelihood.solve()
     fit = fit_mixture(source, new, likelihood.source_rate if math.isnan(rate) else rate)
@@ -148,13 +161,13 @@ def label_shift(
         notes = (*notes, _untested())
     elif abs(rate - fit.rate) > TWO_SIDED * fit.se:
         notes = (*notes, _bins_differ(fit.rate))
-    held = _inside(rate, new.effective_size)
+    inside = _inside(rate, new.effective_size)
     moved = start
     if not math.isnan(rate):
-        offset = log_odds(held) - log_odds(_inside(likelihood.source_rate, old.effective_size))
-        # The likelihood takes probabilities of exactly 0 and 1 at their word, and so does the map.
+        offset = log_odds(inside) - log_odds(_inside(likelihood.source_rate, old.effective_size))
+        # Probabilities of exactly 0 and 1 are certain in the likelihood, and stay so in the map.
         sure = (likelihood.p == 0.0) | (likelihood.p == 1.0)
-        words = f"moved by label shift to a base rate of {held:.6g}"
+        words = f"moved by label shift to a base rate of {inside:.6g}"
         moved = then_shift(start, offset, words, Ends.of(likelihood.p[~sure]))
     ends = (max(rate - TWO_SIDED * se, 0.0), min(rate + TWO_SIDED * se, 1.0)) if se == se else (math.nan, math.nan)
     return LabelShift(rate, se, *ends, likelihood.source_rate, float(new.total), moved, fit, notes)
@@ -178,14 +191,14 @@ class _Likelihood:
         return cls(mapped.apply(new.scores), np.asarray(new.n / new.total), new.effective_size, mean, spread)
 
     def slopes(self, rate: float) -> tuple[Floats, Floats]:
-        """Density of each cell relative to the old one at this rate, and its derivative in the rate."""
+        """Density of each cell relative to the old density at this rate, and its derivative in the rate."""
         event, other = self.p / self.source_rate, (1.0 - self.p) / (1.0 - self.source_rate)
         return rate * event + (1.0 - rate) * other, event - other
 
     def score(self, rate: float) -> tuple[float, float]:
         """Minus the first and the second derivative of the log-likelihood."""
         density, rise = self.slopes(rate)
-        with np.errstate(divide="ignore", invalid="ignore"):  # at the ends a row may be impossible
+        with np.errstate(divide="ignore", invalid="ignore"):  # at rates of 0 and 1 a row may have probability 0
             ratio = np.where(rise == 0.0, 0.0, rise / density)
         return -float((self.share * ratio).sum()), float((self.share * ratio * ratio).sum())
 
@@ -203,7 +216,7 @@ class _Likelihood:
         return rate, math.sqrt(1.0 / (self.size * curvature) + drift**2 * self.source_variance), ()
 
     def _by_source_rate(self, rate: float) -> float:
-        """Derivative of the score in the old base rate, for the error that comes from not knowing it."""
+        """Derivative of the score in the old base rate, for the error from estimating that rate."""
         density, rise = self.slopes(rate)
         event, other = self.p / self.source_rate**2, (1.0 - self.p) / (1.0 - self.source_rate) ** 2
         change = (1.0 - rate) * other - rate * event
@@ -215,19 +228,19 @@ def _inside(rate: float, size: float) -> float:
     return min(max(rate, edge), 1.0 - edge)
 
 
-_untested = note("assumption-not-tested", "Too few old {nouns.rows} of one class to test the assumption.")
+_untested = note("assumption-not-tested", "The assumption is not tested: too few old {nouns.rows} of one class.")
 _bins_differ = note(
-    "bins-differ", "Bins alone, without the map, say {rate:.4f}: the map may be off on the old {nouns.rows} too."
+    "bins-differ",
+    "An estimate from bins, without the map, is {rate:.4f}: the map may be miscalibrated on the old {nouns.rows}.",
 )
 
 
 @note("no-discrimination")
 def _no_discrimination(voice: Voice) -> str:
     words = voice.nouns
-    return f"The {words.probabilities} do not tell {words.rows} apart: the new rate cannot be found."
+    return f"The {words.probabilities} do not discriminate between {words.rows}: the new rate cannot be estimated."
 
 
 @note("rate-at-end")
 def _rate_at_end(voice: Voice, rate: int) -> str:
-    needed = "a non-event" if rate else "an event"
-    return f"The likelihood is highest at a rate of {rate}: no {voice.nouns.row} needs {needed}."
+    return f"The likelihood is highest at a rate of exactly {rate}, where the rate has no standard error."

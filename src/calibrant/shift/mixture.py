@@ -1,4 +1,4 @@
-"""Do new scores look like a mix of old events and old others? The test behind label shift."""
+"""Test of label shift: whether new scores are a mixture of old events and old non-events."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from scipy import special
 from calibrant.numerics import Floats
 from calibrant.tallies import Tally
 
-MOST_BINS, FEWEST_BINS, ROWS_PER_BIN = 10, 3, 8
-"""Bins are at most ten, and so few that the rarer old class and the new rows have eight rows for each."""
+MAX_BINS, MIN_BINS, ROWS_PER_BIN = 10, 3, 8
+"""Limits of the number of bins; per bin, the minority class of the old rows and the new rows have eight rows."""
 
-DOUBTFUL = 0.01
-"""p-value below which the assumption is said not to hold."""
+ALPHA = 0.01
+"""Significance level at which the assumption is rejected."""
 
 
 @dataclass(frozen=True)
 class MixtureFit:
-    """Chi-square test that new scores are a mix of the two old classes.
+    """Chi-square test that new scores are a mixture of the two old classes.
 
     Attributes
     ----------
     statistic, df, p_value
-        Chi-square, its degrees of freedom (bins less two) and how often chance alone exceeds it.
+        Chi-square statistic, its degrees of freedom (bins minus two) and its p-value.
     rate, se
-        Share of old events in the mix that fits best, with its standard error: the base rate by bins alone, without the
-        map.
+        Share of old events in the best-fitting mixture, with its standard error: an estimate of the base rate from bins
+        alone, without the map.
     """
 
     statistic: float
@@ -40,17 +40,20 @@ class MixtureFit:
 
     @property
     def holds(self) -> bool:
-        """Whether the test leaves the assumption standing."""
-        return self.p_value >= DOUBTFUL
+        """Whether the test does not reject the assumption."""
+        return self.p_value >= ALPHA
 
     def __str__(self) -> str:
         """One sentence."""
-        how = f"(chi-square {self.statistic:.1f} on {self.df} degrees of freedom, p = {self.p_value:.2g})"
+        how = (
+            f"(mixture of old events and old non-events: chi-square {self.statistic:.1f} on {self.df} degrees of "
+            f"freedom, p = {self.p_value:.2g})"
+        )
         if self.holds:
-            return f"The new scores look like a mix of old events and old others {how}."
+            return f"The new scores are consistent with label shift {how}."
         return (
-            f"The new scores are no mix of old events and old others {how}: "
-            "something else than the base rate moved, so do not use this correction."
+            f"The new scores contradict label shift {how}: more than the base rate changed, so do not use this "
+            "correction."
         )
 
 
@@ -60,16 +63,16 @@ def fit_mixture(source: Tally, new: Tally, rate: float) -> MixtureFit | None:
     .. math::
         X^2 = \min_\pi\, d(\pi)^\top V^{-1} d(\pi), \qquad d(\pi) = q - \pi f_1 - (1 - \pi) f_0,
 
-    where q are the shares of new rows by bin, :math:`f_1` and :math:`f_0` those of old events and of old others, and V
-    is the covariance of d, which counts the sampling error of all three. Under label shift it is about chi-square with
-    bins - 2 degrees of freedom.
+    where q are the shares of new rows by bin, :math:`f_1` and :math:`f_0` those of old events and of old non-events,
+    and V is the covariance of d, which includes the sampling error of all three. Under label shift it is approximately
+    chi-square with bins - 2 degrees of freedom.
 
     Notes
     -----
-    Bins hold equal parts of the two old classes, each counting for one half, so rare events have bins too. None when
-    they would be fewer than three. Importance weights count by their effective size.
-    Guarantee: asymptotic level; a shift that keeps the mix is not seen. Cost: O(cells).
-    Reference: the minimum chi-square of Neyman 1949; Lipton, Wang and Smola 2018 for the mix.
+    Bins have equal mass when the two old classes have weight one half each, so rare events have bins too. The result is
+    None if there would be fewer than three bins. Importance weights enter through the effective sample size.
+    Guarantee: asymptotic significance level; a shift that keeps the mixture is not detected. Cost: O(cells).
+    Reference: Neyman (1949), minimum chi-square; Lipton, Wang and Smola (2018) for the mixture.
 
     Examples
     --------
@@ -82,22 +85,22 @@ def fit_mixture(source: Tally, new: Tally, rate: float) -> MixtureFit | None:
     """
     per_weight = source.effective_size / source.total
     events, others = source.positives * per_weight, (source.total - source.positives) * per_weight
-    n_bins = min(MOST_BINS, int(min(events, others, new.effective_size) / ROWS_PER_BIN))
-    if n_bins < FEWEST_BINS:
+    n_bins = min(MAX_BINS, int(min(events, others, new.effective_size) / ROWS_PER_BIN))
+    if n_bins < MIN_BINS:
         return None
     starts, edges = _balanced(source, n_bins)
-    if len(edges) + 1 < FEWEST_BINS:
+    if len(edges) + 1 < MIN_BINS:
         return None
     hits = np.add.reduceat(source.events, starts) / source.positives
     rest = np.add.reduceat(source.n - source.events, starts) / (source.total - source.positives)
-    # A gridded score is cut off at 30 bits of its octave: a heap on an edge must not fall below it.
+    # A gridded score is truncated to 30 bits of its octave: tied scores on an edge must not fall below it.
     index = np.searchsorted(edges if new.grid is None else edges * (1.0 - 2.0**-29), new.scores, side="right")
     shares = np.bincount(index, new.n, minlength=len(hits)) / new.total
     return _minimum_chi_square(shares, hits, rest, (new.effective_size, events, others), rate)
 
 
 def _balanced(source: Tally, n_bins: int) -> tuple[NDArray[np.intp], Floats]:
-    """First cell and inner edges of bins with equal parts of both classes; a cell is never split."""
+    """First cell and inner edges of bins of equal mass, both classes weighted alike; a cell is never split."""
     others = source.n - source.events
     mass = np.cumsum(source.events / source.positives + others / others.sum()) / 2.0
     ends = np.searchsorted(mass, np.arange(1, n_bins) / n_bins - 1e-12, side="left") + 1
@@ -108,7 +111,7 @@ def _balanced(source: Tally, n_bins: int) -> tuple[NDArray[np.intp], Floats]:
 def _minimum_chi_square(
     shares: Floats, hits: Floats, rest: Floats, sizes: tuple[float, float, float], rate: float
 ) -> MixtureFit:
-    """Three rounds of generalised least squares, the covariance taken at the last rate; one bin is redundant."""
+    """Three rounds of generalized least squares, with the covariance at the last rate; one bin is redundant."""
     for _ in range(3):
         mix = rate * hits + (1.0 - rate) * rest
         parts = zip((mix, hits, rest), sizes, (1.0, rate**2, (1.0 - rate) ** 2), strict=True)
@@ -125,6 +128,6 @@ def _minimum_chi_square(
 
 
 def _multinomial(shares: Floats, size: float) -> Floats:
-    """Covariance of observed shares; half a row is added to each bin, so that none is certain."""
+    """Covariance of observed shares; half a row is added to each bin, so that no share is 0 or 1."""
     smooth = (shares * size + 0.5) / (size + 0.5 * len(shares))
     return np.asarray(np.diag(smooth) - np.multiply.outer(smooth, smooth))[:-1, :-1] / size

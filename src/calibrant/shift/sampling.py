@@ -1,4 +1,4 @@
-"""Undo undersampling, class weights and other changes of the class ratio, from the recipe alone."""
+"""Correct for undersampling, class weights and other changes of the class ratio in training."""
 
 from __future__ import annotations
 
@@ -8,23 +8,25 @@ from dataclasses import dataclass
 import numpy as np
 
 from calibrant.calibration import Calibration
-from calibrant.guarantees.refusal import Refusal, RefusalCode
+from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.maps import LogitAffineMap
 from calibrant.messages import InputError, Setting
 from calibrant.shift.stages import check_rate, log_odds
 
-RECIPE = Refusal(RefusalCode.NOT_FITTED, "the map is arithmetic on the sampling recipe, and saw no rows")
+NO_ROWS = NoCertificate(
+    NoCertificateCode.NOT_FITTED, "the map is computed from the sampling rates and was not fitted to rows"
+)
 
 SYNTHETIC = frozenset({"smote", "adasyn", "borderline-smote", "svm-smote", "smotenc", "rose", "mixup", "synthetic"})
-"""Ways to rebalance that make rows up."""
+"""Rebalancing methods that generate synthetic rows."""
 
-DRAWN = frozenset({"undersampling", "oversampling", "weights"})
-"""Ways to rebalance that keep, repeat or weigh rows of one class alike."""
+RESAMPLING = frozenset({"undersampling", "oversampling", "weights"})
+"""Rebalancing methods that keep, repeat or weight all rows of a class alike."""
 
 
 @dataclass(frozen=True, init=False, repr=False)
 class SamplingCorrection(Calibration):
-    r"""The calibration that undoes a change of the class ratio in training; needs no data.
+    r"""Closed-form correction for a changed class ratio in training; needs no data.
 
     .. math::
         \operatorname{logit} p(x) = \operatorname{logit} s(x) + \log f - \log w
@@ -41,27 +43,26 @@ class SamplingCorrection(Calibration):
     kept_negatives
         Share of the negatives that stayed in training, in (0, 1].
     class_weight
-        Weight of positives relative to negatives, above 0; may stand beside ``kept_negatives``.
+        Weight of positives relative to negatives, above 0; can be combined with ``kept_negatives``.
     train_rate, true_rate
-        Rates of events in training and in truth, instead of the recipe.
+        Event rates in training and in the population, instead of the above.
     method
-        What was done, if you care to say: ``"undersampling"``, ``"oversampling"`` (repeating rows) or ``"weights"``.
-        SMOTE and other made-up rows are refused.
+        Optional: ``"undersampling"``, ``"oversampling"`` (repeating rows) or ``"weights"``. SMOTE and other methods
+        that generate synthetic rows raise an error.
 
     Notes
     -----
-    Edge rules: scores of 0 and 1 are moved inside the map's clamp and stay within 2e-10 / f of them. The ranking stays.
-    Guarantee: exact if s is calibrated on the training distribution and rows of a class were kept without regard to x;
-    no finite-sample guarantee otherwise. What the model itself is off by remains: :func:`calibrant.check` the result
-    when labels are there. Cost: none.
-    References: Elkan 2001, Theorem 2; King and Zeng 2001, on prior correction; Dal Pozzolo et al. 2015.
+    Edge cases: scores of 0 and 1 are clipped and stay within 2e-10 / f of them. The ranking does not change.
+    Guarantee: exact if s is calibrated on the training distribution and rows of a class were kept independently of x;
+    no finite-sample guarantee otherwise. Miscalibration of the model itself remains: use :func:`calibrant.check` on the
+    result when labels are available. Cost: none.
+    References: Elkan (2001), Theorem 2; King and Zeng (2001), on prior correction; Dal Pozzolo et al. (2015).
 
     Examples
     --------
     >>> correction = SamplingCorrection(kept_negatives=0.1)
     >>> print(correction)
-    Only 10 % of the negatives were kept in training: odds are multiplied by 0.1, so that a score of 0.5 becomes
-    0.09091.
+    10 % of the negatives were kept in training: odds are multiplied by 0.1, so a score of 0.5 becomes 0.09091.
     >>> correction.transform([0.5, 0.9]).round(4).tolist()
     [0.0909, 0.4737]
     >>> SamplingCorrection(train_rate=0.5, true_rate=0.02).transform([0.5]).round(4).tolist()
@@ -88,34 +89,34 @@ class SamplingCorrection(Calibration):
         offset = _offset(recipe, rates)
         for name, value in {**recipe, **rates}.items():
             object.__setattr__(self, name, None if value is None else float(value))
-        super().__init__(LogitAffineMap(1.0, offset), None, RECIPE)
+        super().__init__(LogitAffineMap(1.0, offset), None, NO_ROWS)
 
     def __str__(self) -> str:
         """One sentence."""
         done = []
         if self.kept_negatives is not None:
-            done.append(f"only {100 * self.kept_negatives:.4g} % of the negatives were kept in training")
+            done.append(f"{100 * self.kept_negatives:.4g} % of the negatives were kept in training")
         if self.class_weight is not None:
-            done.append(f"positives weighed {self.class_weight:.4g} times as much as negatives in training")
+            done.append(f"positives had {self.class_weight:.4g} times the weight of negatives in training")
         if self.train_rate is not None and self.true_rate is not None:
             train, true = 100 * self.train_rate, 100 * self.true_rate
-            done.append(f"{train:.4g} % of the rows were events in training and {true:.4g} % are in truth")
+            done.append(f"the event rate was {train:.4g} % in training and is {true:.4g} % in the population")
         text = " and ".join(done)
         half = float(self.map.apply(np.array([0.5]))[0])
         return (
             f"{text[0].upper()}{text[1:]}: odds are multiplied by {math.exp(self.offset):.4g}, "
-            f"so that a score of 0.5 becomes {half:.4g}."
+            f"so a score of 0.5 becomes {half:.4g}."
         )
 
     def __repr__(self) -> str:
-        """The recipe."""
+        """The arguments."""
         names = ("kept_negatives", "class_weight", "train_rate", "true_rate")
         given = [f"{name}={getattr(self, name)!r}" for name in names if getattr(self, name) is not None]
         return f"SamplingCorrection({', '.join(given)})"
 
     @property
     def offset(self) -> float:
-        """What is added to the log-odds."""
+        """The shift of the log-odds."""
         assert isinstance(self.map, LogitAffineMap)
         return self.map.intercept
 
@@ -136,8 +137,8 @@ def _offset(recipe: dict[str, float | None], rates: dict[str, float | None]) -> 
         if not 1e-12 <= kept <= 1.0:
             raise InputError(
                 "kept_negatives",
-                f"must be the share of negatives that was kept, in (0, 1], got {kept!r}",
-                "10 % is 0.1",
+                f"must be the share of negatives kept, in (0, 1], got {kept!r}",
+                "write 10 % as 0.1",
             )
         offset += math.log(kept)
     if weight is not None:
@@ -151,14 +152,16 @@ def _offset(recipe: dict[str, float | None], rates: dict[str, float | None]) -> 
 
 def _refuse_synthetic(method: str | None) -> None:
     name = None if method is None else str(method).lower().replace("_", "-")
-    if name is None or name in DRAWN:
+    if name is None or name in RESAMPLING:
         return
     if name in SYNTHETIC:
         raise InputError(
             Setting("method", method),
-            "makes rows up, so the classes' score distributions change and no factor on the odds undoes it",
-            "fit a calibrator, such as PlattScaling, on real held-out rows",
+            "generates synthetic rows, which change the score distributions, so no factor on the odds corrects it",
+            "fit a calibrator, such as PlattScaling, to real held-out rows",
         )
     raise InputError(
-        Setting("method", method), "is not known", "pass 'undersampling', 'oversampling' or 'weights', or leave it out"
+        Setting("method", method),
+        "is not a known method",
+        "pass 'undersampling', 'oversampling' or 'weights', or leave it out",
     )

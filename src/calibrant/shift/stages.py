@@ -1,4 +1,4 @@
-"""What every repair starts from and ends with: a calibration, a sample without labels, one more stage."""
+"""Shared steps of the corrections: read unlabeled scores, and append a shift of the log-odds to a map."""
 
 from __future__ import annotations
 
@@ -9,33 +9,36 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibrant.arrays import Kind, Rows
+from calibrant.arrays import Rows, ScoreType
 from calibrant.arrays.columns import read_floats, refuse_empty, refuse_not_finite, value_range, without_negative_zero
-from calibrant.arrays.kinds import settle_kind
+from calibrant.arrays.score_types import settle_kind
 from calibrant.arrays.sides import check_weights
 from calibrant.calibration import Calibration
-from calibrant.guarantees.refusal import Refusal, RefusalCode
+from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.maps import ComposeMap, IdentityMap, LogitAffineMap
 from calibrant.messages import InputError
 from calibrant.numerics import Ends
 from calibrant.tallies import Tally
 
 ROOT_STEPS = 200
-MOVED = Refusal(
-    RefusalCode.MOVED,
-    "the base rate was moved after the fit, and no theorem here covers the rows that the map is moved to",
+"""Maximum number of Newton or bisection steps."""
+MOVED = NoCertificate(
+    NoCertificateCode.MOVED,
+    "the base rate was changed after the fit, and no theorem here covers the new rows",
 )
 
 
-def unlabelled(scores: ArrayLike | Tally, sample_weight: ArrayLike | None, kind: Kind, name: str = "scores") -> Tally:
-    """Scores without labels as a tally; the labels of a tally that has some are not looked at."""
+def unlabeled(
+    scores: ArrayLike | Tally, sample_weight: ArrayLike | None, score_type: ScoreType, name: str = "scores"
+) -> Tally:
+    """Scores without labels as a tally; the labels of a given tally are ignored."""
     if isinstance(scores, Tally):
         if sample_weight is not None:
-            raise InputError(name, "is a tally, which holds its weights already", "pass it alone")
-        if scores.kind != kind:
-            raise InputError(name, f"must be a tally of {kind} scores, got one of {scores.kind} scores")
+            raise InputError(name, "is a tally, which already contains weights", "pass it alone")
+        if scores.score_type != score_type:
+            raise InputError(name, f"must be a tally of {score_type} scores, got one of {scores.score_type} scores")
         if not scores.total > 0:
-            raise InputError(name, "is an empty tally", "pass one that has rows")
+            raise InputError(name, "is an empty tally", "pass a tally with rows")
         return scores
     s = read_floats(scores, name)
     if not s.size:
@@ -43,17 +46,17 @@ def unlabelled(scores: ArrayLike | Tally, sample_weight: ArrayLike | None, kind:
     low, high = value_range(s)
     if not (math.isfinite(low) and math.isfinite(high)):
         refuse_not_finite(s, name, "drop these rows or repair the score")
-    settle_kind(s, kind, low, high)
+    settle_kind(s, score_type, low, high)
     s, weights = without_negative_zero(s, low), None
     if sample_weight is not None:
         weights, _ = check_weights(sample_weight, "importance", len(s))
         s, weights = s[weights > 0], weights[weights > 0]
-    nobody = np.zeros(len(s), dtype=np.uint8)
-    return Tally.from_rows(Rows(s, nobody, weights, weights is None, None, None, kind, ()))
+    no_labels = np.zeros(len(s), dtype=np.uint8)
+    return Tally.from_rows(Rows(s, no_labels, weights, weights is None, None, None, score_type, ()))
 
 
 def then_shift(calibration: Calibration, offset: float, words: str, ends: Ends) -> Calibration:
-    """The calibration followed by a visible stage that adds ``offset`` to the log-odds, clipped to the ``ends``."""
+    """The calibration followed by a stage that adds ``offset`` to the log-odds, clipped to the ``ends``."""
     stage = LogitAffineMap(1.0, offset, "log-odds", *ends)
     mapped = stage if isinstance(calibration.map, IdentityMap) else ComposeMap((calibration.map, stage))
     origin = calibration.provenance
@@ -61,14 +64,14 @@ def then_shift(calibration: Calibration, offset: float, words: str, ends: Ends) 
 
 
 def log_odds(rate: float) -> float:
-    """Log-odds of a rate inside (0, 1), without a clamp."""
+    """Log-odds of a rate inside (0, 1), without clipping."""
     return math.log(rate) - math.log1p(-rate)
 
 
 def check_rate(name: str, value: float) -> float:
     """A rate strictly inside (0, 1), far enough from the ends for double precision."""
     if not isinstance(value, int | float | np.floating) or not 2.0**-50 <= value <= 1.0 - 2.0**-50:
-        raise InputError(name, f"must be a rate inside (0, 1), got {value!r}", "3 % is 0.03")
+        raise InputError(name, f"must be a rate inside (0, 1), got {value!r}", "write 3 % as 0.03")
     return float(value)
 
 
@@ -79,10 +82,10 @@ def rising_root(
     floor: float,
     start: float | None = None,
 ) -> float:
-    """Where a function that rises from below 0 at ``low`` to above 0 at ``high`` is 0.
+    """Root of an increasing function that is negative at ``low`` and positive at ``high``.
 
-    Newton's steps from (value, slope), replaced by the middle of the bracket whenever they leave it; ends when a step
-    is below 1e-14 of the argument plus ``floor``.
+    Newton steps from (value, slope), replaced by the middle of the bracket whenever they leave it; stops when a step is
+    below 1e-14 of the argument plus ``floor``.
 
     Examples
     --------

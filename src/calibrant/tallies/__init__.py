@@ -1,7 +1,7 @@
-"""Tally: mergeable counts of (score, label), the one thing that binary one-score work needs of its data.
+"""Tally: mergeable counts of rows and events by score, from which binary metrics and fits are computed.
 
-Rows are scanned once. Fitting, auditing and plotting then cost the number of cells, whatever the number of rows, and
-tallies of days, shards and workers add up to the tally of the whole, bit for bit on integer weights.
+Rows are read once. The cost of fitting, assessing and plotting then depends on the number of cells and not on the
+number of rows. Tallies of days, shards and workers add up to the tally of all rows, bit for bit for integer weights.
 """
 
 from calibrant.tallies.cells import Cells, Counts

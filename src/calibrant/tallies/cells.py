@@ -1,4 +1,4 @@
-"""Columns of a compacted tally, and how they are made and merged."""
+"""Columns of a tally by cell, and how they are computed and merged."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SUMS = ("n", "events", "offset", "rows", "row_events", "w2", "w2_events")
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """One entry per cell that holds rows, in ascending order of the score."""
+    """One entry per cell with rows, in ascending order of the score."""
 
     keys: NDArray[Any]
     """Distinct scores (float64), grid codes (int32) or bin numbers (int32), by the tally's resolution."""
@@ -37,7 +37,7 @@ class Cells:
     """Mean score by bin, where a table of bins came with one."""
 
     def merged(self, keys: NDArray[Any], offset: NDArray[Any] | None) -> Cells:
-        """The same rows under other ``keys`` and offsets, equal keys joined."""
+        """The same rows with new ``keys`` and offsets; cells with equal keys are merged."""
         order = np.argsort(keys, kind="stable")
         starts, distinct = distinct_starts(keys[order])
         columns = {name: getattr(self, name) for name in SUMS} | {"offset": offset}
@@ -48,7 +48,7 @@ class Cells:
         return Cells(distinct, scores=means, **sums)
 
     def joined(self, other: Cells) -> Cells:
-        """Cells of both, equal keys joined."""
+        """Cells of both; cells with equal keys are merged."""
         columns: dict[str, Any] = {}
         for name in SUMS:
             if getattr(self, name) is not None or getattr(other, name) is not None:
@@ -59,14 +59,14 @@ class Cells:
         return both.merged(both.keys, both.offset)
 
     def _stated(self, name: str) -> NDArray[Any]:
-        """A column, or what it stands for when weights are counts: n rows, each of weight one."""
+        """A column, or what replaces it for frequency weights: n rows, each of weight one."""
         value = getattr(self, name)
         counted = self.events if name in ("row_events", "w2_events") else self.n
         return cast(NDArray[Any], counted if value is None else value)
 
 
 def mass_below(counts: NDArray[Any], before: float = 0.0) -> Floats:
-    """Counts of lower cells plus half of a cell's own, as the area under the ROC curve counts ties.
+    """Counts of all lower cells plus half of the cell's own count, as the area under the ROC curve counts ties.
 
     Examples
     --------
@@ -101,7 +101,7 @@ def exact_cells(rows: Rows) -> Cells:
 
 
 def grid_cells(rows: Rows, grid: Grid) -> Cells:
-    """One pass of bincounts in chunks; integers throughout unless weights are real numbers."""
+    """Counts of rows by grid cell, in one pass; integers unless weights are real numbers."""
     size, base = 2 * grid.top + 1, grid.top
     dtype = np.int64 if rows.counts else np.float64
     by_label: NDArray[Any] = np.zeros(2 * size, dtype=dtype)

@@ -1,15 +1,15 @@
-"""How log-odds read the scores of a tally that are exactly 0 or 1: in words, and as ``clamp=`` asks for."""
+"""Scores of exactly 0 or 1: the notes on how log-odds read them, and the ends that ``clamp=`` sets."""
 
 from __future__ import annotations
 
 from numbers import Real
 
-from calibrant.arrays import Kind, Rows
+from calibrant.arrays import Rows, ScoreType
 from calibrant.messages import InputError, Note, Voice, note, plural
 from calibrant.numerics import LEAST_LOW, Ends
 from calibrant.tallies.tally import Tally
 
-NO_INTERIOR = "every score is exactly 0 or 1, so there are no log-odds"
+NO_INTERIOR = "every score is exactly 0 or 1, so log-odds are not defined"
 
 
 @note("scores-clipped")
@@ -23,14 +23,14 @@ def scores_at_ends(voice: Voice, zeros: float, ones: float, low: float, high: fl
     """Scores of exactly 0 and 1, which log-odds read as ``low`` and ``high``; their numbers, or their weights."""
     found = [(end, rows, at) for end, rows, at in ((0, zeros, low), (1, ones, high)) if rows]
     read = [f"{_are(voice, rows, counts, f' of exactly {end}')} read as {end_text(at)}" for end, rows, at in found]
-    where = f"from {found[0][0]}" if len(found) == 1 else "from its end"
+    where = f"from {found[0][0]}" if len(found) == 1 else "from 0 and 1"
     return f"{' and '.join(read)} in log-odds, half as far {where} as the nearest other {voice.nouns.score}"
 
 
 def end_notes(tally: Tally) -> tuple[Note, ...]:
-    """A note on what scores of exactly 0 and 1 are read as; none where there are no such scores.
+    """A note on how scores of exactly 0 and 1 are read in log-odds; empty if there are no such scores.
 
-    With ends that move other scores too, such as those of ``clamp=``, the note counts all scores that move.
+    With ends that move other scores too, such as those of ``clamp=``, the note counts all scores that are moved.
 
     Examples
     --------
@@ -41,7 +41,7 @@ def end_notes(tally: Tally) -> tuple[Note, ...]:
     >>> print(*end_notes(tally.with_ends(Ends.at(0.1))))
     3 scores are clipped to [0.1, 0.9] in log-odds
     """
-    if tally.kind != "probability" or not tally.has_interior:  # real scores of 0 and 1 are like any other
+    if tally.score_type != "probability" or not tally.has_interior:  # real scores of 0 and 1 are like any other
         return ()
     ends = tally.ends
     if ends != tally.own_ends:
@@ -53,15 +53,15 @@ def end_notes(tally: Tally) -> tuple[Note, ...]:
 
 def ends_of_rows(rows: Rows) -> Ends:
     """How log-odds read scores of exactly 0 and 1 among these rows."""
-    return Ends.of(rows.scores) if rows.kind == "probability" else Ends()
+    return Ends.of(rows.scores) if rows.score_type == "probability" else Ends()
 
 
-def ends_at(clamp: object, kind: Kind = "probability") -> Ends:
-    """The ends of a ``clamp=``, which must be a number below 1/2 and is for probabilities."""
+def ends_at(clamp: object, score_type: ScoreType = "probability") -> Ends:
+    """The ends that ``clamp=`` sets; it must be a number below 1/2, and scores must be probabilities."""
     if isinstance(clamp, bool) or not isinstance(clamp, Real) or not LEAST_LOW <= float(clamp) < 0.5:
         raise InputError("clamp", f"must be a number between 1e-300 and 0.5, or None, got {clamp!r}")
-    if kind != "probability":
-        raise InputError("clamp", f"is for probabilities, not {kind} scores", "leave it out")
+    if score_type != "probability":
+        raise InputError("clamp", f"is for probabilities, not {score_type} scores", "leave it out")
     return Ends.at(float(clamp))
 
 
@@ -79,5 +79,5 @@ def end_text(p: float) -> str:
 def _are(voice: Voice, rows: float, counts: bool, which: str = "") -> str:
     """A number of scores as the subject of a sentence, with its verb."""
     if not counts:
-        return f"{voice.nouns.scores} that weigh {rows:,.6g}{which} are"
+        return f"{voice.nouns.scores}{which} with total weight {rows:,.6g} are"
     return f"{plural(rows, voice.nouns.score, voice.nouns.scores)}{which} {'is' if rows == 1 else 'are'}"

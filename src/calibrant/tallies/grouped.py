@@ -1,4 +1,4 @@
-"""Tallies by segment, day or cluster bucket, and the rows of a tally with the cluster that each belongs to."""
+"""Tallies by segment, day or cluster bucket, and counts of a tally by cluster."""
 
 from __future__ import annotations
 
@@ -11,20 +11,26 @@ from typing import Any, Literal, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays import Kind, Rows, check_rows
+from calibrant.arrays import Rows, ScoreType, check_rows
 from calibrant.messages import InputError
 from calibrant.numerics import Column, Floats, Grid, Ints
 from calibrant.tallies.cells import Counts
 from calibrant.tallies.tally import Tally
 
 SEGMENT_GRID = Grid(bits=4)
-"""About 2^10 cells: the default when many segments are tallied side by side."""
+"""About 2^10 cells: the default for tallies by segment."""
 
 CLUSTER_BUCKETS = 200
+"""Number of hash buckets for clusters."""
 
 
 class GroupedTally(Mapping[Any, Tally]):
-    """Tallies by segment, day or cluster bucket; ``a + b`` merges group by group.
+    """Tallies by group, such as a segment, a day or a cluster; ``a + b`` merges them group by group.
+
+    Parameters
+    ----------
+    tallies
+        Mapping from the name of a group to its :class:`Tally`.
 
     Examples
     --------
@@ -46,13 +52,25 @@ class GroupedTally(Mapping[Any, Tally]):
         sample_weight: Column = None,
         *,
         groups: ArrayLike,
-        weights: Literal["importance", "counts"] = "importance",
+        weight_type: Literal["importance", "frequency"] = "importance",
         positive: Any = None,
-        kind: Kind | None = None,
+        score_type: ScoreType | None = None,
         grid: Grid | None = SEGMENT_GRID,
     ) -> GroupedTally:
-        """One tally per distinct value of ``groups``, on about 2^10 cells each; ``grid=None`` keeps them exact."""
-        rows = check_rows(scores, y, sample_weight, weights=weights, groups=groups, positive=positive, kind=kind)
+        """One tally per distinct value of ``groups``, on about 2^10 cells each.
+
+        Parameters
+        ----------
+        scores, y, sample_weight, weight_type, positive, score_type
+            As in :meth:`Tally.from_arrays`.
+        groups
+            The group of each row.
+        grid
+            Grid of the cells; None keeps every distinct score.
+        """
+        rows = check_rows(
+            scores, y, sample_weight, weight_type=weight_type, groups=groups, positive=positive, score_type=score_type
+        )
         return cls.from_rows(rows, grid)
 
     @classmethod
@@ -78,7 +96,7 @@ class GroupedTally(Mapping[Any, Tally]):
         return len(self._tallies)
 
     def __add__(self, other: GroupedTally) -> GroupedTally:
-        """Groups of both, merged where they meet."""
+        """Groups of both; groups that are in both are merged."""
         if not isinstance(other, GroupedTally):
             return NotImplemented
         merged = dict(self._tallies)
@@ -91,7 +109,7 @@ class GroupedTally(Mapping[Any, Tally]):
         parts = iter(self._tallies.values())
         first = next(parts, None)
         if first is None:
-            raise InputError("tally", "has no group to add up", "count some rows first")
+            raise InputError("tally", "has no groups", "add some rows first")
         return reduce(Tally.__add__, parts, first)
 
     def __repr__(self) -> str:
@@ -107,9 +125,9 @@ class Clusters:
     tally
         All rows, without their clusters.
     cluster, cell
-        Of each line: number of its cluster, from 0 on, and place of its score among the tally's cells.
+        Of each line: number of its cluster, from 0, and index of its score among the tally's cells.
     n, events
-        Of each line: rows and events, or their sums of weights.
+        Of each line: rows and events, or sums of their weights.
     size
         Number of clusters.
 
@@ -131,7 +149,7 @@ class Clusters:
 
     @classmethod
     def of_rows(cls, rows: Rows, grid: Grid | None = None) -> Clusters:
-        """Of rows whose groups are the clusters."""
+        """Counts of rows whose groups are the clusters."""
         tally = Tally.from_rows(replace(rows, groups=None, time=None), grid)
         names, code = np.unique(cast(NDArray[Any], rows.groups), return_inverse=True)
         keys = rows.scores if grid is None else grid.cells(rows.scores)[0]
@@ -140,7 +158,7 @@ class Clusters:
 
     @classmethod
     def of_buckets(cls, buckets: GroupedTally) -> Clusters:
-        """Of tallies by cluster, or by hash bucket of clusters; all on one grid, or all exact."""
+        """Counts from tallies by cluster, or by hash bucket of clusters; all on one grid, or all exact."""
         tally, parts = buckets.total(), [part.cells for part in buckets.values()]
         code = np.repeat(np.arange(len(parts)), [len(part.n) for part in parts])
         cell = np.searchsorted(tally.cells.keys, np.concatenate([part.keys for part in parts]))
@@ -149,13 +167,13 @@ class Clusters:
 
     @property
     def alone(self) -> NDArray[np.bool_]:
-        """Whether each cluster is a single row that counts once; unknown, and so False, under importance weights."""
+        """Whether each cluster is a single row of weight one; unknown under importance weights, and then False."""
         if not self.tally.counts:
             return np.zeros(self.size, dtype=bool)
         return np.asarray(np.bincount(self.cluster, self.n, self.size) == 1)
 
     def in_effective_rows(self) -> Clusters:
-        """The same with importance weights in the unit in which they add up to the effective size."""
+        """The same with importance weights rescaled to sum to the effective sample size."""
         if self.tally.counts:
             return self
         unit = self.tally.effective_size / float(self.tally.total)
@@ -163,13 +181,13 @@ class Clusters:
         return replace(self, tally=self.tally.scaled(unit), n=n, events=events)
 
     def sums(self, hit: Floats, miss: Floats) -> Floats:
-        """By cluster: what its rows add up to, an event adding ``hit`` and another row ``miss`` of its cell."""
+        """Sum by cluster of ``hit`` over its events and ``miss`` over its non-events; one value of each per cell."""
         hits = self.events * hit[self.cell]
         added = hits + (self.n - self.events) * miss[self.cell]
         return np.bincount(self.cluster, added, self.size).astype(np.float64)
 
     def within(self, chosen: NDArray[np.bool_]) -> Clusters:
-        """The lines of some cells alone; clusters without a row there are left out."""
+        """Only the lines of some cells; clusters without a row there are dropped."""
         kept = chosen[self.cell]
         there, code = np.unique(self.cluster[kept], return_inverse=True)
         return replace(
@@ -180,8 +198,8 @@ class Clusters:
 def cluster_buckets(ids: ArrayLike) -> Ints:
     """Bucket 0 to 199 of each cluster id: the first 8 hex digits of the md5 of its text, modulo 200.
 
-    The same in every engine, so that a tally by bucket can stand in for the clusters in a bootstrap. Ids are integers
-    or strings: the text of a float differs from engine to engine.
+    The same in every engine, so that tallies by bucket can replace the clusters in a bootstrap. Ids are integers or
+    strings, since the text of a float differs between engines.
 
     Examples
     --------
@@ -195,7 +213,7 @@ def cluster_buckets(ids: ArrayLike) -> Ints:
 
 
 def check_ids(ids: NDArray[Any]) -> None:
-    """Refuse cluster ids whose text differs from engine to engine."""
+    """Refuse cluster ids whose text differs between engines."""
     if ids.dtype.kind not in "iuUO":
         raise InputError("groups", f"must be integers or strings, got {ids.dtype}", "convert them to text first")
 

@@ -1,4 +1,4 @@
-"""Rows that look like copies of other rows: a join gone wrong, or oversampling."""
+"""Detect rows that look like copies of other rows, after a wrong join or oversampling."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from calibrant.messages import Note, Voice, note
 from calibrant.numerics import Floats, Ints, row_hashes
 from calibrant.tallies.tally import Tally
 
-MOST_PIECES = 4
-"""Pieces of about 32,768 cells that are looked at."""
-MOST_ROWS = 1 << 16
-"""Of more rows than this, those of some scores are looked at."""
-MOST_COPIES = 50
-"""Largest number of equal copies that is looked for."""
-NEARLY_ALL = 0.95
+MAX_PIECES = 4
+"""Pieces of about 32,768 cells that are examined."""
+MAX_ROWS = 1 << 16
+"""With more rows than this, only the rows of some scores are examined."""
+MAX_COPIES = 50
+"""Largest number of equal copies that is searched for."""
+MIN_MULTIPLES_SHARE = 0.95
 """Share of the counts that must be multiples of the number of copies."""
 MIN_COUNTS, MIN_CLASS_COUNTS = 30, 10
-"""Pairs of score and label that must be there, and pairs of each label."""
+"""Minimum number of pairs of score and label, and of pairs with each label."""
 NEIGHBORS = 25
-"""Distinct scores on either side that give the event rate beside a score."""
-MIN_MIXED = 20.0
-"""Scores with both labels that independent rows must lead us to expect."""
-RARELY_MIXED = 0.05
-"""Share of the expected scores with both labels up to which rows are called copies."""
-MIN_SHARE = 0.1
+"""Distinct scores on either side from which the event rate near a score is estimated."""
+MIN_EXPECTED_MIXED = 20.0
+"""Minimum expected number of scores with both labels, if rows were independent."""
+MAX_MIXED_RATIO = 0.05
+"""Ratio of observed to expected scores with both labels up to which rows count as copies."""
+MIN_COPIED_SHARE = 0.1
 """Share of the rows that must be copies."""
 
 
 @note("copied-rows")
 def copied_rows(voice: Voice, copies: int) -> str:
-    """Rows of which each seems to be there ``copies`` times."""
+    """Rows that seem to occur ``copies`` times each."""
     nouns = voice.nouns
     pairs = f"nearly every pair of {nouns.score} and label occurs {copies} times or a multiple of it"
     return f"the {nouns.rows} look repeated: {pairs}. {_fix(voice)}"
@@ -45,29 +45,29 @@ def unmixed_labels(voice: Voice, tied: int, mixed: int, expected: float) -> str:
     """Rows of equal score whose labels are equal more often than those of independent rows would be."""
     nouns = voice.nouns
     pairs = f"of {tied:,} {nouns.scores} with several {nouns.rows}, {mixed:,} have both labels"
-    usual = f"independent {nouns.rows} would show about {expected:,.0f}"
-    return f"the {nouns.rows} look repeated: {pairs}, and {usual}. {_fix(voice)}"
+    usual = f"about {expected:,.0f} are expected for independent {nouns.rows}"
+    return f"the {nouns.rows} look repeated: {pairs}; {usual}. {_fix(voice)}"
 
 
 def _fix(voice: Voice) -> str:
     return (
-        "If a join or oversampling made copies, losses and intervals are too good: remove the copies, or pass the id "
-        f"of the original {voice.nouns.row} as {voice.argument('groups')}"
+        "If a join or oversampling made copies, losses and intervals are too optimistic: remove the copies, or pass "
+        f"the id of the original {voice.nouns.row} as {voice.argument('groups')}"
     )
 
 
 def repeat_notes(tally: Tally) -> tuple[Note, ...]:
-    r"""One note when the rows of an exact tally look like copies of other rows, else none.
+    r"""A note if the rows of an exact tally look like copies of other rows, else an empty tuple.
 
-    Two signs, either of which is enough. Equal copies: for some :math:`k \ge 2`, the counts of nearly all pairs of
-    score and label are multiples of k. Copies of any number: rows of equal score have equal labels, although the event
-    rate beside that score leads one to expect both.
+    Either of two signs is enough. Equal numbers of copies: for some :math:`k \ge 2`, the counts of nearly all pairs of
+    score and label are multiples of k. Any numbers of copies: rows with equal scores have equal labels, although both
+    labels are expected from the event rate near that score.
 
     Notes
     -----
-    Of independent rows, ties included, at most one sample in 10,000 gets a note, see
-    ``tests/statistical/test_repeats.py``. Clusters that share score and label look like copies and get the note too.
-    A tally on a grid gets none: its cells join different scores. Cost: O(cells), of at most 131,072 cells.
+    For independent rows, with or without ties, at most one sample in 10,000 gets a note, see
+    ``tests/statistical/test_repeats.py``. Clusters that share score and label look like copies and get the note too. A
+    tally on a grid never gets it: its cells combine different scores. Cost: O(cells), for at most 131,072 cells.
 
     Examples
     --------
@@ -84,27 +84,27 @@ def repeat_notes(tally: Tally) -> tuple[Note, ...]:
         return ()
     n, events = _counts(tally)
     tied = n > 1
-    if int((n - 1).sum()) < MIN_SHARE * int(n.sum()) or int(tied.sum()) < MIN_CLASS_COUNTS:
+    if int((n - 1).sum()) < MIN_COPIED_SHARE * int(n.sum()) or int(tied.sum()) < MIN_CLASS_COUNTS:
         return ()
     copies = _equal_copies(n, events)
     if copies:
         return (copied_rows(copies),)
     expected = float(_mixed(n, events)[tied].sum())
     mixed = int((tied & (events > 0) & (events < n)).sum())
-    if expected >= MIN_MIXED and mixed <= RARELY_MIXED * expected:
+    if expected >= MIN_EXPECTED_MIXED and mixed <= MAX_MIXED_RATIO * expected:
         return (unmixed_labels(int(tied.sum()), mixed, expected),)
     return ()
 
 
 def repeat_notes_of_rows(rows: Rows) -> tuple[Note, ...]:
-    """The same of rows, none if they have groups; of many rows, from all rows of some of the scores."""
+    """The same for rows; empty if they have groups. Of many rows, only all rows of some scores are examined."""
     if rows.groups is not None:
         return ()
     bare = replace(rows, time=None)
     size = len(rows.scores)
-    if size > MOST_ROWS:
+    if size > MAX_ROWS:
         hashes = row_hashes(rows.scores[:, None], np.zeros(size))
-        kept = hashes < np.uint64(2**64 // (size // MOST_ROWS + 1))
+        kept = hashes < np.uint64(2**64 // (size // MAX_ROWS + 1))
         bare = replace(
             bare,
             scores=rows.scores[kept],
@@ -115,31 +115,33 @@ def repeat_notes_of_rows(rows: Rows) -> tuple[Note, ...]:
 
 
 def _counts(tally: Tally) -> tuple[Ints, Ints]:
-    """Physical rows and events by distinct score, of the first cells where there are very many."""
+    """Physical rows and events by distinct score; only the first cells if there are very many."""
     if not tally.counts:
         cells = tally.cells
         assert cells.rows is not None
         assert cells.row_events is not None
         return cells.rows, cells.row_events
-    pieces = list(islice(tally.pieces(), MOST_PIECES))
+    pieces = list(islice(tally.pieces(), MAX_PIECES))
     n, events = (np.concatenate([piece[place] for piece in pieces]).astype(np.int64) for place in (1, 2))
     return n, events
 
 
 def _equal_copies(n: Ints, events: Ints) -> int:
-    """Largest number of which nearly all counts of score and label are multiples, in each class too; 0 for none."""
+    """Largest number that nearly all counts of (score, label) are multiples of, also within each class; 0 if none."""
     classes = [counts[counts > 0] for counts in (events, n - events)]
     if min(map(len, classes)) < MIN_CLASS_COUNTS or sum(map(len, classes)) < MIN_COUNTS:
         return 0
-    most = min(MOST_COPIES, *(int(np.quantile(counts, 1.0 - NEARLY_ALL, method="higher")) for counts in classes))
+    most = min(
+        MAX_COPIES, *(int(np.quantile(counts, 1.0 - MIN_MULTIPLES_SHARE, method="higher")) for counts in classes)
+    )
     for copies in range(most, 1, -1):
-        if all((counts % copies == 0).mean() >= NEARLY_ALL for counts in classes):
+        if all((counts % copies == 0).mean() >= MIN_MULTIPLES_SHARE for counts in classes):
             return copies
     return 0
 
 
 def _mixed(n: Ints, events: Ints) -> Floats:
-    """Probability that independent rows of each score have both labels, at the event rate of the scores beside it."""
+    """Probability that independent rows of each score have both labels, given the event rate of nearby scores."""
     rows, hits = (np.concatenate([[0], np.cumsum(column)]) for column in (n, events))
     place = np.arange(len(n))
     low, high = np.maximum(place - NEIGHBORS, 0), np.minimum(place + NEIGHBORS + 1, len(n))

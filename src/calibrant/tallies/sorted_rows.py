@@ -1,8 +1,8 @@
-"""Raw rows in sorted order, score and label in one integer: an exact tally before anyone needs its cells.
+"""Sorted rows with score and label in one integer: an exact tally whose cells are computed when needed.
 
-On [0, 1] the bit pattern of a double stays below 2^62, so ``(bits << 1) | label`` is exact, sorts as (score, label)
-does and costs one integer sort. Counting distinct scores costs about twice as much again; isotonic regression and
-equal-mass bins do without it.
+On [0, 1] the bit pattern of a double stays below 2^62, so ``(bits << 1) | label`` is exact, has the order of
+(score, label) and costs one integer sort. Counting distinct scores costs about twice as much again; isotonic regression
+and equal-mass bins do not need it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays import Kind, Rows
+from calibrant.arrays import Rows, ScoreType
 from calibrant.numerics import Floats, Ints, chunks, fingerprint
 from calibrant.tallies.cells import Cells
 
@@ -39,7 +39,7 @@ class SortedRows:
 
     @property
     def distinct(self) -> int:
-        """Number of distinct scores; kept, since several passes ask for it."""
+        """Number of distinct scores; cached."""
         if self._distinct is None:
             ties = sum(np.count_nonzero(self._tied(part.start, part.stop)) for part in self._inner_chunks())
             self._distinct = len(self) - int(ties)
@@ -52,11 +52,11 @@ class SortedRows:
         return self._cells_from(self._distinct_starts())
 
     def runs(self) -> Cells:
-        """Runs that any isotonic regression would pool: single ones followed by single zeros, or one tied score."""
+        """Runs that every isotonic regression pools: single ones followed by single zeros, or one tied score."""
         return self._cells_from(self._run_starts())
 
     def pieces(self) -> Iterator[tuple[Floats, Ints, Ints]]:
-        """Distinct scores with their counts, so many at a time, as slices of :meth:`cells` would give them."""
+        """Distinct scores with their counts, in pieces: the same as slices of :meth:`cells`."""
         if self.distinct == len(self):  # nothing to count
             for part in chunks(len(self)):
                 rows = self._packed[part]
@@ -69,9 +69,9 @@ class SortedRows:
             labels = self._packed[first[0] : last] & 1
             yield _scores(self._packed[first]), np.diff(first, append=last), np.add.reduceat(labels, first - first[0])
 
-    def unsorted(self, kind: Kind) -> Rows:
+    def unsorted(self, score_type: ScoreType) -> Rows:
         """The rows as arrays again, in order of the score."""
-        return Rows(_scores(self._packed), (self._packed & 1).astype(np.uint8), None, True, None, None, kind, ())
+        return Rows(_scores(self._packed), (self._packed & 1).astype(np.uint8), None, True, None, None, score_type, ())
 
     def score_at(self, rank: NDArray[np.int64]) -> Floats:
         """Score of the row of each rank, from 1."""
@@ -111,16 +111,16 @@ class SortedRows:
         return np.diff(before)
 
     def _distinct_starts(self) -> NDArray[np.intp]:
-        """Where each distinct score begins; kept, since several passes ask for it."""
+        """Where each distinct score begins; cached."""
         if self._starts is None:
             pieces = [np.flatnonzero(~self._tied(part.start, part.stop)) + part.start for part in self._inner_chunks()]
             self._starts = np.concatenate([np.zeros(min(1, len(self)), dtype=np.intp), *pieces])
         return self._starts
 
     def _run_starts(self) -> NDArray[np.intp]:
-        """Where a run begins: from a single 0 to a single 1, and on either side of a tied score.
+        """Where each run begins: between a single 0 and a single 1, and on either side of a tied score.
 
-        Next to a tied score the cut is always kept, and left to the isotonic regression.
+        A tied score is never joined with its neighbors here; that is left to the isotonic regression.
         """
         pieces = [np.zeros(min(1, len(self)), dtype=np.intp)]
         for part in self._inner_chunks():

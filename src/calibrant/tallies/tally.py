@@ -1,4 +1,4 @@
-"""The Tally."""
+"""The Tally: counts of rows and events by score."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Literal, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays import Kind, Rows, check_rows
+from calibrant.arrays import Rows, ScoreType, check_rows
 from calibrant.messages import InputError, Phrase, Setting, plural
 from calibrant.numerics import Column, Ends, Floats, Grid, Ints, chunks, fingerprint, float_keys
 from calibrant.tallies.cells import Cells, Counts, exact_cells, grid_cells, segment_sums
@@ -20,29 +20,40 @@ from calibrant.tallies.sorted_rows import SortedRows
 Resolution = Literal["exact", "grid", "bins"]
 
 HYPERGEOMETRIC_LIMIT = 10**9
-"""From this many rows on numpy's hypergeometric sampler refuses."""
+"""Number of rows from which numpy's hypergeometric sampler raises an error."""
 
 
 class Tally:
-    """Counts of rows and events by score.
+    """Counts of rows and events by score, which metrics and calibrators take in place of raw rows.
 
     Build one with :meth:`from_arrays` (exact, or on a grid), with :meth:`from_table` from your own bins, or with
-    ``calibrant.engine`` where the data lives. ``a + b`` merges.
+    :func:`calibrant.tally` in a database or dataframe. ``a + b`` merges two tallies.
+
+    Parameters
+    ----------
+    cells
+        Counts by cell, or sorted rows. Use the class methods rather than this constructor.
+    score_type, grid, resolution, counts, whole, edges, ends
+        See the attributes.
 
     Attributes
     ----------
-    kind
+    score_type
         What the scores are: ``"probability"``, ``"logit"`` or ``"real"``.
     grid
         The grid, when cells are grid cells, else None.
     resolution
-        ``"exact"`` (every distinct score), ``"grid"`` or ``"bins"`` (a user's table); methods refuse what it cannot
-        give.
+        ``"exact"`` (every distinct score), ``"grid"`` or ``"bins"`` (a user's table). Methods that need a finer
+        resolution raise an error.
     counts
-        Whether ``n`` counts rows. False under importance weights, where ``rows`` and ``w2`` (the sum of squared
-        weights) say how much data there really is, and no certificate is issued.
+        Whether ``n`` counts rows. False for importance weights: then ``rows`` and ``w2`` (the sum of squared weights)
+        show how much data there is, and no certificate is issued.
     whole
-        Whether every weight is a whole number, so that fits may read it as repetition.
+        Whether every weight is an integer, so that fits may read it as repetition.
+    edges
+        Inner edges of a user's own bins, else None.
+    ends
+        What scores of exactly 0 and 1 are read as in log-odds.
 
     Examples
     --------
@@ -62,8 +73,8 @@ class Tally:
         "_sorted",
         "counts",
         "grid",
-        "kind",
         "resolution",
+        "score_type",
         "whole",
     )
 
@@ -71,7 +82,7 @@ class Tally:
         self,
         cells: Cells | SortedRows,
         *,
-        kind: Kind = "probability",
+        score_type: ScoreType = "probability",
         grid: Grid | None = None,
         resolution: Resolution = "exact",
         counts: bool = True,
@@ -84,12 +95,12 @@ class Tally:
         if self._cells is not None and grid is not None and counts:
             tiny = np.abs(self._cells.keys) == grid.top - 1  # there offsets use all 30 bits, whatever the grid
             if int(self._cells.n.sum()) >> (33 + grid.bits) or int(self._cells.n[tiny].sum()) >> 33:
-                raise InputError("grid", "cannot hold the sums of this many rows in 64 bits", "tally them in parts")
+                raise InputError("grid", "sums of this many rows exceed 64 bits", "tally them in several parts")
         self._edges = edges
         self._ends = ends
         self._fingerprint: str | None = None
         self._scores: Floats | None = None
-        self.kind: Kind = kind
+        self.score_type: ScoreType = score_type
         self.grid = grid
         self.resolution: Resolution = resolution
         self.counts = counts
@@ -104,39 +115,74 @@ class Tally:
         y: ArrayLike,
         sample_weight: Column = None,
         *,
-        weights: Literal["importance", "counts"] = "importance",
+        weight_type: Literal["importance", "frequency"] = "importance",
         positive: Any = None,
-        kind: Kind | None = None,
+        score_type: ScoreType | None = None,
         grid: Grid | None = None,
     ) -> Tally:
-        """Tally of rows: exact by default, on ``grid`` when one is given. Cost: one sort, or one pass for a grid."""
-        return cls.from_rows(check_rows(scores, y, sample_weight, weights=weights, positive=positive, kind=kind), grid)
+        """Tally of rows: exact by default, on ``grid`` when one is given. Cost: one sort, or one pass for a grid.
+
+        Parameters
+        ----------
+        scores
+            One score per row.
+        y
+            Labels: 0/1, booleans, -1/1, or two values with ``positive``.
+        sample_weight
+            Weight of each row.
+        weight_type
+            ``"importance"``, or ``"frequency"`` for integer weights that repeat a row.
+        positive
+            The label that counts as the event.
+        score_type
+            ``"probability"``, ``"logit"`` or ``"real"``; guessed by default.
+        grid
+            Grid of the cells; None keeps every distinct score.
+        """
+        return cls.from_rows(
+            check_rows(scores, y, sample_weight, weight_type=weight_type, positive=positive, score_type=score_type),
+            grid,
+        )
 
     @classmethod
     def from_rows(cls, rows: Rows, grid: Grid | None = None) -> Tally:
-        """Tally of rows that :func:`calibrant.arrays.check_rows` has passed."""
+        """Tally of rows that :func:`calibrant.arrays.check_rows` has checked."""
         if grid is not None:
-            _check_range(rows.scores, rows.kind, grid)
+            _check_range(rows.scores, rows.score_type, grid)
             return cls(
                 grid_cells(rows, grid),
-                kind=rows.kind,
+                score_type=rows.score_type,
                 grid=grid,
                 resolution="grid",
                 counts=rows.counts,
                 whole=_whole_weights(rows),
             )
-        if rows.weights is None and rows.kind == "probability":
-            return cls(SortedRows(rows.scores, rows.labels), kind=rows.kind)
-        return cls(exact_cells(rows), kind=rows.kind, counts=rows.counts, whole=_whole_weights(rows))
+        if rows.weights is None and rows.score_type == "probability":
+            return cls(SortedRows(rows.scores, rows.labels), score_type=rows.score_type)
+        return cls(exact_cells(rows), score_type=rows.score_type, counts=rows.counts, whole=_whole_weights(rows))
 
     @classmethod
     def from_table(
-        cls, n: ArrayLike, events: ArrayLike, *, edges: ArrayLike, scores: Column = None, kind: Kind = "probability"
+        cls,
+        n: ArrayLike,
+        events: ArrayLike,
+        *,
+        edges: ArrayLike,
+        scores: Column = None,
+        score_type: ScoreType = "probability",
     ) -> Tally:
-        """Tally of a user's own bins: ``n`` rows and ``events`` in each, inner ``edges`` between them, lowest first.
+        """Tally of a table of bins, in ascending order of the score.
 
-        Bin j holds ``edges[j-1] <= score < edges[j]``. ``scores`` are the bins' mean scores; without them, methods that
-        need a score inside the bin refuse the tally.
+        Parameters
+        ----------
+        n, events
+            Rows and events in each bin.
+        edges
+            Inner edges, one fewer than bins: bin j holds ``edges[j-1] <= score < edges[j]``.
+        scores
+            Mean score of each bin. Without it, methods that need a score for each bin raise an error.
+        score_type
+            What the scores are.
         """
         counts, hits = _whole(n, "n"), _whole(events, "events")
         inner = np.asarray(edges, dtype=np.float64)
@@ -147,25 +193,26 @@ class Tally:
                 "edges", f"must be the {len(counts) - 1} edges between {len(counts)} bins, got {len(inner)}"
             )
         if (hits > counts).any():
-            raise InputError("events", f"exceed n in bin {int(np.argmax(hits > counts))}", "are the columns swapped?")
+            wrong = int(np.argmax(hits > counts))
+            raise InputError("events", f"exceed n in bin {wrong}", "check whether the two columns are swapped")
         if not (np.isfinite(inner).all() and (np.diff(inner) > 0).all()):
             raise InputError("edges", "must be finite and increase from bin to bin", "sort the table by score")
         filled = np.flatnonzero(counts)
         means = None if scores is None else np.asarray(scores, dtype=np.float64)
         if means is not None:
-            ends = (0.0, 1.0) if kind == "probability" else (-np.inf, np.inf)
+            ends = (0.0, 1.0) if score_type == "probability" else (-np.inf, np.inf)
             low, high = np.append(ends[0], inner), np.append(inner, ends[1])
             if means.shape != counts.shape or not ((means >= low) & (means <= high) & np.isfinite(means))[filled].all():
                 raise InputError("scores", "must hold the mean score of each bin, between its edges, or be left out")
             means = means[filled]
         cells = Cells(filled.astype(np.int32), counts[filled], hits[filled], scores=means)
-        return cls(cells, kind=kind, resolution="bins", edges=inner)
+        return cls(cells, score_type=score_type, resolution="bins", edges=inner)
 
     # ----------------------------------------------------------------------------------------------------- columns
 
     @property
     def cells(self) -> Cells:
-        """The compacted columns; an exact tally of raw rows compacts itself on first use."""
+        """Counts by cell; an exact tally of raw rows computes them on first use."""
         if self._cells is None:
             self._cells = cast(SortedRows, self._sorted).cells()
         return self._cells
@@ -231,13 +278,13 @@ class Tally:
 
     @property
     def effective_size(self) -> float:
-        r"""Independent rows of weight one that would show the event rate as precisely as these.
+        r"""Effective sample size: independent rows of weight one that estimate the event rate as precisely.
 
         .. math:: n_{\mathrm{eff}} = \Bigl(\sum_i w_i\Bigr)^2 \frac{\bar y (1 - \bar y)}{\sum_i w_i^2 (y_i - \bar y)^2},
 
-        with weights :math:`w_i` and the weighted event rate :math:`\bar y`: the number of rows when weights are counts,
-        and :math:`(\sum w)^2 / \sum w^2` (Kish) when weights do not depend on the label or there is one class only.
-        Down-sampled negatives, which carry large weights and little information, do not lower it.
+        with weights :math:`w_i` and the weighted event rate :math:`\bar y`. It is the number of rows for frequency
+        weights, and :math:`(\sum w)^2 / \sum w^2` (Kish, 1965) when weights do not depend on the label or there is one
+        class only. Down-sampled negatives, which carry large weights and little information, do not lower it.
         """
         cells = self.cells
         if self.counts or cells.w2 is None:
@@ -253,10 +300,10 @@ class Tally:
 
     @property
     def fingerprint(self) -> str:
-        """Hexadecimal hash of the canonical tally: equal data in any order, shards or repetition give equal text."""
+        """Hexadecimal hash of the counts: the same for equal data in any order, number of shards or repetition."""
         if self._fingerprint is None:
             body = self._sorted.fingerprint() if self._sorted is not None else self._cells_fingerprint()
-            text = f"{self.kind}|{self.resolution}|{self.grid}|{self.total!r}|{self.positives!r}|{body:032x}"
+            text = f"{self.score_type}|{self.resolution}|{self.grid}|{self.total!r}|{self.positives!r}|{body:032x}"
             if self._edges is not None:
                 means = self.cells.scores
                 text += self._edges.tobytes().hex() + ("" if means is None else means.tobytes().hex())
@@ -273,22 +320,22 @@ class Tally:
 
     @property
     def ends(self) -> Ends:
-        """How log-odds read scores of exactly 0 and 1: as :meth:`with_ends` says, else by the rule of :class:`Ends`.
+        """How log-odds read scores of exactly 0 and 1: as set by :meth:`with_ends`, else by the rule of :class:`Ends`.
 
-        On a grid, and for a user's own bins, the rule sees the mean score of each cell.
+        On a grid, and for a user's own bins, the rule uses the mean score of each cell.
         """
         return self.own_ends if self._ends is None else self._ends
 
     @property
     def own_ends(self) -> Ends:
-        """What the rule of :class:`Ends` says of these scores, whatever :meth:`with_ends` said."""
-        return Ends.of(self._outer_scores()) if self.kind == "probability" else Ends()
+        """The ends of these scores by the rule of :class:`Ends`, regardless of :meth:`with_ends`."""
+        return Ends.of(self._outer_scores()) if self.score_type == "probability" else Ends()
 
     def with_ends(self, ends: Ends) -> Tally:
-        """The same tally with the ends of another one, such as the whole that this is a part of.
+        """The same tally with the ends of another one, such as that of all rows.
 
-        They stay when tallies with equal ends are added, and on a coarser grid; a random part has its own again, since
-        what is fitted to it must not know the others.
+        They are kept when tallies with equal ends are added, and on a coarser grid. A random split gets its own ends,
+        since a fit to it must not use the other rows.
         """
         other = copy(self)
         other._ends = ends
@@ -296,8 +343,8 @@ class Tally:
 
     @property
     def has_interior(self) -> bool:
-        """Whether some score has log-odds: of probabilities, whether one lies strictly between 0 and 1."""
-        if self.kind != "probability":
+        """Whether some score has finite log-odds: for probabilities, whether one lies strictly between 0 and 1."""
+        if self.score_type != "probability":
             return True
         scores = self._outer_scores()
         return bool(((scores > 0.0) & (scores < 1.0)).any())
@@ -319,7 +366,7 @@ class Tally:
         return self._sorted.score_at(np.clip(np.array([1, zeros + 1, rows - ones, rows]), 1, rows))
 
     def pieces(self) -> Iterator[tuple[Floats, Counts, Counts]]:
-        """Scores, rows and events in cache-sized pieces, without building cells that nobody needs."""
+        """Scores, rows and events in pieces that fit into the cache, without computing all cells."""
         if self._sorted is not None:
             yield from self._sorted.pieces()
             return
@@ -328,7 +375,7 @@ class Tally:
             yield scores[part], n[part], events[part]
 
     def for_fitting(self) -> Tally:
-        """What a fit sees of importance weights: repetition if they are whole, else shares of the effective size.
+        """The tally for fits: importance weights count as repetition if integer, else sum to the effective sample size.
 
         Fits that count rows (pseudo-rows, soft targets, numbers of bins) would otherwise depend on the weights' unit.
         """
@@ -342,19 +389,19 @@ class Tally:
         return self.in_effective_rows()
 
     def in_effective_rows(self) -> Tally:
-        """The same tally with importance weights in the unit in which they add up to the effective size."""
+        """The same tally with importance weights rescaled to sum to the effective sample size."""
         return self.scaled(self.effective_size / float(self.total))
 
     def in_event_rows(self) -> Tally:
-        """The same tally with importance weights in the unit in which events add up to the rows that they are.
+        """The same tally with importance weights rescaled so that weights of events sum to the number of event rows.
 
-        Without an event, in the unit in which all rows do.
+        Without events, the weights of all rows sum to the number of rows.
         """
         return self.scaled(self.event_unit)
 
     @property
     def event_unit(self) -> float:
-        """What importance weights are multiplied by so that events add up to the rows that they are; 1 for counts."""
+        """Factor after which importance weights of events sum to the number of event rows; 1 for frequency weights."""
         cells = self.cells
         if self.counts or cells.rows is None or cells.row_events is None:
             return 1.0
@@ -362,7 +409,7 @@ class Tally:
         return float(rows.sum()) / float(weight.sum())
 
     def scaled(self, factor: float) -> Tally:
-        """The same tally with importance weights multiplied by a factor; counts stay as they are."""
+        """The same tally with importance weights multiplied by a factor; counts are not changed."""
         if self.counts:
             return self
         cells = self.cells
@@ -373,7 +420,7 @@ class Tally:
         return self._with(replace(cells, **scaled), counts=False)
 
     def unlabeled(self) -> Tally:
-        """The same scores with no event among them."""
+        """The same scores without events."""
         cells = self.cells
         return self._with(replace(cells, events=0 * cells.events), counts=self.counts, whole=self.whole)
 
@@ -384,7 +431,7 @@ class Tally:
         return self.scores[self._cell_index(weight)]
 
     def cell_at(self, weight: NDArray[Any]) -> tuple[Floats, Floats]:
-        """Where the cell that holds the row of each rank (from 1) begins, and where the next would; inf at the end."""
+        """Start of the cell that holds the row of each rank (from 1), and start of the next cell; inf at the end."""
         if self._sorted is not None:
             values = self._sorted.score_at(np.asarray(weight, dtype=np.int64))
             return values, np.nextafter(values, np.inf)
@@ -392,12 +439,12 @@ class Tally:
         return self.lower_edges[index], self.upper_edges[index]
 
     def _cell_index(self, weight: NDArray[Any]) -> NDArray[np.intp]:
-        if not self.counts:  # sums of real weights that ought to meet the mark may fall short of it by rounding
+        if not self.counts:  # sums of real weights may be slightly too small by rounding
             weight = weight * (1.0 - 1e-12)
         return np.minimum(np.searchsorted(np.cumsum(self.n), weight, side="left"), len(self) - 1)
 
     def partition(self, knots: Floats) -> tuple[Counts, Counts]:
-        """Rows and events between inner ``knots``, each bin closed on the left; knots must separate whole cells."""
+        """Rows and events between inner ``knots``, each bin closed on the left; knots must not split a cell."""
         if self._sorted is not None:
             return self._sorted.partition(knots)
         split = self._splits_a_cell(knots)
@@ -416,10 +463,10 @@ class Tally:
         return np.zeros(len(knots), dtype=bool) if self._edges is None else ~np.isin(knots, self._edges)
 
     def runs(self) -> tuple[Floats, Counts, Counts]:
-        """Lower edge, rows and events of runs that any isotonic fit would pool, at most one per cell.
+        """Lower edge, rows and events of runs that every isotonic regression pools, at most one per cell.
 
-        Neighbouring cells whose event rate does not rise belong to one block of every isotonic regression, so they can
-        be joined before it; on raw rows that is every stretch of ones followed by zeros.
+        Neighboring cells whose event rate does not increase belong to one block of every isotonic regression, so they
+        can be joined before it; on raw rows these are ones followed by zeros.
         """
         if self._sorted is not None:
             runs = self._sorted.runs()
@@ -441,7 +488,7 @@ class Tally:
     def _with(self, cells: Cells, counts: bool, whole: bool = False) -> Tally:
         return Tally(
             cells,
-            kind=self.kind,
+            score_type=self.score_type,
             grid=self.grid,
             resolution=self.resolution,
             counts=counts,
@@ -451,8 +498,10 @@ class Tally:
         )
 
     def _check_alike(self, other: Tally) -> None:
-        if self.kind != other.kind:
-            raise InputError("other", f"must be a tally of {self.kind} scores to be added, got {other.kind} scores")
+        if self.score_type != other.score_type:
+            raise InputError(
+                "other", f"must be a tally of {self.score_type} scores to be added, got {other.score_type} scores"
+            )
         if self.resolution != other.resolution or self.grid != other.grid:
             raise InputError(
                 "other",
@@ -460,7 +509,7 @@ class Tally:
                 "bring both to one grid with .coarsen()",
             )
         if self._edges is not None and not np.array_equal(self._edges, cast(Floats, other._edges)):
-            raise InputError("other", "has different bins", "count both in bins with the same edges")
+            raise InputError("other", "has different bins", "use the same edges for both tallies")
 
     def _resolution_text(self) -> str:
         return f"grid of {self.grid.bits} bits" if self.grid is not None else self.resolution
@@ -468,14 +517,14 @@ class Tally:
     def coarsen(self, grid: Grid | int) -> Tally:
         """The same rows on a coarser grid, given as a :class:`Grid` or by its bits; exact tallies go to any grid."""
         if self.resolution == "bins":
-            raise InputError("tally", "has bins of your own and cannot be put on a grid", "make it from the scores")
+            raise InputError("tally", "is a table of bins and cannot be put on a grid", "make it from the scores")
         target = grid if isinstance(grid, Grid) else Grid(grid, *((self.grid.low, self.grid.high) if self.grid else ()))
         if self._sorted is not None:
-            gridded = Tally.from_rows(self._sorted.unsorted(self.kind), target)
+            gridded = Tally.from_rows(self._sorted.unsorted(self.score_type), target)
             return gridded if self._ends is None else gridded.with_ends(self._ends)
         cells = self.cells
         if self.grid is None:
-            _check_range(cast(Floats, cells.keys), self.kind, target)
+            _check_range(cast(Floats, cells.keys), self.score_type, target)
             codes, inside = target.cells(cast(Floats, cells.keys))
             offset: NDArray[Any] = inside * cells.n
         elif target.bits <= self.grid.bits and (target.low, target.high) == (self.grid.low, self.grid.high):
@@ -484,23 +533,23 @@ class Tally:
             raise InputError("grid", f"must have the range of {self.grid} and at most as many bits, got {target}")
         merged = cells.merged(codes.astype(np.int32), offset)
         alike: dict[str, Any] = {"counts": self.counts, "whole": self.whole, "ends": self._ends}
-        return Tally(merged, kind=self.kind, grid=target, resolution="grid", **alike)
+        return Tally(merged, score_type=self.score_type, grid=target, resolution="grid", **alike)
 
     def split(self, size: int, random_state: int | None = None) -> tuple[Tally, Tally]:
-        """A random part of ``size`` rows and the rest, drawn on the counts, so order and repetition do not matter.
+        """A random split: ``size`` rows without replacement, and the rest.
 
-        The draw is multivariate hypergeometric over (cell, label), which is what choosing rows without replacement does
-        to their tally. Without ``random_state`` the draw is fresh; a seed is used together with the tally's
-        fingerprint, so that the draw is a function of the tally: what that means for guarantees stands in
-        ``calibrant.guarantees.seeds``. From 10^9 rows on, where numpy's sampler ends, each row joins the part
-        independently: a random split too, of random size.
+        The counts are drawn from the multivariate hypergeometric distribution over (cell, label), which is the
+        distribution of the tally of rows that are drawn without replacement. Without ``random_state`` every draw is
+        new. A seed is combined with the tally's fingerprint, so that the draw is a function of the tally;
+        ``calibrant.guarantees.seeds`` explains what this means for guarantees. With 10^9 rows or more, which numpy's
+        sampler does not support, each row is drawn independently: a random split too, of random size.
         """
         if not self.counts:
-            counts = Setting("weights", "counts")
-            fix = Phrase("pass {counts} if its weights are numbers of rows", counts=counts)
+            counts = Setting("weight_type", "frequency")
+            fix = Phrase("pass {counts} if the weights are repetition counts", counts=counts)
             raise InputError("tally", "has importance weights and cannot be split into rows", fix)
         if not 0 <= size <= self.total:
-            raise InputError("size", f"must lie between 0 and the {self.total:,} rows of the tally, got {size}")
+            raise InputError("size", f"must be between 0 and {self.total:,}, the number of rows, got {size}")
         seed = None if random_state is None else [random_state, int(self.fingerprint, 16)]
         rng = np.random.default_rng(seed)
         events = cast(Ints, self.events)
@@ -518,11 +567,11 @@ class Tally:
         keep = n > 0
         cells = self.cells
         offset = None
-        if cells.offset is not None:  # where in its cell a drawn row lay is not known: the cell's mean stands for it
+        if cells.offset is not None:  # the position of a drawn row in its cell is unknown: use the cell's mean
             offset = np.rint(cells.offset / cells.n * n).astype(np.int64)[keep]
         means = None if cells.scores is None else cells.scores[keep]
         part = self._with(Cells(cells.keys[keep], n[keep], events[keep], offset=offset, scores=means), counts=True)
-        part._ends = None  # those of the whole come from rows that this part must not know
+        part._ends = None  # the ends of all rows depend on rows outside this split
         return part
 
     def __repr__(self) -> str:
@@ -530,7 +579,7 @@ class Tally:
         cells = "" if self._cells is None else f", {len(self):,} cells"
         return (
             f"Tally({self.total:,} {unit}, {self.positives:,} events{cells}, "
-            f"{self._resolution_text()}, kind={self.kind!r})"
+            f"{self._resolution_text()}, score_type={self.score_type!r})"
         )
 
 
@@ -551,10 +600,12 @@ def effective_size(total: float, events: float, w2: float, w2_events: float) -> 
     return total**2 * rate * (1.0 - rate) / variance
 
 
-def _check_range(scores: Floats, kind: Kind, grid: Grid) -> None:
-    if kind == "probability":
+def _check_range(scores: Floats, score_type: ScoreType, grid: Grid) -> None:
+    if score_type == "probability":
         if not grid.unit:
-            raise InputError("grid", "must be the unit grid for probabilities", "leave low and high out of Grid(...)")
+            raise InputError(
+                "grid", "must have the range [0, 1] for probabilities", "leave low and high out of Grid(...)"
+            )
         return
     outside = int(np.count_nonzero((scores < grid.low) | (scores > grid.high)))
     if outside:
@@ -572,16 +623,16 @@ def _whole_weights(rows: Rows) -> bool:
 def _whole(values: ArrayLike, name: str) -> Ints:
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1 or not len(array):
-        raise InputError(name, "must be a one-dimensional, not empty list of counts")
+        raise InputError(name, "must be a non-empty, one-dimensional array of counts")
     if not ((array >= 0) & (array < 2.0**53) & (array == np.floor(array))).all():
         raise InputError(name, "must hold integers from 0 to 2**53")
     return array.astype(np.int64)
 
 
 def in_effective_rows(rows: Rows) -> Rows:
-    """Importance weights in the unit in which they add up to the effective size.
+    """Importance weights rescaled to sum to the effective sample size.
 
-    Whole ones too: a row of weight 20 is one row, and must not be judged by what was fitted to a twentieth of it.
+    Integer weights too: a row of weight 20 is one row, and must not count as 20 when rows are split.
     """
     if rows.counts or rows.weights is None:
         return rows

@@ -1,4 +1,4 @@
-"""Is it calibrated, what changes, and what to do: verdicts in words and counts."""
+"""Check the calibration of a model, or compare two models, with results in counts and sentences."""
 
 from calibrant.verdict.check import check, judge
 from calibrant.verdict.compare import Change, compare

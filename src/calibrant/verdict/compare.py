@@ -1,4 +1,4 @@
-"""What changes if the new model is deployed."""
+"""Compare an old and a new model on the same rows."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from calibrant.verdict.evidence import evidence_of_rows, without_single_groups
 from calibrant.verdict.figures import capitalized, signed_percent
 from calibrant.verdict.verdict import Verdict, plain
 
-MOST_MAPS = 20
-"""Scores that rise with the old ones in at most this many parts come from cross-fitted maps, not another model."""
+MAX_MAPS = 20
+"""New scores that split into at most this many increasing maps of the old ones are taken as cross-fitted."""
 
-LOOKED_AT = 20_000
-"""Rows, evenly spaced in the order of the old scores, that are looked at for that."""
+MAX_INSPECTED_ROWS = 20_000
+"""Rows inspected for this, evenly spaced in the order of the old scores."""
 
 
 class Outcome(StrEnum):
-    """What a difference says about the new model."""
+    """What a difference means for the new model."""
 
     BETTER = "better"
     WORSE = "worse"
@@ -43,7 +43,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Difference:
-    """A number of the old model and of the new one, and their difference with a 95 % interval from paired rows."""
+    """A metric of the old and of the new model, and the 95 % interval of their paired difference."""
 
     name: str
     old: float
@@ -52,7 +52,7 @@ class Difference:
     high: float
     lower_is_better: bool = True
     maps: int = 1
-    """Increasing maps of the old scores that the new ones consist of, where they are several, else 1."""
+    """Number of increasing maps of the old scores that produce the new ones (cross-fitting), or 1."""
 
     @property
     def change(self) -> float:
@@ -61,7 +61,7 @@ class Difference:
 
     @property
     def outcome(self) -> Outcome:
-        """Better, worse, or why neither can be said."""
+        """Better, worse, or why neither is concluded."""
         if self.maps > 1:
             return Outcome.NOT_COMPARABLE
         if not np.isfinite(self.low):
@@ -72,16 +72,16 @@ class Difference:
 
     @property
     def words(self) -> str:
-        """The outcome in words."""
+        """The outcome as text."""
         return self.in_words(PYTHON)
 
     def in_words(self, voice: Voice) -> str:
-        """The outcome in the words of a voice."""
+        """The outcome as text with the nouns of a voice."""
         match self.outcome:
             case Outcome.NOT_COMPARABLE:
                 return (
-                    f"not comparable: the new {voice.nouns.scores} come from {self.maps} maps (cross-fitted), each of "
-                    "which keeps the old order"
+                    f"not comparable: the new {voice.nouns.scores} come from {self.maps} cross-fitted maps, each of "
+                    "which preserves the old ranking"
                 )
             case Outcome.TOO_FEW_ROWS:
                 return f"too few {voice.nouns.rows} to tell"
@@ -108,7 +108,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Crossing:
-    """Rows that a policy threshold treats otherwise under the new scores; a score at the threshold counts as above."""
+    """Rows that change sides of a policy threshold under the new scores; a score at the threshold counts as above."""
 
     threshold: float
     above_old: float
@@ -124,7 +124,7 @@ class Crossing:
         return (
             f"at {self.threshold:g}: {self.up:,.0f} {voice.nouns.rows} move up "
             f"({_rate(self.up_events, self.up, events)}), {self.down:,.0f} move down "
-            f"({_rate(self.down_events, self.down, events)}); above it {self.above_old:,.0f} before, "
+            f"({_rate(self.down_events, self.down, events)}); at or above it {self.above_old:,.0f} before, "
             f"{self.above_new:,.0f} after"
         )
 
@@ -135,7 +135,7 @@ class Crossing:
 
 @dataclass(frozen=True)
 class Change:
-    """What :func:`calibrant.compare` found; print it, or read its fields."""
+    """The result of :func:`calibrant.compare`: print it, or read its attributes."""
 
     old: Verdict
     new: Verdict
@@ -148,7 +148,7 @@ class Change:
         return tuple(dict.fromkeys((*self.old.notes, *self.new.notes)))
 
     def say(self, voice: Voice) -> str:
-        """The whole comparison in the words of a voice."""
+        """The whole comparison as text with the nouns of a voice."""
         rows = voice.nouns.rows
         lines = [f"Old: {self.old.in_words(voice).headline}", f"New: {self.new.in_words(voice).headline}"]
         lines += [f"  {difference.say(voice)}" for difference in self.differences]
@@ -162,7 +162,7 @@ class Change:
         return self.say(PYTHON)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, ready for JSON."""
+        """The comparison as data for JSON."""
         return {
             "old": self.old.to_dict(),
             "new": self.new.to_dict(),
@@ -183,41 +183,52 @@ def compare(
     y_new: ArrayLike | None = None,
     thresholds: ArrayLike = (0.5,),
     groups: ArrayLike | None = None,
-    weights: Literal["importance", "counts"] = "importance",
+    weight_type: Literal["importance", "frequency"] = "importance",
     positive: Any = None,
     tolerance: tuple[float, float] = TOLERANCE,
     random_state: int = 0,
 ) -> Change:
-    r"""Calibration, losses, ranking and decisions of two models on the same rows.
+    r"""Compare two models on the same rows: calibration, losses, ranking and decisions at thresholds.
 
-    Differences are of paired rows, with Student's intervals from what each row adds to the difference: its loss less
-    the mean, or its placement among the other class (DeLong, DeLong and Clarke-Pearson 1988). With ``groups`` these are
-    summed by group, as in :func:`~calibrant.metrics.variance.spread_of`; importance weights enter squared. Scores of
-    exactly 0 and 1 enter the log loss at the clamp of the log-odds, 2^-32. No finite-sample guarantee; with fewer than
-    about twenty events intervals are too short. Needs rows: two tallies do not say which rows belong together. Cost:
-    two sorts.
+    Differences are paired, with Student intervals from the influence of each row: its loss minus the mean loss, or its
+    placement among the other class (DeLong, DeLong and Clarke-Pearson 1988).
 
     Parameters
     ----------
+    scores_old, scores_new
+        Probabilities of the old and of the new model for the same rows.
     y
-        Outcomes of the rows. Both models must predict this same event.
+        Outcomes of the rows. Both models must predict the same event.
+    sample_weight, weight_type, groups, positive, tolerance, random_state
+        As in :func:`calibrant.check`. With ``groups`` the influences are summed by group, as in
+        :func:`~calibrant.metrics.variance.spread_of`; importance weights enter squared.
     y_new
-        Outcomes of the new model, where each model has its own, such as whether its answer to a question was right;
-        rows are still paired.
+        Outcomes of the new model, if each model has its own, such as whether its answer to a question was right; rows
+        are still paired.
     thresholds
-        Policy thresholds: for each, how many rows fall on the other side under the new scores, and how many of those
-        are events.
+        Policy thresholds. For each: how many rows change sides under the new scores, and how many of those are events.
+
+    Returns
+    -------
+    Change
+        Prints itself as text; has both verdicts, the differences and the rows that cross each threshold.
+
+    Notes
+    -----
+    Scores of exactly 0 and 1 enter the log loss clipped to 2^-32 from the ends. Rows are needed: two tallies do not say
+    which rows belong together. Guarantee: no finite-sample guarantee; with fewer than about twenty events intervals are
+    too short. Cost: two sorts.
 
     Examples
     --------
     >>> rng = np.random.default_rng(2)
     >>> p = rng.beta(2, 5, size=4000)
-    >>> happened = rng.random(4000) < p
-    >>> change = compare(p**0.5, p, happened, thresholds=[0.5])
-    >>> change.new.state, change.differences[0].words
+    >>> observed = rng.random(4000) < p
+    >>> change = compare(p**0.5, p, observed, thresholds=[0.5])
+    >>> change.new.status, change.differences[0].words
     ('calibrated', 'better')
     """
-    given = {"weights": weights, "groups": groups, "positive": positive}
+    given = {"weight_type": weight_type, "groups": groups, "positive": positive}
     old = _read({"scores": "scores_old"}, scores_old, y, sample_weight, **given)
     names = {"scores": "scores_new"} | ({} if y_new is None else {"y": "y_new"})
     new = _read(names, scores_new, y if y_new is None else y_new, sample_weight, **given)
@@ -229,7 +240,7 @@ def compare(
     if levels.ndim != 1 or not ((levels >= 0.0) & (levels <= 1.0)).all():
         raise InputError("thresholds", "must be probabilities between 0 and 1")
     impossible = any((rows.scores == 1.0 - rows.labels).any() for rows in (old, new))
-    loss = "Log loss, scores kept 2^-32 off 0 and 1" if impossible else "Log loss"
+    loss = "Log loss, scores clipped to 2^-32 from 0 and 1" if impossible else "Log loss"
     return Change(
         old=judge(evidence_of_rows(old, said=repeat_notes_of_rows(old), random_state=random_state), tolerance),
         new=judge(evidence_of_rows(new, said=repeat_notes_of_rows(new), random_state=random_state), tolerance),
@@ -243,11 +254,11 @@ def compare(
 
 
 def _read(names: Mapping[str, str], scores: Any, y: Any, sample_weight: Any, **given: Any) -> Rows:
-    """Checked rows of one model; ``names`` are what its arguments are called here."""
+    """Checked rows of one model; ``names`` maps argument names of the check to those of :func:`compare`."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrantWarning)
         try:
-            return without_single_groups(check_rows(scores, y, sample_weight, kind="probability", **given))
+            return without_single_groups(check_rows(scores, y, sample_weight, score_type="probability", **given))
         except InputError as error:
             fix = None if error.fix is None else _renamed(error.fix, names)
             raise InputError(_named(error.subject, names), _renamed(error.problem, names), fix) from None
@@ -258,7 +269,7 @@ def _named(subject: str | Setting, names: Mapping[str, str]) -> str | Setting:
 
 
 def _renamed(text: Text, names: Mapping[str, str]) -> Text:
-    """A problem or a fix that names the arguments of :func:`compare`."""
+    """A problem or a fix with the argument names of :func:`compare`."""
     if not isinstance(text, Phrase):
         return text
     values = {
@@ -273,14 +284,14 @@ def _log_losses(rows: Rows) -> Floats:
 
 
 def _paired(name: str, old: Floats, new: Floats, rows: Rows) -> Difference:
-    """The difference of two mean losses of the same rows."""
+    """The difference of two mean losses on the same rows."""
     w = _weights(rows)
     means = [float((w * values).sum() / w.sum()) for values in (old, new)]
     return _difference(name, means[0], means[1], (new - old - (means[1] - means[0])) / w.sum(), rows)
 
 
 def _ranking(old: Rows, new: Rows) -> tuple[Difference, ...]:
-    """The difference of AUC; none with one class."""
+    """The difference of AUC; empty with one class."""
     if any(rows.labels.min() == rows.labels.max() for rows in (old, new)):
         return ()
     (before, of_old), (after, of_new) = _area(old), _area(new)
@@ -289,7 +300,7 @@ def _ranking(old: Rows, new: Rows) -> tuple[Difference, ...]:
 
 
 def _area(rows: Rows) -> tuple[float, Floats]:
-    """AUC, and what each row adds to it."""
+    """AUC, and the influence of each row on it."""
     events, w = rows.labels == 1, _weights(rows)
     placed = _placements(rows.scores, events, w)
     area = float((w * placed)[events].sum() / w[events].sum())
@@ -303,9 +314,9 @@ def _area(rows: Rows) -> tuple[float, Floats]:
 def _difference(
     name: str, old: float, new: float, influence: Floats, rows: Rows, lower_is_better: bool = True, maps: int = 1
 ) -> Difference:
-    """The interval from what each row, or each group, adds to the difference; Student's distribution.
+    """A difference with its Student interval, from the influence of each row or group.
 
-    Not :class:`~calibrant.selection.losses.Losses`, whose sums by cell hold for mean losses alone and not for the AUC.
+    :class:`~calibrant.selection.losses.Losses` is not used: its sums by cell are valid for mean losses, not for AUC.
     """
     w = _weights(rows)
     squares = (w if rows.counts else w * w) * influence**2
@@ -324,20 +335,21 @@ def _difference(
 
 
 def _maps(old: Floats, new: Floats) -> int:
-    """Number of increasing maps of the old scores that the new ones consist of; 1 where they are too many to be that.
+    """Number of increasing maps of the old scores that produce the new ones; 1 where there are too many for that.
 
-    Rows in the order of the old scores split into as many rising sequences as the longest falling one is long (Dilworth
-    1950). Cross-fitting makes one for each fold; another model makes about the square root of the rows.
+    In the order of the old scores, the new scores split into as many increasing sequences as their longest decreasing
+    sequence is long (Dilworth 1950). Cross-fitting makes one for each fold; another model makes about the square root
+    of the number of rows.
     """
     order = np.lexsort((new, old))
-    taken = order[np.unique(np.linspace(0, len(order) - 1, min(LOOKED_AT, len(order))).astype(np.intp))]
-    if len(taken) < 4 * MOST_MAPS**2:
+    taken = order[np.unique(np.linspace(0, len(order) - 1, min(MAX_INSPECTED_ROWS, len(order))).astype(np.intp))]
+    if len(taken) < 4 * MAX_MAPS**2:
         return 1
-    ends: list[float] = []  # the longest falling sequence, by patience: rising sequences end at these values, negated
+    ends: list[float] = []  # patience sorting: increasing sequences end at these values, negated
     for value in (-new[taken]).tolist():
         place = bisect_left(ends, value)
         if place == len(ends):
-            if place == MOST_MAPS:
+            if place == MAX_MAPS:
                 return 1
             ends.append(value)
         else:
@@ -350,7 +362,7 @@ def _weights(rows: Rows) -> Floats:
 
 
 def _placements(scores: Floats, events: NDArray[np.bool_], w: Floats) -> Floats:
-    """For an event, the share of the other class below it; for a non-event, the share of events below; ties half."""
+    """For an event, the share of non-events below it; for a non-event, of events below it; ties count half."""
     values, index = np.unique(scores, return_inverse=True)
     placed = np.empty(len(scores))
     for mine, other in ((events, ~events), (~events, events)):
@@ -377,7 +389,7 @@ def _crossing(level: float, old: Rows, new: Rows) -> Crossing:
 
 
 def _digits(change: float, width: float) -> int:
-    """Digits after the point that show two figures of a difference and of its interval."""
+    """Decimals that show two significant digits of a difference and of its interval."""
     sizes = [abs(size) for size in (change, width) if size != 0.0 and np.isfinite(size)]
     return int(np.clip(1 - np.floor(np.log10(min(sizes))), 4, 9)) if sizes else 4
 

@@ -1,4 +1,4 @@
-"""What the rows establish: evidence against calibration, and whether the model is within or beyond the tolerance."""
+"""The status of a verdict: tests against calibration, and intervals compared with the tolerance."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from calibrant.verdict.evidence import Evidence
 from calibrant.verdict.outlook import Rule, more_labels
 from calibrant.verdict.shape import Misfit, Tolerance, worst_misfit
 
-State = Literal["calibrated", "miscalibrated", "off", "cannot tell"]
+Status = Literal["calibrated", "miscalibrated", "off", "cannot tell"]
 
 
 class Direction(Enum):
-    """How probabilities are off as a whole."""
+    """How the probabilities deviate overall."""
 
     TOO_LOW = "too low"
     TOO_HIGH = "too high"
@@ -31,70 +31,71 @@ class Direction(Enum):
 
 
 TOLERANCE = (0.2, 0.2)
+"""Default tolerance of intercept and slope."""
 
-INSIDE = 0.95
-"""Confidence of the intervals of level and slope that must lie within the tolerance before it is called kept."""
+WITHIN_CONFIDENCE = 0.95
+"""Confidence level of the intervals of intercept and slope that must lie within the tolerance for "calibrated"."""
 
-ALPHA_LEVEL, ALPHA_SLOPE, ALPHA_SHAPE = 0.02, 0.02, 0.01
-"""How the 5 % chance of a wrong statement against a model is shared among level, slope and ranges of the scores."""
+ALPHA_INTERCEPT, ALPHA_SLOPE, ALPHA_SHAPE = 0.02, 0.02, 0.01
+"""Significance levels of the tests of intercept, slope and score ranges; they add up to 5 % (Bonferroni)."""
 
-RULE = Rule(INSIDE, 1.0 - ALPHA_LEVEL, 1.0 - ALPHA_SLOPE)
+RULE = Rule(WITHIN_CONFIDENCE, 1.0 - ALPHA_INTERCEPT, 1.0 - ALPHA_SLOPE)
 
 
 @dataclass(frozen=True)
 class Against:
-    """Tests of perfect calibration: p-values of level and slope, and the most misfitting range of the scores."""
+    """Tests of perfect calibration: p-values of intercept and slope, and the score range that fits worst."""
 
-    level: float
+    intercept: float
     slope: float
     shape: Misfit | None
-    """The most misfitting range of scores, if its adjusted p-value is at most 1 %."""
+    """The score range that fits worst, if its adjusted p-value is at most 1 %."""
 
     @property
-    def by_level(self) -> bool:
-        """Whether the number of events is not what the scores predict."""
-        return self.level <= ALPHA_LEVEL
+    def by_intercept(self) -> bool:
+        """Whether the number of events differs significantly from what the scores predict."""
+        return self.intercept <= ALPHA_INTERCEPT
 
     @property
     def by_slope(self) -> bool:
-        """Whether the scores are too extreme, or not extreme enough."""
+        """Whether the scores are significantly too extreme, or not extreme enough."""
         return self.slope <= ALPHA_SLOPE
 
     @property
     def found(self) -> bool:
-        """Whether perfect calibration is excluded; at most 5 % of calibrated models are called so."""
-        return self.by_level or self.by_slope or self.shape is not None
+        """Whether perfect calibration is rejected, which happens for at most 5 % of calibrated models."""
+        return self.by_intercept or self.by_slope or self.shape is not None
 
     @property
     def range_alone(self) -> Misfit | None:
-        """The range, where level and slope say nothing against the model."""
-        return None if self.by_level or self.by_slope else self.shape
+        """The score range, if neither intercept nor slope rejects."""
+        return None if self.by_intercept or self.by_slope else self.shape
 
 
 @dataclass(frozen=True)
 class Beyond:
-    """What is shown to be beyond the tolerance; at most 5 % of tolerable models are called so."""
+    """What is shown to be beyond the tolerance; wrong for at most 5 % of models within the tolerance."""
 
-    level: bool
+    intercept: bool
     slope: bool
     shape: Misfit | None
 
     @property
     def found(self) -> bool:
-        """Whether anything is."""
-        return self.level or self.slope or self.shape is not None
+        """Whether anything is beyond the tolerance."""
+        return self.intercept or self.slope or self.shape is not None
 
     @property
     def range_alone(self) -> Misfit | None:
-        """The range, where level and slope are not shown to be beyond the tolerance."""
-        return None if self.level or self.slope else self.shape
+        """The score range, if neither intercept nor slope is shown to be beyond the tolerance."""
+        return None if self.intercept or self.slope else self.shape
 
 
 @dataclass(frozen=True)
 class Decision:
-    """The state and what it rests on; the fields that :class:`Verdict` shares are described there."""
+    """The status and what it is based on; fields shared with :class:`Verdict` are described there."""
 
-    state: State
+    status: Status
     parameters: Parameters
     tolerance: Tolerance
     chance: Chance
@@ -108,7 +109,7 @@ class Decision:
 
 
 def decide(evidence: Evidence, tolerance: tuple[float, float] = TOLERANCE) -> Decision:
-    """Compare level, slope and ranges of the scores with perfect calibration and with the tolerance."""
+    """Compare intercept, slope and score ranges with perfect calibration and with the tolerance."""
     tally, data = evidence.tally, evidence.clusters or evidence.tally
     parameters = Parameters.of(data)
     limits = _limits(parameters, check_tolerance(tolerance))
@@ -121,17 +122,17 @@ def decide(evidence: Evidence, tolerance: tuple[float, float] = TOLERANCE) -> De
         against = _against(evidence, parameters, chance)
         beyond = _beyond(evidence, parameters, limits)
         within = _within(parameters, limits)
-    state: State = "cannot tell"
+    status: Status = "cannot tell"
     if beyond.found or (only_ends and any(at_ends)):
-        state = "miscalibrated"
+        status = "miscalibrated"
     elif within:
-        state = "calibrated"
+        status = "calibrated"
     elif against.found:
-        state = "off"
+        status = "off"
     needed = None
-    if state in ("off", "cannot tell") and not only_ends and not few:
+    if status in ("off", "cannot tell") and not only_ends and not few:
         needed = more_labels(parameters, limits, RULE, physical_rows(tally))
-    return Decision(state, parameters, limits, chance, against, beyond, within, at_ends, only_ends, few, needed)
+    return Decision(status, parameters, limits, chance, against, beyond, within, at_ends, only_ends, few, needed)
 
 
 def _limits(parameters: Parameters, tolerance: tuple[float, float]) -> Tolerance:
@@ -144,22 +145,22 @@ def _against(evidence: Evidence, parameters: Parameters, chance: Chance) -> Agai
     plain = evidence.clusters is None and evidence.tally.counts
     total = chance.p_value(float(evidence.tally.positives)) if plain or level is None else level.p_value(0.0)
     shape = worst_misfit(parameters.likelihood, Tolerance(0.0, 0.0), evidence)
-    return Against(total, 1.0 if slope is None else slope.p_value(1.0), _if_sure(shape))
+    return Against(total, 1.0 if slope is None else slope.p_value(1.0), _if_significant(shape))
 
 
 def _beyond(evidence: Evidence, parameters: Parameters, limits: Tolerance) -> Beyond:
-    level = _outside(parameters.level, 0.0, limits.level, 1.0 - ALPHA_LEVEL)
+    level = _outside(parameters.level, 0.0, limits.intercept, 1.0 - ALPHA_INTERCEPT)
     slope = _outside(parameters.slope, 1.0, limits.slope, 1.0 - ALPHA_SLOPE)
-    return Beyond(level, slope, _if_sure(worst_misfit(parameters.likelihood, limits, evidence)))
+    return Beyond(level, slope, _if_significant(worst_misfit(parameters.likelihood, limits, evidence)))
 
 
 def _within(parameters: Parameters, limits: Tolerance) -> bool:
-    pairs = ((parameters.level, 0.0, limits.level), (parameters.slope, 1.0, limits.slope))
+    pairs = ((parameters.level, 0.0, limits.intercept), (parameters.slope, 1.0, limits.slope))
     return all(parameter is None or _inside(parameter, ideal, limit) for parameter, ideal, limit in pairs)
 
 
 def _inside(parameter: Parameter, ideal: float, limit: float) -> bool:
-    low, high = parameter.interval(INSIDE)
+    low, high = parameter.interval(WITHIN_CONFIDENCE)
     return ideal - limit <= low and high <= ideal + limit
 
 
@@ -170,21 +171,21 @@ def _outside(parameter: Parameter | None, ideal: float, limit: float, confidence
     return low > ideal + limit or high < ideal - limit
 
 
-def _if_sure(misfit: Misfit | None) -> Misfit | None:
+def _if_significant(misfit: Misfit | None) -> Misfit | None:
     return misfit if misfit is not None and misfit.p_value <= ALPHA_SHAPE else None
 
 
 def physical_rows(tally: Tally) -> float:
-    """Rows, whatever they weigh."""
+    """Number of rows, regardless of their weights."""
     rows = tally.cells.rows
     return float(tally.total if tally.counts or rows is None else rows.sum())
 
 
 def check_tolerance(tolerance: tuple[float, float]) -> tuple[float, float]:
-    """Two positive numbers; anything else is refused."""
+    """Two positive numbers; anything else raises an error."""
     pair = np.asarray(tolerance, dtype=np.float64)
     if pair.shape != (2,) or not (np.isfinite(pair).all() and (pair > 0.0).all()):
-        raise InputError("tolerance", f"must be two positive numbers, for level and slope, got {tolerance!r}")
+        raise InputError("tolerance", f"must be two positive numbers, for intercept and slope, got {tolerance!r}")
     return float(pair[0]), float(pair[1])
 
 

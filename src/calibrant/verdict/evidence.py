@@ -1,4 +1,4 @@
-"""Everything a verdict looks at, as tallies: the whole, its folds, clusters, segments and periods."""
+"""The data behind a verdict as tallies: all rows, folds, clusters, segments and periods."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from calibrant.tallies.grouped import check_ids
 
 Columns = Mapping[str, NDArray[Any]]
 
-MOST_ROWS = 1 << 16
+MAX_EXACT_ROWS = 1 << 16
 """More rows than this are counted on the grid of 65,536 cells, where scores that agree to a thousandth share a cell;
-segments and periods of them on about 1,000 cells."""
+their segments and periods on about 1,000 cells."""
 
 
 NO_FOLDS = Folds(())
-"""Nothing can be set apart."""
+"""No folds can be made."""
 
 
 class Unseen(StrEnum):
-    """Why judged rows cannot be compared with those that a map was fitted to."""
+    """Why it is unknown whether a map was fitted to these rows."""
 
     FRAME = "large frame"
     GRID = "grid"
@@ -38,34 +38,34 @@ class Unseen(StrEnum):
 
 
 _WHY = {
-    Unseen.FRAME: "a frame of this size is seen as counts on a grid",
-    Unseen.GRID: "{scores} were counted on a grid",
-    Unseen.TIES: "{scores} are heaped or few",
+    Unseen.FRAME: "a frame of this size is counted on a grid",
+    Unseen.GRID: "the {scores} were counted on a grid",
+    Unseen.TIES: "the {scores} are few or have many ties",
 }
 
 
 @note("overlap-unknown")
 def overlap_unknown(voice: Voice, why: Unseen) -> str:
-    """A map has an origin, and rows cannot be compared with it."""
+    """The rows that a map was fitted to are documented, but these rows cannot be compared with them."""
     nouns = voice.nouns
     return (
-        f"it cannot be seen whether the map was fitted to these {nouns.rows} "
-        f"({_WHY[why].format(scores=nouns.scores)}): judge it on {nouns.rows} that were set apart"
+        f"cannot check whether the map was fitted to these {nouns.rows} "
+        f"({_WHY[why].format(scores=nouns.scores)}): evaluate it on held-out {nouns.rows}"
     )
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What is known about judged rows and the map that they passed through.
+    """What is known about whether the map was fitted to these rows.
 
     Attributes
     ----------
     share
-        About which share of them the map was fitted to; None when that cannot be told.
+        Estimated share of the rows that the map was fitted to; None if unknown.
     crossfitted
-        Whether the map was fitted to all of them, and was therefore fitted anew without each part for that part.
+        Whether the map was fitted to all of them, and was therefore cross-fitted.
     unseen
-        Why that cannot be told, where a map has an origin; else None.
+        Why the share is unknown although the map documents its rows; otherwise None.
     """
 
     share: float | None = None
@@ -74,12 +74,12 @@ class Seen:
 
 
 NOT_SEEN = Seen()
-"""Nothing is known, or no map was passed through."""
+"""Nothing is known, or there is no map."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """How the events of a segment or a period vary between clusters, and how many clusters have rows there."""
+    """Variance of the events of a segment or period between clusters, and the number of clusters with rows there."""
 
     spread: Spread
     clusters: int
@@ -91,27 +91,27 @@ Parts = Mapping[str, Mapping[Any, Part]]
 
 @dataclass(frozen=True)
 class Evidence:
-    """Tallies of probabilities: all rows, and the same rows cut in the ways that the questions need."""
+    """Tallies of probabilities: all rows, and the same rows by fold, cluster, segment and period."""
 
     tally: Tally
     folds: Folds = NO_FOLDS
     clusters: Clusters | None = None
-    """The rows by their groups; by hash bucket of the groups where an engine counted them."""
+    """The rows by group, or by hash bucket of the groups if an engine counted them."""
     segments: Mapping[str, GroupedTally] = field(default_factory=dict)
     periods: GroupedTally | None = None
     period_ends: Mapping[Any, Any] = field(default_factory=dict)
-    """Last timestamp of each period, by its first."""
-    groups: int | None = None
-    """Distinct groups."""
+    """Last timestamp of each period, by its first timestamp."""
+    n_groups: int | None = None
+    """Number of distinct groups."""
     parts: Parts | None = None
     period_parts: Parts | None = None
-    """With groups: how events vary between clusters, by segment and by period."""
+    """With groups: variance of the events between clusters, by segment and by period."""
     notes: tuple[Note, ...] = ()
     seen: Seen = NOT_SEEN
-    """Whether the map that the scores passed through was fitted to these rows."""
+    """Whether the map was fitted to these rows."""
 
     def with_ends(self, ends: Ends) -> Evidence:
-        """The same rows, whose scores are clipped to these ends where log-odds are taken."""
+        """The same rows, with scores clipped to these ends where log-odds are computed."""
         tally = self.tally.with_ends(ends)
         clusters = None if self.clusters is None else replace(self.clusters, tally=tally)
         return replace(self, tally=tally, clusters=clusters, folds=self.folds.with_ends(ends))
@@ -120,9 +120,9 @@ class Evidence:
 def evidence_of_rows(
     rows: Rows, segments: Columns | None = None, said: tuple[Note, ...] = (), *, random_state: int = 0
 ) -> Evidence:
-    """Tallies of checked rows of probabilities, by their groups, their time and the given segments."""
+    """Tallies of checked rows of probabilities by group, time and segment."""
     rows = in_event_rows(without_single_groups(rows))
-    grid, part = (Grid(), SEGMENT_GRID) if len(rows.scores) > MOST_ROWS else (None, None)
+    grid, part = (Grid(), SEGMENT_GRID) if len(rows.scores) > MAX_EXACT_ROWS else (None, None)
     clusters = None if rows.groups is None else Clusters.of_rows(rows, grid)
     tally = Tally.from_rows(rows, grid) if clusters is None else clusters.tally
     starts, ends = (None, {}) if rows.time is None else periods_of(rows.time, rows.weights)
@@ -151,10 +151,10 @@ def evidence_of_rows(
 
 
 def in_event_rows(rows: Rows) -> Rows:
-    """Importance weights in the unit in which events add up to the rows that they are (all rows, without an event)."""
+    """Importance weights scaled so that those of the events sum to their number (without events: those of all rows)."""
     if rows.counts or rows.weights is None:
         return rows
-    if rows.weights.min() == rows.weights.max():  # equal weights say nothing
+    if rows.weights.min() == rows.weights.max():  # equal weights have no effect
         return replace(rows, weights=None, counts=True)
     counted = rows.labels == 1 if rows.labels.any() else np.ones(len(rows.labels), dtype=bool)
     unit = float(counted.sum()) / float(rows.weights[counted].sum())
@@ -162,13 +162,13 @@ def in_event_rows(rows: Rows) -> Rows:
 
 
 def forward_folds(periods: GroupedTally, whole: Tally) -> Folds:
-    """Periods, each judged by what was fitted to those before it; weights in the unit of the whole's effective size."""
+    """Periods as walk-forward folds; weights are scaled to the effective sample size of all rows."""
     unit = whole.effective_size / float(whole.total)
     return Folds(tuple(period.scaled(unit) for period in periods.values()), forward=True).with_ends(whole.ends)
 
 
 def without_single_groups(rows: Rows) -> Rows:
-    """Groups that hold one row each say nothing: such rows are independent."""
+    """Drop groups of one row each: such rows are independent."""
     if rows.groups is None:
         return rows
     check_ids(rows.groups)
@@ -177,7 +177,7 @@ def without_single_groups(rows: Rows) -> Rows:
 
 
 def _parts(rows: Rows, column: NDArray[Any], clusters: Clusters) -> dict[Any, Part]:
-    """By value of a column: the spread of its events between clusters."""
+    """Variance of the events between clusters, by value of a column."""
     values, value = np.unique(column, return_inverse=True)
     pairs, place = np.unique(value * clusters.size + clusters.cluster, return_inverse=True)
     w = np.ones(len(place)) if rows.weights is None else rows.weights.astype(np.float64)
@@ -190,7 +190,7 @@ def _parts(rows: Rows, column: NDArray[Any], clusters: Clusters) -> dict[Any, Pa
 
 
 def part_of(n: Floats, events: Floats, predicted: Floats, variance: Floats, *, counts: bool) -> Part:
-    """The spread of the events of one part, from sums by cluster, around its own ratio of observed to predicted."""
+    """Variance of the events of one part, from sums by cluster, around its own ratio of observed to predicted."""
     due = float(predicted.sum())
     ratio = float(events.sum()) / due if due > 0.0 else 1.0
     there = n > 0.0
@@ -199,11 +199,11 @@ def part_of(n: Floats, events: Floats, predicted: Floats, variance: Floats, *, c
 
 
 def not_probabilities() -> InputError:
-    """Scores on no scale of probability."""
-    logit = Setting("kind", "logit")
+    """The error for scores that are neither probabilities nor log-odds."""
+    logit = Setting("score_type", "logit")
     return InputError(
         "scores",
-        "holds real numbers, not probabilities",
+        "contains real numbers, not probabilities",
         Phrase("{fit}, or pass {logit} for log-odds", fit=Advice.FIT_FIRST, logit=logit),
     )
 

@@ -1,4 +1,4 @@
-"""Numbers as a verdict prints them."""
+"""Number formats of a verdict."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 
 def amount(value: float) -> str:
-    """A number of events: whole from 10 on, and with two digits below, so that a sum of 0.4 is not 0.
+    """A number of events: no decimals from 10 up, two digits below 10, so that 0.4 is not shown as 0.
 
     Examples
     --------
@@ -19,12 +19,12 @@ def amount(value: float) -> str:
 
 
 def capitalized(text: str) -> str:
-    """A sentence that begins with a capital letter; the others stay as they are."""
+    """The text with its first letter in upper case."""
     return text[:1].upper() + text[1:]
 
 
 def p_text(p_value: float, equals: str = "= ") -> str:
-    """A p-value as people write it; ``equals`` stands before a number, empty in a table.
+    """A p-value as text; ``equals`` is put before the number, and is empty in a table.
 
     Examples
     --------
@@ -35,7 +35,7 @@ def p_text(p_value: float, equals: str = "= ") -> str:
 
 
 def percent(share: float) -> str:
-    """A share with two digits, never in powers of ten.
+    """A share in percent with two significant digits, never in scientific notation.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def percent(share: float) -> str:
 
 
 def signed_percent(share: float) -> str:
-    """The same with its sign.
+    """A signed share in percent.
 
     Examples
     --------
@@ -61,23 +61,23 @@ def signed_percent(share: float) -> str:
 
 
 def between(low: float, high: float, digits: int, *, sign: bool = False) -> str:
-    """An interval in words; an end that the rows do not give is open.
+    """An interval as text; infinite limits are written in words.
 
     Examples
     --------
     >>> between(-0.5, math.inf, 2, sign=True)
-    '-0.50 to no upper end'
+    '-0.50 to no upper limit'
     """
     form = f"{'+' if sign else ''}.{digits}f"
     ends = (
-        "no lower end" if math.isinf(low) else format(low, form),
-        "no upper end" if math.isinf(high) else format(high, form),
+        "no lower limit" if math.isinf(low) else format(low, form),
+        "no upper limit" if math.isinf(high) else format(high, form),
     )
     return " to ".join(ends)
 
 
 def digits_apart(value: float, *limits: float, least: int = 2, most: int = 5) -> int:
-    """Digits after the point with which a number does not look equal to a limit that it is not equal to.
+    """Decimals needed so that a number does not look equal to a limit that it differs from.
 
     Examples
     --------

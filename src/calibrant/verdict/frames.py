@@ -1,4 +1,4 @@
-"""Evidence from a frame too large to bring into memory: tallies made by the engine that holds it."""
+"""Evidence from a frame that is too large for memory, counted by its own engine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Literal, cast
 import narwhals as nw
 import numpy as np
 
-from calibrant.arrays import Kind
+from calibrant.arrays import ScoreType
 from calibrant.calibration import Calibration
 from calibrant.engine.collecting import Rows, collect_frame
 from calibrant.engine.columns import apply, fresh_name, on_local_clock, plain_names, read_frame
@@ -34,28 +34,28 @@ from calibrant.verdict.evidence import (
     part_of,
 )
 
-FINE = Grid()
-"""Cells of the whole and of the cluster buckets, which are cut where the whole is cut."""
+FINE_GRID = Grid()
+"""Grid of the whole and of the cluster buckets, which must have the same cells."""
 
-MOST_MOMENTS = 10_000
-"""More distinct moments than this are not tallied one by one."""
+MAX_TIMESTAMPS = 10_000
+"""More distinct timestamps than this are not counted one by one."""
 
-CUTS = ("1d", "1h", "1m", "1s")
-"""Timestamps are cut to the first of these that leaves twice as many moments as there are periods."""
+TRUNCATIONS = ("1d", "1h", "1m", "1s")
+"""Timestamps are truncated to the first of these that leaves at least twice as many values as there are periods."""
 
 
 @note("gain-not-measured")
 def gain_not_measured(voice: Voice) -> str:
-    """Importance weights, of which an engine gives sums alone."""
+    """Importance weights, for which an engine returns only sums."""
     return (
-        "the gain from recalibration was not measured: importance weights in a frame of this size are seen as sums "
-        f"only, unless {voice.argument('time')} or {voice.argument('groups')} says how to set {voice.nouns.rows} apart"
+        "the gain from recalibration was not measured: in a frame of this size only sums of importance weights are "
+        f"available; pass {voice.argument('time')} or {voice.argument('groups')} to define folds"
     )
 
 
 @dataclass(frozen=True)
 class Roles:
-    """Names of the columns of a frame by their roles."""
+    """Column names of a frame by role."""
 
     score: str
     label: str
@@ -73,7 +73,7 @@ class Roles:
 
 @dataclass(frozen=True)
 class Engine:
-    """A frame with what stays the same from pass to pass."""
+    """A frame with the options of every pass."""
 
     frame: Any
     score: str
@@ -82,14 +82,14 @@ class Engine:
 
     def whole(self) -> Tally:
         """All rows."""
-        return cast(Tally, tally(self.frame, self.score, self.label, grid=FINE, **self.options))
+        return cast(Tally, tally(self.frame, self.score, self.label, grid=FINE_GRID, **self.options))
 
     def parts(self, **keys: Any) -> GroupedTally:
         """Rows by key."""
         return cast(GroupedTally, tally(self.frame, self.score, self.label, **keys, **self.options))
 
     def sums(self, **keys: Any) -> dict[Any, Floats]:
-        """By the first key: rows, events, predicted events and their variance in each cluster bucket."""
+        """Rows, events, predicted events and their variance in each cluster bucket, by the first key."""
         made: dict[Any, Floats] = defaultdict(lambda: np.zeros((4, CLUSTER_BUCKETS)))
         names, *columns = totals(self.frame, self.score, self.label, **keys, **self.options)
         for (value, bucket), *sums in zip(names, *(column.tolist() for column in columns), strict=True):
@@ -101,23 +101,25 @@ def evidence_of_frame(
     frame: Any,
     roles: Roles,
     *,
-    weights: Literal["importance", "counts"],
+    weight_type: Literal["importance", "frequency"],
     positive: Any,
-    kind: Kind | None,
+    score_type: ScoreType | None,
     random_state: int,
     calibration: Calibration | None = None,
 ) -> Evidence:
-    """Tallies of a frame by its segments, its time and its groups; one pass of the engine for each."""
-    frame, score = _as_probabilities(frame, roles.score, kind, calibration)
-    options = {"sample_weight": roles.sample_weight, "weights": weights, "positive": positive}
+    """Tallies of a frame by segment, time and group; one pass of the engine for each."""
+    frame, score = _as_probabilities(frame, roles.score, score_type, calibration)
+    options = {"sample_weight": roles.sample_weight, "weight_type": weight_type, "positive": positive}
     engine = Engine(frame, score, roles.label, options)
     whole = engine.whole()
     groups = None if roles.groups is None else _count_distinct(frame, roles.groups)
-    by_group = None if groups is None or groups == physical_rows(whole) else roles.groups  # else single rows
+    by_group = (
+        None if groups is None or groups == physical_rows(whole) else roles.groups
+    )  # otherwise groups are single rows
     unit = whole.event_unit
     segments = {name: _scaled(engine.parts(by=name), unit) for name in roles.by}
-    buckets = None if by_group is None else _scaled(engine.parts(groups=by_group, grid=FINE), unit)
-    time = None if roles.time is None else _tallied_moments(engine, roles.time)
+    buckets = None if by_group is None else _scaled(engine.parts(groups=by_group, grid=FINE_GRID), unit)
+    time = None if roles.time is None else _tallies_by_time(engine, roles.time)
     periods = Periods.of(_scaled(time[1], unit)) if time is not None else None
     folds = NO_FOLDS
     if periods is not None:
@@ -149,16 +151,18 @@ def evidence_of_frame(
     )
 
 
-def _as_probabilities(frame: Any, score: str, kind: Kind | None, calibration: Calibration | None) -> tuple[Any, str]:
+def _as_probabilities(
+    frame: Any, score: str, score_type: ScoreType | None, calibration: Calibration | None
+) -> tuple[Any, str]:
     if calibration is not None:
         name = fresh_name(frame, "calibrated probability")
         return apply(calibration, frame, score, name=name), name
-    if kind == "real":
+    if score_type == "real":
         raise not_probabilities()
-    if kind != "logit":
+    if score_type != "logit":
         return frame, score
     name = fresh_name(frame, "probability of these log-odds")
-    return apply(LogitAffineMap(1.0, 0.0, on="score"), frame, score, name=name, kind="logit"), name
+    return apply(LogitAffineMap(1.0, 0.0, on="score"), frame, score, name=name, score_type="logit"), name
 
 
 # -------------------------------------------------------------------------------------------------------- time
@@ -166,50 +170,52 @@ def _as_probabilities(frame: Any, score: str, kind: Kind | None, calibration: Ca
 
 @dataclass(frozen=True)
 class Periods:
-    """Stretches of about equally many rows, by their first moment."""
+    """Periods of about equal numbers of rows, by their first timestamp."""
 
     tallies: GroupedTally
     ends: Mapping[Any, Any]
-    stretch: Mapping[Any, Any]
-    """First moment of the period of each moment."""
+    start_of: Mapping[Any, Any]
+    """First timestamp of the period of each timestamp."""
 
     @classmethod
-    def of(cls, moments: GroupedTally) -> Periods:
-        """Neighbouring moments joined."""
-        names = sorted(moments)
-        rows = np.array([float(moments[name].total) for name in names])
+    def of(cls, timestamps: GroupedTally) -> Periods:
+        """Merge neighboring timestamps into periods."""
+        names = sorted(timestamps)
+        rows = np.array([float(timestamps[name].total) for name in names])
         first, last, place = cut_time(np.array(names, dtype=object), rows)
-        stretch = {name: first[j] for name, j in zip(names, place.tolist(), strict=True)}
+        start_of = {name: first[j] for name, j in zip(names, place.tolist(), strict=True)}
         parts: dict[Any, list[Tally]] = defaultdict(list)
         for name in names:
-            parts[stretch[name]].append(moments[name])
+            parts[start_of[name]].append(timestamps[name])
         tallies = GroupedTally({start: reduce(Tally.__add__, each) for start, each in parts.items()})
-        return cls(tallies, dict(zip(first.tolist(), last.tolist(), strict=True)), stretch)
+        return cls(tallies, dict(zip(first.tolist(), last.tolist(), strict=True)), start_of)
 
     def added(self, sums: Mapping[Any, Floats]) -> dict[Any, Floats]:
-        """Sums by moment as sums by period."""
+        """Sums by timestamp added up by period."""
         made: dict[Any, Floats] = {}
-        for moment, each in sums.items():
-            start = self.stretch[moment]
+        for timestamp, each in sums.items():
+            start = self.start_of[timestamp]
             made[start] = made[start] + each if start in made else each
         return made
 
 
-def _tallied_moments(engine: Engine, time: str) -> tuple[dict[str, Any], GroupedTally]:
-    """How the moments are asked for, and their tallies: as they are, or timestamps cut to days or less."""
+def _tallies_by_time(engine: Engine, time: str) -> tuple[dict[str, Any], GroupedTally]:
+    """The query by time and its tallies: values as given, or timestamps truncated to days or less."""
     source, place = plain_names(engine.frame, [time])
     column = nw.col(place[time])
     rows = read_frame(on_local_clock(source, place[time]))
     dtype = rows.collect_schema()[place[time]]
     ways: list[dict[str, Any]] = [{"by": time}]
     if isinstance(dtype, nw.Datetime):
-        ways = [{"time": time, "every": every} for every in CUTS]
+        ways = [{"time": time, "every": every} for every in TRUNCATIONS]
     for way in ways:
-        moment = column.dt.truncate(way["every"]) if "every" in way else column
-        count = _rows_of(rows.select(moment.alias("moment")).unique().head(MOST_MOMENTS + 1))
-        if count > MOST_MOMENTS:
+        value = column.dt.truncate(way["every"]) if "every" in way else column
+        count = _rows_of(rows.select(value.alias("timestamp")).unique().head(MAX_TIMESTAMPS + 1))
+        if count > MAX_TIMESTAMPS:
             raise InputError(
-                Setting("time", time), f"has more than {MOST_MOMENTS:,} distinct values", "cut it into days or months"
+                Setting("time", time),
+                f"has more than {MAX_TIMESTAMPS:,} distinct values",
+                "truncate it to days or months",
             )
         if count >= 2 * PERIODS:
             break
@@ -224,7 +230,7 @@ def _rows_of(rows: Rows) -> int:
 
 
 def _parts(sums: Mapping[Any, Floats], unit: float) -> dict[Any, Part]:
-    """How each value's events vary between cluster buckets; a bucket is not a single row, even where it holds one."""
+    """Variance of the events between cluster buckets, by value; a bucket is never treated as a single row."""
     return {value: part_of(*(unit * each), counts=False) for value, each in sums.items()}
 
 

@@ -1,4 +1,4 @@
-"""What recalibration would gain, on rows that the map did not see."""
+"""What recalibration would gain on held-out rows."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from calibrant.selection.folds import Folds
 from calibrant.selection.losses import Losses, outputs_of
 from calibrant.tallies import Tally
 
-FEWEST, MANY = 10, 1_000
-"""Rows of the minority class that a two-parameter map, and that also a monotone map, needs to be tried."""
+MIN_MINORITY_PLATT, MIN_MINORITY_ISOTONIC = 10, 1_000
+"""Minority-class rows needed to try Platt scaling, and to try isotonic regression as well."""
 
 FITS: dict[str, Callable[[Tally], Map]] = {
     "PlattScaling": lambda tally: fit_platt(tally)[0],
     "IsotonicCalibrator": fit_curve,
 }
-"""What each calibrator fits by default, without the estimator around it, which would load scikit-learn."""
+"""The default fit of each calibrator, without its estimator class, which would import scikit-learn."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class Gain:
     Attributes
     ----------
     method
-        The calibrator: Platt scaling, unless isotonic regression was tried too and is better by two standard errors.
+        The calibrator: Platt scaling, unless isotonic regression was tried and is better by two standard errors.
     before, after
-        Mean log loss of the scores, and of scores mapped by a calibrator fitted to other rows.
+        Mean log loss of the scores, and of the scores mapped by a calibrator fitted to other folds.
     se
         Standard error of the difference.
     """
@@ -46,12 +46,12 @@ class Gain:
 
     @property
     def share(self) -> float:
-        """Share of the loss that recalibration removes; negative when it harms."""
+        """Relative reduction of the loss by recalibration; negative when the loss increases."""
         return (self.before - self.after) / self.before if self.before > 0.0 else 0.0
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The share, less and plus two standard errors."""
+        """The share minus and plus two standard errors."""
         half = 2.0 * self.se / self.before if self.before > 0.0 else 0.0
         return self.share - half, self.share + half
 
@@ -62,12 +62,12 @@ class Gain:
 
 
 def crossfitted_gain(folds: Folds) -> Gain | None:
-    """Log loss before and after, each fold mapped by calibrators fitted to the others (or to those before it)."""
+    """Log loss before and after, each fold mapped by calibrators fitted to the other (with time: earlier) folds."""
     events = sum(float(fold.positives) for fold in folds.parts)
     minority = min(events, sum(float(fold.total) for fold in folds.parts) - events)
-    if minority < FEWEST or len(folds.parts) < 2:
+    if minority < MIN_MINORITY_PLATT or len(folds.parts) < 2:
         return None
-    methods = ["PlattScaling", *(["IsotonicCalibrator"] if minority >= MANY else [])]
+    methods = ["PlattScaling", *(["IsotonicCalibrator"] if minority >= MIN_MINORITY_ISOTONIC else [])]
     losses: Losses | None = None
     for index, fold in enumerate(folds.parts):
         others = [other for place, other in enumerate(folds.parts) if _seen(place, index, folds.forward)]

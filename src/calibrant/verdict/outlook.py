@@ -1,4 +1,4 @@
-"""About how many more labels settle the question, if the model is off by as much as it seems."""
+"""Roughly how many more labels would settle the question, if the estimates are right."""
 
 from __future__ import annotations
 
@@ -13,39 +13,41 @@ from calibrant.numerics import Floats
 from calibrant.verdict.shape import Tolerance
 
 DRAWS = 2_000
-SETTLED = 0.87
-"""Share of repeated samples, at the estimated level and slope, that the number of labels is chosen to settle."""
+"""Simulated samples."""
+SETTLED_SHARE = 0.87
+"""Share of repeated samples, at the estimated intercept and slope, in which the number of labels should decide."""
 
-MOST = 200.0
-"""Times as many labels as there are now, beyond which the answer is that no realistic number settles it."""
+MAX_RATIO = 200.0
+"""Multiple of the present number of labels above which no realistic number is said to settle the question."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """Confidence of the intervals that decide: inside the tolerance, and of level and slope outside it."""
+    """Confidence levels of the intervals that decide: within the tolerance, and intercept and slope beyond it."""
 
     inside: float
-    outside_level: float
+    outside_intercept: float
     outside_slope: float
 
 
 def more_labels(parameters: Parameters, limits: Tolerance, rule: Rule, rows: float) -> int | None:
-    r"""Labels to add so that a sample of that size decides in about nine of ten cases; None if no number helps.
+    r"""Labels to add so that a sample of that size decides in about nine of ten cases; None if no number does.
 
-    The truth is taken to be the estimated level and slope. In a sample of r times the present rows the estimates are
-    normal around them, with the present covariance over r; r is the smallest for which 87 % of such samples lie within
-    or beyond the tolerance. Weights and clusters enter by the variances that they give; ``rows`` are the present ones.
+    The estimated intercept and slope are taken as the truth. In a sample of r times the present rows the estimates are
+    normal around them, with the present covariance divided by r. The smallest r is chosen for which 87 % of such
+    samples lie within or beyond the tolerance. Weights and clusters enter through their effect on the variances;
+    ``rows`` is the present number of rows.
     """
     if parameters.level is None:
         return None
     center, covariance = _joint(parameters)
-    half = np.array([limits.level, limits.slope])[: len(center)]
+    half = np.array([limits.intercept, limits.slope])[: len(center)]
     noise = np.random.default_rng(0).standard_normal((DRAWS, len(center)))
     draws = np.einsum("ij,dj->di", _root(covariance), noise)
     se = np.sqrt(np.diag(covariance))
     inside = float(special.ndtri((1.0 + rule.inside) / 2.0))
-    outside = special.ndtri((1.0 + np.array([rule.outside_level, rule.outside_slope])) / 2.0)[: len(center)]
-    ratios = np.geomspace(1.02, MOST, 400)
+    outside = special.ndtri((1.0 + np.array([rule.outside_intercept, rule.outside_slope])) / 2.0)[: len(center)]
+    ratios = np.geomspace(1.02, MAX_RATIO, 400)
 
     def settled(ratio: float) -> float:
         off, error = np.abs(center + draws / np.sqrt(ratio)), se / np.sqrt(ratio)
@@ -53,14 +55,14 @@ def more_labels(parameters: Parameters, limits: Tolerance, rule: Rule, rows: flo
         beyond = (off - outside * error > half).any(axis=1)
         return float((within | beyond).mean())
 
-    place = bisect_left(ratios, SETTLED, key=settled)
+    place = bisect_left(ratios, SETTLED_SHARE, key=settled)
     if place == len(ratios):
         return None
     return round_up((float(ratios[place]) - 1.0) * rows)
 
 
 def _joint(parameters: Parameters) -> tuple[Floats, Floats]:
-    """Distance of level and slope from perfect calibration, and their covariance."""
+    """Distance of intercept and slope from perfect calibration, and their covariance."""
     level, slope, likelihood = parameters.level, parameters.slope, parameters.likelihood
     assert level is not None
     if slope is None or not np.isfinite(slope.value):
@@ -79,6 +81,6 @@ def _root(covariance: Floats) -> Floats:
 
 
 def round_up(labels: float) -> int:
-    """Two leading digits: more would pretend to a precision that is not there."""
+    """Round up to two leading digits: more digits would suggest a precision that the estimate does not have."""
     unit = 10.0 ** max(np.floor(np.log10(max(labels, 1.0))) - 1.0, 0.0)
     return int(np.ceil(labels / unit) * unit)

@@ -1,4 +1,4 @@
-"""What a verdict is asked about, in whatever form it comes: arrays, a frame, a tally."""
+"""Read the input of a verdict: arrays, a frame or a tally."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays import Kind, Rows, check_rows
+from calibrant.arrays import Rows, ScoreType, check_rows
 from calibrant.arrays.columns import refuse_names, score_and_label
 from calibrant.arrays.keys import Keys, read_keys
 from calibrant.arrays.sides import side_column
@@ -20,7 +20,7 @@ from calibrant.numerics import expit
 from calibrant.selection.folds import Folds
 from calibrant.tallies import GroupedTally, Tally, repeat_notes, repeat_notes_of_rows
 from calibrant.verdict.evidence import (
-    MOST_ROWS,
+    MAX_EXACT_ROWS,
     NO_FOLDS,
     NOT_SEEN,
     Columns,
@@ -43,28 +43,28 @@ def read_evidence(
     by: Any,
     time: Any,
     groups: Any,
-    weights: Literal["importance", "counts"],
+    weight_type: Literal["importance", "frequency"],
     positive: Any,
-    kind: Kind | None,
+    score_type: ScoreType | None,
     random_state: int,
     calibration: Any = None,
 ) -> Evidence:
     """Tallies of arrays, of the named columns of a frame, of a tally, or of tallies by group.
 
-    With ``calibration`` they are tallies of the probabilities that it makes of the scores.
+    With ``calibration`` they are tallies of the calibrated probabilities.
     """
     through = None
     if calibration is not None:
-        from calibrant.verdict.through import Through  # here, so that scores as they are load no documents
+        from calibrant.verdict.through import Through  # imported here: not needed without a calibration
 
         through = Through.of(calibration)
-        kind = through.kind(kind)
+        score_type = through.kind(score_type)
     if isinstance(scores, (Tally, GroupedTally)):
         _refuse_beside(y=y, sample_weight=sample_weight, score=score, label=label, by=by, time=time, groups=groups)
         return _from_tallies(scores, random_state, through)
     frame_of = score_and_label(y, score, label)
     if frame_of is not None:
-        from calibrant.verdict.frames import Roles, evidence_of_frame  # here, so that arrays load no engine
+        from calibrant.verdict.frames import Roles, evidence_of_frame  # imported here: arrays need no engine
 
         named, arrays = _by_name(sample_weight=sample_weight, time=time, groups=groups)
         roles = Roles(*frame_of, by=_names(by), **named)
@@ -73,13 +73,13 @@ def read_evidence(
         columns = _columns(scores, [*roles.names, *needed])
         if columns is None:
             if arrays:
-                raise InputError(arrays[0], "must name a column of the frame, which has too many rows for arrays")
+                raise InputError(arrays[0], "must be a column name: the frame has too many rows for a separate array")
             return evidence_of_frame(
                 scores,
                 roles,
-                weights=weights,
+                weight_type=weight_type,
                 positive=positive,
-                kind=kind,
+                score_type=score_type,
                 random_state=random_state,
                 calibration=None if through is None else through.calibration,
             )
@@ -98,30 +98,39 @@ def read_evidence(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", CalibrantWarning)
         rows = check_rows(
-            scores, y, sample_weight, weights=weights, groups=groups, time=time, positive=positive, kind=kind
+            scores,
+            y,
+            sample_weight,
+            weight_type=weight_type,
+            groups=groups,
+            time=time,
+            positive=positive,
+            score_type=score_type,
         )
-    said = (*_told(caught), *repeat_notes_of_rows(rows))
+    said = (*_notes_of(caught), *repeat_notes_of_rows(rows))
     kept = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64) != 0
     segments: Columns = {} if by is None else _segments(by, len(np.asarray(y)), kept)
     if through is None:
         return evidence_of_rows(_as_probabilities(rows), segments, said, random_state=random_state)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CalibrantWarning)  # of fits to parts; the whole was looked at
+        warnings.simplefilter("ignore", CalibrantWarning)  # warnings about fits to folds; all rows were checked above
         rows, segments, seen = through.rows(rows, segments, _taken(beside, kept), random_state)
     return replace(evidence_of_rows(rows, segments, said, random_state=random_state), seen=seen)
 
 
 def _refuse_beside(**given: object) -> None:
-    """Whatever comes beside a tally is a mistake."""
+    """Raise an error for any argument given together with a tally."""
     for argument, value in given.items():
         if value is not None:
             raise InputError(
-                argument, "cannot be given with a tally, which holds its labels, weights and groups", "pass it alone"
+                argument,
+                "cannot be combined with a tally, which already contains labels, weights and groups",
+                "pass the tally alone",
             )
 
 
-def _told(caught: Sequence[warnings.WarningMessage]) -> tuple[Note, ...]:
-    """Warnings about the rows as notes, but for one class, which the verdict itself is about; others are passed on."""
+def _notes_of(caught: Sequence[warnings.WarningMessage]) -> tuple[Note, ...]:
+    """Warnings about the rows as notes, except on a single class, which the verdict reports; re-issue others."""
     notes = []
     for each in caught:
         if isinstance(each.message, CalibrantWarning):
@@ -138,10 +147,10 @@ def _from_tallies(given: Tally | GroupedTally, random_state: int, through: Throu
     if through is not None:
         given, parts, seen = through.tallies(given, random_state)
     tally = given.total() if isinstance(given, GroupedTally) else given
-    if tally.kind != "probability":
-        raise InputError("scores", f"is a tally of {tally.kind} scores, not of probabilities", Advice.FIT_FIRST)
+    if tally.score_type != "probability":
+        raise InputError("scores", f"is a tally of {tally.score_type} scores, not of probabilities", Advice.FIT_FIRST)
     if not tally.total > 0:
-        raise InputError("scores", "is an empty tally", "pass one that holds rows")
+        raise InputError("scores", "is an empty tally", "pass a tally with rows")
     segments = {}
     if isinstance(given, GroupedTally):
         segments = {"group": GroupedTally({key: each.scaled(tally.event_unit) for key, each in given.items()})}
@@ -152,9 +161,9 @@ def _from_tallies(given: Tally | GroupedTally, random_state: int, through: Throu
 
 
 def _as_probabilities(rows: Rows) -> Rows:
-    if rows.kind == "logit":
-        return replace(rows, scores=expit(rows.scores), kind="probability")
-    if rows.kind == "real":
+    if rows.score_type == "logit":
+        return replace(rows, scores=expit(rows.scores), score_type="probability")
+    if rows.score_type == "real":
         raise not_probabilities()
     return rows
 
@@ -169,22 +178,22 @@ def _names(by: Any) -> list[str]:
 
 
 def _by_name(**given: Any) -> tuple[dict[str, str], list[str]]:
-    """What is named, by its role; and the roles that came as arrays."""
+    """Column names by role, and the roles given as arrays."""
     named = {role: value for role, value in given.items() if isinstance(value, str)}
     return named, [role for role, value in given.items() if value is not None and role not in named]
 
 
 def _columns(frame: Any, names: list[str]) -> dict[str, Any] | None:
-    """The named columns in memory, or None when there are more rows than are looked at one by one."""
-    from calibrant.engine.columns import columns_of  # here, so that arrays load no engine
+    """The named columns in memory, or None if there are too many rows."""
+    from calibrant.engine.columns import columns_of  # imported here: arrays need no engine
 
-    some = columns_of(frame, names, MOST_ROWS + 1)
-    return None if len(some[names[0]]) > MOST_ROWS else {name: column.to_numpy() for name, column in some.items()}
+    some = columns_of(frame, names, MAX_EXACT_ROWS + 1)
+    return None if len(some[names[0]]) > MAX_EXACT_ROWS else {name: column.to_numpy() for name, column in some.items()}
 
 
 def _refuse_missing(frame: Any, needed: Sequence[str]) -> None:
-    """Name the column of groups that a map needs and the frame does not have."""
-    from calibrant.engine.columns import read_frame  # here, so that arrays load no engine
+    """Raise an error if the frame lacks a column that the map needs."""
+    from calibrant.engine.columns import read_frame  # imported here: arrays need no engine
 
     there = read_frame(frame).collect_schema().names()
     missing = [name for name in needed if name not in there]
@@ -192,12 +201,12 @@ def _refuse_missing(frame: Any, needed: Sequence[str]) -> None:
         raise InputError(
             "calibration",
             f"needs the column {missing[0]!r}, which the frame does not have",
-            f"it has {', '.join(map(repr, there))}; rename one of them",
+            f"its columns are {', '.join(map(repr, there))}; rename one of them",
         )
 
 
 def _taken(columns: Mapping[str, Any], kept: NDArray[np.bool_] | None) -> dict[str, Keys]:
-    """Groups of the rows that count, by column."""
+    """Groups of the rows with positive weight, by column."""
     keys = {name: _needed_keys(column, name) for name, column in columns.items()}
     return keys if kept is None else {name: Keys(each.codes[kept], each.names) for name, each in keys.items()}
 
@@ -216,7 +225,7 @@ def _segment_column(column: Any, length: int, subject: str | Setting) -> NDArray
     except InputError as error:
         raise error.about(subject) from None
     if read.dtype == object and len({type(value) for value in read.tolist()}) > 1:
-        raise InputError(subject, "mixes values of several types", "turn them into text first")
+        raise InputError(subject, "mixes values of several types", "convert them to strings first")
     return read
 
 

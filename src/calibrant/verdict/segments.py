@@ -1,4 +1,4 @@
-"""Segments and periods: events predicted and observed there, corrected for looking at many."""
+"""Predicted and observed events by segment and period, with p-values adjusted for multiple testing."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from calibrant.verdict.evidence import Part, Parts
 from calibrant.verdict.figures import amount, p_text
 
 CONFIDENCE = 0.95
-"""Of the expected range and of the interval of the ratio, one part at a time."""
+"""Confidence level of the expected range and of the interval of the ratio, for each segment alone."""
 
 ALPHA = 0.05
-"""Adjusted p-value up to which chance does not explain a part."""
+"""Significance level for adjusted p-values."""
 
-CHANCE_CELLS = 160
-"""Cells on which the distribution of a part's events is computed: its mean is exact, its variance to a thousandth."""
+MAX_CELLS = 160
+"""Cells for the distribution of the events of a segment: its mean is exact, its variance to a thousandth."""
 
 
 @dataclass(frozen=True)
 class Segment:
-    """One value of one column: events predicted and observed there, and whether chance explains the difference.
+    """One segment (a value of a column): predicted and observed events, and whether the difference is significant.
 
     Attributes
     ----------
     low, high
-        Expected range: the central 95 % of the events of a calibrated model.
+        Expected range: the central 95 % of the number of events of a calibrated model.
     ratio_low, ratio_high
         95 % interval of observed over predicted events, for this segment alone.
     p_value
-        Adjusted by Holm's method over all segments of all columns: for independent rows that count alike, the chance
-        that even one segment of a calibrated model falls below 5 % is at most 5 %, however the columns overlap. With
-        importance weights or clusters it is approximate. NaN where the segment cannot be judged.
+        Adjusted by Holm's method over all segments of all columns: for independent rows of equal weight, the
+        probability that any segment of a calibrated model falls below 5 % is at most 5 %, however the columns overlap.
+        Approximate with importance weights or clusters. NaN if the segment cannot be tested.
     clusters
-        With groups: how many of them have rows here. With fewer than ten the segment cannot be judged.
+        With groups: how many of them have rows here. With fewer than ten the segment cannot be tested.
     """
 
     column: str
@@ -60,21 +60,21 @@ class Segment:
 
     @property
     def judged(self) -> bool:
-        """Whether there are groups enough to see how they differ here."""
+        """Whether the segment can be tested: with groups, whether at least ten have rows here."""
         return self.clusters is None or self.clusters >= FEWEST_CLUSTERS
 
     @property
     def off(self) -> bool:
-        """Whether chance does not explain it, after the correction for all that were looked at."""
+        """Whether the difference is significant after adjustment for all segments."""
         return self.judged and self.p_value <= ALPHA
 
     @property
     def bound(self) -> float:
-        """How far the ratio is from 1 at least, in logarithms: the near end of its interval; 0 where that holds 1."""
+        """Least distance of the log ratio from 0 within its interval; 0 if the interval contains a ratio of 1."""
         return max(math.log(self.ratio_low) if self.ratio_low > 0.0 else -math.inf, -math.log(self.ratio_high), 0.0)
 
     def beyond(self, tolerance: float) -> bool:
-        """Whether chance does not explain it and observed over predicted is off by more than the tolerated odds."""
+        """Whether the difference is significant and the log of observed over predicted exceeds the tolerance."""
         if not self.off:
             return False
         if not (self.events > 0.0 and self.predicted > 0.0):
@@ -89,9 +89,9 @@ class Segment:
         )
         name = f"{self.column} = {self.value}"
         if not self.judged:
-            return f"{name}: cannot be judged, {plural(self.clusters or 0, 'group')} ({counts})"
+            return f"{name}: not testable with {plural(self.clusters or 0, 'group')} ({counts})"
         if not self.off:
-            return f"{name}: could be chance ({counts}; adjusted p {p_text(self.p_value)})"
+            return f"{name}: not significantly off ({counts}; adjusted p {p_text(self.p_value)})"
         side = "low" if self.events > self.predicted else "high"
         ratio = f"observed / predicted {self.events / self.predicted:.2f}, " if self.predicted > 0.0 else ""
         ends = f"95 % CI {self.ratio_low:.2f} to {self.ratio_high:.2f}" if ratio else ""
@@ -101,9 +101,9 @@ class Segment:
 def scan_segments(
     columns: Mapping[str, GroupedTally], parts: Parts | None = None, units: Units | None = None
 ) -> tuple[Segment, ...]:
-    """Every segment: those that chance does not explain first, the surest large effect leading; then the others.
+    """All segments: those significantly off first, ordered by the least effect within their interval; then the others.
 
-    ``parts`` says how events vary between clusters; ``units`` are the mean weights of an event and of another row.
+    ``parts`` holds the variance of events between clusters; ``units`` the mean weights of an event and of a non-event.
     """
     found, logs = [], []
     for column, tallies in columns.items():
@@ -124,7 +124,7 @@ def scan_segments(
 
 def _segment(column: str, value: Any, tally: Tally, part: Part | None, units: Units | None) -> tuple[Segment, float]:
     small = tally
-    if len(tally) > CHANCE_CELLS and tally.resolution != "bins":
+    if len(tally) > MAX_CELLS and tally.resolution != "bins":
         small = tally.coarsen(2)
     n = np.asarray(small.n, dtype=np.float64)
     chance = Chance(
@@ -142,8 +142,8 @@ def _segment(column: str, value: Any, tally: Tally, part: Part | None, units: Un
 def ratio_interval(events: float, predicted: float, variance: float, z: float) -> tuple[float, float]:
     r"""Interval of observed over predicted: ratios r with :math:`(O - r E)^2 \le z^2 r V`.
 
-    E and V are the mean and the variance of the events of a calibrated model; those of a rare event scale with r. It
-    needs no iteration, never leaves the positive numbers, and holds 0 where no event was observed.
+    E and V are the mean and the variance of the number of events of a calibrated model; for rare events both scale with
+    r. The interval has a closed form, is never negative, and contains 0 if no event was observed.
 
     Examples
     --------

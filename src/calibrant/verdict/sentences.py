@@ -1,4 +1,4 @@
-"""The words of a verdict: every sentence is written here, from its numbers and in the words of a voice."""
+"""The text of a verdict, written from its numbers with the nouns of a voice."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from calibrant.messages import PYTHON, Voice
-from calibrant.verdict.decision import ALPHA_LEVEL, Direction
-from calibrant.verdict.figures import amount, between, digits_apart, p_text, percent, signed_percent
+from calibrant.messages import PYTHON, Voice, listed
+from calibrant.verdict.decision import ALPHA_INTERCEPT, Direction
+from calibrant.verdict.figures import amount, between, capitalized, digits_apart, p_text, percent, signed_percent
 from calibrant.verdict.outlook import round_up
 from calibrant.verdict.shape import Misfit, Range
 
@@ -19,64 +19,67 @@ if TYPE_CHECKING:
     from calibrant.verdict.verdict import Verdict
 
 SHOWN_SEGMENTS = 5
-SMALL = 0.01
-"""Share of the loss below which a gain is called small, when the interval says so."""
+"""Segments listed below the headline."""
+ROUNDING_ERROR = 1e-9
+"""Relative difference of predicted and observed events that is not shown."""
+NEGLIGIBLE_GAIN = 0.01
+"""Relative change of the loss below which a gain is called negligible, if its whole interval is below it."""
 
 Case = Callable[[str], str]
 
 
 @dataclass(frozen=True)
 class Wording:
-    """A verdict in the words of a voice; ``str`` is the whole of it."""
+    """The text of a verdict with the nouns of a voice; ``str`` gives all of it."""
 
     verdict: Verdict
     voice: Voice = PYTHON
 
     @property
     def caution(self) -> str:
-        """What must be read before the headline: that the map has seen these rows. Else empty."""
+        """A warning shown above the headline when the map was fitted to these rows; otherwise empty."""
         verdict, rows = self.verdict, self.voice.nouns.rows
         if not verdict.in_sample or verdict.overlap is None:
             return ""
         if verdict.crossfitted:
             return (
-                f"In-sample: these {rows} were used to fit the map, so each was judged by a map fitted to other folds "
-                "(cross-fitted)."
+                f"In-sample: the map was fitted to these {rows}, so each was evaluated with a map fitted to the other "
+                "folds (cross-fitted)."
             )
         share = f"{100 * verdict.overlap:.2g}" if verdict.overlap < 0.995 else "100"
-        return f"In-sample: about {share} % of these {rows} were used to fit the map, so it looks better than it is."
+        return f"In-sample: the map was fitted to about {share} % of these {rows}, so it looks better than it is."
 
     @property
     def direction(self) -> tuple[str, ...]:
-        """How the probabilities are off, in a few words each."""
+        """How the probabilities deviate: one short phrase per deviation."""
         return self._direction(str)
 
     @property
     def headline(self) -> str:
-        """The state and the direction, in one line."""
+        """The status and the direction of the deviation, in one line."""
         verdict = self.verdict
-        if verdict.state == "miscalibrated":
+        if verdict.status == "miscalibrated":
             by = "" if verdict.only_ends else " beyond the tolerance"
             said = " and ".join(self.direction)
             return f"MISCALIBRATED{by}: the {self.voice.nouns.probabilities} are {said}."
-        if verdict.state == "calibrated":
+        if verdict.status == "calibrated":
             return self._calibrated()
-        if verdict.state == "off":
+        if verdict.status == "off":
             words = " AND ".join(self._direction(_loud))
-            return f"{words}: chance does not explain it. {self._settling('Whether by more than the tolerance')}"
+            return f"{words}: chance does not explain it. {capitalized(self._settling('beyond'))}"
         return f"CANNOT TELL YET: {self._unknown()}"
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The facts behind the headline, one sentence each."""
+        """The findings behind the headline, one sentence each."""
         verdict, nouns = self.verdict, self.voice.nouns
         said = [self._counted()]
         if verdict.only_ends:
             return tuple(said)
-        said += [*self._level(), *self._slope(), *self._outside()]
+        said += [*self._intercept(), *self._slope(), *self._outside()]
         shape = verdict.leading_shape
         if shape is not None:
-            explains = "the tolerance explains" if verdict.state == "miscalibrated" else "chance explains"
+            explains = "the tolerance explains" if verdict.status == "miscalibrated" else "chance explains"
             said.append(
                 f"In the {self.range(shape.where)}, {amount(shape.predicted)} {nouns.events} were predicted and "
                 f"{amount(shape.events)} observed among {amount(shape.rows)} {nouns.rows}, a larger difference than "
@@ -84,31 +87,31 @@ class Wording:
             )
         if verdict.gain is not None and not any(verdict.at_ends):
             said.append(self._gain(verdict.gain))
-        if verdict.groups is not None and not verdict.few_groups:
-            precise = f"the level is as precise as with {verdict.effective_rows:,.0f} independent {nouns.rows}"
+        if verdict.n_groups is not None and not verdict.few_groups:
+            precise = f"the effective sample size for the intercept is {verdict.effective_rows:,.0f} {nouns.rows}"
             if verdict.effective_rows >= verdict.row_count:
-                precise = f"the groups differ no more than groups of independent {nouns.rows} would"
-            said.append(f"Intervals allow for {verdict.groups:,} groups of dependent {nouns.rows}: {precise}.")
+                precise = f"groups vary no more than groups of independent {nouns.rows} would"
+            said.append(f"Intervals account for {verdict.n_groups:,} groups of dependent {nouns.rows}: {precise}.")
         return tuple(said)
 
     @property
     def hints(self) -> tuple[str, ...]:
-        """Usual causes that the numbers point to, with the fix in a line."""
+        """Likely causes suggested by the numbers, each with a fix."""
         return tuple(hint.say(self.voice) for hint in self.verdict.hints)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What else is worth knowing."""
+        """Further remarks on the data and the computation."""
         return tuple(note.say(self.voice) for note in self.verdict.notes)
 
     @property
     def facts(self) -> tuple[str, ...]:
-        """All that stands below the headline: sentences, segments and periods, hints and notes."""
+        """Everything below the headline: sentences, segments, periods, hints and notes."""
         verdict = self.verdict
-        segments = _looked_at("Segments", verdict.segments, SHOWN_SEGMENTS)
-        periods = _looked_at("Periods", verdict.periods, len(verdict.periods))
-        told = (*(f"Hint: {hint}" for hint in self.hints), *(f"Note: {note}" for note in self.notes))
-        return (*self.sentences, *segments, *periods, *told)
+        segments = _scanned("Segments", verdict.segments, SHOWN_SEGMENTS)
+        periods = _scanned("Periods", verdict.periods, len(verdict.periods))
+        remarks = (*(f"Hint: {hint}" for hint in self.hints), *(f"Note: {note}" for note in self.notes))
+        return (*self.sentences, *segments, *periods, *remarks)
 
     def __str__(self) -> str:
         """The whole verdict as text."""
@@ -125,11 +128,11 @@ class Wording:
             side = case(f"too {'low' if deviation.too_low else 'high'} in the")
             return f"{side} {self.range(deviation.where, case)}"
         if deviation is Direction.ONLY_ENDS:
-            return f"only 0 and 1, classes and not {self.voice.nouns.probabilities}"
+            return f"only 0 and 1: predicted classes, not {self.voice.nouns.probabilities}"
         return case(deviation.value)
 
     def range(self, where: Range, case: Case = str) -> str:
-        """A range of the scores, in words that stand after "in the"."""
+        """A range of the scores, as a phrase that follows "in the"."""
         nouns, share = self.voice.nouns, _share(where.share)
         rows, score, scores = case(nouns.rows), case(nouns.score), case(nouns.scores)
         if where.kind == "single":
@@ -160,52 +163,52 @@ class Wording:
     def _unknown(self) -> str:
         verdict, nouns = self.verdict, self.voice.nouns
         if verdict.events in (0.0, verdict.rows):
-            return "the labels hold only one class."
+            return "the labels contain only one class."
         if verdict.few_groups:
-            return f"{verdict.groups} groups are too few to see how groups differ; at least 10 are needed."
+            return f"{verdict.n_groups} groups are too few to estimate their variance; at least 10 are needed."
         if verdict.in_sample and not verdict.crossfitted:
-            return f"the map has seen these {nouns.rows}; judge it on others."
+            return f"the map was fitted to these {nouns.rows}; evaluate it on held-out {nouns.rows}."
         if verdict.only_ends:
             return f"the {nouns.scores} are only 0 and 1, and equal the labels."
-        return self._settling("whether it is within the tolerance")
+        return self._settling("within")
 
-    def _settling(self, question: str) -> str:
-        """How many labels answer a question, or that it is too close to the tolerance for any number."""
+    def _settling(self, side: str) -> str:
+        """How many labels would show on which side of the tolerance it lies, or that none may be enough."""
         verdict, nouns = self.verdict, self.voice.nouns
         if verdict.more_labels is None:
-            return f"{question} is too close to call: {nouns.more_labels} may not settle it."
+            return f"even many {nouns.more_labels} may not show whether it is {side} the tolerance."
         rate = verdict.events / verdict.row_count
         few = round_up(verdict.more_labels * min(rate, 1.0 - rate))
         name = nouns.events if rate <= 0.5 else f"non-{nouns.events}"
         return (
-            f"{question} is not settled: about {verdict.more_labels:,} {nouns.more_labels} (about {few:,} {name}) "
-            "would probably settle it."
+            f"about {verdict.more_labels:,} {nouns.more_labels} (about {few:,} {name}) would probably show whether it "
+            f"is {side} the tolerance."
         )
 
     # ------------------------------------------------------------------------------------------------------- facts
 
     def _counted(self) -> str:
-        """Predicted and observed events, their difference, and what to expect."""
+        """Predicted and observed events, their difference and the expected range."""
         verdict, nouns, more = self.verdict, self.voice.nouns, ""
-        if verdict.predicted > 0.0 and verdict.events > 0.0 and verdict.events != verdict.predicted:
-            ratio = verdict.events / verdict.predicted - 1.0
+        ratio = verdict.events / verdict.predicted - 1.0 if verdict.predicted > 0.0 and verdict.events > 0.0 else 0.0
+        if abs(ratio) > ROUNDING_ERROR:
             more = f" ({percent(abs(ratio))} {'more' if ratio > 0.0 else 'fewer'})"
         span = "" if verdict.only_ends else f"; expected range {' to '.join(map(amount, verdict.expected))}"
         counted = f"Predicted {amount(verdict.predicted)} {nouns.events}, {amount(verdict.events)} observed{more}{span}"
         if verdict.counts:
             return f"{counted} ({amount(verdict.row_count)} {nouns.rows})."
         return (
-            f"{counted} ({amount(verdict.row_count)} {nouns.rows}, weighted). Ratios, level and slope are those of the "
-            f"population that the weights restore, not of the {nouns.rows} as sampled."
+            f"{counted} ({amount(verdict.row_count)} {nouns.rows}, weighted). Ratios, intercept and slope describe the "
+            f"population that the weights restore, not the {nouns.rows} as sampled."
         )
 
-    def _level(self) -> list[str]:
-        level, tau = self.verdict.level, self.verdict.tolerance[0]
+    def _intercept(self) -> list[str]:
+        level, tau = self.verdict.intercept, self.verdict.tolerance[0]
         if level is None:
             return []
         digits = digits_apart(level.value, -tau, tau)
         return [
-            f"Level: the odds are {_factor(level.value)} what the {self.voice.nouns.scores} say (log-odds "
+            f"Intercept: the odds are {_factor(level.value)} what the {self.voice.nouns.scores} say (log-odds "
             f"{level.value:+.{digits}f}, 95 % CI {between(level.low, level.high, digits, sign=True)}; tolerated "
             f"-{tau:g} to +{tau:g})."
         ]
@@ -216,7 +219,7 @@ class Wording:
             return []
         low, high = 1.0 - self.verdict.tolerance[1], 1.0 + self.verdict.tolerance[1]
         digits = digits_apart(slope.value, low, high)
-        separated = f"not finite, the {scores} separate the classes"
+        separated = f"not finite: the {scores} separate the classes"
         shown = separated if math.isinf(slope.value) else f"{slope.value:.{digits}f}"
         return [
             f"Slope: {shown} (95 % CI {between(slope.low, slope.high, digits)}; tolerated {low:.2f} to {high:.2f}); "
@@ -224,56 +227,63 @@ class Wording:
         ]
 
     def _outside(self) -> list[str]:
-        """Why an interval or a number that a reader would call off is no evidence yet."""
+        """Why a 95 % interval outside the tolerance, or a count outside the expected range, does not decide yet."""
         verdict, nouns, said = self.verdict, self.voice.nouns, []
-        sure, looks = f"{100 * (1 - ALPHA_LEVEL):g} %", f"it looks at level, slope and ranges of the {nouns.scores}"
-        if verdict.state == "off" and verdict.outside_at_95:
-            said.append(f"A 95 % interval lies outside the tolerance. The verdict asks for {sure}, because {looks}.")
-        expected = verdict.expected[0] <= verdict.events <= verdict.expected[1]
-        if verdict.level is not None and not verdict.against.found and not expected:
+        tests = f"the verdict runs three tests: intercept, slope and ranges of the {nouns.scores}"
+        if verdict.status == "off" and verdict.outside_at_95:
+            which = listed(verdict.outside_at_95)
+            lies = "interval of the {} lies" if len(verdict.outside_at_95) == 1 else "intervals of {} lie"
             said.append(
-                f"The observed {nouns.events} are outside the expected range, in which they fall 95 % of the time. The "
-                f"verdict asks for {sure} before it calls that evidence, because {looks}."
+                f"The 95 % {lies.format(which)} outside the tolerance, but a {100 * (1 - ALPHA_INTERCEPT):g} % "
+                f"interval is required, because {tests}."
+            )
+        expected = verdict.expected[0] <= verdict.events <= verdict.expected[1]
+        if verdict.intercept is not None and not verdict.against.found and not expected:
+            said.append(
+                f"The observed {nouns.events} are outside the 95 % expected range, but not at the "
+                f"{100 * ALPHA_INTERCEPT:g} % significance level, which applies because {tests}."
             )
         return said
 
     def _gain(self, gain: Gain) -> str:
-        """The gain in words: clear, small, or not to be told from chance."""
-        how = "walking forward in time" if self.verdict.forward else "cross-fitted"
+        """The gain from recalibration: significant, negligible, harmful or not significant."""
+        how = "walk-forward" if self.verdict.forward else "cross-fitted"
         low, high = gain.interval
         if gain.clear:
             return (
                 f"Recalibration with {gain.method} would cut the log loss by {percent(gain.share)} ({how}: "
                 f"{gain.before:.4f} to {gain.after:.4f})."
             )
-        if max(abs(low), abs(high)) <= SMALL:
+        if max(abs(low), abs(high)) <= NEGLIGIBLE_GAIN:
             return f"Recalibration with {gain.method} would change the log loss by less than 1 % ({how})."
         if high < 0.0:
             return (
-                f"Recalibration with {gain.method} would do harm: {signed_percent(-gain.share)} log loss when {how}. "
-                f"Keep the {self.voice.nouns.scores} as they are."
+                f"Recalibration with {gain.method} would increase the log loss by {percent(-gain.share)} ({how}). Keep "
+                f"the original {self.voice.nouns.scores}."
             )
         return (
-            f"Recalibration with {gain.method} changed the log loss by {signed_percent(-gain.share)} when {how}, which "
-            f"may be chance (95 % CI {signed_percent(-high)} to {signed_percent(-low)})."
+            f"Recalibration with {gain.method} changes the log loss by {signed_percent(-gain.share)} ({how}; 95 % CI "
+            f"{signed_percent(-high)} to {signed_percent(-low)}), which is not significant."
         )
 
 
-def _looked_at(name: str, every: Sequence[Segment], most: int) -> list[str]:
-    """How many were looked at, how many of them are off and cannot be judged, and the first of those that are off."""
+def _scanned(name: str, every: Sequence[Segment], most: int) -> list[str]:
+    """How many were tested, how many are off or cannot be judged, and the first of those that are off."""
     if not every:
         return []
     off = [each for each in every if each.off]
     unknown = sum(not each.judged for each in every)
-    found = f"chance does not explain {len(off):,} of them" if off else "chance explains all of them"
+    if unknown == len(every):
+        return [f"{name}: none of {unknown:,} testable (fewer than 10 groups)."]
+    found = f"{f'{len(off):,}' if off else 'none'} of {len(every) - unknown:,} significantly off"
     if unknown:
-        found = f"{found if off else 'no difference is shown'}; {unknown:,} cannot be judged, with fewer than 10 groups"
-    lines = [f"{name}: {len(every):,} looked at; {found}{':' if off else '.'}", *(f"  {each}" for each in off[:most])]
-    return lines + ([f"  and {len(off) - most:,} more that chance does not explain"] if len(off) > most else [])
+        found += f"; {unknown:,} not testable (fewer than 10 groups)"
+    lines = [f"{name}: {found}{':' if off else '.'}", *(f"  {each}" for each in off[:most])]
+    return lines + ([f"  and {len(off) - most:,} more"] if len(off) > most else [])
 
 
 def _loud(word: str) -> str:
-    """Upper case, but for abbreviations such as PDs."""
+    """Upper case, except for abbreviations such as PDs."""
     return word.upper() if word.islower() else word
 
 
@@ -287,7 +297,7 @@ def _share(share: float) -> str:
 
 
 def _score(score: float) -> str:
-    """A score to three digits, counted from 1 where it is near 1."""
+    """A score to three digits; near 1, three digits of its distance from 1."""
     near = min(score, 1.0 - score)
     digits = 2 - math.floor(math.log10(near)) if near > 1e-12 else 2
     return f"{score:.{digits}f}".rstrip("0").rstrip(".")

@@ -1,4 +1,4 @@
-"""Misfit that a shift and a stretch cannot show: events in the tails and in stretches of the scores."""
+"""Misfit that intercept and slope do not show: events in the tails and in ranges of the scores."""
 
 from __future__ import annotations
 
@@ -16,39 +16,41 @@ from calibrant.tallies import Clusters
 from calibrant.verdict.evidence import Evidence
 
 TAILS = (0.01, 0.05, 0.20)
-STRETCHES = ((0.2, 0.4), (0.4, 0.6), (0.6, 0.8))
+"""Shares of the rows in the tails that are tested, on either side."""
+MIDDLE_RANGES = ((0.2, 0.4), (0.4, 0.6), (0.6, 0.8))
+"""Quantiles between which the middle of the scores is tested."""
 
 
 @dataclass(frozen=True)
 class Tolerance:
-    """What level and slope may be off by."""
+    """Tolerated deviation of intercept and slope."""
 
-    level: float
+    intercept: float
     slope: float
 
 
 @dataclass(frozen=True)
 class Range:
-    """A range of the scores: a tail, what lies between two scores, or a single score that several rows have."""
+    """A range of the scores: a tail, an interval between two scores, or a single score that several rows share."""
 
     kind: Literal["lowest", "highest", "between", "single"]
     low: float
     high: float
-    """The lowest and the highest score in it."""
+    """The lowest and the highest score in the range."""
     share: float
-    """Of the rows."""
+    """Share of the rows."""
 
 
 @dataclass(frozen=True)
 class Misfit:
-    """One range of the scores, and how surely its events are beyond what the tolerance allows."""
+    """A score range with the p-value that its events are explained by a model within the tolerance."""
 
     where: Range
     rows: float
     events: float
     predicted: float
     p_value: float
-    """Adjusted for the number of stretches and sides looked at."""
+    """Adjusted for the number of ranges and directions tested (Bonferroni)."""
 
     @property
     def too_low(self) -> bool:
@@ -57,19 +59,19 @@ class Misfit:
 
 
 def worst_misfit(likelihood: Likelihood, tolerance: Tolerance, evidence: Evidence) -> Misfit | None:
-    r"""The range of scores whose events are hardest to explain by any tolerated level and slope.
+    r"""The score range whose events are least compatible with any tolerated intercept and slope.
 
     A tolerated model moves the log-odds of a score at distance :math:`|x - c|` from the center by at most
     :math:`\tau_a + \tau_d |x - c|`. With every row moved that far, the number of events in a range is a sum of
     independent Bernoulli variables; beyond its mean by one, its tail is at most that of the binomial distribution with
     the same mean (Hoeffding 1956, Theorem 5), and one event is at most as likely as the sum of the probabilities.
-    Bonferroni pays for looking at tails of 1, 5 and 20 % on either side, three ranges between, and both directions.
-    The ranges are chosen from the scores alone. Rows with a score of exactly 0 or 1 are left out: what they were before
-    rounding is not known, and a hint counts those that the labels contradict.
+    A Bonferroni correction accounts for testing tails of 1, 5 and 20 % on either side, three ranges between, and both
+    directions. The ranges are chosen from the scores alone. Rows with a score of exactly 0 or 1 are left out: their
+    scores before rounding are unknown, and a hint counts those that the labels contradict.
 
-    Guarantee: each p-value is valid in finite samples, for every tolerated model and independent rows that count alike.
-    With importance weights, rows and events are divided by the range's design effect; with clusters, Student's
-    distribution over clusters takes the place of the binomial one. Both are approximate.
+    Guarantee: each p-value is valid in finite samples, for every tolerated model and independent rows of equal weight.
+    With importance weights, rows and events are divided by the design effect of the range; with clusters, Student's
+    distribution over clusters replaces the binomial distribution. Both are approximate.
     """
     score = np.asarray(special.expit(likelihood.log_odds))
     inside = likelihood.inside
@@ -79,7 +81,7 @@ def worst_misfit(likelihood: Likelihood, tolerance: Tolerance, evidence: Evidenc
     ranges = [(where, inside.start + start, inside.start + stop) for where, start, stop in found]
     if not ranges:
         return None
-    reach = tolerance.level + (0.0 if likelihood.spread == 0.0 else tolerance.slope * np.abs(likelihood.distance))
+    reach = tolerance.intercept + (0.0 if likelihood.spread == 0.0 else tolerance.slope * np.abs(likelihood.distance))
     high, low = (special.expit(likelihood.log_odds + by) for by in (reach, -reach))
     units = None if evidence.tally.counts else units_of(evidence.tally)
     misfits = []
@@ -99,14 +101,14 @@ def worst_misfit(likelihood: Likelihood, tolerance: Tolerance, evidence: Evidenc
 
 
 def _design_effect(n: Floats, s: Floats, hit: float, miss: float) -> float:
-    """By how much weights raise the variance of the events of a calibrated model."""
+    """Factor by which weights increase the variance of the events of a calibrated model."""
     variance = n * s * (1.0 - s)
     whole = float(variance.sum())
     return float((variance * (hit * (1.0 - s) + miss * s)).sum()) / whole if whole > 0.0 else max(hit, miss)
 
 
 def _spread(clusters: Clusters, score: Floats, start: int, stop: int) -> Spread | None:
-    """How the events of a range vary between clusters, around its own ratio; never less than independent rows would."""
+    """Variance of the events of a range between clusters, around its own ratio; at least that of independent rows."""
     inside = np.zeros(len(score), dtype=bool)
     inside[start:stop] = True
     part = clusters.within(inside)
@@ -120,7 +122,7 @@ def _spread(clusters: Clusters, score: Floats, start: int, stop: int) -> Spread 
 
 
 def _at_least(k: float, m: float, p: float) -> float:
-    """Bound on the probability of ``k`` or more events among ``m`` rows of mean probability ``p``."""
+    """Upper bound on the probability of ``k`` or more events among ``m`` rows of mean probability ``p``."""
     if 0.0 < k <= 1.0:
         return min(1.0, m * p)
     if k < m * p + 1.0:
@@ -129,7 +131,7 @@ def _at_least(k: float, m: float, p: float) -> float:
 
 
 def _ranges(n: Floats, scores: Floats) -> list[tuple[Range, int, int]]:
-    """Tails and stretches of whole cells, each once, with the first cell and the cell after the last."""
+    """Tails and middle ranges of whole cells, each once, with the first cell and the cell after the last."""
     share = np.cumsum(n) / n.sum()
     found: dict[tuple[int, int], Literal["lowest", "highest", "between", "single"]] = {}
     for tail in TAILS:
@@ -137,21 +139,21 @@ def _ranges(n: Floats, scores: Floats) -> list[tuple[Range, int, int]]:
         start = int(np.searchsorted(share, 1.0 - tail + 1e-12))
         found.setdefault((start, len(n)), "highest")
         found.setdefault((0, stop), "lowest")
-    for low, high in STRETCHES:
+    for low, high in MIDDLE_RANGES:
         start, stop = (int(np.searchsorted(share, end)) for end in (low, high))
         if stop > start:
             found.setdefault((start, stop), "between")
     for start, stop in found:
-        if stop == start + 1 and n[start] > 1.0:  # a heap is its score
+        if stop == start + 1 and n[start] > 1.0:  # tied rows: a single score
             found[start, stop] = "single"
     return [
-        (Range(kind, float(scores[start]), float(scores[stop - 1]), _held(share, start, stop)), start, stop)
+        (Range(kind, float(scores[start]), float(scores[stop - 1]), _share_of(share, start, stop)), start, stop)
         for (start, stop), kind in found.items()
         if (start, stop) != (0, len(n))
     ]
 
 
-def _held(share: Floats, start: int, stop: int) -> float:
-    """The share of the rows in these cells; all above the lower ones, where they reach the end."""
+def _share_of(share: Floats, start: int, stop: int) -> float:
+    """Share of the rows in these cells; exact at the upper end despite rounding."""
     upper = 1.0 if stop == len(share) else float(share[stop - 1])
     return upper - (float(share[start - 1]) if start else 0.0)

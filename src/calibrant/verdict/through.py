@@ -1,4 +1,4 @@
-"""Scores that pass through a calibration before they are judged, and whether it was fitted to the same rows."""
+"""Calibrate scores before they are checked, and find out whether the map was fitted to the same rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays import Kind, Rows
+from calibrant.arrays import Rows, ScoreType
 from calibrant.arrays.keys import Keys
 from calibrant.calibration import BY_SEGMENT, Calibration, as_calibration
 from calibrant.guarantees.overlap import Overlap
@@ -23,43 +23,45 @@ from calibrant.verdict.evidence import NOT_SEEN, Columns, Seen, Unseen
 
 segments_not_crossfitted = note(
     "segments-not-crossfitted",
-    "a map by segment is not cross-fitted here, as each part would need its own choice of segments: "
-    "the calibrator's before_ and after_ are losses on {nouns.rows} that it had not seen",
+    "maps by segment are not cross-fitted here, because each fold would need its own choice of segments: see the "
+    "calibrator's before_ and after_, which are losses on held-out {nouns.rows}",
 )
 rows_without_probability = note(
-    "rows-without-probability", "{left_out:,} of {n:,} {nouns.rows} have no probability and are left out"
+    "rows-without-probability", "{left_out:,} of {n:,} {nouns.rows} get no probability from the map and are left out"
 )
 
 
 @dataclass(frozen=True)
 class Through:
-    """A calibration, and the calibrator that can be fitted anew, where there is one."""
+    """A calibration, and its calibrator if that can be refitted."""
 
     calibration: Calibration
     calibrator: Any = None
 
     @classmethod
     def of(cls, given: Any) -> Through:
-        """From a fitted calibrator, a calibration, a classifier that holds one, or a map."""
+        """From a fitted calibrator, a calibration, a calibrated classifier or a map."""
         calibration = as_calibration(given)
         again = hasattr(given, "fit_tally") and hasattr(given, "get_params")
         return cls(calibration, given if again and not _by_segment(calibration) else None)
 
-    def kind(self, kind: Kind | None) -> Kind:
-        """What the scores are: what the calibration takes."""
-        if kind is not None and kind != self.calibration.kind:
+    def kind(self, score_type: ScoreType | None) -> ScoreType:
+        """The score type that the calibration takes."""
+        if score_type is not None and score_type != self.calibration.score_type:
             raise InputError(
-                Setting("kind", kind), f"is not what the calibration takes, {self.calibration.kind!r}", "leave it out"
+                Setting("score_type", score_type),
+                f"does not match the calibration, which takes {self.calibration.score_type!r}",
+                "leave it out",
             )
-        return cast(Kind, self.calibration.kind)
+        return cast(ScoreType, self.calibration.score_type)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of groups that the map needs beside the scores."""
+        """Segment columns that the map needs in addition to the scores."""
         return self.calibration.map.columns
 
     def beside(self, by: Any) -> dict[str, Any]:
-        """The columns of groups of the map among the segments of arrays; a column without a name is the one needed."""
+        """The segment columns of the map, taken from ``by``; a column without a name is the one needed."""
         if len(self.columns) == 1 and by is not None and not isinstance(by, Mapping):
             by = by if (name := getattr(by, "name", None)) is None else {name: by}
         return needed_columns(self.calibration.map, by, "by") if self.columns else {}
@@ -69,10 +71,10 @@ class Through:
     def rows(
         self, rows: Rows, columns: Columns, groups: Mapping[str, Keys], random_state: int
     ) -> tuple[Rows, Columns, Seen]:
-        """Rows of calibrated probabilities with their columns; cross-fitted where the map has seen all of them.
+        """Rows of calibrated probabilities with their columns; cross-fitted if the map was fitted to all of them.
 
-        ``groups`` are the columns that the map needs. Rows that no map can be fitted for, the earliest in time, are
-        left out.
+        ``groups`` are the columns that the map needs. Rows without earlier rows to fit a map to (with time) are left
+        out.
         """
         judged = Tally.from_rows(rows)
         overlap = self._overlap(judged)
@@ -83,7 +85,7 @@ class Through:
         kept = np.isfinite(again)
         if not kept.any():
             raise InputError(
-                "calibration", "gives no row a probability", "check that its groups are those of these rows"
+                "calibration", "gives no row a probability", "check that these rows have the segments it was fitted to"
             )
         notes = (*rows.other_notes, *_left_out(kept))
         if overlap is not None and overlap.whole and _by_segment(self.calibration):
@@ -95,7 +97,7 @@ class Through:
             counts=rows.counts,
             groups=None if rows.groups is None else rows.groups[kept],
             time=None if rows.time is None else rows.time[kept],
-            kind="probability",
+            score_type="probability",
             other_notes=notes,
         )
         return made, {name: column[kept] for name, column in columns.items()}, seen
@@ -103,10 +105,10 @@ class Through:
     def _crossfitted(self, rows: Rows, random_state: int) -> NDArray[Any] | None:
         if self.calibrator is None:
             return None
-        from calibrant.calibrators.crossfit import crossfit  # here, so that verdicts load no scikit-learn
+        from calibrant.calibrators.crossfit import crossfit  # imported here: it needs scikit-learn
 
-        rarer = int(min(rows.labels.sum(), len(rows.labels) - rows.labels.sum()))
-        order = np.lexsort((rows.labels, rows.scores))  # so that parts do not depend on the order of the rows
+        minority = int(min(rows.labels.sum(), len(rows.labels) - rows.labels.sum()))
+        order = np.lexsort((rows.labels, rows.scores))  # so that folds do not depend on the order of the rows
         name, apart = ("time", rows.time) if rows.groups is None else ("groups", rows.groups)
         side: dict[str, Any] = {name: None if apart is None else apart[order]}
         out = np.full(len(order), np.nan)
@@ -116,13 +118,13 @@ class Through:
                 rows.scores[order],
                 rows.labels[order],
                 None if rows.weights is None else rows.weights[order],
-                cv=max(min(FOLDS, rarer), 2) if apart is None else FOLDS,
-                weights="counts" if rows.counts else "importance",
-                kind=rows.kind,
+                cv=max(min(FOLDS, minority), 2) if apart is None else FOLDS,
+                weight_type="frequency" if rows.counts else "importance",
+                score_type=rows.score_type,
                 random_state=random_state,
                 **side,
             )
-        except InputError:  # too few rows of a class, groups or moments to set some apart
+        except InputError:  # too few minority-class rows, groups or timestamps for folds
             return None
         return out
 
@@ -131,19 +133,21 @@ class Through:
     def tallies(
         self, given: Tally | GroupedTally, random_state: int
     ) -> tuple[Tally | GroupedTally, tuple[Tally, ...], Seen]:
-        """The tally of calibrated probabilities, its random parts where they were cross-fitted, and what is known."""
+        """The tally of calibrated probabilities, its folds if cross-fitted, and what is known about the overlap."""
         if self.columns:
             raise InputError(
                 "calibration",
-                f"needs the column {self.columns[0]!r} beside the scores, which a tally does not hold",
+                f"needs the column {self.columns[0]!r}, which a tally does not contain",
                 Phrase("pass arrays with {by}, or a frame", by=Argument("by")),
             )
         whole = given.total() if isinstance(given, GroupedTally) else given
-        if whole.kind != self.calibration.kind:
+        if whole.score_type != self.calibration.score_type:
             raise InputError(
                 "scores",
-                f"is a tally of {whole.kind} scores, and the calibration takes {self.calibration.kind}",
-                Phrase("count them with {kind}", kind=Setting("kind", self.calibration.kind)),
+                f"is a tally of {whole.score_type} scores, and the calibration takes {self.calibration.score_type}",
+                Phrase(
+                    "make the tally with {score_type}", score_type=Setting("score_type", self.calibration.score_type)
+                ),
             )
         overlap = self._overlap(whole)
         seen = self._seen(whole, overlap)
@@ -161,7 +165,7 @@ class Through:
         return _mapped(given, self.calibration.map), (), seen
 
     def _parts(self, folds: tuple[Tally, ...]) -> tuple[Tally, ...]:
-        from sklearn.base import clone  # here, so that verdicts load no scikit-learn
+        from sklearn.base import clone  # imported here: it needs scikit-learn
 
         others = [[fold for other, fold in enumerate(folds) if other != place] for place in range(len(folds))]
         if len(folds) < 2:
@@ -177,14 +181,14 @@ class Through:
         if overlap is not None:
             return Seen(overlap.share, crossfitted)
         data = self.calibration.provenance
-        if data is None:  # a map that says nothing about its rows
+        if data is None:  # a map without provenance
             return NOT_SEEN
         gridded = not judged.resolution == data.resolution == "exact"
         return Seen(unseen=Unseen.GRID if gridded else Unseen.TIES)
 
 
 def _by_segment(calibration: Calibration) -> bool:
-    """Whether a fit anew would need the segments, even where the map came to need the score alone."""
+    """Whether a refit would need the segments, even if the fitted map needs only the score."""
     data = calibration.provenance
     return bool(calibration.map.columns) or (data is not None and data.method == BY_SEGMENT)
 

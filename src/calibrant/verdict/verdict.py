@@ -1,4 +1,4 @@
-"""The verdict as a value: four states, what they rest on, and the words for them."""
+"""The result of :func:`calibrant.check`: a status, the numbers behind it and its text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from calibrant.messages import PYTHON, Note, Voice
-from calibrant.verdict.decision import Against, Beyond, Direction, State
+from calibrant.verdict.decision import Against, Beyond, Direction, Status
 from calibrant.verdict.gain import Gain
 from calibrant.verdict.hints import hints_of
 from calibrant.verdict.segments import Segment
@@ -19,7 +19,7 @@ from calibrant.verdict.shape import Misfit
 
 Size = Literal["within", "beyond", "unsettled"]
 
-COLORS: dict[State, str] = {
+COLORS: dict[Status, str] = {
     "calibrated": "#009E73",
     "miscalibrated": "#D55E00",
     "off": "#D55E00",
@@ -29,7 +29,7 @@ COLORS: dict[State, str] = {
 
 @dataclass(frozen=True)
 class Number:
-    """An estimate with its 95 % profile-likelihood interval, standard error and p-value of perfect calibration."""
+    """An estimate, its 95 % profile-likelihood interval, its standard error and the p-value of perfect calibration."""
 
     value: float
     low: float
@@ -40,51 +40,70 @@ class Number:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What :func:`calibrant.check` found; ``print`` it, or read its fields.
+    """The result of :func:`calibrant.check`: print it, or read its attributes.
 
     Attributes
     ----------
-    state
-        ``"calibrated"``: shown to be within the tolerance. ``"miscalibrated"``: shown to be beyond it. ``"off"``:
-        chance does not explain the difference, and whether it is beyond the tolerance is not settled. ``"cannot
-        tell"``: neither evidence against calibration nor enough for it.
+    status
+        ``"calibrated"``: shown to be within the tolerance. ``"miscalibrated"``: shown to be beyond it. ``"off"``: the
+        deviation is statistically significant, and whether it is beyond the tolerance is not settled.
+        ``"cannot tell"``: no significant deviation, and not shown to be within the tolerance.
     against
-        Tests of perfect calibration: ``.level``, ``.slope`` (p-values), ``.shape`` (the most misfitting range of
-        scores, if any), and ``.found``, whether any of them rejects.
+        Tests of perfect calibration: ``.intercept`` and ``.slope`` (p-values), ``.shape`` (the score range that fits
+        worst, if significant), and ``.found``, whether any of the three rejects.
     beyond
-        What is shown to be beyond the tolerance: ``.level``, ``.slope``, ``.shape``, ``.found``.
+        What is shown to be beyond the tolerance: ``.intercept``, ``.slope``, ``.shape``, ``.found``.
     rows, events, predicted, expected
-        Rows, observed events and the sum of the scores, and the central 95 % of the events of a calibrated model.
-        Importance weights are in the unit in which events add up to the rows that they are.
+        Rows, observed events, predicted events (the sum of the scores) and the expected range: the central 95 % of the
+        number of events of a calibrated model. Importance weights are scaled so that the weights of the events add up
+        to the number of events.
     row_count
-        Rows, whatever they weigh.
-    level
-        Log-odds by which all scores would have to be shifted for the predicted events to equal the observed ones
-        (calibration in the large). None with one class.
+        Number of rows, regardless of their weights.
+    counts
+        Whether ``rows`` and ``events`` are counts, not sums of importance weights.
+    intercept
+        Calibration in the large: the shift of all log-odds that makes the predicted events equal the observed ones.
+        None if the labels contain only one class.
     slope
-        Of the log-odds; below 1 the scores are too extreme. None where the data do not define it.
+        Slope of the log-odds; below 1 the scores are too extreme. None where the data do not define it.
     tolerance
-        What level and slope may be off by, as it was applied.
+        Tolerance of intercept and slope as applied.
     only_ends
         Whether every score is exactly 0 or 1: classes, not probabilities.
     gain
-        Cross-fitted log loss before and after recalibration.
+        Log loss before and after recalibration, cross-fitted.
+    forward
+        Whether the gain is measured by walk-forward periods: each is predicted from earlier ones.
     more_labels
-        About how many more labels would settle it in about nine of ten samples, if level and slope are what they seem;
-        None when it is settled, or when no realistic number would.
+        Roughly how many more labels would decide in about nine of ten samples, if the estimated intercept and slope
+        are right. None if the status is decided, or if no realistic number would decide.
     segments, periods
-        Predicted and observed: segments that chance does not explain first, periods in their order.
-    groups, few_groups, effective_rows
-        Number of groups of dependent rows; whether they are too few to see how groups differ; independent rows that
-        would show the level as precisely.
+        Predicted and observed events: segments that are significantly off come first, periods in order of time.
+    n_groups, few_groups, effective_rows
+        Number of groups of dependent rows; whether they are too few to estimate the variance between groups; effective
+        sample size for the intercept.
     ranking
         Area under the ROC curve.
+    at_ends
+        Events at a score of exactly 0, and non-events at a score of exactly 1.
+    notes
+        Further remarks.
     in_sample, overlap, crossfitted
-        With ``calibration=``: whether rows that the map was fitted to are among those that were judged, and about which
-        share; None when that cannot be told. Whether the verdict is about cross-fitted maps instead.
+        With ``calibration=``: whether the map was fitted to some of these rows, and to about which share of them; None
+        if unknown. Whether the verdict is about cross-fitted maps instead.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import calibrant as cb
+    >>> rng = np.random.default_rng(0)
+    >>> scores = rng.random(2_000)
+    >>> verdict = cb.check(scores, rng.random(2_000) < scores**2)
+    >>> verdict.status, verdict.beyond.intercept
+    ('miscalibrated', True)
     """
 
-    state: State
+    status: Status
     against: Against
     beyond: Beyond
     rows: float
@@ -93,7 +112,7 @@ class Verdict:
     counts: bool
     predicted: float
     expected: tuple[float, float]
-    level: Number | None
+    intercept: Number | None
     slope: Number | None
     tolerance: tuple[float, float]
     only_ends: bool
@@ -102,7 +121,7 @@ class Verdict:
     more_labels: int | None
     segments: tuple[Segment, ...]
     periods: tuple[Segment, ...]
-    groups: int | None
+    n_groups: int | None
     few_groups: bool
     effective_rows: float
     ranking: float | None
@@ -113,26 +132,26 @@ class Verdict:
     crossfitted: bool = False
 
     def __bool__(self) -> bool:
-        """Refused: there are four answers."""
-        raise TypeError('a verdict is neither true nor false: compare its state, as in verdict.state == "calibrated"')
+        """Always an error: there are four statuses."""
+        raise TypeError('a verdict is not a boolean: compare its status, as in verdict.status == "calibrated"')
 
     @property
     def size(self) -> Size:
         """Whether the model is shown to be within the tolerance, or beyond it, or neither."""
-        return "within" if self.state == "calibrated" else "beyond" if self.state == "miscalibrated" else "unsettled"
+        return "within" if self.status == "calibrated" else "beyond" if self.status == "miscalibrated" else "unsettled"
 
     # ------------------------------------------------------------------------------------------------------- parts
 
     @property
     def deviations(self) -> tuple[Direction | Misfit, ...]:
-        """How the probabilities are off, beyond the tolerance where that is shown: level, slope, or one range."""
-        beyond = self.state == "miscalibrated"
+        """Significant deviations (if miscalibrated, beyond the tolerance): intercept, slope or one score range."""
+        beyond = self.status == "miscalibrated"
         if self.only_ends:
             return (Direction.ONLY_ENDS,) if beyond else ()
         found: list[Direction | Misfit] = []
-        if beyond and self.beyond.level and self.level is not None:
-            found.append(Direction.TOO_LOW if self.level.value > 0.0 else Direction.TOO_HIGH)
-        elif not beyond and self.against.by_level:
+        if beyond and self.beyond.intercept and self.intercept is not None:
+            found.append(Direction.TOO_LOW if self.intercept.value > 0.0 else Direction.TOO_HIGH)
+        elif not beyond and self.against.by_intercept:
             found.append(Direction.TOO_LOW if self.events > self.predicted else Direction.TOO_HIGH)
         if self.slope is not None and (self.beyond.slope if beyond else self.against.by_slope):
             found.append(Direction.TOO_EXTREME if self.slope.value < 1.0 else Direction.NOT_EXTREME_ENOUGH)
@@ -141,65 +160,67 @@ class Verdict:
 
     @property
     def leading_shape(self) -> Misfit | None:
-        """The range of the scores that the state rests on, where it does not rest on level or slope."""
-        return (self.beyond if self.state == "miscalibrated" else self.against).range_alone
+        """The score range that decides the status, if neither intercept nor slope does."""
+        return (self.beyond if self.status == "miscalibrated" else self.against).range_alone
 
     @property
-    def outside_at_95(self) -> bool:
-        """Whether the 95 % interval of level or slope lies outside the tolerance."""
-        pairs = ((self.level, 0.0, self.tolerance[0]), (self.slope, 1.0, self.tolerance[1]))
-        return any(
-            each is not None and (each.low > ideal + limit or each.high < ideal - limit) for each, ideal, limit in pairs
+    def outside_at_95(self) -> tuple[str, ...]:
+        """Which of intercept and slope have a 95 % interval that lies outside the tolerance."""
+        ideals = {"intercept": (self.intercept, 0.0), "slope": (self.slope, 1.0)}
+        return tuple(
+            name
+            for (name, (each, ideal)), limit in zip(ideals.items(), self.tolerance, strict=True)
+            if each is not None and (each.low > ideal + limit or each.high < ideal - limit)
         )
 
     @property
     def hints(self) -> tuple[Note, ...]:
-        """Usual causes that the numbers point to, with the fix in a line."""
+        """Likely causes suggested by the numbers, each with a fix."""
         return hints_of(self)
 
     @property
     def off_segments(self) -> tuple[Segment, ...]:
-        """Segments that chance does not explain and that are off by more than the tolerance."""
+        """Segments that are significantly off and by more than the tolerance."""
         return tuple(segment for segment in self.segments if segment.beyond(self.tolerance[0]))
 
     @property
     def off_periods(self) -> tuple[Segment, ...]:
-        """Periods that chance does not explain and that are off by more than the tolerance."""
+        """Periods that are significantly off and by more than the tolerance."""
         return tuple(period for period in self.periods if period.beyond(self.tolerance[0]))
 
     @property
     def worst_segments(self) -> tuple[Segment, ...]:
-        """Up to five segments that chance does not explain, after Holm's correction for all that were looked at."""
+        """Up to five segments that are significantly off, after Holm's correction for all segments."""
         return tuple(segment for segment in self.segments if segment.off)[:SHOWN_SEGMENTS]
 
     # ------------------------------------------------------------------------------------------------------- words
 
     def in_words(self, voice: Voice = PYTHON) -> Wording:
-        """Caution, headline, sentences, hints and notes in the words of a voice; ``str`` of it is the whole."""
+        """Caution, headline, sentences, hints and notes with the nouns of a voice; ``str`` gives the whole text."""
         return Wording(self, voice)
 
     def say(self, voice: Voice) -> str:
-        """The whole verdict in the words of a voice."""
+        """The whole verdict as text with the nouns of a voice."""
         return str(self.in_words(voice))
 
     @property
     def caution(self) -> str:
-        """What must be read before the headline: that the map has seen these rows. Else empty."""
+        """A warning shown above the headline when the map was fitted to these rows; otherwise empty."""
         return self.in_words().caution
 
     @property
     def headline(self) -> str:
-        """The state and the direction, in one line."""
+        """The status and the direction of the deviation, in one line."""
         return self.in_words().headline
 
     @property
     def direction(self) -> tuple[str, ...]:
-        """How the probabilities are off (beyond the tolerance, where that is shown), in a few words each."""
+        """How the probabilities deviate (beyond the tolerance if miscalibrated): one short phrase per deviation."""
         return self.in_words().direction
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The facts behind the headline, one sentence each."""
+        """The findings behind the headline, one sentence each."""
         return self.in_words().sentences
 
     def __str__(self) -> str:
@@ -207,7 +228,7 @@ class Verdict:
         return str(self.in_words())
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, ready for JSON; numbers that are not finite become None."""
+        """The verdict as data for JSON; numbers that are not finite become None."""
         words, data = self.in_words(), plain(asdict(self))
         for name in ("segments", "periods"):
             for each, part in zip(data[name], getattr(self, name), strict=True):
@@ -218,22 +239,22 @@ class Verdict:
                 where = {"where": words.range(found.shape.where), "range": data[name]["shape"]["where"]}
                 data[name]["shape"] |= where
         return {
-            "state": self.state,
+            "status": self.status,
             "size": self.size,
             "caution": words.caution,
             "headline": words.headline,
             "direction": list(words.direction),
             "sentences": list(words.sentences),
             "hints": plain([hint.as_dict() for hint in self.hints]),
-            **{key: value for key, value in data.items() if key != "state"},
+            **{key: value for key, value in data.items() if key != "status"},
             "notes": plain([note.as_dict() for note in self.notes]),
         }
 
     @property
     def color(self) -> str:
-        """Color of the state, safe for color-blind readers; a calibrated model with parts that are off is amber."""
-        partly = self.state == "calibrated" and (self.off_segments or self.off_periods)
-        return COLORS["cannot tell" if partly else self.state]
+        """Color of the status, safe for color-blind readers; amber if calibrated only overall, not in every segment."""
+        partly = self.status == "calibrated" and (self.off_segments or self.off_periods)
+        return COLORS["cannot tell" if partly else self.status]
 
     def __rich__(self) -> str:
         """Markup for rich's console: the headline in bold."""
@@ -242,7 +263,7 @@ class Verdict:
         return "\n".join([_escaped(words.caution), *lines] if words.caution else lines)
 
     def _repr_html_(self) -> str:
-        """For notebooks: the headline with a bar in the color of the state, and the sentences as a list."""
+        """For notebooks: the headline with a bar in the color of the status, and the findings as a list."""
         words = self.in_words()
         items = "".join(f"<li>{html.escape(fact.strip())}</li>" for fact in words.facts)
         return (
@@ -257,7 +278,7 @@ def _escaped(text: str) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Data ready for JSON: numbers that are not finite become None."""
+    """Data for JSON; numbers that are not finite become None."""
     if isinstance(value, dict):
         return {str(key): plain(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):

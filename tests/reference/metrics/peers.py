@@ -49,7 +49,7 @@ def relplot(p: np.ndarray, y: np.ndarray) -> dict[str, Any]:
 
 
 def uncertainty_calibration(p: np.ndarray, y: np.ndarray) -> dict[str, Any]:
-    """Bins closed on the right; mass bins cut half-way between neighbours, a cut inside a tie sends it all down.
+    """Bins closed on the right; mass bins cut half-way between neighbors, a cut inside a tie sends it all down.
 
     debias=True: the root of the sum of squared gaps less rate (1 - rate) / (n_b - 1), floored at 0 after the sum; a bin
     with one row counts as 0. ``debiased`` lets the package choose: each distinct score by itself when those are fewer

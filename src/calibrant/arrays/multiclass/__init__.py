@@ -1,1 +1,1 @@
-"""Rows of several classes."""
+"""Input validation for several classes."""

@@ -1,4 +1,4 @@
-"""Frames of class scores: which columns are which classes, and a result as the frame that came."""
+"""Frames of class scores: which column belongs to which class, and results in the type of the input."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from calibrant.messages import Argument, InputError, Phrase
 
 
 def needed_columns(scores: Any, classes: tuple[str, ...], columns: tuple[str, ...]) -> Any:
-    """The columns of a frame that are the classes, in their order; what is no frame as it is."""
+    """The columns of a frame that belong to the classes, in their order; anything but a frame is returned unchanged."""
     if hasattr(scores, "column_names") and hasattr(scores, "select"):  # pyarrow
         return scores.select(_places(tuple(scores.column_names), classes, columns))
     if hasattr(scores, "collect") or not hasattr(scores, "columns") or not hasattr(scores, "to_numpy"):
@@ -23,7 +23,7 @@ def needed_columns(scores: Any, classes: tuple[str, ...], columns: tuple[str, ..
 
 
 def _places(found: tuple[str, ...], classes: tuple[str, ...], columns: tuple[str, ...]) -> list[int]:
-    """Where each class is among the columns of a frame: by the name that its column had at fit, else by its own."""
+    """Index of each class among the columns of a frame: by the column name at fit, else by the class name."""
     if len(set(found)) != len(found):
         raise InputError("scores", "has two columns of the same name", "rename one of them")
     for wanted in (columns, classes):
@@ -33,8 +33,8 @@ def _places(found: tuple[str, ...], classes: tuple[str, ...], columns: tuple[str
     raise InputError(
         "scores",
         f"has no column {missing[0]!r}",
-        f"its columns are {', '.join(map(repr, found[:5]))}; rename them as the classes, or pass an array in "
-        "the order of the classes",
+        f"its columns are {', '.join(map(repr, found[:5]))}; rename them to the names of the classes, or pass an array "
+        "in the order of the classes",
     )
 
 
@@ -50,7 +50,7 @@ def column_name(column: Any) -> str:
 
 
 def rebuilt(like: Any, out: NDArray[Any], names: Sequence[str]) -> Any:
-    """A matrix with these names of columns, as the kind of frame that came; an array where none did."""
+    """A matrix with these column names, as the type of frame that was passed; an array if none was."""
     if hasattr(like, "column_names"):  # pyarrow
         return type(like).from_pydict({name: out[:, j] for j, name in enumerate(names)})
     if hasattr(like, "columns") and hasattr(like, "index"):  # pandas
@@ -61,7 +61,7 @@ def rebuilt(like: Any, out: NDArray[Any], names: Sequence[str]) -> Any:
 
 
 def refuse_turned(columns: tuple[str, ...], names: tuple[str, ...]) -> None:
-    """Columns that are called as the classes, but listed otherwise: by name and by place they would differ."""
+    """Refuse a frame whose columns are named after the classes but are in a different order than ``classes``."""
     if columns != names and set(columns) == set(names):
         column, name = next((column, name) for column, name in zip(columns, names, strict=True) if column != name)
         found = {"column": column, "name": name, "scores": Argument("scores")}
@@ -73,19 +73,19 @@ def refuse_turned(columns: tuple[str, ...], names: tuple[str, ...]) -> None:
 
 
 def refuse_stranger(columns: tuple[str, ...], labels: Sequence[str]) -> None:
-    """A column that no label names, in a frame that holds no probabilities: it may be a label or an id."""
+    """Refuse a column that is not the name of a label, in a frame without probabilities: it may be a label or an id."""
     known = set(labels)
     strange = [name for name in columns if name not in known]
     if strange:
         raise InputError(
             "scores",
-            f"has the column {strange[0]!r}, which no label names, and rows are no probabilities that sum to 1",
+            f"has the column {strange[0]!r}, which is not a label in y, and its rows do not sum to 1",
             "drop it, or pass classes= if it is a class",
         )
 
 
 def refuse_text(scores: Any, names: tuple[str, ...]) -> None:
-    """The first column of a frame that holds no numbers, by its name; asked once the frame could not be read."""
+    """Refuse a frame by the name of its first column that is not numeric; called once reading it has failed."""
     for j, name in enumerate(names):
         given = scores.iloc[:, j] if hasattr(scores, "iloc") else scores.columns[j]
         column = np.asarray(scores[name] if isinstance(given, str) else given)
@@ -93,5 +93,5 @@ def refuse_text(scores: Any, names: tuple[str, ...]) -> None:
         if text or column.dtype.kind not in "biufO":
             what = f"text such as {text[0]!r}" if text else f"values of type {column.dtype}"
             raise InputError(
-                "scores", f"has the column {name!r}, which holds {what}", "pass the columns of the classes alone"
+                "scores", f"has the column {name!r}, which holds {what}", "pass only the columns of class scores"
             )

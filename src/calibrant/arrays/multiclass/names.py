@@ -1,4 +1,4 @@
-"""Names of classes: which column is which class, as the caller says, as a frame says, or as the labels tell."""
+"""Names of classes in the order of the columns: from the caller, from a frame, or from the sorted labels."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from calibrant.messages import Argument, InputError, Note, Phrase, Voice, note
 
 @note("classes-from-labels")
 def classes_from_labels(voice: Voice, classes: tuple[str, ...]) -> str:
-    """Columns that were taken for the sorted labels."""
-    return f"columns taken as {first_names(classes)}, the sorted labels: pass classes= to confirm"
+    """Columns that were assigned to the sorted labels."""
+    return f"columns assigned to {first_names(classes)}, the sorted labels: pass classes= to confirm"
 
 
 def class_names(
@@ -49,12 +49,12 @@ def class_names(
 
 
 def _unlike(found: str, size: int) -> Phrase:
-    """Another number of something than there are columns of scores."""
+    """The number of something differs from the number of columns."""
     return Phrase("has {found} but {scores} has {size} columns", found=found, scores=Argument("scores"), size=size)
 
 
 def _as_written(listed: list[Any], target: NDArray[Any]) -> NDArray[Any]:
-    """The classes in the type of the labels, where that can hold them."""
+    """The classes in the dtype of the labels, where possible."""
     if target.dtype.kind in "iub" and all(isinstance(value, int | np.integer | np.bool_) for value in listed):
         return np.array(listed)
     if target.dtype.kind in "iu" and all(str(value).lstrip("-").isdigit() for value in listed):
@@ -64,5 +64,5 @@ def _as_written(listed: list[Any], target: NDArray[Any]) -> NDArray[Any]:
 
 
 def first_names(names: Sequence[str]) -> str:
-    """Names for a sentence, five of them at most."""
+    """Names for a message, five at most."""
     return ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")

@@ -1,4 +1,4 @@
-"""Matrices of class scores, checked: one row per case, one column per class, classes carried by name."""
+"""Check matrices of class scores: one row per case, one column per class, classes identified by name."""
 
 from __future__ import annotations
 
@@ -11,18 +11,16 @@ from numpy.typing import NDArray
 
 from calibrant.arrays.columns import check_length, check_option, refuse_empty, refuse_other_order
 from calibrant.arrays.keys import Keys, read_keys
-from calibrant.arrays.kinds import ClassKind
 from calibrant.arrays.labels import label_column
 from calibrant.arrays.multiclass.frames import column_name, needed_columns, rebuilt, refuse_stranger, refuse_text
 from calibrant.arrays.multiclass.names import class_names, first_names
 from calibrant.arrays.multiclass.spread import Spread
+from calibrant.arrays.score_types import MulticlassScoreType
 from calibrant.arrays.sides import check_time, check_weights, side_column
 from calibrant.messages import Advice, Argument, InputError, Note, Phrase, Setting, Text, Voice, note, warn
 
-"""Rows that sum to 1; any real numbers, taken through softmax; numbers in [0, 1] that each speak for themselves."""
-
 BLOCK = 1 << 17
-"""Numbers looked at in one step, so that a second look finds them in the cache."""
+"""Numbers read in one step, so that a second read finds them in the cache."""
 
 Matrix = NDArray[Any]
 """float32 or float64."""
@@ -31,53 +29,54 @@ Matrix = NDArray[Any]
 @note("class-logits-guessed")
 def class_logits_guessed(voice: Voice, low: float, high: float) -> str:
     """Class scores that were read as logits."""
-    confirm = voice.setting("kind", "logit")
+    confirm = voice.setting("score_type", "logit")
     return f"{voice.nouns.scores} read as logits (from {low:.6g} to {high:.6g}): pass {confirm} to confirm"
 
 
 @note("independent-columns-guessed")
 def independent_columns_guessed(voice: Voice, least: float, most: float) -> str:
     """Class scores in [0, 1] whose rows do not sum to 1."""
-    summed = f"{voice.nouns.rows} sum to between {least:.6g} and {most:.6g}: each column is taken to speak for itself"
-    return f"{summed}; pass {voice.setting('kind', 'independent')} to confirm"
+    summed = f"{voice.nouns.rows} sum to between {least:.6g} and {most:.6g}, not to 1"
+    confirm = voice.setting("score_type", "independent")
+    return f"{summed}: columns are treated as independent probabilities; pass {confirm} to confirm"
 
 
 @note("probabilities-as-logits")
 def probabilities_as_logits(voice: Voice) -> str:
-    """Logits, as the caller says, that look like probabilities."""
-    said = voice.setting("kind", "logit")
-    return f"{voice.nouns.scores} look like {voice.nouns.probabilities}, and are taken as logits, as {said} says"
+    """Scores that the caller calls logits and that look like probabilities."""
+    said = voice.setting("score_type", "logit")
+    return f"{voice.nouns.scores} look like {voice.nouns.probabilities} but are read as logits because of {said}"
 
 
 @note("probabilities-for-logits")
 def probabilities_for_logits(voice: Voice) -> str:
-    """Probabilities, it seems, for a map of logits."""
+    """Scores that look like probabilities, for a map that was fitted on logits."""
     look = f"{voice.nouns.scores} look like {voice.nouns.probabilities}"
     return f"{look}, but the map was fitted on logits: pass logits"
 
 
 @dataclass(frozen=True, eq=False)
-class ClassRows:
-    """Checked rows of class scores, as :func:`check_class_rows` returns them; rows of weight zero are gone.
+class MulticlassRows:
+    """Checked rows of class scores, as :func:`check_class_rows` returns them; rows of weight zero are dropped.
 
     Attributes
     ----------
     scores : ndarray of float32 or float64, shape (n, K)
-        Contiguous and finite. Shares the caller's memory where that was clean.
+        Contiguous and finite. Shares memory with the caller's array where possible.
     labels : ndarray of intp
-        Column of each row's class; a label that has none, where such are allowed, comes behind the columns.
+        Column of each row's class; labels without a column, where they are allowed, have higher numbers.
     classes : tuple of str
         Names of the classes, in the order of the columns.
     values : ndarray
         The classes as the caller writes them.
     weights, counts, groups, time
         As in :class:`~calibrant.arrays.rows.Rows`.
-    kind : {"probability", "logit", "independent"}
+    score_type : {"probability", "logit", "independent"}
         What the scores are.
     columns : tuple of str
         Names of the columns of a frame; empty for arrays.
     other_notes, kind_notes : tuple of Note
-        What was guessed or converted; ``kind_notes`` are about the kind of the scores.
+        What was guessed or converted; ``kind_notes`` are about the type of the scores.
     """
 
     scores: Matrix
@@ -88,7 +87,7 @@ class ClassRows:
     counts: bool
     groups: NDArray[Any] | None
     time: NDArray[Any] | None
-    kind: ClassKind
+    score_type: MulticlassScoreType
     columns: tuple[str, ...]
     other_notes: tuple[Note, ...]
     kind_notes: tuple[Note, ...] = ()
@@ -114,13 +113,13 @@ class ClassRows:
             np.float64
         )
 
-    def take(self, rows: NDArray[Any]) -> ClassRows:
-        """Some of the rows, by index or flag."""
+    def take(self, rows: NDArray[Any]) -> MulticlassRows:
+        """Some of the rows, by index or boolean mask."""
 
         def part(a: Any) -> Any:
             return None if a is None else a[rows]
 
-        return ClassRows(
+        return MulticlassRows(
             self.scores[rows],
             self.labels[rows],
             self.classes,
@@ -129,7 +128,7 @@ class ClassRows:
             self.counts,
             part(self.groups),
             part(self.time),
-            self.kind,
+            self.score_type,
             self.columns,
             self.other_notes,
             self.kind_notes,
@@ -137,7 +136,7 @@ class ClassRows:
 
 
 def is_matrix(scores: Any) -> bool:
-    """Whether something has two columns or more, whatever it is made of.
+    """Whether an array, a nested list or a frame has two columns or more.
 
     Examples
     --------
@@ -161,42 +160,42 @@ def check_class_rows(
     sample_weight: object = None,
     *,
     classes: Sequence[Any] | None = None,
-    weights: Literal["importance", "counts"] = "importance",
+    weight_type: Literal["importance", "frequency"] = "importance",
     groups: object = None,
     time: object = None,
-    kind: ClassKind | None = None,
+    score_type: MulticlassScoreType | None = None,
     loose: bool = False,
     others: Sequence[str] = (),
-) -> ClassRows:
+) -> MulticlassRows:
     """Check a matrix of class scores and its labels, and whatever else describes the rows.
 
     Parameters
     ----------
     scores : array-like or frame of shape (n, K)
         Probabilities that sum to 1 in every row, or logits. A frame names the classes by its columns. float32 stays
-        float32, half precision becomes float32, anything else float64. Nothing is ever renormalised.
+        float32, half precision becomes float32, anything else float64. Nothing is ever renormalized.
     y : array-like of shape (n,)
-        The class of each row, as text, whole numbers or truth values.
+        The class of each row, as text, integers or booleans.
     classes : sequence, optional
         The labels in the order of the columns. Without it they are the columns of a frame, or the sorted values of
-        ``y`` when there are as many of them as columns; anything else is refused, since a guess could swap classes: so
-        are the columns of a frame in another order. A note reports sorted labels.
-    kind : {"probability", "logit", "independent"}, optional
+        ``y`` when there are as many of them as columns, with a note. Anything else is refused, since a guess could swap
+        classes; so are the columns of a frame in a different order.
+    score_type : {"probability", "logit", "independent"}, optional
         What the scores are: guessed from their range and their sums when not given. ``"independent"`` are numbers in
         [0, 1] whose rows need not sum to 1, as one-against-the-rest models and class-wise calibrators give them.
     loose : bool
-        Whether numbers in [0, 1] whose rows do not sum to 1 are taken for independent ones, with a note, not refused.
+        Whether numbers in [0, 1] whose rows do not sum to 1 are read as independent, with a note, and not refused.
     others : sequence of str, optional
-        Labels that are allowed though no column is for them, such as the inner nodes of a taxonomy.
+        Labels that are allowed although they have no column, such as the inner nodes of a taxonomy.
 
     Examples
     --------
     >>> rows = check_class_rows([[0.7, 0.3], [0.4, 0.6]], ["cat", "dog"])
-    >>> rows.classes, rows.labels.tolist(), rows.kind
+    >>> rows.classes, rows.labels.tolist(), rows.score_type
     (('cat', 'dog'), [0, 1], 'probability')
     """
-    check_option("kind", kind, (*get_args(ClassKind), None))
-    check_option("weights", weights, ("importance", "counts"))
+    check_option("score_type", score_type, (*get_args(MulticlassScoreType), None))
+    check_option("weight_type", weight_type, ("importance", "frequency"))
     matrix, columns = read_matrix(scores)
     n, size = matrix.shape
     if n == 0:
@@ -205,34 +204,34 @@ def check_class_rows(
         raise InputError(
             "y",
             "has several columns",
-            "pass one label per row; of a one-hot matrix pass y.argmax(axis=1), which calls the classes by the "
-            "numbers of their columns, from 0",
+            "pass one label per row; for a one-hot matrix pass y.argmax(axis=1), which labels the classes by column "
+            "number from 0",
         )
     target = label_column(y, "y")
     check_length(target, "y", n)
     refuse_other_order(scores, y)
     keys = read_keys(target, "y")
     names, values, name_notes = class_names(classes, columns, target, keys, size)
-    fix = "write them as classes= does" if classes is not None else "pass classes=, the labels in the order of columns"
+    fix = "add it to classes=" if classes is not None else "pass classes=, the labels in the order of the columns"
     labels = class_codes(keys, (*names, *others), fix=Phrase("{name}, or {drop}", name=fix, drop=Advice.DROP_ROWS))
-    w, notes = (None, ()) if sample_weight is None else check_weights(sample_weight, weights, n)
+    w, notes = (None, ()) if sample_weight is None else check_weights(sample_weight, weight_type, n)
     group = None if groups is None else side_column(groups, "groups", n)
     when, time_notes = (None, ()) if time is None else check_time(time, n)
-    known = keys.names if kind is None and classes is None and not others else columns
-    found, kind_notes, high = settle_class_kind(matrix, kind, loose, lambda: refuse_stranger(columns, known))
-    rows = ClassRows(
-        without_excess(matrix, found, high), labels, names, values, w, w is None or weights == "counts", group, when,
-        found, () if columns == names else columns, (*name_notes, *notes, *time_notes), kind_notes,
+    known = keys.names if score_type is None and classes is None and not others else columns
+    found, kind_notes, high = settle_class_kind(matrix, score_type, loose, lambda: refuse_stranger(columns, known))
+    rows = MulticlassRows(
+        without_excess(matrix, found, high), labels, names, values, w, w is None or weight_type == "frequency", group,
+        when, found, () if columns == names else columns, (*name_notes, *notes, *time_notes), kind_notes,
     )  # fmt: skip
     if w is not None and np.count_nonzero(w) < n:
         rows = rows.take(np.flatnonzero(w != 0))
         if not len(rows):
-            raise InputError("sample_weight", "is zero in every row", "at least one row must count")
+            raise InputError("sample_weight", "is zero in every row", "give at least one row a weight above 0")
     return rows
 
 
 def check_class_scores(
-    scores: Any, classes: Sequence[str], kind: ClassKind, columns: Sequence[str] = ()
+    scores: Any, classes: Sequence[str], score_type: MulticlassScoreType, columns: Sequence[str] = ()
 ) -> tuple[Matrix, Callable[[Matrix, Sequence[str]], Any]]:
     """Check scores that a fitted map is about to be applied to; columns of a frame are found by name.
 
@@ -241,12 +240,14 @@ def check_class_scores(
     matrix
         In the order of ``classes``. float32 stays float32. A row with a missing score is NaN throughout.
     rebuild
-        From a matrix and the names of its columns to what the caller passed: an array, or the same kind of frame.
+        From a matrix and its column names to the type that the caller passed: an array, or the same type of frame.
     """
     matrix, found = read_matrix(needed_columns(scores, tuple(classes), tuple(columns)))
     if matrix.shape[1] != len(classes) and not found:
         raise InputError(
-            "scores", f"has {matrix.shape[1]} columns but the map has {len(classes)} classes", "pass one each"
+            "scores",
+            f"has {matrix.shape[1]} columns but the map has {len(classes)} classes",
+            "pass one column per class",
         )
     missing = np.isnan(np.einsum("nk->n", matrix))
     if missing.any():
@@ -256,17 +257,19 @@ def check_class_scores(
         matrix[missing] = np.nan
     if matrix.size and np.isinf(matrix[~missing]).any():
         raise InputError("scores", "holds infinities", "repair these rows")
-    high = _settle_fitted(matrix[~missing] if missing.any() else matrix, kind)
-    return without_excess(np.ascontiguousarray(matrix), kind, high), lambda out, names: rebuilt(scores, out, names)
+    high = _settle_fitted(matrix[~missing] if missing.any() else matrix, score_type)
+    return without_excess(np.ascontiguousarray(matrix), score_type, high), lambda out, names: rebuilt(
+        scores, out, names
+    )
 
 
 def check_fresh_rows(
-    scores: Any, y: Any, classes: Sequence[str], kind: ClassKind, columns: Sequence[str] = ()
-) -> ClassRows:
-    """Check rows that a promise about a fitted map is held against; columns as in :func:`check_class_scores`."""
+    scores: Any, y: Any, classes: Sequence[str], score_type: MulticlassScoreType, columns: Sequence[str] = ()
+) -> MulticlassRows:
+    """Check fresh rows on which a certificate is tested; columns as in :func:`check_class_scores`."""
     refuse_other_order(scores, y)
-    matrix, _ = check_class_scores(scores, classes, kind, columns)
-    return check_class_rows(matrix, y, classes=classes, kind=kind)
+    matrix, _ = check_class_scores(scores, classes, score_type, columns)
+    return check_class_rows(matrix, y, classes=classes, score_type=score_type)
 
 
 def read_matrix(scores: Any) -> tuple[Matrix, tuple[str, ...]]:
@@ -275,7 +278,9 @@ def read_matrix(scores: Any) -> tuple[Matrix, tuple[str, ...]]:
         raise InputError("scores", "is a masked array", "drop the masked rows and pass a plain array")
     if hasattr(scores, "collect") or hasattr(scores, "fetchall"):
         raise InputError(
-            "scores", "is a table that is not in memory", "collect it, or use to_sql to apply a map where it is"
+            "scores",
+            "is a table that is not in memory",
+            "collect it first, or apply the map in the database with to_sql",
         )
     names: tuple[str, ...] = ()
     raw: Any = scores
@@ -288,7 +293,7 @@ def read_matrix(scores: Any) -> tuple[Matrix, tuple[str, ...]]:
         names = tuple(column_name(column) for column in scores.columns)
         raw = scores.to_numpy()
     try:
-        if hasattr(scores, "iloc") and raw.dtype.kind == "O":  # pandas, with missing values of its own
+        if hasattr(scores, "iloc") and raw.dtype.kind == "O":  # pandas, with its own missing values
             raw = scores.to_numpy(dtype=np.float64, na_value=np.nan)
         a = np.asarray(raw)
         if a.dtype.kind == "O":
@@ -313,52 +318,55 @@ def read_matrix(scores: Any) -> tuple[Matrix, tuple[str, ...]]:
 
 
 def settle_class_kind(
-    matrix: Matrix, kind: ClassKind | None, loose: bool = False, doubt: Callable[[], None] = lambda: None
-) -> tuple[ClassKind, tuple[Note, ...], float]:
-    """What the scores are: as was said, when they agree with it, or as their range and sums tell; and the largest.
+    matrix: Matrix,
+    score_type: MulticlassScoreType | None,
+    loose: bool = False,
+    doubt: Callable[[], None] = lambda: None,
+) -> tuple[MulticlassScoreType, tuple[Note, ...], float]:
+    """The given score type, if the scores agree with it, or a guess from their range and sums; and the largest score.
 
-    ``doubt`` is asked to refuse before anything but probabilities is guessed.
+    ``doubt`` is called, and may refuse, before anything but probabilities is guessed.
     """
     spread = Spread.of(matrix, BLOCK)
-    if kind is None:
+    if score_type is None:
         if spread.probable:
             return "probability", (), spread.high
         doubt()
         return *_guessed(spread, loose), spread.high
-    if kind == "logit":
-        return kind, (probabilities_as_logits(),) if spread.probable and len(matrix) > 1 else (), spread.high
+    if score_type == "logit":
+        return score_type, (probabilities_as_logits(),) if spread.probable and len(matrix) > 1 else (), spread.high
     if not spread.inside:
         spread.refuse_percent()
         raise InputError(
             "scores",
-            f"must lie in [0, 1] to be of kind {kind!r}, but run from {spread.low:.6g} to {spread.high:.6g}",
-            Phrase("pass {logit} if they are logits", logit=Setting("kind", "logit")),
+            f"must lie in [0, 1] to be of type {score_type!r}, but range from {spread.low:.6g} to {spread.high:.6g}",
+            Phrase("pass {logit} if they are logits", logit=Setting("score_type", "logit")),
         )
-    if kind == "probability" and not spread.probable:
+    if score_type == "probability" and not spread.probable:
         spread.refuse_sums()
-    return kind, (), spread.high
+    return score_type, (), spread.high
 
 
-def _settle_fitted(matrix: Matrix, kind: ClassKind) -> float:
-    """The largest of the scores that a map of this kind is applied to; they must be of that kind."""
+def _settle_fitted(matrix: Matrix, score_type: MulticlassScoreType) -> float:
+    """Check scores that a map of this score type is applied to; the largest of them."""
     spread = Spread.of(matrix, BLOCK)
-    if kind == "logit":
+    if score_type == "logit":
         if spread.probable and len(matrix) > 1:
             warn(probabilities_for_logits())
     elif not spread.inside:
         spread.refuse_percent()
         raise InputError(
             "scores",
-            f"must lie in [0, 1], but run from {spread.low:.6g} to {spread.high:.6g}",
+            f"must lie in [0, 1], but range from {spread.low:.6g} to {spread.high:.6g}",
             "pass probabilities, such as the softmax of logits",
         )
-    elif kind == "probability" and not spread.probable:
+    elif score_type == "probability" and not spread.probable:
         spread.refuse_sums(fitted=True)
     return spread.high
 
 
-def _guessed(spread: Spread, loose: bool) -> tuple[ClassKind, tuple[Note, ...]]:
-    """The kind of scores that are no probabilities."""
+def _guessed(spread: Spread, loose: bool) -> tuple[MulticlassScoreType, tuple[Note, ...]]:
+    """A guess of the score type for scores that are not probabilities."""
     if not spread.inside:
         spread.refuse_percent()
         return "logit", (class_logits_guessed(spread.low, spread.high),)
@@ -367,21 +375,21 @@ def _guessed(spread: Spread, loose: bool) -> tuple[ClassKind, tuple[Note, ...]]:
     return "independent", (independent_columns_guessed(spread.least, spread.most),)
 
 
-def without_excess(matrix: Matrix, kind: ClassKind, high: float) -> Matrix:
-    """Probabilities of which the largest, ``high``, exceeds 1 by rounding, at 1; NaN stays."""
-    if kind == "logit" or not high > 1.0:
+def without_excess(matrix: Matrix, score_type: MulticlassScoreType, high: float) -> Matrix:
+    """Probabilities clipped to 1 where the largest, ``high``, exceeds 1 by rounding; NaN stays."""
+    if score_type == "logit" or not high > 1.0:
         return matrix
     return np.asarray(np.minimum(matrix, matrix.dtype.type(1.0)))
 
 
 def class_codes(keys: Keys, names: tuple[str, ...], name: str = "y", fix: Text = Advice.DROP_ROWS) -> NDArray[np.intp]:
-    """Column of each row's class; a class that is not among the names is refused, and so is none."""
+    """Column of each row's class; a class that is not among the names is refused, and so is a missing one."""
     unknown = sorted(set(keys.names) - set(names))
     if unknown:
         raise InputError(
             name,
             Phrase(
-                "has the class {unknown!r}, which no column of {scores} is for (classes are {names})",
+                "has the class {unknown!r}, which has no column in {scores} (the classes are {names})",
                 unknown=unknown[0],
                 scores=Argument("scores"),
                 names=first_names(names),

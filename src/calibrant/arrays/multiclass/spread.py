@@ -1,4 +1,4 @@
-"""Range and sums of a matrix of class scores, which tell its kind, and the errors where they do not."""
+"""Range and row sums of a matrix of class scores, from which its score type is guessed."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from calibrant.messages import Advice, InputError, Phrase, Setting, Text
 
 SUM_TOLERANCE = 2e-3
-"""By how much a row of probabilities may miss 1: half precision does, up to this."""
+"""How far the sum of a row of probabilities may be from 1; half precision needs this much."""
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Smallest and largest score, smallest and largest sum of a row; none of a matrix without rows."""
+    """Smallest and largest score, smallest and largest row sum."""
 
     low: float = 0.0
     high: float = 0.0
@@ -25,7 +25,7 @@ class Spread:
 
     @classmethod
     def of(cls, matrix: NDArray[Any], block: int) -> Spread:
-        """Those of a matrix, in steps of about ``block`` numbers; NaN and infinities are refused."""
+        """Range and row sums of a matrix, in steps of about ``block`` numbers; NaN and infinities are refused."""
         if not matrix.size:
             return cls()
         step = max(block // matrix.shape[1], 1)
@@ -42,12 +42,12 @@ class Spread:
 
     @property
     def inside(self) -> bool:
-        """Whether all scores are in [0, 1], but for rounding."""
+        """Whether all scores are in [0, 1], up to rounding."""
         return self.low >= 0.0 and self.high <= 1.0 + 1e-6
 
     @property
     def probable(self) -> bool:
-        """Whether the rows are probabilities."""
+        """Whether the rows are probabilities that sum to 1."""
         return self.inside and self.least >= 1.0 - SUM_TOLERANCE and self.most <= 1.0 + SUM_TOLERANCE
 
     def refuse_percent(self) -> None:
@@ -56,10 +56,10 @@ class Spread:
             raise InputError("scores", "has rows that sum to about 100 and look like percentages", Advice.DIVIDE_BY_100)
 
     def refuse_sums(self, fitted: bool = False) -> NoReturn:
-        """Refuse rows that do not sum to 1; a map that is fitted, or a forecaster, takes no other kind."""
+        """Refuse rows that do not sum to 1; a ``fitted`` map or forecaster has no choice of score types."""
         near = self.least >= 0.9 and self.most <= 1.1
         divided = "pass scores / scores.sum(axis=1, keepdims=True)"
-        alone = Phrase("{kind} if each column speaks for itself", kind=Setting("kind", "independent"))
+        alone = Phrase("{score_type} if columns are independent", score_type=Setting("score_type", "independent"))
         fix: Text
         if fitted:
             fix = (
@@ -70,6 +70,10 @@ class Spread:
         elif near:
             fix = Phrase(f"{divided} if they are meant to be probabilities, or {{alone}}", alone=alone)
         else:
-            fix = Phrase("pass {kind} if they are logits, or {alone}", kind=Setting("kind", "logit"), alone=alone)
+            fix = Phrase(
+                "pass {score_type} if they are logits, or {alone}",
+                score_type=Setting("score_type", "logit"),
+                alone=alone,
+            )
         sums = f"has rows that sum to between {self.least:.6g} and {self.most:.6g}, not to 1"
-        raise InputError("scores", f"{sums}, and nothing is renormalized here", fix)
+        raise InputError("scores", f"{sums}, and scores are never renormalized silently", fix)

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from calibrant.calibrators.base import BinaryCalibrator, Fit
 from calibrant.fits.bayesian_binning import fit_averaged
 from calibrant.fits.needs import STEP_ROWS
-from calibrant.guarantees.certificate import Bound, Certificate, Mode
-from calibrant.guarantees.refusal import Refusal, RefusalCode
+from calibrant.guarantees.certificate import Certificate, Coverage, IntervalName
+from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.maps import Map, StepMap
 from calibrant.messages import Advice, InputError, Phrase, Voice
 from calibrant.numerics import Floats
@@ -22,7 +22,7 @@ from calibrant.tallies import Tally
 
 @dataclass(eq=False, repr=False)
 class BayesianBinning(BinaryCalibrator):
-    r"""Average equal-mass binnings of many sizes, each weighted by how well it explains the labels.
+    r"""Bayesian average of equal-mass binnings with many numbers of bins (BBQ).
 
     .. math:: m(s) = \frac{\sum_M L_M\, \theta_M(s)}{\sum_M L_M}, \qquad
               \theta_M(s) = \frac{e_b + \alpha_b}{n_b + N'/B}, \qquad
@@ -30,35 +30,35 @@ class BayesianBinning(BinaryCalibrator):
               \frac{\mathrm{B}(e_b + \alpha_b,\ n_b - e_b + \beta_b)}{\mathrm{B}(\alpha_b, \beta_b)},
 
     over the binnings M of B bins of equal mass, :math:`n^{1/3}/C \le B \le C\,n^{1/3}`, with :math:`n_b` rows and
-    :math:`e_b` events in the bin b that holds s. The prior of a bin's rate is the Beta law of
+    :math:`e_b` events in the bin b that contains s. The prior of a bin's rate is the beta distribution with parameters
     :math:`\alpha_b = (N'/B)\,c_b` and :math:`\beta_b = (N'/B)(1 - c_b)`, where :math:`c_b` is the middle of the bin on
-    [0, 1] and N' the number of rows that the prior of all bins together is worth; :math:`\mathrm{B}` is the beta
-    function. All binnings are equally likely beforehand.
+    [0, 1] and N' the number of rows that the priors of all bins together count for; :math:`\mathrm{B}` is the beta
+    function. All binnings have the same prior probability.
 
-    Bins end between scores (grid cells). Where heaps make binnings of two sizes the same, they count once. Binnings
-    that together hold a millionth of the posterior are left out of the map. No output is 0 or 1.
+    Bins end between scores (grid cells). Where ties make two binnings equal, they count once. Binnings with together a
+    millionth of the posterior are left out of the map. No output is 0 or 1.
 
     Parameters
     ----------
     spread : float
-        C, how far from the cube root of the rows the number of bins may go, at least 1.
+        C, largest ratio between the number of bins and the cube root of the rows, either way; at least 1.
     prior_rows : float
         N', above 0.
 
     Attributes
     ----------
     n_bins_, weights_ : ndarray
-        Sizes of the binnings and their posterior weights.
+        Numbers of bins of the binnings, and their posterior weights.
 
     Notes
     -----
-    Guarantee: no finite-sample guarantee; labels weigh the binnings that they fill. The outputs may fall as the score
-    rises.
-    Cost: one sort, then for each size O(bins log cells); a million rows have 991 sizes of up to 1,000 bins.
+    Guarantee: no finite-sample guarantee; the same labels fill the bins and weight the binnings. The outputs may
+    decrease as the score increases.
+    Cost: one sort, then for each number of bins O(bins log cells); a million rows have 991 of them, up to 1,000 bins.
 
     References
     ----------
-    Naeini, Cooper and Hauskrecht 2015, section "BBQ"; 002 section 1.2.2.
+    Naeini, Cooper and Hauskrecht (2015), section "BBQ"; Gupta (2023), section 1.2.2.
 
     Examples
     --------
@@ -84,11 +84,12 @@ class BayesianBinning(BinaryCalibrator):
         fitted = fit_averaged(tally, float(self.spread), float(self.prior_rows))
         return Fit(fitted.map, found={"n_bins_": fitted.counts, "weights_": fitted.weights})
 
-    def _certify(self, alpha: float, bound: Bound, mode: Mode) -> Certificate | Refusal:
-        return Refusal(
-            RefusalCode.NO_THEOREM,
+    def _certify(self, alpha: float, interval: IntervalName, coverage: Coverage) -> Certificate | NoCertificate:
+        return NoCertificate(
+            NoCertificateCode.NO_THEOREM,
             Phrase(
-                "Bayesian binning weighs its bins with the labels that fill them, which no theorem here covers: {use}",
+                "Bayesian binning uses the same labels to weight its binnings and to fill their bins, which no theorem "
+                "here covers: {use}",
                 use=Advice.USE_BINNING,
             ),
         )
@@ -96,9 +97,10 @@ class BayesianBinning(BinaryCalibrator):
     def _describe(self, voice: Voice) -> str:
         best = int(np.argmax(self.weights_))
         values = cast(StepMap, self.map_).values
+        share = f"{100 * self.weights_[best]:.3g} % of the posterior"
         return (
-            f"{len(self.weights_)} binnings, the likeliest of {self.n_bins_[best]} bins with "
-            f"{100 * self.weights_[best]:.3g} % of the posterior; values from {values.min():.4g} to {values.max():.4g}"
+            f"{len(self.weights_)} binnings, the most probable with {self.n_bins_[best]} bins ({share}); "
+            f"values from {values.min():.4g} to {values.max():.4g}"
         )
 
 

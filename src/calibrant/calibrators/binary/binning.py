@@ -1,4 +1,4 @@
-"""Histogram binning: the calibrator with a finite-sample, distribution-free guarantee."""
+"""Histogram binning, a calibrator with a finite-sample, distribution-free guarantee."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from calibrant.fits.bins import (
     parted,
     width_edges,
 )
-from calibrant.guarantees.certificate import Bound, Certificate, Mode
+from calibrant.guarantees.certificate import Certificate, Coverage, IntervalName
 from calibrant.guarantees.issuing import Bins, issue
+from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.guarantees.origins import Assumption, BinRule, Source
 from calibrant.guarantees.overlap import common_rows
 from calibrant.guarantees.planning import Scheme, plan, split_size
-from calibrant.guarantees.refusal import Refusal, RefusalCode
 from calibrant.guarantees.seeds import seed_refusal
 from calibrant.maps import Map
 from calibrant.messages import Argument, InputError, Phrase, Setting, Voice, note, plural, warn
@@ -36,14 +36,14 @@ FIXED_SOURCE = Source("Gupta 2023", "section 3.4.1, bins fixed beforehand")
 
 @note("fewer-bins")
 def fewer_bins(voice: Voice, rows: int, asked: int, bins: int) -> str:
-    """Of more bins than the rows can fill."""
+    """Note on more bins than the rows can fill."""
     noun = voice.nouns.rows
-    return f"{rows} {noun} are too few for {asked} bins: {bins} are used (a certificate needs two {noun} a bin)"
+    return f"{rows} {noun} are too few for {asked} bins: {bins} are used (a certificate needs two {noun} per bin)"
 
 
 @dataclass(eq=False, repr=False)
 class HistogramBinning(BinaryCalibrator):
-    r"""Cut the scores into bins and give every bin the event rate seen in it.
+    r"""Cut the scores into bins and output the event rate of each bin.
 
     .. math:: m(s) = \hat\pi_b \quad\text{for } s \text{ in bin } b,\qquad
               \hat\pi_b = \frac{\text{events in } b}{\text{rows in } b}.
@@ -51,39 +51,39 @@ class HistogramBinning(BinaryCalibrator):
     Parameters
     ----------
     n_bins : int, optional
-        Number of bins B. When neither this nor ``points_per_bin`` nor ``epsilon`` is given, about
-        :math:`\sqrt n / 6.3`, the trend of the suggestions in 002 Figure 4.2 (5, 11, 22 at 1,000, 5,000, 20,000 rows),
-        at most 100.
+        Number of bins B. If neither this nor ``points_per_bin`` nor ``epsilon`` is given, about :math:`\sqrt n / 6.3`,
+        at most 100: the trend of the suggestions in Gupta (2023), Figure 4.2 (5, 11, 22 at 1,000, 5,000, 20,000 rows).
     points_per_bin : int, optional
         Choose B as n divided by this.
     epsilon, alpha : float
-        Choose the largest B whose worst-case epsilon at confidence 1 - alpha (002 eq. 4.8, which depends on n only)
-        is at most ``epsilon``.
+        Choose the largest B whose worst-case epsilon at confidence level 1 - alpha is at most ``epsilon``
+        (Gupta 2023, eq. 4.8, which depends on n only).
     strategy : {"mass", "width"}
         Bins of about equal mass, or of equal width on [0, 1].
-    bins_from : {"all", "part"} or Tally
-        Which rows choose the edges of equal-mass bins.
+    bins_from : {"all", "split"} or Tally
+        Which rows define the edges of equal-mass bins.
 
-        - ``"all"``: the calibration rows themselves (002 Algorithm 4.1). An edge is the score, or the grid cell, of a
-          row; rows on it take no part in the rates beside it. An edge with at least max(30, n / 10B) rows, or half as
-          many as a bin (and two), becomes a bin of its own. A lighter one puts out what the bin above it does, or its
-          own rate where that has no rows, and the certificate says that it is not covered.
-        - ``"part"``: a random part of the rows (``part_size``); rates come from the other rows (uniform-mass binning
-          with sample splitting). Values with at least half a bin's share and 30 expected rows are bins of their own.
+        - ``"all"``: the calibration rows themselves (Gupta 2023, Algorithm 4.1). An edge is the score, or the grid
+          cell, of a row; rows on an edge do not count in the rates on either side. An edge with at least max(30,
+          n / 10B) rows, or half as many as a bin (and two), becomes a separate bin. A lighter edge gets the output of
+          the bin above it, or its own rate if that bin has no rows, and the certificate says that it is not covered.
+        - ``"split"``: a random split of the rows (``split_size``); rates come from the other rows (uniform-mass binning
+          with sample splitting). Tied values with at least half a bin's share and 30 expected rows are separate bins.
           Every score is covered.
-        - a :class:`Tally`, such as yesterday's: its rows choose the edges and all of today's give the rates.
-    part_size : int or float, optional
-        Rows, or share of the rows, that choose the edges under ``"part"``; by default :math:`n^{2/3} B^{1/3}`, see
+        - a :class:`Tally`, such as yesterday's: its rows define the edges and all rows of today give the rates.
+    split_size : int or float, optional
+        Rows, or share of the rows, that define the edges under ``"split"``; by default :math:`n^{2/3} B^{1/3}`, see
         :func:`calibrant.guarantees.planning.split_size`.
     estimate : {"inner", "all"}
-        ``"all"`` also averages in the rows on a bin's upper edge, as Zadrozny and Elkan (2001) did (002 Corollary 4.1).
+        ``"all"`` also averages in the rows on a bin's upper edge, as in Zadrozny and Elkan (2001); see Gupta (2023),
+        Corollary 4.1.
     extremes : {"succession", "mean"}
-        What a bin of n rows with no event, or nothing but events, puts out: (k + 1) / (n + 2), or the plain 0 or 1. The
-        certificate is around the output either way.
+        Output of a bin of n rows with no event, or only events: (k + 1) / (n + 2), or exactly 0 or 1. The certificate
+        is around the output either way.
     random_state : int, optional
-        Seed of the draw under ``"part"``, fresh by default. The confidence of a certificate counts the draw, so it must
-        not be picked by its result; with few distinct scores a seeded fit carries no certificate
-        (:mod:`calibrant.guarantees.seeds`).
+        Seed of the draw under ``"split"``; by default a new draw at every fit. The confidence level of a certificate
+        averages over the draw, so the seed must not be picked by its result. With few distinct scores, a seeded fit
+        has no certificate (:mod:`calibrant.guarantees.seeds`).
 
     Attributes
     ----------
@@ -93,9 +93,10 @@ class HistogramBinning(BinaryCalibrator):
     Notes
     -----
     Guarantee: ``certificate(alpha)`` holds for every distribution of independent rows, ties and atoms included; see
-    ``docs/certificates/``. Bins may come out in another order than the scores: pooling them would void the promise.
-    With ``bound="always-valid"`` pass ``n_bins``: a number of bins that follows from the rows changes as they arrive.
+    ``docs/certificates/``. Outputs may decrease from one bin to the next: pooling such bins would void the guarantee.
+    With ``interval="always-valid"`` pass ``n_bins``: a number of bins that depends on the rows changes as they arrive.
     Cost: one sort (exact) or one pass (grid), then O(cells).
+    Reference: Gupta (2023), Theorem 4.1 and section 3.4.1; Zadrozny and Elkan (2001).
 
     Examples
     --------
@@ -110,8 +111,8 @@ class HistogramBinning(BinaryCalibrator):
     0.060.
       Basis: 1,996 rows, clopper-pearson intervals; Gupta 2023, Theorem 4.1, given the edges.
       Not covered: scores on a bin edge (4 edges, 4 of 2,000 rows).
-      Assumes: the rows are independent draws from the population that the map will serve, and new to the model;
-    no argument of the fit was chosen by their labels.
+      Assumes: the rows are independent draws from the population that the map will be applied to, and were not used to
+    train or tune the model; no argument of the fit was chosen using their labels.
     """
 
     _monotone: ClassVar[bool] = False
@@ -124,8 +125,8 @@ class HistogramBinning(BinaryCalibrator):
     epsilon: float | None = None
     alpha: float = 0.1
     strategy: Literal["mass", "width"] = "mass"
-    bins_from: Literal["all", "part"] | Tally = "all"
-    part_size: int | float | None = None
+    bins_from: Literal["all", "split"] | Tally = "all"
+    split_size: int | float | None = None
     estimate: Literal["inner", "all"] = "inner"
     extremes: Literal["succession", "mean"] = "succession"
     random_state: int | None = None
@@ -139,8 +140,8 @@ class HistogramBinning(BinaryCalibrator):
         self.bins_ = replace(self.bins_, odds=self._odds)
         return self.bins_.to_map()
 
-    def _certify(self, alpha: float, bound: Bound, mode: Mode) -> Certificate | Refusal:
-        return issue(self.bins_, self.provenance_, alpha, bound, mode)
+    def _certify(self, alpha: float, interval: IntervalName, coverage: Coverage) -> Certificate | NoCertificate:
+        return issue(self.bins_, self.provenance_, alpha, interval, coverage)
 
     # ---------------------------------------------------------------------------------------------- where bins end
 
@@ -154,7 +155,7 @@ class HistogramBinning(BinaryCalibrator):
             return self._from_another(tally, self.bins_from, count)
         if not tally.counts:
             return self._fixed(tally, mass_edges(tally, count, np.inf), BinRule.WEIGHTS)
-        return self._from_part(tally, count) if self.bins_from == "part" else self._from_own_rows(tally, count)
+        return self._from_part(tally, count) if self.bins_from == "split" else self._from_own_rows(tally, count)
 
     def _fixed(
         self,
@@ -164,7 +165,7 @@ class HistogramBinning(BinaryCalibrator):
         assumption: Assumption | None = None,
         *,
         fixed: bool = True,
-        refusal: Refusal | None = None,
+        refusal: NoCertificate | None = None,
     ) -> Bins:
         kept = self.extremes == "succession"
         return counted(tally, edges, rule, FIXED_SOURCE, assumption, fixed=fixed, succession=kept, refusal=refusal)
@@ -176,10 +177,10 @@ class HistogramBinning(BinaryCalibrator):
         return self._fixed(tally, edges, rule, Assumption.OTHER_ROWS, fixed=stays, refusal=refusal)
 
     def _from_part(self, tally: Tally, count: int) -> Bins:
-        if self.part_size is None:
+        if self.split_size is None:
             part, rest = tally.split(split_size(int(tally.total), count), self.random_state)
         else:
-            part, rest = parted(tally, self.part_size, self.random_state)
+            part, rest = parted(tally, self.split_size, self.random_state)
         edges, refusal = mass_edges(part, count, float(rest.total)), seed_refusal(tally, self.random_state)
         made = self._fixed(rest, edges, BinRule.PART_MASSES, Assumption.ONE_DRAW, fixed=False, refusal=refusal)
         return replace(made, part_rows=int(part.total))
@@ -204,7 +205,7 @@ class HistogramBinning(BinaryCalibrator):
             return max(total // int(self.points_per_bin), 1)
         if self.epsilon is not None:
             scheme: Scheme = (
-                "ums" if self.bins_from == "part" else "umd" if self.estimate == "inner" else "umd-original"
+                "ums" if self.bins_from == "split" else "umd" if self.estimate == "inner" else "umd-original"
             )
             return plan(n=total, epsilon=self.epsilon, alpha=self.alpha, scheme=scheme).n_bins
         return default_bins(total)
@@ -217,30 +218,30 @@ class HistogramBinning(BinaryCalibrator):
         if len(given) > 1:
             raise InputError(
                 given[0],
-                Phrase("and {other} both choose the number of bins", other=Argument(given[1])),
-                "give one of them",
+                Phrase("and {other} both set the number of bins", other=Argument(given[1])),
+                "pass one of them",
             )
         for name in ("n_bins", "points_per_bin"):
             if getattr(self, name) is not None:
                 check_bins(getattr(self, name), name)
         if given and tally.edges is not None:
-            raise InputError(given[0], "has no meaning for a table of your own bins", "leave it out")
+            raise InputError(given[0], "has no effect on a tally that already has bins", "leave it out")
         if self.strategy == "width" and self.bins_from != "all":
             raise InputError(
                 Setting("strategy", "width"),
-                "takes no rows to choose bins",
+                "does not use rows to define bins",
                 Phrase("leave {bins_from} out", bins_from=Argument("bins_from")),
             )
-        if self.part_size is not None and self.bins_from != "part":
+        if self.split_size is not None and self.bins_from != "split":
             raise InputError(
-                "part_size",
-                "is the size of the part that chooses the bins",
-                Phrase("pass {part}, or leave it out", part=Setting("bins_from", "part")),
+                "split_size",
+                "is the size of the split that defines the bins",
+                Phrase("pass {part}, or leave it out", part=Setting("bins_from", "split")),
             )
         if self.epsilon is not None and (self.strategy == "width" or isinstance(self.bins_from, Tally)):
             raise InputError(
                 "epsilon",
-                "cannot be planned for bins that these rows do not choose",
+                "is only supported for bins that these rows define",
                 Phrase("pass {n_bins}", n_bins=Argument("n_bins")),
             )
         if isinstance(self.bins_from, Tally):
@@ -254,35 +255,35 @@ class HistogramBinning(BinaryCalibrator):
         order = (
             ""
             if not inverted
-            else f"; the outputs fall {'once' if inverted == 1 else f'{inverted} times'} as the score rises"
+            else f"; outputs decrease {'once' if inverted == 1 else f'{inverted} times'} as the score increases"
         )
         return f"{plural(len(rows), 'bin')} from {bins.origin}, {spread} rows each{order}"
 
 
 _CHOICES: dict[str, tuple[str, ...]] = {
     "strategy": ("mass", "width"),
-    "bins_from": ("all", "part"),
+    "bins_from": ("all", "split"),
     "estimate": ("inner", "all"),
     "extremes": ("succession", "mean"),
 }
 
 
-def _refuse_common_rows(tally: Tally, other: Tally) -> Refusal | None:
-    """Why the bins carry no certificate where rows that fill them also chose them; an error if these are all rows."""
+def _refuse_common_rows(tally: Tally, other: Tally) -> NoCertificate | None:
+    """The reason for no certificate if rows that fill the bins also define them; an error if all rows do."""
     common = common_rows(tally, other)
     if other is tally or common.whole:
         raise InputError(
             "bins_from",
-            "holds the very rows that are fitted",
-            Phrase("leave it out, or use {part}", part=Setting("bins_from", "part")),
+            "contains the rows that are fitted",
+            Phrase("leave it out, or use {part}", part=Setting("bins_from", "split")),
         )
     if not common.in_sample:
         return None
-    return Refusal(
-        RefusalCode.COMMON_ROWS,
+    return NoCertificate(
+        NoCertificateCode.COMMON_ROWS,
         Phrase(
-            "about {share} % of the rows are among those of {bins_from}, so they chose their bins: pass the tally of "
-            "other rows, or leave {bins_from} out",
+            "about {share} % of the rows are also in {bins_from}, so they define the bins that they fill: pass the "
+            "tally of other rows, or leave {bins_from} out",
             share=f"{100 * common.share:.0f}",
             bins_from=Argument("bins_from"),
         ),
@@ -290,5 +291,7 @@ def _refuse_common_rows(tally: Tally, other: Tally) -> Refusal | None:
 
 
 def _check_other(other: Tally, tally: Tally) -> None:
-    if other.kind != tally.kind:
-        raise InputError("bins_from", f"must hold {tally.kind} scores as these rows do, got {other.kind} scores")
+    if other.score_type != tally.score_type:
+        raise InputError(
+            "bins_from", f"must have {tally.score_type} scores like the fitted rows, got {other.score_type} scores"
+        )

@@ -1,4 +1,4 @@
-"""Scaling maps with one to three parameters: a level, a temperature, Platt and beta."""
+"""Scaling maps with one to three parameters: an intercept, Platt scaling and beta scaling."""
 
 from __future__ import annotations
 
@@ -16,33 +16,37 @@ from calibrant.tallies import Tally
 
 @dataclass(eq=False, repr=False)
 class PlattScaling(BinaryCalibrator):
-    r"""Logistic regression on the log-odds of the score.
+    r"""Platt scaling: logistic regression on the log-odds of the score.
 
     .. math:: m(s) = \operatorname{expit}(a \operatorname{logit}(s) + b),\qquad a \ge 0,
 
-    (002 eq. 1.7), fitted by maximum likelihood; the identity :math:`a = 1, b = 0` is in the family. Scores of kind
-    ``"logit"`` or ``"real"`` enter as they are.
+    fitted by maximum likelihood; the identity is :math:`a = 1, b = 0`. Scores of type ``"logit"`` or ``"real"`` are
+    used without the logit.
 
     Parameters
     ----------
     on : {"log-odds", "score"}
         ``"score"`` regresses on the score itself, as Platt (1999) did for margins.
     soft_targets : bool
-        Replace labels by Platt's :math:`(N_+ + 1)/(N_+ + 2)` and :math:`1/(N_- + 2)`. Also done by itself, with a note,
-        when the classes are separated or only one is present, where the maximum likelihood runs away.
+        Replace labels by Platt's :math:`(N_+ + 1)/(N_+ + 2)` and :math:`1/(N_- + 2)`. This is also done automatically,
+        with a note, if the classes are separated or only one is present, where the likelihood has no maximum.
     increasing : bool
-        Keep the slope non-negative, so that a ranking is never inverted.
+        Constrain the slope to be non-negative, so that a ranking is never inverted.
     limits : bool
-        Hold outputs inside :math:`[1/(n + 2), 1 - 1/(n + 2)]`: n rows cannot support more extreme statements.
+        Clip outputs to :math:`[1/(n + 2), 1 - 1/(n + 2)]`: n rows cannot support more extreme probabilities.
     clamp : float, optional
-        Clip scores to [clamp, 1 - clamp] before their log-odds are taken. By default a score of exactly 0 or 1 is read
-        as half as far from its end as the nearest other score, with a note, and no other score is moved.
+        Clip scores to [clamp, 1 - clamp] before their log-odds are taken. By default, a score of exactly 0 or 1 is
+        moved to half the distance between that end and the nearest other score, with a note; other scores are not
+        changed.
 
     Notes
     -----
-    Edges: where every score is exactly 0 or 1 there are no log-odds, and the map is a table of two rates, with a note.
-    Guarantee: no finite-sample guarantee; none is possible without assumptions on the distribution (002 Theorem 3.3).
+    Edge cases: if every score is exactly 0 or 1 there are no log-odds, and the map is a table of two rates, with a
+    note.
+    Guarantee: no finite-sample guarantee; none is possible without assumptions on the distribution (Gupta 2023,
+    Theorem 3.3).
     Cost: one pass to tally, then O(cells) per Newton step.
+    Reference: Platt (1999); Gupta (2023), eq. 1.7.
 
     Examples
     --------
@@ -62,7 +66,7 @@ class PlattScaling(BinaryCalibrator):
 
     def _fit_map(self, tally: Tally) -> Fit[Map]:
         if self.on == "score" and self.clamp is not None:
-            raise InputError("clamp", "is about log-odds", "leave it out with on='score'")
+            raise InputError("clamp", "applies to log-odds only", "leave it out with on='score'")
         how = Scaling(self.soft_targets, self.increasing, self.limits)
         return Fit(*fit_platt(tally, how, self.on))
 
@@ -75,12 +79,11 @@ class PlattScaling(BinaryCalibrator):
 
 @dataclass(eq=False, repr=False)
 class BetaScaling(BinaryCalibrator):
-    r"""Three-parameter beta map.
+    r"""Beta scaling: a map with three parameters, for scores in (0, 1).
 
     .. math:: m(s) = \operatorname{expit}\bigl(a \log s - b \log(1 - s) + c\bigr), \qquad a, b \ge 0,
 
-    where :math:`s \in (0, 1)` is the score (Kull et al. 2017; 002 eq. 6.18 with our b for its -b). The identity is
-    :math:`a = b = 1, c = 0`.
+    fitted by maximum likelihood, where :math:`s \in (0, 1)` is the score. The identity is :math:`a = b = 1, c = 0`.
 
     Parameters
     ----------
@@ -94,9 +97,11 @@ class BetaScaling(BinaryCalibrator):
 
     Notes
     -----
-    Edges: as :class:`PlattScaling`.
-    Guarantee: no finite-sample guarantee; none is possible without assumptions on the distribution (002 Theorem 3.3).
+    Edge cases: as in :class:`PlattScaling`.
+    Guarantee: no finite-sample guarantee; none is possible without assumptions on the distribution (Gupta 2023,
+    Theorem 3.3).
     Cost: one pass to tally, then O(cells) per Newton step.
+    Reference: Kull, Silva Filho and Flach (2017); Gupta (2023), eq. 6.18, which writes -b for this b.
 
     Examples
     --------
@@ -113,7 +118,7 @@ class BetaScaling(BinaryCalibrator):
 
     @property
     def increasing(self) -> bool:
-        """A beta map with a, b >= 0 never falls."""
+        """True: a beta map with a, b >= 0 never decreases."""
         return True
 
     @property
@@ -133,30 +138,31 @@ class BetaScaling(BinaryCalibrator):
 
 @dataclass(eq=False, repr=False)
 class LogitShift(BinaryCalibrator):
-    r"""One level added to the log-odds: calibration in the large, and nothing else.
+    r"""Add one intercept to the log-odds, so that the mean prediction equals the event rate.
 
     .. math:: m(s) = \operatorname{expit}\bigl(\operatorname{logit}(s) + b\bigr), \qquad
               \text{with } b \text{ such that } \sum_i m(s_i) = \sum_i y_i,
 
-    which is the likelihood equation and has one solution: the mean of the predictions becomes the event rate. It is
-    what remains to be done after the prior changed, or after one class was sampled down (Saerens et al. 2002).
-    The identity is :math:`b = 0`. Scores of kind ``"logit"`` or ``"real"`` are read as log-odds.
+    which is the likelihood equation and has one solution. This is calibration in the large: the correction after the
+    base rate changed, or after one class was undersampled (Saerens et al. 2002). The identity is :math:`b = 0`. Scores
+    of type ``"logit"`` or ``"real"`` are read as log-odds.
 
     Parameters
     ----------
     soft_targets, limits : bool
-        As in :class:`PlattScaling`. Soft targets are also used by themselves, with a note, when only one class is
-        present, where b runs away.
+        As in :class:`PlattScaling`. Soft targets are also used automatically, with a note, if only one class is
+        present, where b has no finite value.
     clamp : float, optional
         As in :class:`PlattScaling`.
 
     Notes
     -----
-    Edges: real scores above a million in size are refused, as they are no log-odds. Scores of exactly 0 and 1 as in
-    :class:`PlattScaling`.
-    Guarantee: no finite-sample guarantee; none is possible without assumptions on the distribution (002 Theorem 3.3).
+    Edge cases: real scores above a million in absolute value are rejected, because they cannot be log-odds. Scores of
+    exactly 0 and 1 are treated as in :class:`PlattScaling`.
+    Guarantee: no finite-sample guarantee; none is possible without assumptions on the distribution (Gupta 2023,
+    Theorem 3.3).
     Cost: one pass to tally, then O(cells) per step of a search in one dimension.
-    Reference: Cox (1958), for the regression whose slope is fixed at 1 here.
+    Reference: Cox (1958), with the slope fixed at 1; Saerens, Latinne and Decaestecker (2002).
 
     Examples
     --------
@@ -181,4 +187,4 @@ class LogitShift(BinaryCalibrator):
         if not isinstance(inner, LogitAffineMap):
             return rates_text(inner)
         odds = float(np.exp(np.clip(inner.intercept, -700.0, 700.0)))
-        return f"level {inner.intercept:+.4g} on the {inner.on}: odds times {odds:.4g}"
+        return f"intercept {inner.intercept:+.4g} on the {inner.on}: odds times {odds:.4g}"

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from calibrant.arrays.columns import check_option
-from calibrant.arrays.kinds import ClassKind
-from calibrant.arrays.multiclass.rows import ClassRows, check_class_rows, read_matrix
+from calibrant.arrays.multiclass.rows import MulticlassRows, check_class_rows, read_matrix
+from calibrant.arrays.score_types import MulticlassScoreType
 from calibrant.calibrators.base import Fit
-from calibrant.calibrators.multiclass.base import ClassCalibrator
+from calibrant.calibrators.multiclass.base import MulticlassCalibrator
 from calibrant.calibrators.multiclass.path_bins import (
     CutList,
     PathList,
@@ -24,13 +24,13 @@ from calibrant.calibrators.multiclass.path_bins import (
     path_cuts,
     pooled_lists,
     rates_of_all,
-    said_by_others,
+    rates_of_others,
 )
 from calibrant.fits.bins import OWN_ROWS_SOURCE, ROUNDING, check_bins
-from calibrant.guarantees.certificate import Bound, Certificate, Mode, first_few
+from calibrant.guarantees.certificate import Certificate, Coverage, IntervalName, first_few
 from calibrant.guarantees.issuing import PathBins, issue_paths
+from calibrant.guarantees.no_certificate import NoCertificate
 from calibrant.guarantees.origins import Source
-from calibrant.guarantees.refusal import Refusal
 from calibrant.maps.classes import ClassAxis
 from calibrant.maps.paths import PathForecast, PathMap, path_scores
 from calibrant.maps.taxonomy import Taxonomy, as_taxonomy, refuse_several
@@ -40,67 +40,71 @@ LIST_SOURCE = Source("Gupta 2023", "Theorem 4.1 and Algorithm 5.10, given the cu
 
 
 @note("pooled-leaves")
-def pooled_leaves(voice: Voice, least: int, leaves: tuple[str, ...], rows: tuple[float, ...]) -> str:
-    """Of leaves that share bins."""
+def pooled_leaves(voice: Voice, min_rows: int, leaves: tuple[str, ...], rows: tuple[float, ...]) -> str:
+    """Note on leaves that share bins."""
     names = [f"{name!r} ({size:.6g})" for name, size in zip(leaves, rows, strict=True)]
-    few = f"leaves predicted in fewer than {least} {voice.nouns.rows}"
-    return f"{few} share bins, without a promise: {first_few(names)}"
+    few = f"leaves predicted in fewer than {min_rows} {voice.nouns.rows}"
+    return f"{few} share bins, without a guarantee: {first_few(names)}"
 
 
 @dataclass(eq=False, repr=False)
-class PathCalibrator(ClassCalibrator):
-    r"""A probability for the predicted leaf of a taxonomy and for each of its ancestors, from leaf-wise bins.
+class PathCalibrator(MulticlassCalibrator):
+    r"""Calibrated probabilities for the predicted leaf of a taxonomy and for each of its ancestors.
 
     .. math:: h_v(x) = \hat\pi_{v, b, l} = \frac{\#\{i : c(x_i) = l,\ x_i \in b,\ v \in a(y_i)\}}
                                                 {\#\{i : c(x_i) = l,\ x_i \in b\}}, \qquad v \in a(l)
 
     with :math:`c(x) = l` the leaf of the largest score, b the bin of x among those of l, and :math:`a(y)` the nodes
-    that the label y belongs to, itself included (000 section 4.3.2). Other nodes get no statement. Counts along a path
-    are nested, so probabilities never rise towards the leaf (000 Definition 8).
+    that the label y belongs to, itself included. Other nodes get no probability. Counts along a path are nested, so
+    probabilities never increase toward the leaf.
 
     Parameters
     ----------
     taxonomy : Taxonomy or mapping from node to parent
-        Its leaves are the columns of scores, by the names of a frame, or as ``classes`` lists them for an array. Labels
+        Its leaves are the columns of scores, by the names of a frame, or as listed in ``classes`` for an array. Labels
         may be inner nodes, or the root.
     points_per_bin : int
-        Rows in a bin, about; 50 to 150 is sensible.
+        Approximate number of rows in a bin; 50 to 150 are recommended.
     n_bins : int, optional
         Number of bins of each leaf instead; at most one for every two rows.
     bins_on : {"leaf", "path"}
-        ``"leaf"``: bins by the score of the predicted leaf, as top-label histogram binning has them. ``"path"``: by a
+        ``"leaf"``: bins by the score of the predicted leaf, as in top-label histogram binning. ``"path"``: bins by a
         list of cuts on the scores of the leaf and of its ancestors in turn, where a node's score is the sum over the
-        leaves beneath it. Same number of bins, and they also tell apart how sure the model is of the broad class.
+        leaves beneath it. The number of bins is the same, and they also reflect the model's confidence in the broad
+        class.
     borrow : bool
-        Move the rates towards what all leaves beneath the same node show at similar scores, as if that were worth
-        ``strength`` rows. Probabilities still never rise towards the leaf.
+        Shrink the rates toward those of all leaves beneath the same node at similar scores, with a prior weight of
+        ``strength`` rows. Probabilities still never increase toward the leaf.
     strength : float, optional
-        Found by the likelihood of the bins' counts when not given.
+        By default estimated from the likelihood of the bins' counts.
     rare : {"pool", "refuse"}
-        Leaves that are predicted in fewer than ``least`` rows: bins together with rare siblings (or, where these are
-        too few, with all rare leaves of that depth), or an error.
-    least : int
-        See ``rare``. With few rows a leaf, a larger number lets siblings share finer bins, which helped most in
-        ``docs/benchmarks/paths.txt``; bins that leaves share carry no promise.
+        Leaves that are predicted in fewer than ``min_rows`` rows share bins with rare siblings (or, if these are too
+        few, with all rare leaves of that depth), or raise an error.
+    min_rows : int
+        See ``rare``. With few rows per leaf, a larger number lets siblings share finer bins, which helped most in
+        ``docs/benchmarks/paths.txt``; shared bins have no guarantee.
     alpha : float
-        Confidence of certificates is 1 - alpha.
+        Default ``alpha`` of ``certificate``; the confidence level is 1 - alpha.
 
     Attributes
     ----------
     bins_ : PathBins
         Rows of each bin, and how many belong to each node of the path.
     strength_ : float or None
-        What other leaves' word was worth, in rows.
+        Prior weight of other leaves with ``borrow``, in rows.
 
     Notes
     -----
-    Edges: of equal scores the first column is the predicted leaf. A bin of n rows none or all of which belong to a node
-    puts out (k + 1) / (n + 2). A leaf that is never predicted, alone at its depth, gets the rates of all rows.
+    Edge cases: of tied scores the first column is the predicted leaf. If none or all of the n rows of a bin belong to a
+    node, the output is (k + 1) / (n + 2). A leaf that is never predicted, alone at its depth, gets the rates of all
+    rows.
     Guarantee: ``certificate(alpha)`` holds for every distribution of independent rows, for all leaves, bins and nodes
-    at once; see ``docs/certificates/paths.md``. It is about the bins, so it stands with ``bins_on="path"`` too; with
-    ``borrow`` it stands, around the moved outputs, with the width of the bin's own rows. Pooled leaves are
-    promised nothing: which are pooled depends on how many rows each has drawn, so their rows are no draws of the pool.
+    simultaneously; see ``docs/certificates/paths.md``. It refers to the bins, so it also holds with
+    ``bins_on="path"``. With ``borrow`` it holds around the shrunken outputs, with the width from the bin's own rows.
+    Pooled leaves have no guarantee: which leaves are pooled depends on their numbers of rows, so their rows are not
+    independent draws from the pool.
     Cost: O(rows x classes), and a sort of the rows of each leaf; ``borrow`` adds a Platt fit for each inner node.
+    Reference: Gupta (2022), section 4.3.2 and Definition 8; Gupta (2023), Theorem 4.1, for the bins.
 
     Examples
     --------
@@ -117,11 +121,11 @@ class PathCalibrator(ClassCalibrator):
     >>> print(cal.certificate())
     With confidence 90 %, for each predicted leaf, each of its bins and every node on its path, the true share of rows
     that belong to the node differs from the calibrated probability by at most 0.098.
-      By level, the broadest first: 0.097, 0.098.
+      By depth, the broadest first: 0.097, 0.098.
       Basis: 3,988 rows in 16 bins, 32 statements, clopper-pearson intervals; Gupta 2023, Theorem 4.1, given the edges.
       Not covered: scores on a bin edge (12 edges, 12 of 4,000 rows).
-      Assumes: the rows are independent draws from the population that the map will serve, and new to the model;
-    no argument of the fit was chosen by their labels.
+      Assumes: the rows are independent draws from the population that the map will be applied to, and were not used to
+    train or tune the model; no argument of the fit was chosen using their labels.
     """
 
     map_: PathMap = field(init=False)
@@ -137,48 +141,48 @@ class PathCalibrator(ClassCalibrator):
     borrow: bool = False
     strength: float | None = None
     rare: Literal["pool", "refuse"] = "pool"
-    least: int = 20
+    min_rows: int = 20
     alpha: float = 0.1
 
     def forecast(self, scores: Any) -> PathForecast:
-        """Probabilities along the path of each row's predicted leaf."""
+        """Probabilities along the path of the predicted leaf, for each row."""
         check_is_fitted(self, "map_")
         return self._applicable().forecast(scores)
 
     # ------------------------------------------------------------------------------------------------- what comes in
 
-    def _checked_rows(self, scores: Any, y: Any, sample_weight: Any, **options: Any) -> ClassRows:
+    def _checked_rows(self, scores: Any, y: Any, sample_weight: Any, **options: Any) -> MulticlassRows:
         tree = as_taxonomy(self.taxonomy)
         refuse_several(y)
         if options["classes"] is None and not read_matrix(scores)[1]:
-            raise InputError(
-                "scores", "has no names of columns", "pass classes=, the leaves in the order of the columns"
-            )
+            raise InputError("scores", "has no column names", "pass classes=, the leaves in the order of the columns")
         others = [node for node in (*tree.nodes, tree.root) if node not in set(tree.leaves)]
         rows = check_class_rows(scores, y, sample_weight, **options, others=others)
         absent = [leaf for leaf in tree.leaves if leaf not in set(rows.classes)]
         extra = [name for name in rows.classes if name not in set(tree.leaves)]
         if absent or extra:
-            what = f"no column for the leaf {absent[0]!r}" if absent else f"a column {extra[0]!r}, which is no leaf"
+            what = f"no column for the leaf {absent[0]!r}" if absent else f"a column {extra[0]!r}, which is not a leaf"
             raise InputError("scores", f"has {what} of the taxonomy", "pass one column for each leaf and no other")
         return rows
 
-    def _check_parameters(self, rows: ClassRows) -> None:
+    def _check_parameters(self, rows: MulticlassRows) -> None:
         check_option("bins_on", self.bins_on, ("leaf", "path"))
         check_option("rare", self.rare, ("pool", "refuse"))
-        for name in ("points_per_bin", "n_bins", "least"):
+        for name in ("points_per_bin", "n_bins", "min_rows"):
             if name != "n_bins" or self.n_bins is not None:
                 check_bins(getattr(self, name), name)
         if self.strength is not None and not (self.borrow and self.strength > 0.0):
             raise InputError("strength", f"must be a number of rows above 0, with borrow=True, got {self.strength!r}")
-        if rows.kind == "independent" and (self.borrow or self.bins_on == "path"):
+        if rows.score_type == "independent" and (self.borrow or self.bins_on == "path"):
             raise InputError(
-                Setting("kind", "independent"),
-                "has no meaning when scores are added up for an ancestor",
+                Setting("score_type", "independent"),
+                "is not supported where scores are summed for an ancestor",
                 "use bins_on='leaf' without borrow, or scores whose rows sum to 1",
             )
 
-    def _path_rows(self, rows: ClassRows, tree: Taxonomy, leaves: NDArray[Any]) -> tuple[NDArray[np.intp], PathRows]:
+    def _path_rows(
+        self, rows: MulticlassRows, tree: Taxonomy, leaves: NDArray[Any]
+    ) -> tuple[NDArray[np.intp], PathRows]:
         """Predicted class of each row, and the rows along their paths."""
         top, scores = path_scores(tree.paths[leaves], rows.scores, np.arange(tree.depth), _axis(rows))
         inner = [code for code in range(len(tree.nodes)) if code not in set(leaves.tolist())]
@@ -187,19 +191,19 @@ class PathCalibrator(ClassCalibrator):
         right = tree.belongs(labels[:, None], paths) & (paths >= 0)
         mass: NDArray[Any] = rows.mass
         if not rows.counts:
-            mass = mass * (mass.sum() / np.square(mass).sum())  # the unit in which they add up to the effective size
+            mass = mass * (mass.sum() / np.square(mass).sum())  # so that they add up to the effective sample size
         return top, PathRows(tree, paths, scores, right, mass, rows.counts)
 
     # ------------------------------------------------------------------------------------------------------- the fit
 
-    def _fit_classes(self, rows: ClassRows) -> Fit[PathMap]:
+    def _fit_classes(self, rows: MulticlassRows) -> Fit[PathMap]:
         self._check_parameters(rows)
         tree = as_taxonomy(self.taxonomy)
         leaves = np.array([tree.code(name) for name in rows.classes])
         top, paths = self._path_rows(rows, tree, leaves)
         mass = np.bincount(top, paths.mass, minlength=len(leaves))
         groups, notes = self._groups(tree, leaves, rows.classes, mass)
-        others = said_by_others(paths, self.least) if self.borrow else None
+        others = rates_of_others(paths, self.min_rows) if self.borrow else None
         order = np.argsort(groups[top], kind="stable")
         ends = np.searchsorted(groups[top][order], np.arange(groups.max() + 2))
         lists = []
@@ -221,20 +225,20 @@ class PathCalibrator(ClassCalibrator):
             rates=np.concatenate([each.rates(strength, otherwise).ravel() for each in lists]),
             on=_axis(rows),
         )
-        bins = self._evidence(fitted, lists, rows.kind, mass, strength)
+        bins = self._evidence(fitted, lists, rows.score_type, mass, strength)
         return Fit(fitted, notes, {"strength_": strength, "bins_": bins})
 
     def _groups(
         self, tree: Taxonomy, leaves: NDArray[Any], names: tuple[str, ...], mass: NDArray[Any]
     ) -> tuple[NDArray[np.int64], tuple[Note, ...]]:
-        """For each class the list of cuts that it has, alone or with others; and a note on those that share one."""
-        least = self.least * (1.0 - ROUNDING)
+        """The list of cuts of each class, its own or shared; and a note on classes that share one."""
+        least = self.min_rows * (1.0 - ROUNDING)
         rare = np.flatnonzero(mass < least).tolist()
         if rare and self.rare == "refuse":
             raise InputError(
                 Setting("rare", "refuse"),
-                f"needs {self.least} rows of each leaf, and {names[rare[0]]!r} is predicted in {mass[rare[0]]:.6g}",
-                "pass more rows, a smaller least, or rare='pool'",
+                f"needs {self.min_rows} rows of each leaf, but {names[rare[0]]!r} is predicted in {mass[rare[0]]:.6g}",
+                "pass more rows, a smaller min_rows, or rare='pool'",
             )
         groups = np.empty(len(leaves), dtype=np.int64)
         for place, members in enumerate(pooled_lists(tree, leaves, mass, least)):
@@ -243,7 +247,7 @@ class PathCalibrator(ClassCalibrator):
         if not pooled:
             return groups, ()
         rows = tuple(float(mass[j]) for j in pooled)
-        return groups, (pooled_leaves(self.least, tuple(names[j] for j in pooled), rows),)
+        return groups, (pooled_leaves(self.min_rows, tuple(names[j] for j in pooled), rows),)
 
     def _cut(self, rows: PathRows, depth: int) -> CutList:
         if not len(rows.mass):
@@ -254,17 +258,22 @@ class PathCalibrator(ClassCalibrator):
         cut = leaf_cuts if self.bins_on == "leaf" else path_cuts
         return cut(rows, depth, min(asked, max(size // 2, 1)))
 
-    # ------------------------------------------------------------------------------------------------ what is promised
+    # ---------------------------------------------------------------------------------------------------- guarantees
 
     def _evidence(
-        self, fitted: PathMap, lists: list[PathList], kind: ClassKind, mass: NDArray[Any], strength: float | None
+        self,
+        fitted: PathMap,
+        lists: list[PathList],
+        score_type: MulticlassScoreType,
+        mass: NDArray[Any],
+        strength: float | None,
     ) -> PathBins:
         light = np.concatenate([each.cuts.light for each in lists])
         n = np.concatenate([each.n for each in lists])
         hits = [np.where(each.cuts.light[:, None], 0, each.hits).ravel() for each in lists]
         return PathBins(
             map=fitted,
-            kind=kind,
+            score_type=score_type,
             n=np.where(light, 0, n),
             hits=np.concatenate(hits),
             uncovered=light,
@@ -273,8 +282,8 @@ class PathCalibrator(ClassCalibrator):
             borrowed=strength or 0.0,
         )
 
-    def _certify(self, alpha: float, bound: Bound, mode: Mode) -> Certificate | Refusal:
-        return issue_paths(self.bins_, alpha, bound, mode)
+    def _certify(self, alpha: float, interval: IntervalName, coverage: Coverage) -> Certificate | NoCertificate:
+        return issue_paths(self.bins_, alpha, interval, coverage)
 
     def _describe(self, voice: Voice) -> str:
         n = self.bins_.n[self.bins_.n > 0]
@@ -282,5 +291,5 @@ class PathCalibrator(ClassCalibrator):
         return f"{self.map_.taxonomy!r}; {len(n):,} bins by the scores of the {self.bins_on}, {spread}"
 
 
-def _axis(rows: ClassRows) -> ClassAxis:
-    return "logit" if rows.kind == "logit" else "probability"
+def _axis(rows: MulticlassRows) -> ClassAxis:
+    return "logit" if rows.score_type == "logit" else "probability"

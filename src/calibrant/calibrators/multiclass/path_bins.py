@@ -1,4 +1,4 @@
-"""Bins of rows that share a predicted leaf: where they are cut, what they hold, and what other leaves say of them."""
+"""Bins of rows with the same predicted leaf: their cuts, their counts, and shrinkage toward other leaves."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from calibrant.numerics import Floats, Ints
 from calibrant.tallies import Tally
 
 STRENGTHS = np.geomspace(1.0, 10_000.0, 33)
-"""How many rows the word of other leaves may be worth."""
+"""Prior weights of other leaves that are tried, in rows."""
 
 
 @dataclass(frozen=True, eq=False)
 class PathRows:
-    """Rows by predicted leaf: what the model says about each node of the path, and which of them it got right.
+    """Rows by predicted leaf: the model's score of each node of the path, and whether the label belongs to it.
 
-    ``paths`` are node codes by row, the broadest first and -1 behind the end; ``scores`` and ``right`` go with them.
-    ``mass`` are rows, or importance weights in the unit in which they add up to their effective size.
+    ``paths`` are node codes by row, the broadest first and -1 after the end; ``scores`` and ``right`` have the same
+    shape. ``mass`` are rows, or importance weights scaled to add up to their effective sample size.
     """
 
     taxonomy: Taxonomy
@@ -46,7 +46,7 @@ class PathRows:
         return PathRows(self.taxonomy, *parts, self.counts)
 
     def tally(self, scores: Floats, right: Flags, mass: NDArray[Any]) -> Tally:
-        """Of one yes-or-no problem; no warning where all answers are the same."""
+        """Tally of one binary problem; no warning if all labels are the same."""
         labels = right.astype(np.uint8)
         inside = np.clip(scores, 0.0, 1.0)  # sums of probabilities may exceed 1 by rounding
         return Tally.from_rows(Rows(inside, labels, mass, self.counts, None, None, "probability", ()))
@@ -62,10 +62,10 @@ class CutList:
 
 
 def pooled_lists(taxonomy: Taxonomy, leaf_codes: NDArray[Any], rows: NDArray[Any], least: float) -> list[list[int]]:
-    """Classes that share their bins: one each, but rare ones together with rare siblings, or else with all such.
+    """Groups of classes that share bins: one class each, but rare ones with rare siblings or all rare ones of a depth.
 
-    A leaf is rare with fewer than ``least`` rows predicted as it. Rare siblings with that many together share a list;
-    those left share one with the others that are as deep.
+    A leaf is rare if it is predicted in fewer than ``least`` rows. Rare siblings with that many rows together share a
+    list; the others share one with the remaining rare leaves of the same depth.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def _grouped(members: Sequence[int], keys: NDArray[Any]) -> list[list[int]]:
 
 
 def leaf_cuts(rows: PathRows, depth: int, count: int) -> CutList:
-    """Bins by the score of the predicted leaf, exactly those of histogram binning (000 section 4.3.2, step 2)."""
+    """Bins by the score of the predicted leaf, equal to those of histogram binning (Gupta 2022, section 4.3.2)."""
     level = depth - 1
     tally = rows.tally(rows.scores[:, level], rows.right[:, level], rows.mass)
     bins = HistogramBinning(count)._fit_part(tally).bins_
@@ -100,8 +100,8 @@ def leaf_cuts(rows: PathRows, depth: int, count: int) -> CutList:
 def path_cuts(rows: PathRows, depth: int, count: int) -> CutList:
     """About ``count`` bins of equal mass by a list of cuts on the levels in turn, the leaf's first.
 
-    Each cut takes off the rows whose score at its level is smallest, among those that are left (as in 002 Algorithm
-    5.10). Rows on a cut stay out of the bins on both sides; a heavy edge becomes a bin of its own.
+    Each cut splits off the rows with the smallest scores at its level, among those that are left (as in Gupta 2023,
+    Algorithm 5.10). Rows on a cut are not in the bins on either side; an edge with many rows becomes a separate bin.
 
     Examples
     --------
@@ -132,7 +132,7 @@ def path_cuts(rows: PathRows, depth: int, count: int) -> CutList:
 
 
 def _at_rank(score: Floats, mass: NDArray[Any], parts: int, counts: bool) -> float:
-    """The score at which the first of so many parts of equal mass ends."""
+    """The score at which the first of ``parts`` parts of equal mass ends."""
     order = np.argsort(score, kind="stable")
     reached = np.cumsum(mass[order])
     total = reached[-1]
@@ -142,7 +142,7 @@ def _at_rank(score: Floats, mass: NDArray[Any], parts: int, counts: bool) -> flo
 
 @dataclass(frozen=True, eq=False)
 class PathList:
-    """A list of cuts with what its bins hold: rows, rows that belong to each node, what other leaves say of them."""
+    """A list of cuts with the counts of its bins: rows, rows that belong to each node, rates of other leaves."""
 
     cuts: CutList
     n: NDArray[Any]
@@ -151,7 +151,7 @@ class PathList:
 
     @classmethod
     def of(cls, cuts: CutList, rows: PathRows, depth: int, others: Floats | None) -> PathList:
-        """Count the rows of a list; ``others`` is what :func:`said_by_others` gives for them."""
+        """Count the rows of a list; ``others`` is the result of :func:`rates_of_others` for them."""
         bins = len(cuts.light)
         index = first_above(rows.scores, cuts.levels, cuts.cuts)
 
@@ -170,7 +170,7 @@ class PathList:
     def rates(self, strength: float | None, otherwise: Floats) -> Floats:
         """Probabilities by bin and level; ``otherwise`` where the list has no rows.
 
-        A light edge puts out what the bin above it does, where that has rows of its own.
+        A light edge gets the output of the bin above it, if that bin has rows.
         """
         if not self.n.any():
             return np.broadcast_to(otherwise[: self.hits.shape[1]], self.hits.shape)
@@ -183,17 +183,17 @@ class PathList:
 
 
 def rates_of_all(rows: PathRows) -> Floats:
-    """How often the node of each level is right, over all rows whose path is that long; never rising."""
+    """Share of rows whose label belongs to the node of each level, over rows with a path that long; non-increasing."""
     there = rows.paths >= 0
     n, hits = (rows.mass[:, None] * there).sum(axis=0), (rows.mass[:, None] * rows.right).sum(axis=0)
     return np.minimum.accumulate((hits + 1.0) / (n + 2.0))
 
 
 def path_rates(n: NDArray[Any], hits: NDArray[Any]) -> Floats:
-    """Share of each bin's rows that belong to each node, never exactly 0 or 1 and never rising along the path.
+    """Share of each bin's rows that belong to each node, never exactly 0 or 1 and non-increasing along the path.
 
-    k of n rows give k/n, or (k + 1)/(n + 2) where k is 0 or n; both keep the order of k. Bins without rows take the
-    rate of their neighbours.
+    k of n rows give k/n, or (k + 1)/(n + 2) if k is 0 or n; both preserve the order of k. Bins without rows get the
+    rate of their neighbors.
 
     Examples
     --------
@@ -205,22 +205,22 @@ def path_rates(n: NDArray[Any], hits: NDArray[Any]) -> Floats:
 
 
 def rising(shares: Floats) -> Floats:
-    """Each node at least as likely as the next narrower one; rounding and tiny weights could upset it."""
+    """Make each node at least as likely as the next narrower one, also after rounding and with tiny weights."""
     return np.maximum.accumulate(shares[:, ::-1], axis=1)[:, ::-1]
 
 
 def shrunk(n: NDArray[Any], hits: NDArray[Any], others: Floats, strength: float) -> Floats:
-    r""":math:`(k + t\,m) / (n + t)` with m what other leaves say and t what that is worth, in rows."""
+    r"""Shrunken rates :math:`(k + t\,m) / (n + t)`, with m the rates of other leaves and t their weight in rows."""
     return rising((hits + strength * others) / (n[:, None] + strength))
 
 
 def best_strength(lists: Sequence[PathList]) -> float:
-    """The strength under which the hits of all bins and nodes are most likely, if they are beta-binomial."""
+    """The strength of highest beta-binomial likelihood of the hits of all bins and nodes."""
     known = [(each, each.others, each.n > 0) for each in lists if each.others is not None]
     k = np.concatenate([each.hits[filled].ravel() for each, _, filled in known])
     size = np.concatenate([np.repeat(each.n[filled], each.hits.shape[1]) for each, _, filled in known])
-    said = np.concatenate([others[filled].ravel() for _, others, filled in known])
-    m = np.clip(said, 1e-9, 1.0 - 1e-9)
+    means = np.concatenate([others[filled].ravel() for _, others, filled in known])
+    m = np.clip(means, 1e-9, 1.0 - 1e-9)
     likelihoods = [
         (special.betaln(k + t * m, size - k + t * (1.0 - m)) - special.betaln(t * m, t * (1.0 - m))).sum()
         for t in STRENGTHS.tolist()
@@ -228,15 +228,15 @@ def best_strength(lists: Sequence[PathList]) -> float:
     return float(STRENGTHS[int(np.argmax(likelihoods))])
 
 
-def said_by_others(rows: PathRows, least: float) -> Floats:
-    r"""What all leaves beneath a node together say about it, row by row and level by level.
+def rates_of_others(rows: PathRows, least: float) -> Floats:
+    r"""Rates of a node from all leaves beneath it together, by row and level.
 
     .. math:: m_v = \prod_{u \in a(v)} q_u\bigl(s_u / s_{p(u)}\bigr), \qquad
               q_u \approx P\bigl(u \in a(Y) \mid p(u) \in a(Y),\ s_u / s_{p(u)}\bigr)
 
     with s the scores of the nodes and p the parent. Each q is a Platt map, fitted to all rows predicted beneath its
-    node, or for leaves to those of all its siblings; where these are fewer than ``least``, to all of the level. A
-    product of probabilities never rises along the path.
+    node, or for leaves to those of all its siblings; if these are fewer than ``least``, to all rows of the level. A
+    product of probabilities never increases along the path.
     """
     out: Floats = np.ones(rows.scores.shape)
     before, held = np.ones(len(rows.mass)), np.ones(len(rows.mass), dtype=bool)

@@ -1,4 +1,4 @@
-"""From several classes to binary problems and back: any binary calibrator, through any notion with binary claims."""
+"""Reduce multiclass calibration to binary problems: any binary calibrator, for any notion with binary claims."""
 
 from __future__ import annotations
 
@@ -7,92 +7,96 @@ from dataclasses import KW_ONLY, dataclass
 import numpy as np
 
 from calibrant.arrays.columns import check_option
-from calibrant.arrays.multiclass.rows import ClassRows
+from calibrant.arrays.multiclass.rows import MulticlassRows
 from calibrant.calibrators.base import BinaryCalibrator, Fit, check_calibrator
 from calibrant.calibrators.binary.binning import HistogramBinning
-from calibrant.calibrators.multiclass.base import ClassCalibrator
+from calibrant.calibrators.multiclass.base import MulticlassCalibrator
 from calibrant.calibrators.multiclass.claims import Rare, Solver
 from calibrant.fits.bins import check_bins
-from calibrant.guarantees.certificate import Bound, Certificate, Mode
+from calibrant.guarantees.certificate import Certificate, Coverage, IntervalName
 from calibrant.guarantees.issuing import Bins, Evidence, issue_classes
-from calibrant.guarantees.refusal import Refusal, RefusalCode
-from calibrant.maps import ClassAxis, ClassMap, PerClassMap, TopMap
+from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
+from calibrant.maps import ClassAxis, MulticlassMap, PerClassMap, TopMap
 from calibrant.messages import InputError, Voice, note
 from calibrant.notions import Notion, as_notion
 from calibrant.tallies import Tally
 
-LEAST = 20
-"""Rows from which on a class has a map of its own: 002 section 5.E.6 wants as many in each bin."""
+MIN_CLASS_ROWS = 20
+"""Rows that a class needs for a separate map; Gupta (2023), section 5.E.6, asks for this many in each bin."""
 
-NORMALISED = (
-    "rows are divided by their sums, which moves every column off the rates that were counted, and no theorem on "
-    "class-wise calibration holds after that (Gupta 2023, section 5.C.2)"
+NORMALIZED = (
+    "rows are divided by their sums, which changes the observed rates of every column, and no theorem on class-wise "
+    "calibration holds after that (Gupta 2023, section 5.C.2)"
 )
 
 
-rows_divided = note("rows-divided", NORMALISED)
+rows_divided = note("rows-divided", NORMALIZED)
 
 
-class ReducingCalibrator(ClassCalibrator):
-    """What reductions share: the problems of a notion solved by a binary calibrator, and the maps put together.
+class ReducingCalibrator(MulticlassCalibrator):
+    """Base class of reductions: a binary calibrator solves the problems of a notion, and the maps are combined.
 
     Attributes
     ----------
     evidence_ : tuple of Evidence
-        The bins behind each map that can carry a promise.
+        The bins behind each map that can have a certificate.
     named_ : dict
-        By rank, in how many rows each class is named; for notions that ask for each named class separately.
+        By rank, the number of rows that name each class; for notions that treat each named class separately.
     """
 
     rare: Rare = "pool"
-    least: int = LEAST
-    normalised: bool = False
+    min_rows: int = MIN_CLASS_ROWS
+    normalized: bool = False
     evidence_: tuple[Evidence, ...]
     named_: dict[int, dict[str, float]]
-    _refusal: Refusal | None
+    _refusal: NoCertificate | None
 
     def _aim(self) -> Notion:
-        """The notion that is aimed at."""
+        """The notion of calibration."""
         raise NotImplementedError
 
     def _binary(self) -> BinaryCalibrator:
-        """What solves the problems, not fitted."""
+        """The binary calibrator, not fitted."""
         raise NotImplementedError
 
-    def _fit_classes(self, rows: ClassRows) -> Fit[ClassMap]:
+    def _fit_classes(self, rows: MulticlassRows) -> Fit[MulticlassMap]:
         notion, binary = self._aim(), self._binary()
         class_wise = notion.supported_claims(len(rows.classes))[0].rank is None
         self._check(binary, class_wise)
-        solver = Solver(binary, rows, self.rare, self.least, self._settled)
+        solver = Solver(binary, rows, self.rare, self.min_rows, self._settled)
         maps = solver.maps(notion)
         found = {
             "evidence_": tuple(solver.evidence),
             "named_": solver.named,
             "_refusal": solver.refusal,
         }
-        notes = (*solver.notes(), *((rows_divided(),) if self.normalised else ()))
-        on: ClassAxis = "logit" if rows.kind == "logit" else "probability"
+        notes = (*solver.notes(), *((rows_divided(),) if self.normalized else ()))
+        on: ClassAxis = "logit" if rows.score_type == "logit" else "probability"
         if class_wise:
-            return Fit(PerClassMap(rows.classes, maps, on, self.normalised), notes, found)
+            return Fit(PerClassMap(rows.classes, maps, on, self.normalized), notes, found)
         return Fit(TopMap(rows.classes, len(notion.claims(len(rows.classes))), maps, on), notes, found)
 
     def _settled(self, bins: Bins, tally: Tally) -> Bins:
-        """The bins of a binary fit with the outputs that they are to have."""
+        """The bins of a binary fit with their final outputs."""
         return bins
 
     def _check(self, binary: object, class_wise: bool) -> None:
         check_option("rare", self.rare, ("pool", "refuse"))
-        check_bins(self.least, "least")
+        check_bins(self.min_rows, "min_rows")
         check_calibrator(binary)
-        if self.normalised and not class_wise:
-            raise InputError("normalised", "is for class-wise probabilities only", "leave it out")
+        if self.normalized and not class_wise:
+            raise InputError("normalized", "is for class-wise probabilities only", "leave it out")
 
-    def _certify(self, alpha: float, bound: Bound, mode: Mode) -> Certificate | Refusal:
-        if self.normalised:
-            return Refusal(RefusalCode.NO_THEOREM, f"{NORMALISED}: leave normalised out if you need a certificate")
+    def _certify(self, alpha: float, interval: IntervalName, coverage: Coverage) -> Certificate | NoCertificate:
+        if self.normalized:
+            return NoCertificate(
+                NoCertificateCode.NO_THEOREM, f"{NORMALIZED}: leave normalized out if you need a certificate"
+            )
         if self._refusal is not None:
             return (
-                super()._certify(alpha, bound, mode) if self._refusal.code is RefusalCode.INJECTIVE else self._refusal
+                super()._certify(alpha, interval, coverage)
+                if self._refusal.code is NoCertificateCode.INJECTIVE
+                else self._refusal
             )
         return issue_classes(
             self._aim(),
@@ -100,10 +104,10 @@ class ReducingCalibrator(ClassCalibrator):
             self.evidence_,
             self.provenance_,
             self.named_,
-            self.least,
+            self.min_rows,
             alpha,
-            bound,
-            mode,
+            interval,
+            coverage,
         )
 
     def _describe(self, voice: Voice) -> str:
@@ -115,48 +119,48 @@ class ReducingCalibrator(ClassCalibrator):
 
 @dataclass(eq=False, repr=False)
 class Reduction(ReducingCalibrator):
-    r"""Any binary calibrator, for several classes: it solves each binary problem that a notion of calibration poses.
+    r"""Apply a binary calibrator to several classes, through the binary problems of a notion of calibration.
 
     .. math:: h_k = A\bigl(g_k,\ \{(x_i, 1\{y_i = c_k(x_i)\})\}\bigr)
 
-    for every claim k of the notion, where A is the binary calibrator and :math:`g_k(x)` the probability that the model
-    gives the class :math:`c_k(x)`: the most likely one (``"confidence"``), each of the k most likely ones
-    (``TopKConfidence(k)``), or each class by itself (``"class-wise"``). Notions that ask for each named class
-    separately (``"top-label"``, ``TopKLabel(k)``) pose a problem for each of them, of the rows that name it.
+    for every claim k of the notion, where A is the binary calibrator and :math:`g_k(x)` the model's probability of the
+    class :math:`c_k(x)`: the most likely one (``"confidence"``), each of the k most likely ones
+    (``TopKConfidence(k)``), or each class separately (``"class-wise"``). Notions that treat each named class separately
+    (``"top-label"``, ``TopKLabel(k)``) have one problem for each class, with the rows that name it.
 
     Parameters
     ----------
     notion : Notion or str
         See :mod:`calibrant.notions`.
     calibrator : BinaryCalibrator, optional
-        Fitted anew to each problem; by default ``HistogramBinning()``.
-    normalised : bool
-        Divide class-wise rows by their sums, as Zadrozny and Elkan (2002) did (002 Algorithm 5.4). For comparison: the
-        columns are then no longer the rates that were counted, and nothing is promised.
+        Cloned and fitted to each problem; by default ``HistogramBinning()``.
+    normalized : bool
+        Divide class-wise rows by their sums, as Zadrozny and Elkan (2002) did (Gupta 2023, Algorithm 5.4). For
+        comparison: the columns are then no longer the observed rates, and there is no guarantee.
     rare : {"pool", "refuse"}
-        What becomes of classes that fewer than ``least`` rows name, or none: they share one map, fitted to their rows
-        together, or to the rows of all classes where even these are fewer; or an error. ``notes_`` lists them.
-        Class-wise problems have all rows, so no class is rare there.
-    least : int
-        Rows from which on a named class has a map of its own (effective rows under importance weights).
+        Classes named by fewer than ``min_rows`` rows: ``"pool"`` gives them one shared map, fitted to their rows
+        together, or to the rows of all classes if even these are fewer; ``"refuse"`` raises an error. ``notes_`` lists
+        them. Class-wise problems have all rows, so no class is rare there.
+    min_rows : int
+        Rows that a named class needs for a separate map (effective sample size with importance weights).
 
     Attributes
     ----------
     evidence_ : tuple of Evidence
-        The bins behind each map that can carry a promise.
+        The bins behind each map that can have a certificate.
     named_ : dict
-        By rank, in how many rows each class is named; for notions that ask for each named class separately.
+        By rank, the number of rows that name each class; for notions that treat each named class separately.
 
     Notes
     -----
-    Top notions keep the model's class and give its probability, ``map_.outputs`` being ``top 1``, ``top 2``, ...;
-    class-wise rows need not sum to 1. Logits go through softmax first.
-    Guarantee: with a calibrator whose bins carry one (``HistogramBinning``), ``certificate(alpha)`` holds for every
-    distribution of independent rows, for all classes and bins at once, but not for pooled classes: which classes are
-    pooled depends on how many rows there are of each, so their rows are no independent draws of the pool
+    Top notions keep the model's predicted classes and return their probabilities, with ``map_.outputs`` ``top 1``,
+    ``top 2``, ...; class-wise rows need not sum to 1. Logits go through softmax first.
+    Guarantee: with a calibrator whose bins have one (``HistogramBinning``), ``certificate(alpha)`` holds for every
+    distribution of independent rows, for all classes and bins simultaneously, but not for pooled classes: which classes
+    are pooled depends on their numbers of rows, so their rows are not independent draws from the pool
     (``docs/certificates/classes.md``). With other calibrators no finite-sample guarantee.
-    Cost: one pass over the matrix and a binary fit for each problem, one at a time; no second matrix is made.
-    Reference: 002 Algorithms 5.1 to 5.7.
+    Cost: one pass over the matrix and a binary fit for each problem, one at a time; the matrix is not copied.
+    Reference: Gupta (2023), Algorithms 5.1 to 5.7.
 
     Examples
     --------
@@ -175,15 +179,15 @@ class Reduction(ReducingCalibrator):
     notion: Notion | str = "top-label"
     calibrator: BinaryCalibrator | None = None
     _: KW_ONLY
-    normalised: bool = False
+    normalized: bool = False
     rare: Rare = "pool"
-    least: int = LEAST
+    min_rows: int = MIN_CLASS_ROWS
 
     def _aim(self) -> Notion:
         if isinstance(self.notion, BinaryCalibrator):
             raise InputError(
                 "notion",
-                "must be a notion, and the calibrator is the second argument",
+                "must be a notion; the calibrator is the second argument",
                 'pass Reduction("top-label", calibrator)',
             )
         return as_notion(self.notion)

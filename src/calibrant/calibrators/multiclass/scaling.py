@@ -1,4 +1,4 @@
-"""Scaling of class scores: a slope and an intercept for each class, or all slopes between classes."""
+"""Multiclass scaling: a slope and an intercept for each class, or all slopes between classes."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import cast
 import numpy as np
 
 from calibrant.arrays.columns import is_whole
-from calibrant.arrays.multiclass.rows import ClassRows
+from calibrant.arrays.multiclass.rows import MulticlassRows
 from calibrant.calibrators.base import Fit
-from calibrant.calibrators.multiclass.base import ClassCalibrator
+from calibrant.calibrators.multiclass.base import MulticlassCalibrator
 from calibrant.fits.ridge import Ridge, fit_affine
 from calibrant.fits.softmax import LogRows, fit_slope, zero_notes
 from calibrant.maps import SoftmaxMap
 from calibrant.messages import InputError, Note, Voice, note
 from calibrant.selection.folds import FOLDS
 from calibrant.selection.multiclass.cross_validation import (
-    MOST_FULL,
+    MAX_MATRIX_CLASSES,
     Setting,
     Trials,
     View,
@@ -27,35 +27,35 @@ from calibrant.selection.multiclass.cross_validation import (
     safest,
     searched,
 )
-from calibrant.selection.multiclass.folds import ClassFolds, some_rows
+from calibrant.selection.multiclass.folds import MulticlassFolds, some_rows
 
-COMPARED = 1 << 19
-"""Settings are compared on about as many scores at most."""
+MAX_COMPARED_SCORES = 1 << 19
+"""Settings are compared on at most about this many scores."""
 
-FREE = 1e-2
-"""What Dirichlet scaling asks of a slope on the diagonal beside an off-diagonal number: enough to keep it bounded."""
+DIAGONAL_SHARE = 1e-2
+"""Penalty of a diagonal slope in Dirichlet scaling relative to an off-diagonal one: enough to keep it bounded."""
 
 
 scaled_together = note(
     "scaled-together",
-    "columns that speak for themselves are scaled together, so that the rows of what comes out sum to 1",
+    "columns are independent probabilities, but are scaled jointly: the rows of the output sum to 1",
 )
 
 
-class SoftmaxCalibrator(ClassCalibrator):
-    """What the scalings share: how a map is described, and the clamp.
+class SoftmaxCalibrator(MulticlassCalibrator):
+    """Base class of multiclass scalings: the fit, the clamp and the printout.
 
     Attributes
     ----------
     temperature_ : float
-        The temperature of pure temperature scaling, which all slopes are relative to in the penalties.
+        The temperature of pure temperature scaling; the penalties measure slopes relative to it.
     """
 
     clamp: float | None = None
     temperature_: float
 
-    def _fit_affine(self, rows: ClassRows, ridge: Ridge) -> Fit[SoftmaxMap]:
-        """A map on the logarithms of the rows with these penalties."""
+    def _fit_affine(self, rows: MulticlassRows, ridge: Ridge) -> Fit[SoftmaxMap]:
+        """Fit a map on log probabilities with these penalties."""
         if self.clamp is not None and not 0.0 < self.clamp < 1.0:
             raise InputError("clamp", f"must lie between 0 and 1, got {self.clamp!r}")
         logs = LogRows.of(rows, self.clamp)
@@ -68,39 +68,40 @@ class SoftmaxCalibrator(ClassCalibrator):
         size = len(fitted.classes)
         slopes = fitted.slope if len(fitted.slope) == size else fitted.slope.reshape(size, size).diagonal()
         span = (
-            f"slopes from {slopes.min():.4g} to {slopes.max():.4g} around the temperature's {1 / self.temperature_:.4g}"
+            f"slopes from {slopes.min():.4g} to {slopes.max():.4g} (temperature scaling: {1 / self.temperature_:.4g})"
         )
         return f"{span}, intercepts from {fitted.intercept.min():.4g} to {fitted.intercept.max():.4g}"
 
 
 @dataclass(eq=False, repr=False)
 class VectorScaling(SoftmaxCalibrator):
-    r"""A slope and an intercept for each class, on logarithms of probabilities.
+    r"""Vector scaling: a slope and an intercept for each class, on log probabilities.
 
     .. math:: m(z) = \operatorname{softmax}(v \odot z + b)
 
     with :math:`z = \log p` and p the probabilities, or the softmax of logits. This is the diagonal case of
     :class:`DirichletScaling`. The vector scaling of Guo et al. (2017) has its slopes on raw logits, which differ from
-    :math:`\log p` by a number that varies from row to row; it is another family, and the two share only the maps whose
+    :math:`\log p` by a number that varies from row to row. It is a different family: the two share only the maps whose
     slopes are all equal, which are temperature scaling with intercepts. Ridge penalties of
     :math:`\tfrac{\lambda}{2} \sum_k (v_k / t - \bar v / t)^2` and :math:`\tfrac{\lambda}{2} \sum_k b_k^2`, with t the
-    slope of pure temperature scaling, keep separable rows bounded.
+    slope of pure temperature scaling, keep the parameters bounded if the classes are separable.
 
     Parameters
     ----------
     ridge : float
         :math:`\lambda`, in rows.
     clamp : float, optional
-        Probabilities are clipped to it from below before their logarithm is taken. By default those below 2**-32 count
-        as 0 and are read as half the smallest other one, with a note; logits are clipped at 1e-300.
+        Lower bound to which probabilities are clipped before their logarithm is taken. By default those below 2**-32
+        count as 0 and are replaced by half the smallest other one, with a note; logits are clipped at 1e-300.
 
     Notes
     -----
-    Edges: a class without rows keeps the slope of the temperature; its intercept is what the penalty allows. A constant
-    added to a row of logits changes nothing.
-    Guarantee: no finite-sample guarantee; none is possible without assumptions on the distribution (002 Theorem 3.3).
+    Edge cases: a class without rows keeps the slope of the temperature map; its intercept is determined by the penalty.
+    Adding a constant to a row of logits has no effect.
+    Guarantee: no finite-sample guarantee; none is possible without assumptions on the distribution (Gupta 2023,
+    Theorem 3.3).
     Cost: about eight passes over the rows; above 150 classes some dozens.
-    Reference: Kull et al. (2019), for log-probabilities; 002 eq. 1.14 has logits (docs/errata.md).
+    Reference: Kull et al. (2019), for log probabilities; Gupta (2023), eq. 1.14, has logits (docs/errata.md).
 
     Examples
     --------
@@ -116,35 +117,38 @@ class VectorScaling(SoftmaxCalibrator):
     _: KW_ONLY
     clamp: float | None = None
 
-    def _fit_classes(self, rows: ClassRows) -> Fit[SoftmaxMap]:
+    def _fit_classes(self, rows: MulticlassRows) -> Fit[SoftmaxMap]:
         check_ridge("ridge", self.ridge)
         return self._fit_affine(rows, Ridge(self.ridge, None, self.ridge))
 
 
 @dataclass(eq=False, repr=False)
 class MatrixScaling(SoftmaxCalibrator):
-    r"""Every class draws on the scores of all, on logarithms of probabilities.
+    r"""Matrix scaling: a full matrix of slopes between classes, on log probabilities.
 
     .. math:: m(z) = \operatorname{softmax}(W z + b)
 
-    with :math:`z = \log p`, ridge penalties on the off-diagonal numbers of W and on b (ODIR), in units of logits after
-    pure temperature scaling, and one of a single row on the diagonal, which keeps separable rows bounded. The family is
-    that of :class:`DirichletScaling`, with given penalties. The matrix scaling of Guo et al. (2017) acts on raw logits
-    and is another family, unless all rows of W have the same sum.
+    with :math:`z = \log p`, ridge penalties on the off-diagonal entries of W and on b (ODIR), in units of logits after
+    pure temperature scaling, and a penalty of one row on the diagonal, which keeps it bounded if the classes are
+    separable. The family is that of :class:`DirichletScaling`, with given penalties. The matrix scaling of Guo et al.
+    (2017) acts on raw logits and is a different family, unless all rows of W have the same sum.
 
     Parameters
     ----------
     off_diagonal, intercept : float
-        Penalties of the off-diagonal numbers and of the intercepts, in rows.
+        Penalties of the off-diagonal entries and of the intercepts, in rows.
     clamp : float, optional
         As in :class:`VectorScaling`.
 
     Notes
     -----
-    Edges, guarantee: as :class:`VectorScaling`. K classes have K (K + 1) numbers: with few rows for each of them use
-    :class:`StructuredScaling`, which finds the penalty.
+    Edge cases: as in :class:`VectorScaling`. K classes have K (K + 1) parameters: with few rows for each of them use
+    :class:`StructuredScaling`, which chooses the penalty.
+    Guarantee: no finite-sample guarantee; none is possible without assumptions on the distribution (Gupta 2023,
+    Theorem 3.3).
     Cost: about eight Newton steps of n K^4 / 4 operations up to 16 classes, then some hundred of 4 n K^2.
-    Reference: Kull et al. (2019), for log-probabilities and the penalties; 002 eq. 1.15 has logits (docs/errata.md).
+    Reference: Kull et al. (2019), for log probabilities and the penalties; Gupta (2023), eq. 1.15, has logits
+    (docs/errata.md).
 
     Examples
     --------
@@ -160,7 +164,7 @@ class MatrixScaling(SoftmaxCalibrator):
     _: KW_ONLY
     clamp: float | None = None
 
-    def _fit_classes(self, rows: ClassRows) -> Fit[SoftmaxMap]:
+    def _fit_classes(self, rows: MulticlassRows) -> Fit[SoftmaxMap]:
         check_ridge("off_diagonal", self.off_diagonal)
         check_ridge("intercept", self.intercept)
         return self._fit_affine(rows, Ridge(1.0, self.off_diagonal, self.intercept))
@@ -168,38 +172,40 @@ class MatrixScaling(SoftmaxCalibrator):
 
 @dataclass(eq=False, repr=False)
 class StructuredScaling(SoftmaxCalibrator):
-    r"""Between a temperature and a matrix, as far as the rows support it.
+    r"""Structured scaling: a matrix of slopes shrunk toward a common temperature.
 
     .. math:: m(z) = \operatorname{softmax}\bigl(t (V z) + b\bigr)
 
-    with t the slope of pure temperature scaling, V near the identity, and ridge penalties :math:`\lambda / 5` for
-    the deviations of its diagonal from their mean, :math:`\lambda` for the numbers beside it, and 1 for the
-    intercepts, all in rows. Up to 128 classes V is a matrix, beyond that a diagonal.
+    with t the slope of pure temperature scaling, V near the identity, and ridge penalties :math:`\lambda / 5` for the
+    deviations of its diagonal from their mean, :math:`\lambda` for the off-diagonal entries, and 1 for the intercepts,
+    all in rows. Up to 128 classes V is a full matrix, beyond that it is diagonal.
 
     Parameters
     ----------
     strength : float, optional
-        :math:`\lambda`. By default 30 (300 above 32 classes), unless one from 1 to 1,000 is better by a standard error
-        on unseen rows.
+        :math:`\lambda`. By default 30 (300 above 32 classes), unless a value from 1 to 1,000 is better by a standard
+        error on held-out rows.
     clamp : float, optional
-        Probabilities are held at it from below. By default the best on unseen rows from nothing to 0.01: forests say 0
-        where they should not.
+        Lower bound to which probabilities are clipped. By default the best on held-out rows, from no bound to 0.01:
+        random forests, for example, predict 0 too often.
     cv : int
-        Parts of the rows that these are chosen by.
+        Number of folds for this choice.
     random_state : int
-        Seed of the parts.
+        Seed of the folds.
 
     Attributes
     ----------
     strength_, clamp_ : float
-        What was chosen.
+        The penalty and the clamp in use.
 
     Notes
     -----
-    Edges: as :class:`VectorScaling`. With one row, or one part, the first penalty and the clamp 2**-32 are taken.
-    Guarantee: no finite-sample guarantee; none is possible without assumptions on the distribution (002 Theorem 3.3).
-    Cost: about ten settings, fitted to each of ``cv`` parts.
-    Reference: Kull et al. (2019) and Berta et al. (2025) for penalised matrices.
+    Edge cases: as in :class:`VectorScaling`. With one row, or one fold, the first penalty and the clamp 2**-32 are
+    used.
+    Guarantee: no finite-sample guarantee; none is possible without assumptions on the distribution (Gupta 2023,
+    Theorem 3.3).
+    Cost: about ten settings, each fitted ``cv`` times.
+    Reference: Kull et al. (2019) and Berta et al. (2025) for penalized matrices.
 
     Examples
     --------
@@ -221,20 +227,20 @@ class StructuredScaling(SoftmaxCalibrator):
     random_state: int = 0
 
     def _first(self, size: int) -> Setting:
-        """The setting that the search begins with."""
-        return Setting("matrix" if size <= MOST_FULL else "vector", self.clamp or 2.0**-32, middle(size))
+        """The setting with which the search starts."""
+        return Setting("matrix" if size <= MAX_MATRIX_CLASSES else "vector", self.clamp or 2.0**-32, middle(size))
 
-    def _fit_classes(self, rows: ClassRows) -> Fit[SoftmaxMap]:
+    def _fit_classes(self, rows: MulticlassRows) -> Fit[SoftmaxMap]:
         setting = self._setting(rows)
         logs = LogRows.of(rows, setting.clamp)
         slope, notes = _slope(rows, logs)
         return Fit(fit_setting(setting, logs, slope)[0], notes, {"temperature_": 1.0 / slope} | self._chosen(setting))
 
     def _chosen(self, setting: Setting) -> dict[str, float]:
-        """Attributes that hold what was chosen."""
+        """Attributes with the chosen setting."""
         return {"strength_": setting.strength, "clamp_": setting.clamp}
 
-    def _setting(self, rows: ClassRows) -> Setting:
+    def _setting(self, rows: MulticlassRows) -> Setting:
         check_parts(self.cv)
         if self.clamp is not None and not 0.0 < self.clamp < 1.0:
             raise InputError("clamp", f"must lie between 0 and 1, got {self.clamp!r}")
@@ -258,38 +264,40 @@ class StructuredScaling(SoftmaxCalibrator):
 
 @dataclass(eq=False, repr=False)
 class DirichletScaling(StructuredScaling):
-    r"""Dirichlet calibration: the map that is right when the probabilities of each class follow a Dirichlet law.
+    r"""Dirichlet calibration: the correct map if the probabilities follow a Dirichlet distribution in each class.
 
     .. math:: m(p) = \operatorname{softmax}(W \log p + b)
 
-    with ridge penalties on the off-diagonal numbers of W and on b (ODIR) that cross-fitting chooses; the diagonal is
-    all but free. :class:`StructuredScaling` draws the diagonal towards a common slope too.
+    with ridge penalties on the off-diagonal entries of W and on b (ODIR), chosen by cross-validation; the diagonal is
+    nearly unpenalized. :class:`StructuredScaling` also shrinks the diagonal toward a common slope.
 
     Parameters
     ----------
     strength : float, optional
-        Penalty of the off-diagonal numbers, in rows; chosen as there by default.
+        Penalty of the off-diagonal entries, in rows; by default chosen as in :class:`StructuredScaling`.
     intercept : float, optional
-        Penalty of the intercepts; by default the best on unseen rows among 0.1, 1, 10 and 100.
+        Penalty of the intercepts; by default the best on held-out rows among 0.1, 1, 10 and 100.
     clamp, cv, random_state
         As in :class:`StructuredScaling`.
 
     Attributes
     ----------
     strength_, intercept_, clamp_ : float
-        What was chosen.
+        The penalties and the clamp in use.
 
     Notes
     -----
-    Edges, guarantee, cost: as :class:`StructuredScaling`.
-    Reference: Kull et al. (2019), whose linear parametrisation this is; 002 section 5.4.
+    Edge cases and cost: as in :class:`StructuredScaling`.
+    Guarantee: no finite-sample guarantee; none is possible without assumptions on the distribution (Gupta 2023,
+    Theorem 3.3).
+    Reference: Kull et al. (2019), in their linear parametrization; Gupta (2023), section 5.4.
 
     Examples
     --------
     >>> rng = np.random.default_rng(0)
     >>> y = rng.integers(3, size=3000)
     >>> p = np.array([rng.dirichlet(1 + 2 * np.eye(3)[label]) for label in y])
-    >>> cal = DirichletScaling().fit(p, y)  # the truth: log odds of two classes are 2 log (p_j / p_k)
+    >>> cal = DirichletScaling().fit(p, y)  # the true log-odds of two classes are 2 log (p_j / p_k)
     >>> cal.transform([[0.5, 0.25, 0.25]]).round(2).tolist()
     [[0.65, 0.18, 0.18]]
     """
@@ -300,7 +308,7 @@ class DirichletScaling(StructuredScaling):
         if self.intercept is not None:
             check_ridge("intercept", self.intercept)
         penalty = 1.0 if self.intercept is None else self.intercept
-        return replace(super()._first(size), form="matrix", share=FREE, intercepts=penalty)
+        return replace(super()._first(size), form="matrix", share=DIAGONAL_SHARE, intercepts=penalty)
 
     def _chosen(self, setting: Setting) -> dict[str, float]:
         return {**super()._chosen(setting), "intercept_": setting.intercepts}
@@ -312,28 +320,28 @@ class DirichletScaling(StructuredScaling):
         return min((replace(found, intercepts=penalty) for penalty in (1.0, 0.1, 10.0, 100.0)), key=view.mean)
 
 
-def _slope(rows: ClassRows, logs: LogRows) -> tuple[float, tuple[Note, ...]]:
-    """The slope of the temperature, and what is to be said about it."""
+def _slope(rows: MulticlassRows, logs: LogRows) -> tuple[float, tuple[Note, ...]]:
+    """The slope of the temperature map, and notes on it."""
     slope, notes = fit_slope(logs)
-    return slope, (*((scaled_together(),) if rows.kind == "independent" else ()), *notes)
+    return slope, (*((scaled_together(),) if rows.score_type == "independent" else ()), *notes)
 
 
-def crossed(rows: ClassRows, cv: int, random_state: int) -> View | None:
-    """The rows, or some of them, cut into parts for comparison by log loss; None where there is one part only."""
-    some = some_rows(rows, COMPARED, random_state)
+def crossed(rows: MulticlassRows, cv: int, random_state: int) -> View | None:
+    """The rows, or a subset, in folds for comparison by log loss; None if there is only one fold."""
+    some = some_rows(rows, MAX_COMPARED_SCORES, random_state)
     if len(some) < 2:
         return None
-    trials = Trials(some, ClassFolds.of(some, cv, random_state), "log")
+    trials = Trials(some, MulticlassFolds.of(some, cv, random_state), "log")
     return View(trials, trials.parts) if trials.parts else None
 
 
 def check_parts(cv: int) -> None:
-    """A number of parts."""
+    """Check a number of folds."""
     if not is_whole(cv) or cv < 2:
-        raise InputError("cv", f"must be an integer of at least 2, the number of parts, got {cv!r}")
+        raise InputError("cv", f"must be an integer of at least 2, the number of folds, got {cv!r}")
 
 
 def check_ridge(name: str, value: float) -> None:
-    """A penalty in rows."""
+    """Check a penalty in rows."""
     if not (np.isscalar(value) and not isinstance(value, str) and 0.0 < float(value) < np.inf):
         raise InputError(name, f"must be a number of rows above 0, got {value!r}")

@@ -1,4 +1,4 @@
-"""Binning of the simplex: whole rows of class probabilities, calibrated at once, for few classes."""
+"""Binning of the simplex: joint calibration of all class probabilities, for few classes."""
 
 from __future__ import annotations
 
@@ -9,104 +9,103 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays.columns import check_option
-from calibrant.arrays.multiclass.rows import ClassRows
+from calibrant.arrays.multiclass.rows import MulticlassRows
 from calibrant.calibrators.base import Fit
-from calibrant.calibrators.multiclass.base import ClassCalibrator
+from calibrant.calibrators.multiclass.base import MulticlassCalibrator
 from calibrant.fits.bins import HEAVY_ROWS, MOST_BINS, ROUNDING, check_bins
-from calibrant.guarantees.certificate import Bound, Certificate, Mode
+from calibrant.guarantees.certificate import Certificate, Coverage, IntervalName
 from calibrant.guarantees.issuing import RegionCounts, issue_regions
+from calibrant.guarantees.no_certificate import NoCertificate
 from calibrant.guarantees.origins import Assumption, Source
-from calibrant.guarantees.refusal import Refusal
 from calibrant.maps import ClassAxis, SimplexBinsMap, SimplexScheme
 from calibrant.maps.classes import blocks, softmax
 from calibrant.maps.simplex import project, region_count
 from calibrant.messages import InputError, Setting, Voice, note, warn
 from calibrant.numerics import Floats
 
-ROWS_BY_REGION, FEWEST_ROWS = 150, 30
-"""Rows that a region has by default, and at least where there are hardly enough for one region by class."""
+ROWS_PER_REGION, MIN_REGION_ROWS = 150, 30
+"""Default rows per region, and the minimum where there are few rows for one region per class."""
 
-MANY_CLASSES = 5
-"""Above so many classes, canonical calibration is not to be had."""
+MAX_CANONICAL_CLASSES = 5
+"""With more classes than this, canonical calibration is not feasible."""
 
 SOURCE = Source("Gupta 2023", "Appendix 5.G, with an interval for every set of classes")
 
 
 empty_regions = note(
-    "empty-regions", "{empty:,} of {regions:,} regions hold no {nouns.row} and give every class the same probability"
+    "empty-regions", "{empty:,} of {regions:,} regions have no {nouns.rows} and give every class the same probability"
 )
 
 
 @note("fewer-regions")
 def fewer_regions(voice: Voice, rows: int, asked: int, regions: int) -> str:
-    """Of more regions than the rows can fill."""
+    """Note on more regions than the rows can fill."""
     nouns = voice.nouns
     return f"{rows} {nouns.rows} are too few for {asked} regions: {regions} are used, two {nouns.rows} each"
 
 
 @note("many-classes")
 def many_classes(voice: Voice, classes: int) -> str:
-    """Of classes too many for regions of the simplex."""
+    """Note on too many classes for regions of the simplex."""
     rows, needed = voice.nouns.rows, f"{regions_needed(classes):,}" if classes <= 10 else "more than 10,000,000"
     return (
-        f"canonical calibration of {classes} classes is out of reach: regions within which {rows} differ by at most "
-        f"0.5 in all classes together are {needed}, with 100 {rows} and more each; use a class-wise or top-label "
-        "method instead"
+        f"canonical calibration of {classes} classes is not feasible: it would take {needed} regions of l1 diameter "
+        f"0.5, with at least 100 {rows} each; use a class-wise or top-label method instead"
     )
 
 
 @dataclass(eq=False, repr=False)
-class SimplexBinning(ClassCalibrator):
-    r"""Cut the simplex into regions and give every region the class shares seen in it.
+class SimplexBinning(MulticlassCalibrator):
+    r"""Cut the probability simplex into regions and output the class frequencies of each region.
 
     .. math:: m_l(s) = \frac{\text{rows of class } l \text{ in } b}{\text{rows in } b} \quad\text{for } s \text{ in } b
 
-    The aim is canonical calibration: among rows with the same output, classes are distributed as the output says, all
-    at once (002 section 5.G). The regions that this takes grow exponentially with the classes, see
-    :func:`regions_needed`: fine for three, hopeless for more than five, where fitting warns. Use a weaker notion there.
+    The aim is canonical calibration: among rows with the same output, the joint distribution of classes is the output.
+    The number of regions that this needs grows exponentially with the classes, see :func:`regions_needed`. It works for
+    three classes and is not feasible for more than five, where fitting warns. Use a weaker notion there.
 
     Parameters
     ----------
     scheme : {"projection", "sierpinski", "grid"}
-        - ``"projection"``: regions of about equal numbers of rows, cut off one after another along given directions
-          (002 Algorithm 5.10). A threshold is the projection of a row; rows on one at the step they reach take no part
-          in any share and are not covered by the certificate, unless there are so many that they become a region of
-          their own (as for :class:`HistogramBinning`). Cutting ends early where ties leave too few rows.
-        - ``"sierpinski"``: corners cut off at one half, again and again, to a depth.
-        - ``"grid"``: a regular grid. Both are fixed beforehand, and may leave regions without rows.
+        - ``"projection"``: regions with about equal numbers of rows, cut off one after another along given directions
+          (Gupta 2023, Algorithm 5.10). A threshold is the projection of a row. Rows on a threshold do not count in any
+          region and are not covered by the certificate, unless they are many and become a separate region (as for
+          :class:`HistogramBinning`). Cutting ends early if ties leave too few rows.
+        - ``"sierpinski"``: corners are cut off at one half, recursively to a depth.
+        - ``"grid"``: a regular grid. The last two are fixed beforehand, and may leave regions without rows.
     n_bins : int, optional
-        Number of regions of a projection, at most half as many as rows; by default one for 150 rows, at most 100, but
-        one more than there are classes if each then still has 30 rows.
+        Number of regions of a projection, at most half the number of rows. By default one per 150 rows, at most 100,
+        but one more than there are classes if each then still has 30 rows.
     depth, cells : int, optional
-        Depth of a Sierpinski partition, or cells an axis of a grid; by default the most that make up to 100 regions of
-        150 rows on average, at least depth 1, or 2 cells. More regions than rows are refused. An always-valid
-        certificate needs the number given, since the default grows with the rows.
+        Depth of a Sierpinski partition, or cells per axis of a grid. By default the largest with up to 100 regions and
+        150 rows per region on average, at least depth 1, or 2 cells. More regions than rows are an error. An
+        always-valid certificate needs an explicit value, because the default grows with the rows.
     directions : {"classes", "random"} or array of shape (m, L)
-        Along what a projection cuts, in turn: ``"classes"`` takes the rows with the largest score for the first class,
-        then for the second, and so on; ``"random"`` draws directions; or rows of your own, which must not come from the
-        rows that are fitted.
+        Directions of the cuts, in turn: ``"classes"`` cuts off the rows with the largest score for the first class,
+        then for the second, and so on; ``"random"`` draws directions; an array must not be derived from the rows that
+        are fitted.
     extremes : {"succession", "mean"}
-        What a region of n rows that lacks a class puts out: (k + 1) / (n + L), or the plain shares with a 0. The
-        certificate is around the output either way.
+        Output of a region of n rows without some class: (k + 1) / (n + L), or the frequencies with a 0. The certificate
+        is around the output either way.
     alpha : float
-        The confidence of the certificate is 1 - alpha where none is asked for.
+        Default ``alpha`` of ``certificate``; the confidence level is 1 - alpha.
     random_state : int
         Seed of ``directions="random"``.
 
     Attributes
     ----------
     regions_ : RegionCounts
-        Rows by region and class, and what lies on thresholds.
+        Rows by region and class, and rows on thresholds.
 
     Notes
     -----
-    Edge rules: a region without rows puts out 1 / L for every class, in a projection what the rows on its threshold
-    say where all lie there; a note says so. Rows of kind ``"independent"`` are refused. Importance weights count as the
-    effective number of rows.
+    Edge cases: the output of a region without rows is 1 / L for every class, with a note; in a projection, if all its
+    rows lie on the threshold, it is their class frequencies. Scores of type ``"independent"`` are an error. Importance
+    weights count as their effective sample size.
     Guarantee: ``certificate(alpha)`` holds for every distribution of independent rows, ties included; see
     docs/certificates/simplex.md.
-    Cost: one pass over the rows that are left for each region (projection); one pass in all (fixed schemes).
-    Reference: 002 section 5.G, Algorithm 5.10, eq. 5.19 to 5.21.
+    Cost: for each region, one pass over the rows that are left (projection); one pass in total (fixed schemes).
+    Reference: Gupta (2023), section 5.G, Algorithm 5.10, eq. 5.19 to 5.21.
 
     Examples
     --------
@@ -122,8 +121,8 @@ class SimplexBinning(ClassCalibrator):
     distance (0 to 2) of at most 0.173, and by at most 0.087 in any class.
       Basis: 2,991 rows, clopper-pearson intervals; Gupta 2023, Appendix 5.G, with an interval for every set of classes.
       Not covered: scores on a threshold (9 thresholds, 9 of 3,000 rows).
-      Assumes: the rows are independent draws from the population that the map will serve, and new to the model;
-    no argument of the fit was chosen by their labels.
+      Assumes: the rows are independent draws from the population that the map will be applied to, and were not used to
+    train or tune the model; no argument of the fit was chosen using their labels.
     """
 
     regions_: RegionCounts = field(init=False)
@@ -138,7 +137,7 @@ class SimplexBinning(ClassCalibrator):
     alpha: float = 0.1
     random_state: int = 0
 
-    def _fit_classes(self, rows: ClassRows) -> Fit[SimplexBinsMap]:
+    def _fit_classes(self, rows: MulticlassRows) -> Fit[SimplexBinsMap]:
         self._check_parameters(rows)
         mass = _row_mass(rows)
         self._warn_of_many(len(rows.classes))
@@ -146,13 +145,13 @@ class SimplexBinning(ClassCalibrator):
         notes = (empty_regions(int(empty.sum()), len(empty)),) if empty.any() else ()
         return Fit(regions.map, notes, {"regions_": regions})
 
-    def _certify(self, alpha: float, bound: Bound, mode: Mode) -> Certificate | Refusal:
-        return issue_regions(self.regions_, alpha, bound, mode, self.provenance_.columns)
+    def _certify(self, alpha: float, interval: IntervalName, coverage: Coverage) -> Certificate | NoCertificate:
+        return issue_regions(self.regions_, alpha, interval, coverage, self.provenance_.columns)
 
     # ------------------------------------------------------------------------------------------ where regions end
 
-    def _projected(self, rows: ClassRows, mass: NDArray[Any]) -> tuple[RegionCounts, NDArray[np.bool_]]:
-        """002 Algorithm 5.10, heavy thresholds as regions of their own; and which regions hold no row."""
+    def _projected(self, rows: MulticlassRows, mass: NDArray[Any]) -> tuple[RegionCounts, NDArray[np.bool_]]:
+        """Gupta (2023), Algorithm 5.10, with heavy thresholds as separate regions; and which regions have no rows."""
         total = int(mass.sum() * (1.0 + ROUNDING))
         count = self._count(total, len(rows.classes))
         cuts = cut_off(_probabilities(rows), mass, self._directions(count - 1, len(rows.classes)), total, count)
@@ -166,21 +165,23 @@ class SimplexBinning(ClassCalibrator):
         left_out = int(mass[cuts.codes < 0].sum())
         return RegionCounts(fitted, _whole(counts, rows), cuts.light, left_out, False, SOURCE, chosen), empty
 
-    def _fixed(self, rows: ClassRows, mass: NDArray[Any]) -> tuple[RegionCounts, NDArray[np.bool_]]:
+    def _fixed(self, rows: MulticlassRows, mass: NDArray[Any]) -> tuple[RegionCounts, NDArray[np.bool_]]:
         classes, total = len(rows.classes), float(mass.sum() * (1.0 + ROUNDING))
         size = self._size(classes, total)
         regions = region_count(self.scheme, classes, size)
         blank = self._map(rows, size, np.full((regions, classes), 1.0 / classes))
         counts = _by_class(blank.regions(rows.scores), rows, mass, regions)
         fitted = self._map(rows, size, self._shares(counts))
-        asked = (self.depth if self.scheme == "sierpinski" else self.cells) is not None  # else rows have a say in it
+        asked = (
+            self.depth if self.scheme == "sierpinski" else self.cells
+        ) is not None  # otherwise it depends on the rows
         made = RegionCounts(fitted, _whole(counts, rows), np.zeros(0, dtype=np.int64), 0, asked, SOURCE)
         return made, counts.sum(axis=1) == 0
 
     def _map(
-        self, rows: ClassRows, size: int, table: Floats, directions: ArrayLike = (), thresholds: ArrayLike = ()
+        self, rows: MulticlassRows, size: int, table: Floats, directions: ArrayLike = (), thresholds: ArrayLike = ()
     ) -> SimplexBinsMap:
-        on: ClassAxis = "logit" if rows.kind == "logit" else "probability"
+        on: ClassAxis = "logit" if rows.score_type == "logit" else "probability"
         return SimplexBinsMap(
             rows.classes, self.scheme, size, np.asarray(directions), np.asarray(thresholds), table.reshape(-1), on
         )
@@ -197,7 +198,8 @@ class SimplexBinning(ClassCalibrator):
     def _count(self, total: int, classes: int) -> int:
         most = max(total // 2, 1)
         if self.n_bins is None:
-            return int(np.clip(total // ROWS_BY_REGION, max(min(classes + 1, total // FEWEST_ROWS), 1), MOST_BINS))
+            fewest = max(min(classes + 1, total // MIN_REGION_ROWS), 1)
+            return int(np.clip(total // ROWS_PER_REGION, fewest, MOST_BINS))
         if self.n_bins > most:
             warn(fewer_regions(total, int(self.n_bins), most))
         return min(int(self.n_bins), most)
@@ -208,20 +210,20 @@ class SimplexBinning(ClassCalibrator):
         size = least if given is None else int(given)
         try:
             regions = region_count(self.scheme, classes, size)
-            most = min(total / ROWS_BY_REGION, MOST_BINS)
+            most = min(total / ROWS_PER_REGION, MOST_BINS)
             while given is None and region_count(self.scheme, classes, size + 1) <= most:
                 size += 1
         except ValueError:
             raise InputError(
                 Setting(name, size),
                 f"is out of range for {classes} classes",
-                "pass a smaller one, or scheme='projection'",
+                "pass a smaller value, or scheme='projection'",
             ) from None
         if regions > total:
             raise InputError(
                 Setting(name, size),
                 f"makes {regions:,} regions for {classes} classes, more than the {int(total):,} rows",
-                f"pass a smaller {name}, or scheme='projection', which takes any number of regions",
+                f"pass a smaller {name}, or scheme='projection', which supports any number of regions",
             )
         return size
 
@@ -231,20 +233,20 @@ class SimplexBinning(ClassCalibrator):
                 given = -np.eye(classes)
             else:
                 given = np.random.default_rng([self.random_state, classes]).standard_normal((count, classes))
-                given -= given.mean(axis=1, keepdims=True)  # along the simplex: the sum of a row says nothing
+                given -= given.mean(axis=1, keepdims=True)  # along the simplex: all rows have the same sum
                 given /= np.sqrt((given**2).sum(axis=1, keepdims=True))
         else:
             given = np.asarray(self.directions, dtype=np.float64)
             if given.ndim != 2 or given.shape[1] != classes or not np.isfinite(given).all() or not given.any(1).all():
-                raise InputError("directions", f"must be rows of {classes} finite numbers, not all of them zero")
+                raise InputError("directions", f"must be rows of {classes} finite numbers, not all zero")
         return given[np.arange(count) % max(len(given), 1)]
 
     def _warn_of_many(self, classes: int) -> None:
-        if classes <= MANY_CLASSES:
+        if classes <= MAX_CANONICAL_CLASSES:
             return
         warn(many_classes(classes))
 
-    def _check_parameters(self, rows: ClassRows) -> None:
+    def _check_parameters(self, rows: MulticlassRows) -> None:
         check_option("scheme", self.scheme, get_args(SimplexScheme))
         check_option("extremes", self.extremes, ("succession", "mean"))
         if isinstance(self.directions, str):
@@ -254,23 +256,25 @@ class SimplexBinning(ClassCalibrator):
                 continue
             check_bins(getattr(self, name), name)
             if scheme != self.scheme:
-                raise InputError(name, f"goes with scheme={scheme!r}, not with {self.scheme!r}", "leave it out")
-        if rows.kind == "independent":
+                raise InputError(name, f"is for scheme={scheme!r}, not {self.scheme!r}", "leave it out")
+        if rows.score_type == "independent":
             raise InputError(
-                Setting("kind", "independent"), "has rows that lie on no simplex", "pass rows that sum to 1, or logits"
+                Setting("score_type", "independent"),
+                "is not supported: rows must sum to 1",
+                "pass rows that sum to 1, or logits",
             )
 
     def _describe(self, voice: Voice) -> str:
         n = self.regions_.counts.sum(axis=1)
-        held = n[n > 0]
-        empty = f", {len(n) - len(held):,} without" if len(held) < len(n) else ""
-        return f"{len(n):,} regions by {self.scheme}, {held.min():,.6g} to {held.max():,.6g} rows each{empty}"
+        filled = n[n > 0]
+        empty = f", {len(n) - len(filled):,} without rows" if len(filled) < len(n) else ""
+        return f"{len(n):,} regions by {self.scheme}, {filled.min():,.6g} to {filled.max():,.6g} rows each{empty}"
 
 
 def regions_needed(classes: int) -> int:
-    """Regions of a grid within which no two rows are further apart than 0.5 in the l1 distance.
+    """Number of regions of a grid in which no two rows of a region differ by more than 0.5 in l1 distance.
 
-    Two rows of a cell differ by up to 1 / K in each class, half of the classes one way and half the other.
+    Two rows of a cell differ by up to 1 / K in each class, half of the classes in one direction and half in the other.
 
     Examples
     --------
@@ -291,7 +295,7 @@ class Cuts:
         self.light = np.zeros(0, dtype=np.int64)
 
     def add(self, rows: NDArray[np.intp], direction: Floats, threshold: float) -> int:
-        """One more rule, and the rows that it takes."""
+        """Add a rule and assign its rows."""
         self.codes[rows] = len(self.thresholds)
         self.directions.append(direction)
         self.thresholds.append(threshold)
@@ -301,9 +305,9 @@ class Cuts:
 def cut_off(p: Floats, mass: NDArray[Any], directions: Floats, total: int, count: int) -> Cuts:
     r"""Regions of :math:`c - 1` rows, :math:`c = \lfloor (n + 1) / B \rfloor`, along the directions in turn.
 
-    The threshold is the projection of the c-th of the rows that are left. Rows below it are the region; rows on it go
-    aside, or become a region of their own when they are many (docs/certificates/simplex.md); rows above it are left for
-    the next step. Ends when fewer than 2c - 1 are left, which only ties bring about.
+    The threshold is the projection of the c-th of the rows that are left. Rows below it are the region; rows on it are
+    left out, or become a separate region if they are many (docs/certificates/simplex.md); rows above it remain for the
+    next step. Ends if fewer than 2c - 1 are left, which happens only with ties.
 
     Examples
     --------
@@ -342,30 +346,30 @@ def _ranked(values: Floats, mass: NDArray[Any], rank: int) -> float:
     return float(values[order[min(place, len(order) - 1)]])
 
 
-def _row_mass(rows: ClassRows) -> NDArray[Any]:
-    """What each row counts: its count, or its importance weight as a part of the effective number of rows."""
+def _row_mass(rows: MulticlassRows) -> NDArray[Any]:
+    """Mass of each row: its count, or its importance weight scaled to the effective sample size."""
     if rows.counts:
         return rows.mass
     w = np.asarray(rows.mass, dtype=np.float64) / rows.mass.max()
     return np.asarray(w * (w.sum() / (w**2).sum()))
 
 
-def _probabilities(rows: ClassRows) -> Floats:
+def _probabilities(rows: MulticlassRows) -> Floats:
     """All rows as float64 probabilities, in the blocks that a map works in."""
     out = np.empty(rows.scores.shape)
     for part in blocks(rows.scores):
         s = rows.scores[part].astype(np.float64, copy=False)
-        out[part] = softmax(s) if rows.kind == "logit" else s
+        out[part] = softmax(s) if rows.score_type == "logit" else s
     return out
 
 
-def _by_class(codes: NDArray[np.intp], rows: ClassRows, mass: NDArray[Any], regions: int) -> Floats:
-    """Rows of each class in each region, those aside left out."""
+def _by_class(codes: NDArray[np.intp], rows: MulticlassRows, mass: NDArray[Any], regions: int) -> Floats:
+    """Rows of each class in each region, without rows on thresholds."""
     kept, classes = codes >= 0, len(rows.classes)
     cells = codes[kept] * classes + rows.labels[kept]
     return np.bincount(cells, mass[kept], minlength=regions * classes).astype(np.float64).reshape(regions, classes)
 
 
-def _whole(counts: Floats, rows: ClassRows) -> Any:
-    """Counts of rows as whole numbers; sums of weights as they are."""
+def _whole(counts: Floats, rows: MulticlassRows) -> Any:
+    """Counts of rows as integers; sums of weights unchanged."""
     return counts.astype(np.int64) if rows.counts else counts

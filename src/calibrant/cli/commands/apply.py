@@ -1,4 +1,4 @@
-"""``calibrant apply``: calibrated probabilities beside the scores."""
+"""``calibrant apply``: add a column of calibrated probabilities."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Written:
-    """What was written."""
+    """Summary of the file written."""
 
     out: str
     name: str
@@ -30,9 +30,9 @@ class Written:
     unlisted: list[Unlisted] = field(default_factory=list)
 
     def __str__(self) -> str:
-        """A sentence or two."""
+        """One or two sentences."""
         unknown = f" or a group of the map in {' and '.join(map(repr, self.groups))}" if self.groups else ""
-        missing = f" {self.missing:,} rows without a score{unknown} have none." if self.missing else ""
+        missing = f" {self.missing:,} rows without a score{unknown} have no probability." if self.missing else ""
         means = ""
         if self.mean_score is not None and self.mean_calibrated is not None:
             means = f", mean {self.mean_score:.4g} before and {self.mean_calibrated:.4g} after"
@@ -42,24 +42,24 @@ class Written:
 
 def apply(
     files: options.Files,
-    map_: Annotated[str, options.path("--map", "-m", metavar="MAP.json", help_="The map that calibrant fit saved.")],
-    out: Annotated[str, options.out("Where to write: .parquet or .csv.")],
+    map_: Annotated[str, options.path("--map", "-m", metavar="MAP.json", help_="Map saved by calibrant fit.")],
+    out: Annotated[str, options.out("Output file: .parquet or .csv.")],
     score: options.Score = None,
     name: Annotated[str, typer.Option("--name", metavar="COL", help="Name of the new column.")] = "calibrated",
     by: Renamed = None,
     allow_unlisted: Annotated[
-        bool, typer.Option("--allow-unlisted", help="Go on also when no row has a group that the map lists.")
+        bool, typer.Option("--allow-unlisted", help="Continue even if no row has a group that the map lists.")
     ] = False,
     where: options.Where = None,
     force: options.Force = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Add a column of calibrated probabilities, with a stored map.
+    """Add a column of calibrated probabilities to a file, using a saved map.
 
-    Rows stream through DuckDB: files may be larger than memory, and keep their order and their other columns. A missing
-    score gets no probability; a score that the map was not made for is a mistake, and nothing is then written. A map
-    by group finds its columns by their names; rows with a group that it does not list are counted.
+    Rows stream through DuckDB: files may be larger than memory, and rows keep their order and other columns. A missing
+    score gets no probability. If a score is outside the range of the map, the command fails and nothing is written. A
+    map by group finds its columns by name; rows with a group that it does not list are reported.
 
     Example:
       calibrant apply new.parquet --map map.json --score p --out scored.parquet
@@ -80,7 +80,7 @@ def apply(
     needed |= {f"--by {each}=COL": found for each, found in groups.items()}
 
     def run() -> Written:
-        as_text = "Parquet" not in (disk.kind_of(inputs[0]), disk.kind_of(out))  # as written: 007 stays 007
+        as_text = "Parquet" not in (disk.kind_of(inputs[0]), disk.kind_of(out))  # keep text unchanged: 007 stays 007
         numbers = [] if as_text else [column]
         rows = disk.read_rows(connection, inputs, needed, numbers=numbers, where=where, as_text=as_text)
         if not as_text:
@@ -90,7 +90,7 @@ def apply(
         others = unlisted(rows, calibration.map, groups, keys, allowed=allow_unlisted)
         read = keys | ({column: f"TRY_CAST({quote(column, 'duckdb')} AS DOUBLE)"} if as_text else {})
         with disk.written(_mapped(calibration, rows, column, name, groups, read), out) as path:
-            written = _inspect(connection, path, out, column, name, calibration.kind)
+            written = _inspect(connection, path, out, column, name, calibration.score_type)
         return replace(written, groups=list(groups.values()), unlisted=others)
 
     written = console.work(run, connection, words="Writing rows", quiet=quiet or as_json)
@@ -103,7 +103,7 @@ def apply(
 def _mapped(
     calibration: Calibration, rows: Any, score: str, name: str, groups: dict[str, str], read: Mapping[str, str]
 ) -> Any:
-    """The map over columns as ``read``, SQL by column, while they stay in the file as they are."""
+    """The map applied to columns converted by ``read`` (SQL by column); the columns of the file stay unchanged."""
     from calibrant.engine import apply as with_map
     from calibrant.engine.columns import fresh_name
     from calibrant.export.sql.dialects import quote
@@ -119,7 +119,7 @@ def _mapped(
 
 
 def _inspect(connection: Any, path: str, out: str, score: str, name: str, kind: str) -> Written:
-    """Look at what was written; refuse scores that the map was not made for, which SQL holds at its ends in silence."""
+    """Inspect the written file; reject scores outside the range of the map, which SQL would silently clip."""
     from calibrant.cli.files import kind_of, read_rows
     from calibrant.cli.numbers import text_found
     from calibrant.cli.voice import Mistake
@@ -127,7 +127,7 @@ def _inspect(connection: Any, path: str, out: str, score: str, name: str, kind: 
 
     rows = read_rows(connection, [path], {}, as_text=kind_of(path) != "Parquet")
     s, p = (f"TRY_CAST({quote(column, 'duckdb')} AS DOUBLE)" for column in (score, name))
-    text = f"any_value({quote(score, 'duckdb')}) FILTER (WHERE {s} IS NULL)"  # of what is not NULL itself
+    text = f"any_value({quote(score, 'duckdb')}) FILTER (WHERE {s} IS NULL)"  # a value that is not NULL itself
     outside = f"NOT isnan({s}) AND ({s} < 0 OR {s} > 1)" if kind == "probability" else f"isinf({s})"
     finite = f"FILTER (WHERE isfinite({s}))"
     sums = f"count(*), count({p}), avg({s}) {finite}, avg({p}), count(*) FILTER (WHERE {outside}), min({s}), max({s})"
@@ -137,8 +137,8 @@ def _inspect(connection: Any, path: str, out: str, score: str, name: str, kind: 
     if bad:
         raise Mistake(
             f"the column {score!r}",
-            f"has {bad:,} of {total:,} scores outside what the map was fitted on, {kind} scores (they reach from "
+            f"has {bad:,} of {total:,} scores outside the range of {kind} scores that the map expects (they range from "
             f"{low:g} to {high:g})",
-            "name the right column with --score, or leave rows out with --where",
+            "pass the right column with --score, or exclude rows with --where",
         )
     return Written(out, name, total, total - mapped, before, after)

@@ -1,4 +1,4 @@
-"""``calibrant check``: whether it is calibrated."""
+"""``calibrant check``: test whether scores are calibrated."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ EXITS = {
     "cannot tell": Exit.CANNOT_TELL,
 }
 STYLES = {"#009E73": "bold green", "#D55E00": "bold red", "#E69F00": "bold yellow"}
-"""Of the headline, by the color that the verdict has in pictures."""
+"""Style of the headline, by the color of the verdict in plots."""
 
 
 class FailOn(StrEnum):
-    """Parts whose failure a gate asks for."""
+    """Parts of the data that can make the command fail."""
 
     segments = "segments"
     periods = "periods"
@@ -43,24 +43,23 @@ def check(
     as_json: options.Json = False,
     quiet: options.Quiet = False,
     map_: Annotated[
-        str | None, options.path("--map", "-m", metavar="MAP.json", help_="Judge what this map makes of the scores.")
+        str | None, options.path("--map", "-m", metavar="MAP.json", help_="Check the scores after applying this map.")
     ] = None,
     fail_on: Annotated[
         list[FailOn] | None,
-        typer.Option("--fail-on", help="Exit with 13 if a segment (--by) or a period (--time) is off."),
+        typer.Option("--fail-on", help="Exit with 13 if a segment (--by) or period (--time) is off."),
     ] = None,
 ) -> None:
-    """Is it calibrated? In words, and in the exit code.
+    """Test whether scores are calibrated, with the verdict in words and in the exit code.
 
-    There are four answers: calibrated (shown to be within the tolerance), miscalibrated (shown to be beyond it), off
-    (chance does not explain the difference, and whether it is beyond the tolerance is not settled), and cannot tell
-    yet. For the last two it says how many more labels would probably settle it. With --map the answer is about
-    calibrated scores; if the map was fitted to these rows, that is said first, and they are not called calibrated.
+    There are four verdicts: calibrated (shown to be within the tolerance), miscalibrated (shown to be beyond it), off
+    (significantly different, but not known to be beyond the tolerance), and cannot tell yet. For the last two it
+    estimates how many more labels would probably settle it. With --map the verdict is about the scores after the map;
+    if the map was fitted to these rows, this is reported first, and the scores are not called calibrated.
 
-    Exit code: 0 calibrated, 10 miscalibrated, 12 off, 11 cannot tell, 1 a mistake in the input, 2 a mistake in the
-    usage. It is about all rows. With --fail-on segments or periods it is 13 when one of these is off by more than
-    chance explains, corrected for the number looked at, and by more than the tolerance, unless it would be 10 or 12
-    anyway.
+    Exit code: 0 calibrated, 10 miscalibrated, 12 off, 11 cannot tell, 1 input error, 2 usage error. It is about all
+    rows. With --fail-on segments or periods it is 13 if one of them differs significantly, corrected for multiple
+    testing, and by more than the tolerance, unless it would be 10 or 12 anyway.
 
     Example:
       calibrant check rows.parquet --label bad --by country --fail-on segments
@@ -85,20 +84,20 @@ def check(
 
 
 def _check_fail_on(fail_on: Sequence[FailOn], columns: options.Columns, files: Sequence[str]) -> None:
-    """A gate that could never close is a mistake."""
+    """Reject ``--fail-on`` without the columns it needs, since it could never fail."""
     from calibrant.cli.files import is_store
     from calibrant.cli.voice import Mistake
 
     stored = any(is_store(path) for path in files)
     if FailOn.segments in fail_on and not columns.by and not stored:
-        raise Mistake("--fail-on segments", "needs segments", "name their columns with --by")
+        raise Mistake("--fail-on segments", "needs segments", "pass their columns with --by")
     if FailOn.periods in fail_on and columns.time is None:
-        raise Mistake("--fail-on periods", "needs periods", "name the column of times with --time")
+        raise Mistake("--fail-on periods", "needs periods", "pass the time column with --time")
 
 
 def _exit(verdict: Verdict, fail_on: Sequence[FailOn]) -> Exit:
-    """The code of the state; that of a part that is off where the state itself does not close the gate."""
-    code = EXITS[verdict.state]
+    """The exit code of the verdict, or that of a part that is off if the verdict itself does not fail."""
+    code = EXITS[verdict.status]
     off = {FailOn.segments: verdict.off_segments, FailOn.periods: verdict.off_periods}
     closed = code in (Exit.MISCALIBRATED, Exit.OFF)
     return Exit.PART_OFF if not closed and any(off[part] for part in fail_on) else code
@@ -115,9 +114,9 @@ def show(verdict: Verdict) -> None:
     console.say("\n".join(f"  {sentence}" for sentence in verdict.sentences))
     _show_parts("Segments", [f"{each.column} = {each.value}" for each in verdict.segments], verdict.segments)
     _show_parts("Periods", [str(each.value) for each in verdict.periods], verdict.periods)
-    told = [""] if verdict.segments or verdict.periods else []
-    told += [f"  Hint: {hint.say(voice)}" for hint in verdict.hints]
-    console.say("\n".join(told + [f"  Note: {note.say(voice)}" for note in verdict.notes]))
+    lines = [""] if verdict.segments or verdict.periods else []
+    lines += [f"  Hint: {hint.say(voice)}" for hint in verdict.hints]
+    console.say("\n".join(lines + [f"  Note: {note.say(voice)}" for note in verdict.notes]))
 
 
 def _show_parts(title: str, names: list[str], parts: tuple[Segment, ...]) -> None:
@@ -130,16 +129,18 @@ def _show_parts(title: str, names: list[str], parts: tuple[Segment, ...]) -> Non
         side = "" if not part.off else "too low" if part.events > part.predicted else "too high"
         p_value, expected = p_text(part.p_value, ""), f"{amount(part.low)} to {amount(part.high)}"
         if not part.judged:
-            side, p_value, expected = "cannot be judged", "", ""
+            side, p_value, expected = "not testable", "", ""
         counts = [amount(part.rows), amount(part.predicted), amount(part.events), expected, p_value]
         rows.append([name, side, *counts])
         styles.append("yellow" if part.off else "")
     head = [title.lower()[:-1], "", "rows", "predicted", "observed", "expected", "adj. p"]
     off, unknown = sum(part.off for part in parts), sum(not part.judged for part in parts)
-    words = f"chance does not explain {off} of {len(parts)}" if off else f"chance explains all {len(parts)}"
-    if unknown:
-        words = f"{words if off else 'no difference is shown'}; {unknown} cannot be judged, with fewer than 10 groups"
+    words = f"{off or 'none'} of {len(parts) - unknown:,} significantly off"
+    if unknown == len(parts):
+        words = f"none of {unknown:,} testable (fewer than 10 groups)"
+    elif unknown:
+        words += f"; {unknown:,} not testable (fewer than 10 groups)"
     console.table(f"{title}: {words}", head, rows, text=2, styles=styles)
     more, more_off = len(parts) - len(rows), sum(part.off for part in parts[len(rows) :])
     if more:
-        console.say(f"  and {more:,} more" + (f", {more_off:,} of which chance does not explain" if more_off else ""))
+        console.say(f"  and {more:,} more" + (f", {more_off:,} of them significantly off" if more_off else ""))

@@ -1,4 +1,4 @@
-"""``calibrant compare``: what changes if the new model is deployed."""
+"""``calibrant compare``: compare two models' scores on the same rows."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from calibrant.cli import console, options
 if TYPE_CHECKING:
     from calibrant.verdict.compare import Change
 
-THRESHOLD = "Policy threshold; may be given several times. [default: 0.5]"
+THRESHOLD = "Decision threshold; repeat for several. [default: 0.5]"
 
 
 def compare(
     files: options.Files,
-    old: Annotated[str, typer.Option("--old", metavar="COL", help="Scores of the model in use.")],
-    new: Annotated[str, typer.Option("--new", metavar="COL", help="Scores of the model that may replace it.")],
+    old: Annotated[str, typer.Option("--old", metavar="COL", help="Column of scores of the current model.")],
+    new: Annotated[str, typer.Option("--new", metavar="COL", help="Column of scores of the new model.")],
     label: options.Label = None,
     threshold: Annotated[
         list[float] | None, typer.Option("--threshold", metavar="P", show_default=False, help=THRESHOLD)
     ] = None,
     weight: options.Weight = None,
-    counts: options.Counts = False,
+    frequency: options.Frequency = False,
     groups: options.Groups = None,
     positive: options.Positive = None,
     where: options.Where = None,
@@ -32,10 +32,10 @@ def compare(
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Compare two columns of scores on the same rows.
+    """Compare the scores of two models on the same rows.
 
-    What would change: the verdict on each, differences of losses and ranking with 95 % intervals of paired rows, and
-    the rows that would cross a policy threshold. The columns that are needed are read into memory.
+    Reports the verdict on each, differences in losses and ranking with paired 95 % confidence intervals, and the rows
+    that would cross a decision threshold. The columns are read into memory.
 
     Example:
       calibrant compare rows.parquet --old p --new q --label bad --threshold 0.2
@@ -44,12 +44,12 @@ def compare(
     from calibrant.verdict import compare as judge
 
     limits = options.tolerance_of(tolerance)
-    columns = options.Columns(old, label, weight, counts, None, None, groups, positive, None, where)
+    columns = options.Columns(old, label, weight, frequency, None, None, groups, positive, None, where)
     rows = Rows(files, columns, {"--old": old, "--new": new}, quiet=quiet or as_json)
 
     def run() -> Change:
         values = rows.collect([old, new, rows.options["label"], weight, groups])
-        given: dict[str, Any] = {name: rows.options[name] for name in ("weights", "positive")}
+        given: dict[str, Any] = {name: rows.options[name] for name in ("weight_type", "positive")}
         return judge(
             values[old],
             values[new],
@@ -76,8 +76,8 @@ def _show(change: Change) -> None:
     for each in change.differences:
         change_words = f"{each.change:+.4g}"
         rows.append([each.name, each.words, f"{each.old:.4f}", f"{each.new:.4f}", change_words, _interval(each)])
-    head = ["", "", "old", "new", "change", "95 % interval"]
-    console.table("New against old", head, rows, text=2)
+    head = ["", "", "old", "new", "change", "95 % CI"]
+    console.table("New vs. old", head, rows, text=2)
     crossed = [
         [f"{each.threshold:g}"]
         + [

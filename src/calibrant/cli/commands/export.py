@@ -1,4 +1,4 @@
-"""``calibrant export``: a stored map as SQL or ONNX, with its proof."""
+"""``calibrant export``: write a saved map as SQL or ONNX, verified."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Precision(StrEnum):
-    """The type of the numbers that go through a model."""
+    """Floating-point type of an ONNX model."""
 
     float32 = "float32"
     float64 = "float64"
@@ -26,9 +26,9 @@ class Precision(StrEnum):
 
 def export(
     map_: Annotated[
-        str, typer.Argument(callback=options.local, metavar="MAP.json", help="The map that calibrant fit saved.")
+        str, typer.Argument(callback=options.local, metavar="MAP.json", help="Map saved by calibrant fit.")
     ],
-    out: Annotated[str | None, options.out("Where to write: .sql or .onnx. Without: print SQL.")] = None,
+    out: Annotated[str | None, options.out("Output file: .sql or .onnx. Default: print SQL.")] = None,
     dialect: Annotated[
         str | None,
         typer.Option("--dialect", metavar="NAME", help="SQL: duckdb, postgres, spark, sqlite, ... [default: duckdb]"),
@@ -37,7 +37,7 @@ def export(
     by: Renamed = None,
     dtype: Annotated[
         Precision | None,
-        typer.Option("--dtype", show_default=False, help="ONNX: the type of scores. [default: float32]"),
+        typer.Option("--dtype", show_default=False, help="ONNX: type of the scores. [default: float32]"),
     ] = None,
     force: options.Force = False,
     as_json: options.Json = False,
@@ -45,10 +45,10 @@ def export(
 ) -> None:
     """Write a map as one SQL expression or as an ONNX model.
 
-    The result is run on edge values, beside every knot and on 100,000 random scores first, and is not written when it
-    differs from the map. DuckDB and SQLite run it in memory; for other dialects the text is read back and evaluated:
-    calibrant.verify repeats the proof on your own server. docs/ship.md lists the dialects, and so does the error of an
-    unknown one; the text of those that the tests do not execute begins with a comment that says so.
+    The result is first run on edge values, next to every knot and on 100,000 random scores, and is not written if it
+    differs from the map. DuckDB and SQLite run it in memory. For other dialects the text is parsed and evaluated in
+    Python; calibrant.verify repeats the comparison on your own server. docs/guide/ship.md lists the dialects. SQL for
+    dialects that are not tested on a real engine begins with a comment that says so.
 
     Example:
       calibrant export map.json --dialect postgres --score p --out map.sql
@@ -82,17 +82,17 @@ def export(
 
 
 def _refuse_ignored(model: bool, given: Mapping[str, object], force: bool, out: str | None) -> None:
-    """Refuse options that say nothing about what is written."""
+    """Reject options that do not apply to the output."""
     from calibrant.cli.voice import Mistake
 
     for option, value in given.items():
         if value is not None:
             there, other = ("ONNX", ".sql") if model else ("SQL", ".onnx")
             raise Mistake(
-                option, f"says nothing about {there}", f"leave it out, or write --out with {other} at its end"
+                option, f"does not apply to {there}", f"leave it out, or pass --out with a name that ends in {other}"
             )
     if force and out is None:
-        raise Mistake("--force", "goes with --out", "name the file to overwrite")
+        raise Mistake("--force", "needs --out", "pass the file to overwrite")
 
 
 def _sql(calibration: Calibration, out: str | None, column: str, dialect: str, by: dict[str, str]) -> tuple[Proof, str]:

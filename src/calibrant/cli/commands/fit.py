@@ -1,4 +1,4 @@
-"""``calibrant fit``: a map from scores to calibrated probabilities."""
+"""``calibrant fit``: fit a map from scores to calibrated probabilities."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ALPHA = 0.1
 
 
 class Method(StrEnum):
-    """How to fit."""
+    """Calibration methods."""
 
     auto = "auto"
     shift = "shift"
@@ -43,7 +43,7 @@ class Method(StrEnum):
 
 
 class LossName(StrEnum):
-    """What the choice goes by."""
+    """Loss used to compare candidates."""
 
     log = "log"
     brier = "brier"
@@ -63,9 +63,9 @@ CLASSES = {
     Method.bayesian_binning: ("binary.bayesian", "BayesianBinning"),
     Method.venn_abers: ("binary.venn_abers", "VennAbers"),
 }
-"""Module and class of each method; only one of them is loaded."""
+"""Module and class of each method; only the chosen one is imported."""
 
-SOURCE = "Where scores come from (model, prompt): each source gets a map of its own."
+SOURCE = "Column with the source of each score (model, prompt): each source gets a separate map."
 
 TAKEN = {
     "n_bins": (Method.binning, Method.scaling_binning),
@@ -75,39 +75,40 @@ TAKEN = {
     "guarantee": (Method.auto,),
     "look": (Method.auto,),
 }
-"""Methods that each option of a method belongs to."""
+"""Methods that each method option applies to."""
 
 
 def fit(
     files: options.Inputs,
-    out: Annotated[str, options.out("Where to save the map.", "MAP.json")],
+    out: Annotated[str, options.out("File to save the map to.", "MAP.json")],
     method: Annotated[
         Method,
         typer.Option("--method", metavar="NAME", help=f"One of {', '.join(Method)}."),
     ] = Method.auto,
     loss: Annotated[
-        LossName | None, typer.Option("--loss", help="auto: what candidates are judged by. [default: log]")
+        LossName | None, typer.Option("--loss", help="auto: loss used to compare candidates. [default: log]")
     ] = None,
     guarantee: Annotated[
         float | None,
-        typer.Option("--guarantee", metavar="E", help="auto: bins within E of their true rates, with a certificate."),
+        typer.Option("--guarantee", metavar="E", help="auto: bins certified to be within E of their true rates."),
     ] = None,
     look: Annotated[
         int | None,
         typer.Option(
-            "--look", metavar="K", help="--guarantee: how often it was asked for, this time included. [default: 1]"
+            "--look", metavar="K", help="--guarantee: number of requests so far, including this one. [default: 1]"
         ),
     ] = None,
     n_bins: Annotated[int | None, typer.Option("--n-bins", metavar="N", help="binning: number of bins.")] = None,
     epsilon: Annotated[
-        float | None, typer.Option("--epsilon", metavar="E", help="binning: as many bins as hold this error.")
+        float | None,
+        typer.Option("--epsilon", metavar="E", help="binning: use as many bins as this error bound allows."),
     ] = None,
     alpha: Annotated[
         float | None,
         typer.Option("--alpha", metavar="A", help="binning, --guarantee: 1 - confidence. [default: 0.1]"),
     ] = None,
     multicalibrate: Annotated[
-        bool, typer.Option("--multicalibrate", help="--by: change only segments that are provably off.")
+        bool, typer.Option("--multicalibrate", help="--by: correct only segments that are significantly off.")
     ] = False,
     sources: Annotated[str | None, options.text("--source", "COL", SOURCE)] = None,
     *,
@@ -117,13 +118,13 @@ def fit(
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Fit a map from scores to probabilities that mean what they say.
+    """Fit a map from scores to calibrated probabilities.
 
-    By itself it tries what the rows support and averages what it tries, each by its worth on rows that it has not seen.
-    It takes something simpler when that is surely as good, and keeps the model as it is when nothing is surely better.
-    With --guarantee it makes bins with a proof. With --by it adds to the map of all what the rows of each segment
-    support. The map is a small JSON file that calibrant apply, Python and SQL can use. Fit to rows that the model was
-    not trained on.
+    By default it tries the methods that the rows support and blends them by their loss on held-out rows. A simpler
+    method is used if it is reliably as good, and the original model is kept if nothing is reliably better. With
+    --guarantee it fits bins with a certificate. With --by it adds corrections by segment to the global map, as far as
+    the rows of each segment support them. The map is a small JSON file for calibrant apply, Python and SQL. Fit it on
+    rows that were not used to train or tune the model.
 
     Example:
       calibrant fit rows.csv --label bad --out map.json
@@ -156,7 +157,7 @@ def fit(
         _insist(calibrator)
     calibrator.save(out)
     whole: Any = getattr(calibrator, "global_", None) if by or sources else calibrator
-    chosen = whole if method is Method.auto else None  # of sources each has its own
+    chosen = whole if method is Method.auto else None  # with sources each has its own
     if as_json:
         document = json.loads(calibrator.calibration_.to_json())
         document |= {} if chosen is None else {"comparison": _as_data(chosen)}
@@ -164,7 +165,7 @@ def fit(
         return
     console.say(calibrator.say(CommandLine()))
     if chosen is not None:
-        _show(chosen.comparison_, "What it compared for the map of all" if by else "What it compared")
+        _show(chosen.comparison_, "Candidates for the global map" if by else "Candidates")
     console.say(f"Saved as {out}.")
 
 
@@ -174,14 +175,12 @@ def _calibrator(method: Method, said: dict[str, Any]) -> BinaryCalibrator:
     for name in said:
         if method not in TAKEN[name]:
             option, homes = f"--{name.replace('_', '-')}", " or ".join(TAKEN[name])
-            raise Mistake(option, f"belongs to --method {homes}", f"add that, or leave {option} out")
+            raise Mistake(option, f"needs --method {homes}", f"add that, or leave {option} out")
     if method is Method.auto:
         if "alpha" in said and "guarantee" not in said:
-            raise Mistake(
-                "--alpha", "belongs to --guarantee and to --method binning", "add one of them, or leave --alpha out"
-            )
+            raise Mistake("--alpha", "needs --guarantee or --method binning", "add one of them, or leave --alpha out")
         if "look" in said and "guarantee" not in said:
-            raise Mistake("--look", "belongs to --guarantee", "add that, or leave --look out")
+            raise Mistake("--look", "needs --guarantee", "add that, or leave --look out")
         if "guarantee" in said:
             said["guarantee"] = (said["guarantee"], said.pop("alpha", ALPHA))
     if "loss" in said:
@@ -199,13 +198,13 @@ def _by_segment(
     files: Sequence[str],
     beside: dict[str, Any],
 ) -> SegmentCalibrator:
-    """The same by segment or by source; what cannot be combined with that is refused."""
+    """The same by segment or by source; options that cannot be combined with that are rejected."""
     from calibrant.calibrators.segments import SegmentCalibrator
     from calibrant.cli.files import is_store
     from calibrant.cli.voice import Mistake
 
     if multicalibrate and not by:
-        raise Mistake("--multicalibrate", "is about segments", "name their columns with --by, or leave it out")
+        raise Mistake("--multicalibrate", "needs segments", "pass their columns with --by, or leave it out")
     if by and source is not None:
         raise Mistake("--by and --source", "cannot be combined", "leave one of them out")
     named = "--by" if by else "--source"
@@ -214,22 +213,22 @@ def _by_segment(
         raise Mistake(extra, f"cannot be combined with {named}", "leave one of them out")
     store = next((path for path in files if is_store(path)), None)
     if store is not None:
-        raise Mistake(store, f"is a tally store, and {named} needs rows", "name their files")
+        raise Mistake(store, f"is a tally store, and {named} needs rows", "pass files of rows")
     mode: Literal["shrink", "multicalibrate", "separate"] = "multicalibrate" if multicalibrate else "shrink"
-    return SegmentCalibrator(calibrator, mode=mode if by else "separate")
+    return SegmentCalibrator(calibrator, segment_method=mode if by else "separate")
 
 
 def _segments(calibrator: Any) -> dict[str, Any]:
-    """What became of each segment, and what that is worth on rows that were not seen."""
+    """The result for each segment, and the change in loss on held-out rows."""
     numbers = {name: getattr(calibrator, f"{name}_").to_dict() for name in ("before", "after", "change", "gain")}
     left = {"uncalibrated": list(calibrator.uncalibrated_)} if calibrator.uncalibrated_ else {}
     return {"by_segment": numbers | left | calibrator.segments_.to_dict()}
 
 
 def _fit_rows(calibrator: BinaryCalibrator, rows: Rows, *, apart: bool) -> None:
-    """Fit to the rows where they are; many log-odds or real scores are counted on a grid of their range first.
+    """Fit to the rows in DuckDB; many log-odds or real-valued scores are first counted on a grid of their range.
 
-    ``apart``: the rows are needed one by one when groups or times split them.
+    ``apart``: whether single rows are needed, because groups or times split them.
     """
     from calibrant.engine import tally
 
@@ -245,23 +244,23 @@ def _fit_rows(calibrator: BinaryCalibrator, rows: Rows, *, apart: bool) -> None:
 
 
 def _insist(calibrator: BinaryCalibrator) -> None:
-    """A promise that was asked for and is not there must not pass unseen."""
+    """Fail if a certificate was requested and is not available."""
     from calibrant.cli.voice import CommandLine, Mistake
-    from calibrant.guarantees.refusal import Refusal
+    from calibrant.guarantees.no_certificate import NoCertificate
 
-    promise = calibrator.certificate()
-    if isinstance(promise, Refusal):
-        raise Mistake("--guarantee", "cannot be kept", CommandLine().say(promise.reason))
+    certificate = calibrator.certificate()
+    if isinstance(certificate, NoCertificate):
+        raise Mistake("--guarantee", "is not possible", CommandLine().say(certificate.reason))
 
 
 def _as_data(chosen: AutoCalibrator) -> dict[str, Any]:
     numbers = {"before": chosen.before_, "after": chosen.after_, "change": chosen.change_}
-    told = {name: estimate.to_dict() for name, estimate in numbers.items()}
-    return {"choice": chosen.choice_} | told | chosen.comparison_.to_dict()
+    stated = {name: estimate.to_dict() for name, estimate in numbers.items()}
+    return {"choice": chosen.choice_} | stated | chosen.comparison_.to_dict()
 
 
 def _show(comparison: Comparison, what: str) -> None:
-    """The candidates that were tried, as a table, when there was more than one."""
+    """Print the candidates as a table, if there was more than one."""
     from calibrant.selection.losses import NAMES
 
     tried = [line for line in comparison.lines if isfinite(line.loss)]
@@ -269,8 +268,8 @@ def _show(comparison: Comparison, what: str) -> None:
         return
     places = comparison.decimals
     rows = [(line.name, str(line.outcome), f"{line.loss:.{places}f}", *_change(line, places)) for line in tried]
-    title = f"{what}, on rows that the maps had not seen (change: against {comparison.reference}):"
-    columns = ("candidate", "vs. chosen", NAMES[comparison.loss], "change", "95 % interval")
+    title = f"{what}, on held-out rows (change: vs. {comparison.reference}):"
+    columns = ("candidate", "vs. chosen", NAMES[comparison.loss], "change", "95 % CI")
     console.table(title, columns, rows, text=2, styles=["bold" if line.chosen else "" for line in tried])
 
 

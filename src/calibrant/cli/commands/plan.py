@@ -1,4 +1,4 @@
-"""``calibrant plan``: how many labels, before they are bought."""
+"""``calibrant plan``: how many labels a certificate needs."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import typer
 from calibrant.cli import console, options
 
 
-class Mode(StrEnum):
-    """What the promise is about."""
+class Coverage(StrEnum):
+    """What the guarantee covers."""
 
     simultaneous = "simultaneous"
     marginal = "marginal"
 
 
 class Scheme(StrEnum):
-    """How the bins will be made."""
+    """How bins are chosen."""
 
     umd = "umd"
     umd_original = "umd-original"
@@ -29,13 +29,15 @@ class Scheme(StrEnum):
 def plan(
     labels: Annotated[int | None, typer.Option("--labels", "-n", metavar="N", help="Number of labels.")] = None,
     n_bins: Annotated[int | None, typer.Option("--n-bins", metavar="N", help="Number of bins.")] = None,
-    epsilon: Annotated[float | None, typer.Option("--epsilon", metavar="E", help="How far off a bin may be.")] = None,
+    epsilon: Annotated[
+        float | None, typer.Option("--epsilon", metavar="E", help="Error bound: how far a bin may be off.")
+    ] = None,
     alpha: Annotated[float, typer.Option("--alpha", metavar="A", help="1 - confidence.")] = 0.1,
     mode: Annotated[
-        Mode, typer.Option("--mode", help="Every bin at once, or the bin of a new row.")
-    ] = Mode.simultaneous,
+        Coverage, typer.Option("--coverage", help="Guarantee for every bin at once, or for the bin of a new row.")
+    ] = Coverage.simultaneous,
     scheme: Annotated[
-        Scheme, typer.Option("--scheme", help="Bins from all rows, as first published, or from a part of the rows.")
+        Scheme, typer.Option("--scheme", help="Bins from all rows, as first published, or from a random split.")
     ] = Scheme.umd,
     scores: Annotated[
         list[str] | None,
@@ -44,16 +46,17 @@ def plan(
             callback=options.local,
             metavar="FILE",
             show_default=False,
-            help="Scores, no labels needed: widths by bin.",
+            help="Files with scores, no labels needed: adds expected interval widths by bin.",
         ),
     ] = None,
     score: options.Score = None,
     where: options.Where = None,
     as_json: options.Json = False,
 ) -> None:
-    """Plan a promise: of labels, bins and error, two give the third.
+    """Plan a certificate: pass two of --labels, --n-bins and --epsilon to compute the third.
 
-    With a file of scores each bin also gets the width that its interval will have, if events come as the scores say.
+    With a file of scores, each bin also gets the expected width of its interval, if events occur at the rates that the
+    scores state.
 
     Example:
       calibrant plan --epsilon 0.05 --n-bins 10
@@ -65,7 +68,7 @@ def plan(
         n_bins,
         epsilon,
         alpha,
-        mode=mode.value,
+        coverage=mode.value,
         scheme=scheme.value,
         scores=_read(scores, score, where),
     )
@@ -75,7 +78,7 @@ def plan(
     console.say(str(made).splitlines()[0])
     if made.outlook:
         rows = [[f"{bin.mean_score:.4g}", f"{bin.rows:,}", f"{bin.expected_width:.4f}"] for bin in made.outlook]
-        console.table("Bins of these scores", ["mean score", "about rows", "interval width"], rows, text=0)
+        console.table("Bins of these scores", ["mean score", "expected rows", "interval width"], rows, text=0)
 
 
 def _read(inputs: list[str] | None, score: str | None, where: str | None) -> Any:
@@ -85,7 +88,7 @@ def _read(inputs: list[str] | None, score: str | None, where: str | None) -> Any
     if not inputs:
         for option, value in (("--score", score), ("--where", where)):
             if value is not None:
-                raise Mistake(option, "is about a file of scores", f"name it with --scores, or leave {option} out")
+                raise Mistake(option, "needs a file of scores", f"pass it with --scores, or leave {option} out")
         return None
     from calibrant.cli.files import connect, find_files, read_rows
     from calibrant.cli.numbers import refuse_text
@@ -99,6 +102,6 @@ def _read(inputs: list[str] | None, score: str | None, where: str | None) -> Any
     missing = int((values != values).sum()) if values.dtype.kind == "f" else 0
     if missing:
         raise Mistake(
-            f"the column {score!r}", f"lacks {missing:,} of {len(values):,} scores", "leave these rows out with --where"
+            f"the column {score!r}", f"lacks {missing:,} of {len(values):,} scores", "exclude these rows with --where"
         )
     return values

@@ -1,4 +1,4 @@
-"""``calibrant report``: a page to hand on."""
+"""``calibrant report``: write a calibration report."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from calibrant.cli import console, options
 
 
 class Style(StrEnum):
-    """In whose words."""
+    """Vocabulary of the report."""
 
     general = "general"
     credit = "credit"
@@ -20,8 +20,8 @@ class Style(StrEnum):
 
 def report(
     files: options.Inputs,
-    out: Annotated[str, options.out("Where to write: .html, .md or .json.")],
-    style: Annotated[Style, typer.Option("--style", help="In whose words.")] = Style.general,
+    out: Annotated[str, options.out("Output file: .html, .md or .json.")],
+    style: Annotated[Style, typer.Option("--style", help="Vocabulary.")] = Style.general,
     title: Annotated[str | None, typer.Option("--title", metavar="TEXT", help="Title of the report.")] = None,
     *,
     columns: options.Columns,
@@ -32,10 +32,10 @@ def report(
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Write all about the calibration of some scores on one page.
+    """Write a calibration report on one page.
 
-    Verdict, picture, tables by score, segment and period, losses, errors and tests; as HTML that loads nothing from
-    elsewhere, as Markdown, or as JSON. The numbers are the same in all styles. The picture in HTML is drawn by
+    It contains the verdict, a plot, tables by score, segment and period, losses, calibration errors and tests. HTML is
+    self-contained; Markdown and JSON are also available. The numbers are the same in all styles. The plot in HTML needs
     matplotlib: pip install "calibrant[plot]".
 
     Example:

@@ -1,4 +1,4 @@
-"""``calibrant tally``: rows into counts, for a store or for people without Python."""
+"""``calibrant tally``: count rows by score, into a store or a table."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from calibrant.cli.tallying import Counted
 
 MOST_SEGMENTS = 20
-PART = "With --store: the rows are this part of each day, as a country or an hour; other parts stay."
+PART = "With --store: name of this part of the day, such as a country or an hour; other parts are kept."
 
 
 class Every(StrEnum):
-    """How long a stretch of time is."""
+    """Length of a time period."""
 
     second = "1s"
     minute = "1m"
@@ -33,30 +33,30 @@ def tally(
     score: options.Score = None,
     label: options.Label = None,
     weight: options.Weight = None,
-    counts: options.Counts = False,
+    frequency: options.Frequency = False,
     by: options.By = None,
     time: options.Time = None,
     every: Annotated[
-        Every | None, typer.Option("--every", help="Length of the stretches of --time.  [default: 1d]")
+        Every | None, typer.Option("--every", help="Length of the periods of --time.  [default: 1d]")
     ] = None,
     positive: options.Positive = None,
-    kind: options.Kind = None,
+    score_type: options.ScoreType = None,
     where: options.Where = None,
-    store: Annotated[str | None, options.path("--store", metavar="DIR", help_="Add to this tally store.")] = None,
-    day: Annotated[str | None, typer.Option("--day", metavar="DAY", help="With --store: the day of all rows.")] = None,
+    store: Annotated[str | None, options.path("--store", metavar="DIR", help_="Tally store to add to.")] = None,
+    day: Annotated[str | None, typer.Option("--day", metavar="DAY", help="With --store: day of all rows.")] = None,
     part: Annotated[str | None, options.text("--part", "NAME", PART)] = None,
     replace: Annotated[
-        bool, typer.Option("--replace", help="With --store: put these rows in place of whole days that are there.")
+        bool, typer.Option("--replace", help="With --store: replace days that are already there.")
     ] = False,
-    out: Annotated[str | None, options.out("Write the counts as a table: .csv or .parquet.")] = None,
+    out: Annotated[str | None, options.out("File for the counts as a table: .csv or .parquet.")] = None,
     force: options.Force = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Count rows by score, after which they are not needed any more.
+    """Count rows by score; the counts replace the rows in later commands.
 
-    Counts of days and segments add up exactly. A tally store keeps them, and check, fit and report take its folder in
-    place of files; --out writes them as a plain table. Several jobs that write one day give their rows a --part each.
+    Counts of days and segments add up exactly. A tally store keeps them, and check, fit and report accept its folder in
+    place of files; --out writes them as a table. Jobs that write to the same day each need a --part.
 
     Example:
       calibrant tally rows.parquet --by country --store tallies --day 2026-03-01
@@ -71,18 +71,27 @@ def tally(
     if out is not None:
         disk.check_output(out, list(disk.KINDS), inputs=disk.find_files(files), force=force)
     elif force:
-        raise Mistake("--force", "goes with --out", "name the file to overwrite")
+        raise Mistake("--force", "needs --out", "pass the file to overwrite")
     if store is None:
         beside = {"--replace": replace, "--day": day, "--part": part}
         alone = next((option for option, value in beside.items() if value), None)
         if alone is not None:
-            raise Mistake(alone, "goes with --store", "name the folder of a tally store")
+            raise Mistake(alone, "needs --store", "pass the folder of a tally store")
     if every is not None and time is None:
-        raise Mistake("--every", "cuts the column of --time", "name it")
+        raise Mistake("--every", "needs --time", "pass the time column")
     check_part(part)
-    kept = None if store is None else open_store(store, by, kind, day, time, every)
+    kept = None if store is None else open_store(store, by, score_type, day, time, every)
     columns = options.Columns(
-        score, label, weight, counts, by or (list(kept.by) if kept else None), time, None, positive, kind, where
+        score,
+        label,
+        weight,
+        frequency,
+        by or (list(kept.by) if kept else None),
+        time,
+        None,
+        positive,
+        score_type,
+        where,
     )
     rows = Rows(files, columns, quiet=quiet or as_json)
     counted = rows.run(lambda: Counted.of(rows, "1d" if every is None else every.value, kept))
@@ -104,7 +113,7 @@ def tally(
 
 
 def _show(counted: Counted) -> None:
-    """A line for everything, and one for each segment when they are few."""
+    """A line for all rows, and one for each segment if there are few."""
     summary = counted.summary()
     lines = [("all", summary)]
     if len(summary["segments"]) <= MOST_SEGMENTS:

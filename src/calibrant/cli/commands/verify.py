@@ -1,4 +1,4 @@
-"""``calibrant verify``: an exported file, proved again."""
+"""``calibrant verify``: verify an exported file again."""
 
 from __future__ import annotations
 
@@ -13,17 +13,15 @@ from calibrant.cli import console, options
 def verify(
     file: Annotated[
         str,
-        typer.Argument(
-            callback=options.local, metavar="FILE", help="A .sql or .onnx file that calibrant export wrote."
-        ),
+        typer.Argument(callback=options.local, metavar="FILE", help=".sql or .onnx file written by calibrant export."),
     ],
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Prove an exported file again, on this machine.
+    """Verify that an exported file gives the same results as its map.
 
-    The map inside the file says what every result must be. Exit code 1 if a result is off, as after an edit. To run SQL
-    on your own server, call calibrant.verify(file, connection) in Python.
+    The file contains the map, with which every result is compared. Exit code 1 if a result differs, for example after
+    an edit. To run SQL on your own server, call calibrant.verify(file, connection) in Python.
 
     Example:
       calibrant verify map.sql
@@ -35,9 +33,9 @@ def verify(
         try:
             return prove(file)
         except FileNotFoundError:
-            raise Mistake(file, "does not exist", f"make it with calibrant export MAP.json --out {file}") from None
+            raise Mistake(file, "does not exist", f"create it with calibrant export MAP.json --out {file}") from None
 
-    proof = console.work(run, words="Proving", quiet=quiet or as_json)
+    proof = console.work(run, words="Verifying", quiet=quiet or as_json)
     if as_json:
         console.show_json(asdict(proof))  # type: ignore[call-overload]
     else:

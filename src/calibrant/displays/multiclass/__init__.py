@@ -1,1 +1,1 @@
-"""Pictures of several classes."""
+"""Displays for several classes."""

@@ -1,4 +1,4 @@
-"""Calibration error class by class, before and after: whether rare classes are served as well as common ones."""
+"""Plot of the calibration error of each class, before and after calibration."""
 
 from __future__ import annotations
 
@@ -9,58 +9,65 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibrant.arrays.columns import check_whole
-from calibrant.arrays.kinds import ClassKind
+from calibrant.arrays.score_types import MulticlassScoreType
 from calibrant.displays import style
 from calibrant.displays.base import Display
 from calibrant.displays.multiclass.rates import worst
 from calibrant.displays.panels import panel_beside
 from calibrant.messages import InputError, plural
-from calibrant.metrics.multiclass.bins import ClassStrategy
+from calibrant.metrics.multiclass.bins import MulticlassStrategy
 from calibrant.metrics.multiclass.claims import read_claims
-from calibrant.metrics.multiclass.errors import ClassErrors, class_errors
+from calibrant.metrics.multiclass.errors import MulticlassErrors, errors_by_class
 from calibrant.notions import Notion, notion_by_class
 from calibrant.numerics import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MOST_CLASSES = 25
-"""Classes shown, unless asked otherwise."""
+MAX_CLASSES = 25
+"""Default number of classes shown."""
 
 
-class ClassErrorDisplay(Display):
-    r"""Calibration error of each class, the most frequent first; of one model, or before and after calibration.
+class MulticlassErrorDisplay(Display):
+    r"""Calibration error of each class, most frequent first, for one model or before and after calibration.
 
     A dot is the error of class l,
 
     .. math:: E_l = \sum_b \frac{n_{lb}}{n_l}\, |\bar y_{lb} - \bar s_{lb}|
 
-    over its bins b, as :func:`calibrant.metrics.multiclass.errors.class_errors` computes it for the top-label or the
-    class-wise notion; the upright tick of the same colour is what a calibrated model would show on average at these
-    rows, which is much where rows are few. Beside it stands how many rows the class has.
+    over its bins b, as :func:`calibrant.metrics.multiclass.errors.errors_by_class` computes it for the top-label or the
+    class-wise notion. The vertical tick of the same color is the mean error of a calibrated model on these rows, which
+    is large for classes with few rows. The panel on the right shows the number of rows of each class.
 
     Notes
     -----
-    Edge rules: a class that no row names has no dot. Of more than 25 classes those are shown whose error goes farthest
-    beyond its tick, in any of the models; the caption says how many are not. Beyond 20,000,000 rows times classes the
-    class-wise picture has no ticks, and the caption says so. Guarantee: no finite-sample guarantee.
-    Cost: that of ``class_errors``, with its null value. Reference: 002 section 5.B.2 and Figure 5.4, right.
+    Edge cases: a class that is predicted for no row has no dot. Of more than 25 classes, those are shown whose error
+    exceeds its tick the most, in any of the models; the caption says how many are not shown. Above 20,000,000 rows
+    times classes the class-wise plot has no ticks, and the caption says so. Guarantee: no finite-sample guarantee.
+    Cost: that of ``errors_by_class``, with its expected value. Reference: Gupta (2023), section 5.B.2 and Figure 5.4,
+    right.
 
     Attributes
     ----------
     errors
-        Errors of each model, by name, as computed.
+        Errors of each model, by name.
+    notion
+        ``"top-label"`` or ``"class-wise"``.
+    max_classes
+        Maximum number of classes shown.
+    counted
+        Whether the numbers of rows are counts, not sums of weights.
     classes
         Names of the classes shown.
     unseen
-        How many are not shown.
+        Number of classes not shown.
     ax_, counts_ax_, figure_
         Set by :meth:`plot`.
 
     Examples
     --------
     >>> p = np.repeat([[0.6, 0.4], [0.4, 0.6]], [10, 5], axis=0)
-    >>> display = ClassErrorDisplay.from_predictions(p, [0] * 6 + [1] * 9, after=[0.6] * 10 + [0.9] * 5)
+    >>> display = MulticlassErrorDisplay.from_predictions(p, [0] * 6 + [1] * 9, after=[0.6] * 10 + [0.9] * 5)
     >>> [round(row["error"], 6) for row in display.data["models"][0]["classes"]]
     [0.0, 0.4]
     >>> [round(row["error"], 6) for row in display.data["models"][1]["classes"]]
@@ -71,21 +78,21 @@ class ClassErrorDisplay(Display):
 
     def __init__(
         self,
-        errors: Mapping[str, ClassErrors],
+        errors: Mapping[str, MulticlassErrors],
         *,
         notion: Notion | str = "top-label",
-        most: int = MOST_CLASSES,
+        max_classes: int = MAX_CLASSES,
         counted: bool = True,
     ) -> None:
         self.notion = notion_by_class(notion)
         if not 1 <= len(errors) <= 3 or len({frozenset(one.classes) for one in errors.values()}) != 1:
-            raise InputError("errors", "must hold one to three models of the same classes")
-        check_whole("most", most)
+            raise InputError("errors", "must have one to three models with the same classes")
+        check_whole("max_classes", max_classes)
         self.errors = dict(errors)
         self.counted = counted
         first = next(iter(self.errors.values()))
         excess = np.max([_excess(one, first.classes) for one in self.errors.values()], axis=0)
-        kept = worst(excess, most)
+        kept = worst(excess, max_classes)
         self.classes = tuple(first.classes[j] for j in kept)
         self.size = (6.6, 2.5 + 0.28 * len(self.classes))
         self.unseen = len(first.classes) - len(self.classes)
@@ -100,52 +107,59 @@ class ClassErrorDisplay(Display):
         after: Any = None,
         notion: Notion | str = "top-label",
         classes: Sequence[Any] | None = None,
-        kind: ClassKind | None = None,
+        score_type: MulticlassScoreType | None = None,
         n_bins: int = 15,
-        strategy: ClassStrategy = "width",
-        most: int = MOST_CLASSES,
+        strategy: MulticlassStrategy = "width",
+        max_classes: int = MAX_CLASSES,
         random_state: int = 0,
-    ) -> ClassErrorDisplay:
-        """Compute the errors of a matrix of class scores, and of what calibration made of it.
+    ) -> MulticlassErrorDisplay:
+        """Compute the errors of a matrix of class scores, before and after calibration.
 
         Parameters
         ----------
-        scores, y, sample_weight, classes, kind
-            As in :func:`calibrant.metrics.multiclass.errors.class_errors`.
+        scores, y, sample_weight, classes, score_type
+            As in :func:`calibrant.metrics.multiclass.errors.errors_by_class`.
         after
             A fitted calibrator, or calibrated probabilities of the same rows: a matrix, or, for the top-label notion,
-            one column with the probability of the class that the row of ``scores`` names.
+            one column with the probability of the predicted class of ``scores``.
         notion
             ``"top-label"`` or ``"class-wise"``.
         n_bins, strategy
-            As for ``class_errors``, the same for both.
-        most
-            Classes shown at most.
+            As in ``errors_by_class``, the same for both.
+        max_classes
+            Maximum number of classes shown.
+        random_state
+            Seed of the expected errors, where they are simulated.
         """
         options: dict[str, Any] = {
             "notion": notion, "n_bins": n_bins, "strategy": strategy, "random_state": random_state,
         }  # fmt: skip
-        shown: dict[str, Any] = {"notion": notion, "most": most, "counted": sample_weight is None}
-        before = class_errors(scores, y, sample_weight, classes=classes, kind=kind, **options)
+        shown: dict[str, Any] = {"notion": notion, "max_classes": max_classes, "counted": sample_weight is None}
+        before = errors_by_class(scores, y, sample_weight, classes=classes, score_type=score_type, **options)
         if after is None:
             return cls({"": before}, **shown)
-        told = np.asarray(after.transform(scores) if hasattr(after, "transform") else after)
-        if told.ndim == 1 or told.shape[1] == 1:
+        calibrated = np.asarray(after.transform(scores) if hasattr(after, "transform") else after)
+        if calibrated.ndim == 1 or calibrated.shape[1] == 1:
             kept = slice(None) if sample_weight is None else np.asarray(sample_weight) != 0
-            claims = read_claims(scores, y, sample_weight, notion=notion, classes=classes, kind=kind)
+            claims = read_claims(scores, y, sample_weight, notion=notion, classes=classes, score_type=score_type)
             assert claims.named is not None
             named = np.array(claims.classes)[claims.named[:, 0]]
             weight = None if sample_weight is None else np.asarray(sample_weight)[kept]
-            changed = class_errors(
-                told.reshape(-1)[kept], np.asarray(y)[kept], weight, classes=claims.classes, named=named, **options
+            changed = errors_by_class(
+                calibrated.reshape(-1)[kept],
+                np.asarray(y)[kept],
+                weight,
+                classes=claims.classes,
+                named=named,
+                **options,
             )
         else:
-            changed = class_errors(after, y, sample_weight, classes=classes, **options)
+            changed = errors_by_class(after, y, sample_weight, classes=classes, **options)
         return cls({"before": before, "after": changed}, **shown)
 
     @property
     def data(self) -> dict[str, Any]:
-        """Every number in the picture, as plain lists."""
+        """All numbers in the plot, as plain lists."""
         models = []
         for name, one in self.errors.items():
             records = {record["class"]: record for record in one.to_dict()["classes"]}
@@ -159,22 +173,21 @@ class ClassErrorDisplay(Display):
 
     @property
     def caption(self) -> str:
-        """What the picture shows, in words."""
+        """What the plot shows, as text."""
         first = next(iter(self.errors.values()))
         total = style.amount(float(first.rows.sum()), self.counted)
-        text = f"{total}, {plural(len(first.classes), 'class', 'classes')}, the most frequent first."
+        text = f"{total}, {plural(len(first.classes), 'class', 'classes')}, most frequent first."
         if self.unseen:
             text += (
-                f" Shown are the {len(self.classes):,} whose error goes farthest beyond chance; {self.unseen:,} "
-                f"{'is' if self.unseen == 1 else 'are'} not shown."
+                f" The {len(self.classes):,} with the largest error above the expected are shown, {self.unseen:,} "
+                f"{'is' if self.unseen == 1 else 'are'} not."
             )
         silent = int(np.isnan(first.error).sum())
         if silent:
-            whom = "it" if silent == 1 else "them"
-            text += f" {plural(silent, 'class', 'classes')} without an error: no row names {whom}."
+            text += f" {plural(silent, 'class', 'classes')} without a dot: predicted for no row."
         if first.null is None:
-            return f"{text} What chance alone shows is not computed for so many rows: rare classes show more."
-        return f"{text} By chance alone, a calibrated model shows about its upright tick."
+            return f"{text} The expected error is not computed for this many rows; it is larger for rare classes."
+        return f"{text} Vertical ticks: mean error of a calibrated model."
 
     def _draw_on(self, ax: Axes) -> None:
         self.counts_ax_ = panel_beside(ax)
@@ -196,17 +209,17 @@ class ClassErrorDisplay(Display):
         style.legend_under(ax, len(rows))
 
     def _draw_model(self, ax: Axes, place: int, rows: Floats, error: Floats, null: Floats) -> None:
-        turn = len(self.errors) - 1 - place  # the last model has the first colour, as in a reliability diagram
+        turn = len(self.errors) - 1 - place  # the last model has the first color, as in a reliability diagram
         name = list(self.errors)[place]
-        colour, marker = style.COLOURS[turn], style.MARKERS[turn]
-        ax.scatter(error, rows, c=colour, marker=marker, s=28.0, label=name or "error", zorder=4 - 0.1 * turn)
+        color, marker = style.COLORS[turn], style.MARKERS[turn]
+        ax.scatter(error, rows, c=color, marker=marker, s=28.0, label=name or "error", zorder=4 - 0.1 * turn)
         if np.isnan(null).all():
             return
-        # Dotted and thin, to lead the eye from tick to dot: a solid line would read as an interval.
+        # Thin and dotted, to connect tick and dot: a solid line would look like an interval.
         ends = np.minimum(error, null), np.maximum(error, null)
-        ax.hlines(rows, *ends, color=colour, linewidth=0.8, linestyle=(0, (1, 3)), alpha=0.8, zorder=2)
-        told = f"calibrated model of this size, {name}" if name else "calibrated model of this size"
-        ax.scatter(null, rows, c=colour, marker="|", s=60.0, linewidths=1.5, label=told, zorder=3 - 0.1 * turn)
+        ax.hlines(rows, *ends, color=color, linewidth=0.8, linestyle=(0, (1, 3)), alpha=0.8, zorder=2)
+        label = f"expected if calibrated, {name}" if name else "expected if calibrated"
+        ax.scatter(null, rows, c=color, marker="|", s=60.0, linewidths=1.5, label=label, zorder=3 - 0.1 * turn)
 
     def _draw_counts(self, panel: Axes, rows: Any) -> None:
         records = self.data["models"][0]["classes"]
@@ -216,13 +229,13 @@ class ClassErrorDisplay(Display):
             panel.annotate(
                 f"{count:,.6g}", (at, row), (3.0, 0.0), textcoords="offset points", va="center", fontsize="x-small"
             )
-        style.percent_axis(panel, "x", 0.0, float(share.max()) or 1.0, stretch=1.9, room=0.0)
+        style.percent_axis(panel, "x", 0.0, float(share.max()) or 1.0, extend=1.9, room=0.0)
         panel.tick_params(axis="y", labelleft=False)
         panel.set_xlabel("Share of rows")
 
 
-def _excess(errors: ClassErrors, classes: Sequence[str]) -> Floats:
-    """Error beyond chance, in the order of ``classes``; what has no error has none."""
+def _excess(errors: MulticlassErrors, classes: Sequence[str]) -> Floats:
+    """Error minus its expected value, in the order of ``classes``; minus infinity for classes without an error."""
     null = np.zeros(len(errors)) if errors.null is None else errors.null
     by_name = dict(zip(errors.classes, np.nan_to_num(errors.error - null, nan=-np.inf).tolist(), strict=True))
     return np.array([by_name[name] for name in classes])

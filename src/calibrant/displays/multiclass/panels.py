@@ -1,4 +1,4 @@
-"""Reliability diagrams of single classes, side by side."""
+"""Reliability diagrams of each class, side by side."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from numpy.typing import ArrayLike
 
 from calibrant.arrays import Rows
 from calibrant.arrays.columns import check_option, check_whole
-from calibrant.arrays.kinds import ClassKind
+from calibrant.arrays.score_types import MulticlassScoreType
 from calibrant.displays import style
 from calibrant.displays.base import Display
-from calibrant.displays.multiclass.rates import ClassCells, worst
+from calibrant.displays.multiclass.rates import MulticlassCells, worst
 from calibrant.displays.panels import panels_under
 from calibrant.displays.rates import Series
 from calibrant.displays.reliability import CurveKind, ReliabilityDisplay
@@ -24,13 +24,13 @@ from calibrant.tallies import Tally
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MOST_PANELS = 9
-"""Classes shown, unless asked otherwise."""
+MAX_PANELS = 9
+"""Default number of classes shown."""
 
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """One class: its curve, its rows, its error and what a calibrated model of this size would show."""
+    """One class: its curve, its error, and the expected error of a calibrated model."""
 
     name: str
     series: Series
@@ -38,32 +38,36 @@ class Panel:
     chance: float
 
 
-class ClassWiseDisplay(Display):
-    r"""Reliability diagrams of single classes, each class against the rest, side by side on the same axes.
+class ClasswiseDisplay(Display):
+    r"""Reliability diagrams of each class against the rest, side by side on the same axes.
 
     The panel of class l is the :class:`ReliabilityDisplay` of the scores :math:`p_{il}` and the events
-    :math:`Y_i = l`, all rows taking part: the class-wise notion of calibration. Of many classes those are shown whose
-    error goes farthest beyond chance,
+    :math:`Y_i = l`, over all rows: the class-wise notion of calibration. If there are many classes, those are shown
+    whose error exceeds its expected value the most,
 
     .. math:: E_l - E_l^0, \qquad E_l = \frac{1}{n} \sum_b \Bigl|\sum_{i \in b} (\mathbb 1\{Y_i = l\} - p_{il})\Bigr|,
 
     over ten bins b of equal width, with :math:`E_l^0` the mean of :math:`E_l` over 500 simulated calibrated models
-    (binomial events at the mean score of each bin); the caption says how many are not shown.
+    (binomial events at the mean score of each bin). The caption says how many are not shown.
 
     Notes
     -----
-    Edge rules: a class without rows is a class like any other; importance weights count with the effective number of
-    rows. Guarantee: no finite-sample guarantee; the grey holds at each score by itself, and the worst of many classes
-    stray from it by chance more often than one class does.
+    Edge cases: a class without rows is treated like any other; importance weights enter through the effective sample
+    size. Guarantee: no finite-sample guarantee; the gray band is pointwise, and the worst of many classes leave it by
+    chance more often than a single class does.
     Cost: one pass over the matrix, then a :class:`ReliabilityDisplay` for each class shown.
-    Reference: 002 eq. 5.5 and Appendix 5.F; Dimitriadis, Gneiting, Jordan 2021.
+    Reference: Gupta (2023), eq. 5.5 and Appendix 5.F; Dimitriadis, Gneiting and Jordan (2021).
 
     Attributes
     ----------
     panels
         The classes shown, worst first.
     unseen
-        How many classes are not shown.
+        Number of classes not shown.
+    curve
+        ``"isotonic"`` or ``"bins"``, the same for all.
+    confidence
+        Share of calibrated models within the gray band, at each score or bin.
     axes
         ``"linear"`` or ``"log-odds"``, the same for all.
     ax_, panels_, figure_
@@ -73,8 +77,8 @@ class ClassWiseDisplay(Display):
     --------
     >>> rng = np.random.default_rng(0)
     >>> p = rng.dirichlet([1, 1, 1], 900)
-    >>> y = [rng.choice(["a", "b", "c"], p=row) for row in p[:, [0, 2, 1]]]  # b and c taken for each other
-    >>> display = ClassWiseDisplay.from_predictions(p, y, most=2)
+    >>> y = [rng.choice(["a", "b", "c"], p=row) for row in p[:, [0, 2, 1]]]  # b and c swapped
+    >>> display = ClasswiseDisplay.from_predictions(p, y, max_classes=2)
     >>> sorted(panel["class"] for panel in display.data["panels"])
     ['b', 'c']
     """
@@ -87,18 +91,20 @@ class ClassWiseDisplay(Display):
         unseen: int = 0,
         *,
         curve: CurveKind = "isotonic",
-        level: float = 0.9,
+        confidence: float = 0.9,
         axes: Literal["linear", "log-odds"] = "linear",
     ) -> None:
         self.panels = tuple(panels)
         self.unseen = unseen
         self.curve = curve
-        self.level = level
+        self.confidence = confidence
         self.axes = axes
         count = len(self.panels)
         self._across = count if count <= 3 else int(np.ceil(np.sqrt(count)))
         self.size = (max(2.5 * self._across, 5.0) + 0.6, 2.6 * -(-count // self._across) + 1.6)
-        self._whole = ReliabilityDisplay([panel.series for panel in panels], curve=curve, level=level, axes=axes)
+        self._whole = ReliabilityDisplay(
+            [panel.series for panel in panels], curve=curve, confidence=confidence, axes=axes
+        )
 
     @classmethod
     def from_predictions(
@@ -108,45 +114,46 @@ class ClassWiseDisplay(Display):
         sample_weight: ArrayLike | None = None,
         *,
         classes: Sequence[Any] | None = None,
-        kind: ClassKind | None = None,
-        most: int = MOST_PANELS,
+        score_type: MulticlassScoreType | None = None,
+        max_classes: int = MAX_PANELS,
         curve: CurveKind = "isotonic",
         n_bins: int = 10,
-        level: float = 0.9,
+        confidence: float = 0.9,
         axes: Literal["linear", "log-odds"] = "linear",
         random_state: int = 0,
-    ) -> ClassWiseDisplay:
-        """Compute the diagrams of a matrix of class scores; nothing is drawn before :meth:`plot`.
+    ) -> ClasswiseDisplay:
+        """Compute the diagrams of a matrix of class scores; draw them with :meth:`plot`.
 
         Parameters
         ----------
-        scores, y, sample_weight, classes, kind
+        scores, y, sample_weight, classes, score_type
             As in :func:`calibrant.arrays.multiclass.rows.check_class_rows`; rows in [0, 1] need not sum to 1.
-        most
-            Classes shown at most.
-        curve, n_bins, level, random_state
-            As for :class:`ReliabilityDisplay`; bins have equal width, since most scores of a class are near 0.
+        max_classes
+            Maximum number of classes shown.
+        curve, n_bins, confidence, random_state
+            As in :class:`ReliabilityDisplay`; bins have equal width, since most scores of a class are near 0.
         axes
-            ``"linear"``, or ``"log-odds"`` where the scores of rare classes stay small.
+            ``"linear"``, or ``"log-odds"`` if the scores of rare classes are small.
         """
         check_option("axes", axes, ("linear", "log-odds"))
-        check_whole("most", most)
-        claims = read_claims(scores, y, sample_weight, notion="class-wise", classes=classes, kind=kind)
-        cells = ClassCells.of(claims, 10)
+        check_whole("max_classes", max_classes)
+        claims = read_claims(scores, y, sample_weight, notion="class-wise", classes=classes, score_type=score_type)
+        cells = MulticlassCells.of(claims, 10)
         error, chance = cells.errors(random_state)
-        shown = worst(error - chance, most)
+        shown = worst(error - chance, max_classes)
         shown = shown[np.argsort(chance[shown] - error[shown], kind="stable")]
         options = {
-            "curve": curve, "n_bins": n_bins, "strategy": "width", "level": level, "random_state": random_state,
+            "curve": curve, "n_bins": n_bins, "strategy": "width", "confidence": confidence,
+            "random_state": random_state,
         }  # fmt: skip
         panels = [
             Panel(claims.classes[j], _series(claims, int(j), options), float(error[j]), float(chance[j])) for j in shown
         ]
-        return cls(panels, len(claims.classes) - len(panels), curve=curve, level=level, axes=axes)
+        return cls(panels, len(claims.classes) - len(panels), curve=curve, confidence=confidence, axes=axes)
 
     @property
     def data(self) -> dict[str, Any]:
-        """Every number in the picture, as plain lists."""
+        """All numbers in the plot, as plain lists."""
         series = self._whole.data["series"]
         panels = [
             {"class": panel.name, "error": panel.error, "error_by_chance": panel.chance, **numbers}
@@ -155,7 +162,7 @@ class ClassWiseDisplay(Display):
         return {
             "display": "class-wise",
             "curve": self.curve,
-            "level": self.level,
+            "confidence": self.confidence,
             "axes": self.axes,
             "classes_not_shown": self.unseen,
             "panels": panels,
@@ -163,14 +170,14 @@ class ClassWiseDisplay(Display):
 
     @property
     def caption(self) -> str:
-        """What the picture shows, in words."""
+        """What the plot shows, as text."""
         first = self.panels[0].series
-        text = f"{style.amount(first.rows, first.counted)}. Each class against all others; every row is in every panel."
+        text = f"{style.amount(first.rows, first.counted)}. Each class against all others; every panel has all rows."
         if self.unseen:
             total = len(self.panels) + self.unseen
             text += (
-                f" Shown are the {len(self.panels):,} of {total:,} classes whose error goes farthest beyond chance; "
-                f"{self.unseen:,} {'is' if self.unseen == 1 else 'are'} not shown."
+                f" The {len(self.panels):,} of {total:,} classes with the largest error above the expected are shown, "
+                f"{self.unseen:,} {'is' if self.unseen == 1 else 'are'} not."
             )
         return text
 
@@ -180,7 +187,7 @@ class ClassWiseDisplay(Display):
         style.settle(ax)
         layout = self._whole.layout
         for place, (panel, one) in enumerate(zip(self.panels_, self.panels, strict=True)):
-            single = ReliabilityDisplay([one.series], curve=self.curve, level=self.level, axes=self.axes)
+            single = ReliabilityDisplay([one.series], curve=self.curve, confidence=self.confidence, axes=self.axes)
             single.draw_curves(panel, layout)
             self._label(panel, one, left=place % across == 0, bottom=place + across >= len(self.panels))
         handles, labels = self.panels_[0].get_legend_handles_labels()
@@ -195,9 +202,9 @@ class ClassWiseDisplay(Display):
         events = one.series.events
         count = style.amount(events, one.series.counted)
         name = f"class {one.name}" if _is_number(one.name) else one.name
-        told = [count, f"error {style.percent(one.error, 2)}", f"chance {style.percent(one.chance, 2)}"]
+        facts = [count, f"error {style.percent(one.error, 2)}", f"expected {style.percent(one.chance, 2)}"]
         note = panel.annotate(
-            "{}; {}, {}".format(*told),
+            "{}; {}, {}".format(*facts),
             (0.0, 1.0),
             (0.0, 4.0),
             xycoords="axes fraction",
@@ -206,8 +213,8 @@ class ClassWiseDisplay(Display):
         )
         lines = 1
         if note.get_window_extent().width > 1.05 * panel.bbox.width:
-            note.set_text("\n".join(told))
-            lines = len(told)
+            note.set_text("\n".join(facts))
+            lines = len(facts)
         pad = 6.0 + 10.0 * lines
         panel.set_title(style.short(name), fontsize="medium", fontweight="bold", loc="left", pad=pad)
         panel.tick_params(axis="x", labelbottom=bottom, labelsize="small")
@@ -226,6 +233,6 @@ def _series(claims: Claims, column: int, options: dict[str, Any]) -> Series:
     """The curve of one class against the rest."""
     scores = np.asarray(claims.scores[:, column], dtype=np.float64)
     labels = (claims.labels == column).astype(np.uint8)
-    # Rows that were checked as a matrix; as one column of them, a class without rows is nothing to warn of.
+    # The matrix was checked already; a class without rows needs no warning here.
     rows = Rows(scores, labels, claims.weights, claims.weights is None, None, None, "probability", ())
     return ReliabilityDisplay.from_predictions(Tally.from_rows(rows), **options).series[0]

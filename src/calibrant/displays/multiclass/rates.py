@@ -1,4 +1,4 @@
-"""How often each class is right when it is named, by bin of the confidence, and what chance alone would show."""
+"""Accuracy of each predicted class by bin of the confidence, and its distribution for a calibrated model."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.metrics.multiclass.bins import ClassBins
+from calibrant.metrics.multiclass.bins import MulticlassBins
 from calibrant.metrics.multiclass.claims import Claims
 from calibrant.numerics import Floats
 
 DRAWS = 500
-"""Simulated data sets behind what a calibrated model would show."""
+"""Simulated data sets of a calibrated model."""
 
 
 @dataclass(frozen=True, eq=False)
-class ClassCells:
-    """Rows, events and sums of scores by class and bin, class by row and bin by column.
+class MulticlassCells:
+    """Rows, events and sums of scores by class (row) and bin (column).
 
-    ``size`` is what the rows are worth: ``n`` itself, or the effective number of rows under importance weights.
+    ``size`` is the effective sample size: ``n`` itself, or less under importance weights.
 
     Examples
     --------
     >>> from calibrant.metrics.multiclass.claims import read_claims
     >>> claims = read_claims([[0.6, 0.4], [0.7, 0.3], [0.1, 0.9]], ["a", "b", "b"], notion="top-label")
-    >>> cells = ClassCells.of(claims, edges=[0.5, 0.8])
+    >>> cells = MulticlassCells.of(claims, edges=[0.5, 0.8])
     >>> cells.n.tolist(), cells.events.tolist()
     ([[0.0, 2.0, 0.0], [0.0, 0.0, 1.0]], [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
     """
@@ -39,9 +39,9 @@ class ClassCells:
     counted: bool
 
     @classmethod
-    def of(cls, claims: Claims, n_bins: int = 10, edges: ArrayLike | None = None) -> ClassCells:
-        """Count the claims of :class:`TopLabel` or :class:`ClassWise` by class and bin of equal width, or by edges."""
-        bins = ClassBins.of(claims, n_bins=n_bins, edges=edges, keep=False)
+    def of(cls, claims: Claims, n_bins: int = 10, edges: ArrayLike | None = None) -> MulticlassCells:
+        """Count the claims of :class:`TopLabel` or :class:`Classwise` by class and bin of equal width, or by edges."""
+        bins = MulticlassBins.of(claims, n_bins=n_bins, edges=edges, keep=False)
         inner = np.arange(1, n_bins) / n_bins if edges is None else np.asarray(edges, dtype=np.float64)
         parts = (bins.n, bins.effective_n, bins.events, bins.score_sum)
         n, size, events, score_sum = (part.reshape(-1, len(inner) + 1) for part in parts)
@@ -53,11 +53,11 @@ class ClassCells:
         return np.concatenate([[0.0], self.edges, [1.0]])
 
     def gap(self) -> Floats:
-        """Rows times the distance of event rate and mean score, by class and bin."""
+        """Number of rows times the distance of event rate and mean score, by class and bin."""
         return np.abs(self.events - self.score_sum)
 
     def errors(self, random_state: int) -> tuple[Floats, Floats]:
-        """Mean distance over the rows of each class, and what calibrated models show on average; 0 without rows."""
+        """Mean distance over the rows of each class, and its mean for calibrated models; 0 without rows."""
         n = self.n.sum(axis=1)
         rows = np.where(n > 0, n, 1.0)
         simulation = self.simulated(random_state)
@@ -66,7 +66,7 @@ class ClassCells:
         return self.gap().sum(axis=1) / rows, chance / rows
 
     def simulated(self, random_state: int) -> Simulation:
-        """Event rates of calibrated models: binomial in each cell, at its mean score."""
+        """Simulated event rates of calibrated models: binomial in each cell, at its mean score."""
         bins, classes = np.nonzero((self.n > 0).T)
         n, size = self.n[classes, bins], self.size[classes, bins]
         score = np.clip(self.score_sum[classes, bins] / n, 0.0, 1.0)
@@ -78,19 +78,19 @@ class ClassCells:
 
 @dataclass(frozen=True, eq=False)
 class Simulation:
-    """Events above those due in each filled cell, one row for each simulated data set; cells are sorted by bin."""
+    """Events minus expected events in each cell with rows, one row per simulated data set; cells are sorted by bin."""
 
     classes: NDArray[np.intp]
     bins: NDArray[np.intp]
     excess: Floats
 
     def by_bin(self, absolute: bool) -> Floats:
-        """Sums over the classes of each filled bin, of the excess or of its size."""
+        """Sums over the classes of each bin with rows, of the excess or of its absolute value."""
         starts = np.flatnonzero(np.diff(self.bins, prepend=-1))
         return np.asarray(np.add.reduceat(np.abs(self.excess) if absolute else self.excess, starts, axis=1))
 
     def by_class(self) -> Floats:
-        """Sums over the bins of each named class, of the size of the excess."""
+        """Sums over the bins of each predicted class, of the absolute value of the excess."""
         order = np.argsort(self.classes, kind="stable")
         starts = np.flatnonzero(np.diff(self.classes[order], prepend=-1))
         return np.asarray(np.add.reduceat(np.abs(self.excess[:, order]), starts, axis=1))
@@ -98,26 +98,26 @@ class Simulation:
 
 @dataclass(frozen=True, eq=False)
 class TopBins:
-    r"""The filled bins of a top-label reliability diagram.
+    r"""The bins with rows of a top-label reliability diagram.
 
     Attributes
     ----------
     left, right
         Ends of the bin.
-    n, confidence, accuracy
-        Rows, mean confidence and share of rows that are of the named class: the star.
+    n, mean_confidence, accuracy
+        Rows, mean confidence and accuracy (share of rows of the predicted class): the star.
     low, high
-        Where the accuracy of calibrated models stays.
+        Interval of the accuracy of calibrated models.
     delta
-        :math:`\Delta_b`, the mean over rows of the distance of accuracy and confidence by named class.
+        :math:`\Delta_b`, the mean over rows of the distance of accuracy and confidence by predicted class.
     delta_chance
-        What :math:`\Delta_b` of calibrated models stays below.
+        Upper limit of :math:`\Delta_b` for calibrated models.
     """
 
     left: Floats
     right: Floats
     n: Floats
-    confidence: Floats
+    mean_confidence: Floats
     accuracy: Floats
     low: Floats
     high: Floats
@@ -127,17 +127,17 @@ class TopBins:
     @property
     def direction(self) -> Floats:
         """1 where the star is above the diagonal, else -1."""
-        return np.where(self.accuracy > self.confidence, 1.0, -1.0)
+        return np.where(self.accuracy > self.mean_confidence, 1.0, -1.0)
 
     @property
     def top_label(self) -> Floats:
-        """Height of the plus: the confidence and delta, in the direction of the star."""
-        return np.asarray(self.confidence + self.direction * self.delta)
+        """Height of the plus: confidence plus or minus delta, on the side of the star."""
+        return np.asarray(self.mean_confidence + self.direction * self.delta)
 
     @property
     def chance(self) -> Floats:
-        """Height that the plus of calibrated models keeps within."""
-        return np.asarray(self.confidence + self.direction * self.delta_chance)
+        """Limit of the height of the plus for calibrated models."""
+        return np.asarray(self.mean_confidence + self.direction * self.delta_chance)
 
     def to_dict(self) -> dict[str, list[float]]:
         """Columns as lists."""
@@ -145,14 +145,14 @@ class TopBins:
         return {name: getattr(self, name).tolist() for name in names}
 
 
-def top_bins(cells: ClassCells, simulation: Simulation, level: float) -> TopBins:
-    """The filled bins, with what ``level`` of calibrated models keep within.
+def top_bins(cells: MulticlassCells, simulation: Simulation, confidence: float) -> TopBins:
+    """The bins with rows, with intervals that contain a share ``confidence`` of calibrated models.
 
     Examples
     --------
     >>> from calibrant.metrics.multiclass.claims import read_claims
     >>> scores = [[0.5, 0.3, 0.2], [0.2, 0.5, 0.3]] * 2
-    >>> cells = ClassCells.of(read_claims(scores, ["a", "c"] * 2, notion="top-label", classes="abc"))
+    >>> cells = MulticlassCells.of(read_claims(scores, ["a", "c"] * 2, notion="top-label", classes="abc"))
     >>> bins = top_bins(cells, cells.simulated(0), 0.9)
     >>> bins.accuracy.tolist(), bins.delta.tolist(), bins.top_label.tolist()
     ([0.5], [0.5], [0.0])
@@ -160,26 +160,26 @@ def top_bins(cells: ClassCells, simulation: Simulation, level: float) -> TopBins
     total = cells.n.sum(axis=0)
     keep = total > 0
     n = total[keep]
-    confidence, accuracy = cells.score_sum.sum(axis=0)[keep] / n, cells.events.sum(axis=0)[keep] / n
-    tail = (1.0 - level) / 2.0
+    mean_confidence, accuracy = cells.score_sum.sum(axis=0)[keep] / n, cells.events.sum(axis=0)[keep] / n
+    tail = (1.0 - confidence) / 2.0
     shift = simulation.by_bin(absolute=False) / n
-    low = np.quantile(shift, tail, axis=0, method="lower") + confidence
-    high = np.quantile(shift, 1.0 - tail, axis=0, method="higher") + confidence
-    chance = np.quantile(simulation.by_bin(absolute=True) / n, level, axis=0, method="higher")
+    low = np.quantile(shift, tail, axis=0, method="lower") + mean_confidence
+    high = np.quantile(shift, 1.0 - tail, axis=0, method="higher") + mean_confidence
+    chance = np.quantile(simulation.by_bin(absolute=True) / n, confidence, axis=0, method="higher")
     delta = cells.gap().sum(axis=0)[keep] / n
     ends = cells.ends
     return TopBins(
-        ends[:-1][keep], ends[1:][keep], n, confidence, accuracy, np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0),
+        ends[:-1][keep], ends[1:][keep], n, mean_confidence, accuracy, np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0),
         delta, chance,
     )  # fmt: skip
 
 
-def worst(excess: Floats, most: int) -> NDArray[np.intp]:
-    """Places of the largest values, at most so many, in their own order; among equal ones the earlier.
+def worst(excess: Floats, max_classes: int) -> NDArray[np.intp]:
+    """Positions of the ``max_classes`` largest values, in increasing order; of equal values the earlier.
 
     Examples
     --------
     >>> worst(np.array([0.1, 0.5, 0.3]), 2).tolist()
     [1, 2]
     """
-    return np.sort(np.argsort(-excess, kind="stable")[:most])
+    return np.sort(np.argsort(-excess, kind="stable")[:max_classes])

@@ -1,4 +1,4 @@
-"""Class shares and mean predictions by region of the simplex: the numbers of the pictures of canonical calibration."""
+"""Class shares and mean predictions by region of the simplex, for plots of canonical calibration."""
 
 from __future__ import annotations
 
@@ -9,40 +9,40 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays.kinds import ClassKind
 from calibrant.arrays.multiclass.rows import read_matrix
+from calibrant.arrays.score_types import MulticlassScoreType
 from calibrant.messages import Argument, InputError, Phrase
 from calibrant.metrics.binary.validity import ValidityCurve
 from calibrant.metrics.multiclass.claims import read_claims
 from calibrant.numerics import Floats
 
 DRAWS = 500
-"""Simulated data sets behind the grey of a validity curve."""
+"""Simulated data sets for the gray band of a validity curve."""
 
 
 class Binning(Protocol):
-    """Whatever divides rows of class scores into regions: a fitted map of simplex bins, or an object of your own."""
+    """An object that divides rows of class scores into regions: a fitted map of simplex bins, or a user-defined one."""
 
     def regions(self, scores: Any, /) -> NDArray[Any]:
-        """Number of the region of each row, from 0."""
+        """Index of the region of each row, from 0."""
 
 
 @dataclass(frozen=True, eq=False)
 class Regions:
-    r"""What is predicted and what is seen in each region that holds rows.
+    r"""Predictions and observed class shares in each region with rows.
 
     Attributes
     ----------
     classes
         Names of the classes, in the order of the columns.
     codes
-        Numbers of the regions, as the binning counts them.
+        Indices of the regions in the binning.
     n
-        Rows, or sum of weights, of each.
+        Rows, or sum of weights, of each region.
     size
-        What these rows are worth: ``n`` itself, or the effective number of rows under importance weights.
+        Effective sample size: ``n`` itself, or less under importance weights.
     before, after, seen
-        Mean prediction of the model, mean calibrated prediction, and shares of the classes, region by class.
+        Mean prediction of the model, mean calibrated prediction, and observed class shares, by region and class.
     counted
         Whether ``n`` counts rows; otherwise it sums weights.
 
@@ -70,20 +70,20 @@ class Regions:
         return np.asarray(np.abs(predicted - self.seen).sum(axis=1))
 
     def error(self, predicted: Floats) -> float:
-        """Mean over rows of that distance."""
+        """Mean of this distance over rows."""
         return float((self.n * self.distance(predicted)).sum() / self.n.sum())
 
     def validity(self, predicted: Floats) -> ValidityCurve:
-        """Share of the rows in regions whose distance is at most epsilon."""
+        """Share of rows in regions whose distance is at most epsilon."""
         distance = self.distance(predicted)
         epsilon, index = np.unique(distance, return_inverse=True)
         share = np.cumsum(np.bincount(index, self.n)) / self.n.sum()
-        share[-1] = 1.0  # a sum of shares
+        share[-1] = 1.0  # remove rounding error
         parts = np.cumsum(np.bincount(index)) / len(distance)
         return ValidityCurve("l1 validity by region", epsilon, share, parts, 1.0 - self.error(predicted))
 
-    def chance(self, predicted: Floats, epsilon: Floats, level: float, random_state: int) -> tuple[Floats, Floats]:
-        """Between which shares ``level`` of the curves lie at each epsilon when the predictions are right."""
+    def chance(self, predicted: Floats, epsilon: Floats, confidence: float, random_state: int) -> tuple[Floats, Floats]:
+        """Pointwise interval of the curve at level ``confidence`` if the predictions are calibrated."""
         rng = np.random.default_rng([random_state, len(self.n)])
         trials = np.maximum(np.rint(self.size), 1.0).astype(np.int64)
         right = np.clip(predicted, 0.0, 1.0)
@@ -96,7 +96,7 @@ class Regions:
             order = np.argsort(distance, kind="stable")
             steps = np.append(0.0, np.cumsum(share[order]))
             draw[:] = steps[np.searchsorted(distance[order], epsilon + 1e-12, side="right")]
-        tail = (1.0 - level) / 2.0
+        tail = (1.0 - confidence) / 2.0
         low, high = np.quantile(shares, [tail, 1.0 - tail], axis=0)
         return low, np.minimum(high, 1.0)
 
@@ -114,12 +114,12 @@ def regions_of(
     binning: Any,
     after: Any = None,
     classes: Sequence[Any] | None = None,
-    kind: ClassKind | None = None,
+    score_type: MulticlassScoreType | None = None,
 ) -> tuple[Regions, Floats, NDArray[np.intp]]:
-    """The regions that hold rows, the predictions of the rows, and for each row the place of its region."""
+    """The regions with rows, the predictions of the rows, and the position of the region of each row."""
     if binning is None:
         raise InputError("binning", "is missing", "pass a fitted SimplexBinning, or its map")
-    claims = read_claims(scores, y, sample_weight, notion="canonical", classes=classes, kind=kind)
+    claims = read_claims(scores, y, sample_weight, notion="canonical", classes=classes, score_type=score_type)
     if not claims.exclusive:
         raise InputError(
             "scores", "must have rows that sum to 1 for canonical calibration", "pass probabilities or logits"
@@ -133,7 +133,7 @@ def regions_of(
         given = claims.given if claims.on == "logit" else np.log(np.maximum(p, np.finfo(float).tiny))
     codes, place = np.unique(np.asarray(fitted.regions(given)), return_inverse=True)
     if after is None and not hasattr(fitted, "apply"):
-        raise InputError("after", "is missing", "pass the calibrated probabilities, since binning does not give them")
+        raise InputError("after", "is missing", "pass the calibrated probabilities: binning has no method `apply`")
     kept = None if sample_weight is None else np.asarray(sample_weight) != 0
     q = np.asarray(fitted.apply(given), dtype=np.float64) if after is None else _matrix(after, kept, p.shape)
     mass = claims.mass
@@ -156,7 +156,7 @@ def _matrix(after: Any, kept: NDArray[np.bool_] | None, shape: tuple[int, ...]) 
         )
         raise InputError("after", problem, "pass the same rows and classes")
     if not np.isfinite(q).all() or q.min() < 0.0 or q.max() > 1.0 + 1e-6:
-        raise InputError("after", "must hold probabilities, from 0 to 1 and none of them missing")
+        raise InputError("after", "must contain probabilities from 0 to 1 without missing values")
     return q
 
 

@@ -1,4 +1,4 @@
-"""Reliability of the class that a model names: of all classes together, by class, and one bin looked into."""
+"""Reliability diagrams of the predicted class: overall, by class, and one bin in detail."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibrant.arrays.kinds import ClassKind
+from calibrant.arrays.score_types import MulticlassScoreType
 from calibrant.displays import style
-from calibrant.displays.base import Display, check_level
-from calibrant.displays.multiclass.rates import ClassCells, TopBins, top_bins, worst
+from calibrant.displays.base import Display, check_confidence
+from calibrant.displays.multiclass.rates import MulticlassCells, TopBins, top_bins, worst
 from calibrant.displays.panels import axis_of_counts, panel_below, panel_beside
 from calibrant.displays.style import Linear
 from calibrant.guarantees.bounds import clopper_pearson
@@ -22,13 +22,13 @@ from calibrant.numerics import Floats
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MOST_CLASSES = 20
-"""Classes shown in one bin."""
-STAR, PLUS = style.COLOURS[0], style.COLOURS[5]
+MAX_CLASSES = 20
+"""Default number of classes shown in one bin."""
+STAR, PLUS = style.COLORS[0], style.COLORS[5]
 
 
 class TopLabelDisplay(Display):
-    r"""Reliability diagram of the named class: a star for all classes together, a plus for the classes apart.
+    r"""Reliability diagram of the predicted class: a star for all classes together, a plus for the classes separately.
 
     With :math:`c_i` the class of the largest score of row i and :math:`h_i` that score, the star of bin b is at the
     mean confidence :math:`\mathrm{conf}_b` and the accuracy :math:`\mathrm{acc}_b` of its rows. The plus is at
@@ -37,28 +37,33 @@ class TopLabelDisplay(Display):
     .. math:: \Delta_b = \sum_l \frac{n_{b,l}}{n_b}
               \Bigl|\frac{1}{n_{b,l}} \sum_{i \in b,\, c_i = l} \bigl(\mathbb 1\{Y_i = l\} - h_i\bigr)\Bigr|,
 
-    over the classes l, with :math:`n_{b,l}` of the :math:`n_b` rows naming l: above the diagonal where
-    :math:`\mathrm{acc}_b > \mathrm{conf}_b`, else below. Classes that err in opposite directions cancel in the star and
-    add up in the plus, so a plus is never nearer to the diagonal than its star.
+    over the classes l, where l is predicted in :math:`n_{b,l}` of the :math:`n_b` rows: above the diagonal if
+    :math:`\mathrm{acc}_b > \mathrm{conf}_b`, otherwise below. Errors of classes in opposite directions cancel in the
+    star and add up in the plus, so a plus is never closer to the diagonal than its star.
 
-    The grey and the thin bar show what chance does: of 500 simulated models that are calibrated by named class, with
-    binomial events at the mean confidence of each class and bin, 90 % keep their star in the grey and their plus on the
-    thin bar. From few rows of each class a plus lies far out even when nothing is wrong.
+    The gray band and the thin bar show the variation of a calibrated model: of 500 simulated models that are calibrated
+    by predicted class, with binomial events at the mean confidence of each class and bin, 90 % have their star in the
+    gray band and their plus on the thin bar. With few rows of each class, a plus lies far out even for a calibrated
+    model.
 
     Notes
     -----
-    Edge rules: empty bins are left out; a plus that lies below 0 or above 1 is drawn there, and the caption says so;
-    importance weights count with the effective number of rows of each cell.
-    Guarantee: no finite-sample guarantee; each bin by itself.
-    Cost: one pass over the matrix, then 500 draws for each filled pair of class and bin.
-    Reference: 002 section 5.2.1 and Figure 5.1a; 002 eq. 5.3 and 5.4 for the errors in the caption.
+    Edge cases: empty bins are left out; a plus below 0 or above 1 is drawn at that end, and the caption says so;
+    importance weights enter through the effective sample size of each cell.
+    Guarantee: no finite-sample guarantee; intervals are for each bin alone.
+    Cost: one pass over the matrix, then 500 draws for each pair of class and bin with rows.
+    Reference: Gupta (2023), section 5.2.1 and Figure 5.1a; eq. 5.3 and 5.4 for the errors in the caption.
 
     Attributes
     ----------
     cells
-        Rows, events and sums of confidences by named class and bin.
+        Rows, events and sums of confidences by predicted class and bin.
+    confidence
+        Share of calibrated models in the gray band and on the thin bar, at each bin.
+    random_state
+        Seed of the simulated models.
     bins
-        What is drawn of each filled bin.
+        The numbers drawn for each bin with rows.
     ax_, counts_ax_, figure_
         Set by :meth:`plot`.
 
@@ -68,22 +73,22 @@ class TopLabelDisplay(Display):
 
     >>> scores = [[0.5, 0.4, 0.1], [0.1, 0.5, 0.4]] * 50
     >>> display = TopLabelDisplay.from_predictions(scores, ["a", "c"] * 50, classes="abc")
-    >>> display.bins.confidence.tolist(), display.bins.accuracy.tolist(), display.bins.delta.tolist()
+    >>> display.bins.mean_confidence.tolist(), display.bins.accuracy.tolist(), display.bins.delta.tolist()
     ([0.5], [0.5], [0.5])
     >>> print(display.caption)
     100 rows, 3 classes; accuracy 50 %, mean confidence 50 %.
-    Error: all classes together 0 %, by named class 50 % (calibrated models of this size: about 3.9 % and 5.4 %).
+    Error: all classes together 0 %, by predicted class 50 % (expected if calibrated: 3.9 % and 5.4 %).
     """
 
     size = (5.8, 6.8)
     counts_ax_: Axes
 
-    def __init__(self, cells: ClassCells, *, level: float = 0.9, random_state: int = 0) -> None:
-        check_level(level)
+    def __init__(self, cells: MulticlassCells, *, confidence: float = 0.9, random_state: int = 0) -> None:
+        check_confidence(confidence)
         self.cells = cells
-        self.level = level
+        self.confidence = confidence
         simulation = cells.simulated(random_state)
-        self.bins: TopBins = top_bins(cells, simulation, level)
+        self.bins: TopBins = top_bins(cells, simulation, confidence)
         total = cells.n.sum()
         self._typical = tuple(
             float(np.abs(simulation.by_bin(absolute=apart)).sum(axis=1).mean() / total) for apart in (False, True)
@@ -98,57 +103,59 @@ class TopLabelDisplay(Display):
         *,
         named: ArrayLike | None = None,
         classes: Sequence[Any] | None = None,
-        kind: ClassKind | None = None,
+        score_type: MulticlassScoreType | None = None,
         n_bins: int = 10,
         edges: ArrayLike | None = None,
-        level: float = 0.9,
+        confidence: float = 0.9,
         random_state: int = 0,
     ) -> TopLabelDisplay:
-        """Compute the diagram of a matrix of class scores; nothing is drawn before :meth:`plot`.
+        """Compute the diagram of a matrix of class scores; draw it with :meth:`plot`.
 
         Parameters
         ----------
-        scores, y, sample_weight, classes, kind
+        scores, y, sample_weight, classes, score_type
             As in :func:`calibrant.arrays.multiclass.rows.check_class_rows`.
         named
-            The class that each row names; ``scores`` is then the probability of that class alone, one per row, as a
-            top-label calibrator gives it.
+            The predicted class of each row; ``scores`` is then one column with the probability of that class, as a
+            top-label calibrator returns it.
         n_bins, edges
             Bins of equal width, or their inner edges.
-        level
-            Share of calibrated models in the grey and on the thin bar, at each bin.
+        confidence
+            Share of calibrated models in the gray band and on the thin bar, at each bin.
         random_state
             Seed of the simulated models.
         """
-        claims = read_claims(scores, y, sample_weight, notion="top-label", classes=classes, kind=kind, named=named)
-        return cls(ClassCells.of(claims, n_bins, edges), level=level, random_state=random_state)
+        claims = read_claims(
+            scores, y, sample_weight, notion="top-label", classes=classes, score_type=score_type, named=named
+        )
+        return cls(MulticlassCells.of(claims, n_bins, edges), confidence=confidence, random_state=random_state)
 
     def zoom(self, confidence: float) -> TopLabelBinDisplay:
-        """The classes in one bin: that which holds this confidence, from 0 to 1."""
+        """The classes in the bin that contains this confidence, from 0 to 1."""
         if not 0.0 <= confidence <= 1.0:
             raise InputError(
-                "confidence", f"must lie in [0, 1], got {confidence}", "pass one that is in the bin, as in 0.55"
+                "confidence", f"must be in [0, 1], got {confidence}", "pass a confidence inside the bin, such as 0.55"
             )
         place = int(np.searchsorted(self.cells.edges, confidence, side="right"))
         try:
-            return TopLabelBinDisplay(self.cells, place, level=self.level)
+            return TopLabelBinDisplay(self.cells, place, confidence=self.confidence)
         except InputError as error:
             raise error.about(Setting("confidence", confidence)) from None
 
     @property
     def errors(self) -> tuple[float, float]:
-        """Calibration error of all classes together (002 eq. 5.3) and by named class (002 eq. 5.4), on these bins."""
+        """Calibration error of all classes together and by predicted class on these bins (Gupta 2023, eq. 5.3, 5.4)."""
         bins, total = self.bins, self.cells.n.sum()
-        together = np.abs(bins.accuracy - bins.confidence)
+        together = np.abs(bins.accuracy - bins.mean_confidence)
         return float((bins.n * together).sum() / total), float((bins.n * bins.delta).sum() / total)
 
     @property
     def data(self) -> dict[str, Any]:
-        """Every number in the picture, as plain lists."""
+        """All numbers in the plot, as plain lists."""
         together, apart = self.errors
         return {
             "display": "top-label",
-            "level": self.level,
+            "confidence": self.confidence,
             "rows": float(self.cells.n.sum()),
             "classes": len(self.cells.classes),
             "bins": self.bins.to_dict(),
@@ -160,7 +167,7 @@ class TopLabelDisplay(Display):
 
     @property
     def caption(self) -> str:
-        """What the picture shows, in words."""
+        """What the plot shows, as text."""
         total = self.cells.n.sum()
         right, mean = (style.percent(part.sum() / total, 3) for part in (self.cells.events, self.cells.score_sum))
         together, apart = (style.percent(error, 2) for error in self.errors)
@@ -168,63 +175,86 @@ class TopLabelDisplay(Display):
         head = f"{style.amount(total, self.cells.counted)}, {plural(len(self.cells.classes), 'class', 'classes')}"
         text = (
             f"{head}; accuracy {right}, mean confidence {mean}.\nError: all classes together {together}, "
-            f"by named class {apart} (calibrated models of this size: about {usual})."
+            f"by predicted class {apart} (expected if calibrated: {usual})."
         )
         beyond = int(((self.bins.top_label < -1e-12) | (self.bins.top_label > 1.0 + 1e-12)).sum())
         if beyond:
-            text += f" {plural(beyond, 'plus', 'plusses')} beyond 0 % or 100 %, drawn at that end."
+            text += f" {plural(beyond, 'plus', 'plusses')} below 0 % or above 100 %, drawn at that end."
         return text
 
     def _draw_on(self, ax: Axes) -> None:
         self.counts_ax_ = panel_below(ax)
-        bins, share = self.bins, style.percent(self.level, 3)
+        bins, share = self.bins, style.percent(self.confidence, 3)
         Linear().set(ax, "x")
         Linear().set(ax, "y")
         ends = np.array([0.0, 1.0])
         ax.plot(ends, ends, **style.GUIDE_LINE, label="perfect calibration")
-        grey = f"{share} of calibrated models have their star here"
-        ax.vlines(bins.confidence, bins.low, bins.high, linewidth=9.0, **style.BAND, label=grey, zorder=1)
+        gray = f"{share} of calibrated models: star"
+        ax.vlines(bins.mean_confidence, bins.low, bins.high, linewidth=9.0, **style.BAND, label=gray, zorder=1)
         plus: dict[str, Any] = {"marker": "+", "s": 90.0, "c": PLUS, "linewidths": 2.2, "zorder": 3}
         apart, chance = (np.clip(height, 0.0, 1.0) for height in (bins.top_label, bins.chance))
-        ax.scatter(bins.confidence, apart, **plus, clip_on=False, label="by named class (top-label)")
-        told = f"{share} have their plus on this bar"
-        ax.vlines(bins.confidence, bins.confidence, chance, color=PLUS, alpha=0.5, linewidth=2.0, label=told, zorder=2)
+        ax.scatter(bins.mean_confidence, apart, **plus, clip_on=False, label="by predicted class (top-label)")
+        bar = f"{share} of calibrated models: plus"
+        ax.vlines(
+            bins.mean_confidence,
+            bins.mean_confidence,
+            chance,
+            color=PLUS,
+            alpha=0.5,
+            linewidth=2.0,
+            label=bar,
+            zorder=2,
+        )
         star: dict[str, Any] = {"marker": "*", "s": 120.0, "c": STAR, "linewidths": 0.0, "zorder": 4}
-        ax.scatter(bins.confidence, bins.accuracy, **star, label="all classes together (confidence)")
-        ax.set_ylabel("Accuracy: share that is of the class named")
+        ax.scatter(bins.mean_confidence, bins.accuracy, **star, label="all classes together (confidence)")
+        ax.set_ylabel("Accuracy of the predicted class")
         ax.tick_params(axis="x", labelbottom=False)
         self._draw_counts(self.counts_ax_)
         style.caption(ax, "Top-label reliability", self.caption, [self.counts_ax_])
-        bars = [style.upright(bins.confidence, *reach) for reach in ((bins.low, bins.high), (bins.confidence, chance))]
-        points = [(bins.confidence, height) for height in (bins.accuracy, apart)]
+        bars = [
+            style.upright(bins.mean_confidence, *reach)
+            for reach in ((bins.low, bins.high), (bins.mean_confidence, chance))
+        ]
+        points = [(bins.mean_confidence, height) for height in (bins.accuracy, apart)]
         style.place_legend(ax, [*bars, *points], above=True)
 
     def _draw_counts(self, panel: Axes) -> None:
         n = self.cells.n.sum(axis=0)
         panel.stairs(n, self.cells.ends, fill=True, linewidth=0.0, **style.BAND)
         axis_of_counts(panel, n[n > 0], "y", self.cells.counted)
-        panel.set_xlabel("Confidence: predicted probability of the class named")
+        panel.set_xlabel("Confidence: probability of the predicted class")
 
 
 class TopLabelBinDisplay(Display):
     r"""One bin of a top-label reliability diagram, class by class.
 
-    For each class l named in the bin: the share of its rows that are of class l, with its exact binomial
-    (Clopper-Pearson) interval, and the mean confidence of the same rows as an upright tick. The star is all classes
-    together. How many rows name each class stands beside it.
+    For each class l predicted in the bin: the accuracy, which is the share of its rows of class l, with the exact
+    binomial (Clopper-Pearson) interval, and the mean confidence of the same rows as a vertical tick. The star is all
+    classes together. The panel on the right shows the number of rows of each predicted class.
 
     Notes
     -----
-    Edge rules: of more than 20 classes those are shown whose rows are farthest from their confidence, in standard
-    errors of a calibrated model; the caption says how many are not. Classes that no row of the bin names are left out.
-    Importance weights count with their effective number of rows. Guarantee: each interval has at least the stated
-    confidence by itself, for rows drawn independently; not all of them together.
-    Cost: O(classes). Reference: 002 section 5.2.1 (c) and Figure 5.1b.
+    Edge cases: of more than 20 classes, those are shown whose accuracy is farthest from their confidence, in standard
+    errors of a calibrated model; the caption says how many are not shown. Classes predicted for no row of the bin are
+    left out. Importance weights enter through the effective sample size. Guarantee: each interval alone has at least
+    the stated confidence, for independent rows; not all of them together.
+    Cost: O(classes). Reference: Gupta (2023), section 5.2.1 (c) and Figure 5.1b.
+
+    Parameters
+    ----------
+    cells
+        Rows, events and sums of confidences by predicted class and bin.
+    place
+        Index of the bin, from 0.
+    confidence
+        Confidence level of each interval.
+    max_classes
+        Maximum number of classes shown.
 
     Attributes
     ----------
     classes, n, confidence, accuracy, low, high
-        By class shown, most frequently named first.
+        By class shown, most frequently predicted first.
     ax_, counts_ax_, figure_
         Set by :meth:`plot`.
 
@@ -238,35 +268,37 @@ class TopLabelBinDisplay(Display):
 
     counts_ax_: Axes
 
-    def __init__(self, cells: ClassCells, place: int, *, level: float = 0.9, most: int = MOST_CLASSES) -> None:
-        self.level = level
+    def __init__(
+        self, cells: MulticlassCells, place: int, *, confidence: float = 0.9, max_classes: int = MAX_CLASSES
+    ) -> None:
+        self.confidence = confidence
         self.counted = cells.counted
         self.ends = (float(cells.ends[place]), float(cells.ends[place + 1]))
         n, events, score_sum = (part[:, place] for part in (cells.n, cells.events, cells.score_sum))
         self.total = float(n.sum())
         if not self.total > 0:
-            problem = f"names the bin from {_span(self.ends)}, which holds no rows"
-            raise InputError("place", problem, "choose a bin that holds rows")
+            problem = f"selects the bin from {_span(self.ends)}, which has no rows"
+            raise InputError("place", problem, "choose a bin with rows")
         self.overall = (float(score_sum.sum()) / self.total, float(events.sum()) / self.total)
         named = np.flatnonzero(n > 0)
-        self.unseen = len(named) - min(len(named), most)
-        kept = named[worst(_standard_errors(cells, place)[named], most)]
+        self.unseen = len(named) - min(len(named), max_classes)
+        kept = named[worst(_standard_errors(cells, place)[named], max_classes)]
         kept = kept[np.argsort(-n[kept], kind="stable")]
         self.classes = tuple(cells.classes[j] for j in kept)
         self.size = (6.6, 2.8 + 0.26 * (len(self.classes) + 1))
         self.n: Floats = n[kept]
-        self.confidence: Floats = score_sum[kept] / self.n
+        self.mean_confidence: Floats = score_sum[kept] / self.n
         self.accuracy: Floats = np.clip(events[kept] / self.n, 0.0, 1.0)
         size = cells.size[kept, place]
-        self.low, self.high = clopper_pearson(size * self.accuracy, size, 1.0 - level)
+        self.low, self.high = clopper_pearson(size * self.accuracy, size, 1.0 - confidence)
 
     @property
     def data(self) -> dict[str, Any]:
-        """Every number in the picture, as plain lists."""
-        columns = {name: getattr(self, name).tolist() for name in ("n", "confidence", "accuracy", "low", "high")}
+        """All numbers in the plot, as plain lists."""
+        columns = {name: getattr(self, name).tolist() for name in ("n", "mean_confidence", "accuracy", "low", "high")}
         return {
             "display": "top-label bin",
-            "level": self.level,
+            "confidence": self.confidence,
             "bin": list(self.ends),
             "rows": self.total,
             "overall": {"confidence": self.overall[0], "accuracy": self.overall[1]},
@@ -277,13 +309,13 @@ class TopLabelBinDisplay(Display):
 
     @property
     def caption(self) -> str:
-        """What the picture shows, in words."""
+        """What the plot shows, as text."""
         named = plural(len(self.classes) + self.unseen, "class", "classes")
-        text = f"{style.amount(self.total, self.counted)} in the bin, naming {named}"
+        text = f"{style.amount(self.total, self.counted)} in the bin, {named} predicted"
         if self.unseen:
-            text += f"; shown are the {len(self.classes):,} that are farthest from their confidence"
-        missed = style.percent(1.0 - self.level, 3)
-        return f"{text}. Of a calibrated model about {missed} of all intervals miss the mean confidence, or fewer."
+            text += f"; the {len(self.classes):,} farthest from their confidence are shown"
+        missed = style.percent(1.0 - self.confidence, 3)
+        return f"{text}. For a calibrated model about {missed} of the intervals miss the mean confidence, or fewer."
 
     def _draw_on(self, ax: Axes) -> None:
         self.counts_ax_ = panel_beside(ax)
@@ -291,16 +323,16 @@ class TopLabelBinDisplay(Display):
         ends = np.concatenate([self.ends, self.overall, self.low, self.high])
         style.percent_axis(ax, "x", float(ends.min()), float(ends.max()))
         ax.axvspan(*self.ends, linewidth=0.0, **{**style.BAND, "alpha": 0.2}, label="the bin", zorder=0.5)
-        told = f"{style.percent(self.level, 3)} confidence interval"
-        ax.hlines(rows, self.low, self.high, color=PLUS, linewidth=1.3, label=told, zorder=2)
+        interval = f"{style.percent(self.confidence, 3)} confidence interval"
+        ax.hlines(rows, self.low, self.high, color=PLUS, linewidth=1.3, label=interval, zorder=2)
         ax.scatter(self.accuracy, rows, c=PLUS, s=26.0, label="accuracy of the class", zorder=3)
         ink = ax.xaxis.label.get_color()
         tick: dict[str, Any] = {"marker": "|", "s": 110.0, "c": ink, "linewidths": 1.6, "zorder": 4}
-        ax.scatter([self.overall[0], *self.confidence], [0, *rows], **tick, label="mean confidence")
+        ax.scatter([self.overall[0], *self.mean_confidence], [0, *rows], **tick, label="mean confidence")
         star: dict[str, Any] = {"marker": "*", "s": 120.0, "c": STAR, "linewidths": 0.0, "zorder": 5}
         ax.scatter([self.overall[1]], [0], **star, label="accuracy of all classes")
         ax.set_yticks([0, *rows], ["all", *map(style.short, self.classes)])
-        ax.set_ylabel(style.some_of("Class named", len(self.classes), self.unseen))
+        ax.set_ylabel(style.some_of("Predicted class", len(self.classes), self.unseen))
         ax.set_xlabel("Accuracy and mean confidence")
         self._draw_counts(self.counts_ax_, rows)
         style.caption(ax, f"Top-label reliability, confidence {_span(self.ends)}", self.caption, [self.counts_ax_])
@@ -312,11 +344,11 @@ class TopLabelBinDisplay(Display):
         panel.tick_params(axis="y", labelleft=False)
 
 
-def _standard_errors(cells: ClassCells, place: int) -> Floats:
-    """How far accuracy and confidence of each class are apart, in standard errors of a calibrated model."""
+def _standard_errors(cells: MulticlassCells, place: int) -> Floats:
+    """Distance of accuracy and confidence of each class, in standard errors of a calibrated model."""
     n = np.where(cells.n[:, place] > 0, cells.n[:, place], 1.0)
     mean = np.clip(cells.score_sum[:, place] / n, 0.0, 1.0)
-    # The half row keeps classes whose confidence is exactly 0 or 1 comparable.
+    # At least half a row, so that classes whose confidence is exactly 0 or 1 stay comparable.
     sd = np.sqrt(np.maximum(cells.size[:, place] * mean * (1.0 - mean), 0.25))
     return np.asarray(cells.size[:, place] * np.abs(cells.events[:, place] / n - mean) / sd)
 

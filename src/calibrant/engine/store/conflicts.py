@@ -11,14 +11,14 @@ from typing import Any
 from calibrant.messages import Argument, InputError, Phrase, Setting, Text, plural
 
 SHOWN = 5
-"""Segments or parts that a sentence lists."""
+"""Maximum number of segments or parts listed in a message."""
 
 REPLACE, PART = Setting("replace", True), Argument("part")
 
 
 @dataclass(frozen=True)
 class Removal:
-    """What deletes a day of a store: a call in Python, a command for its folder elsewhere."""
+    """How to delete a day of a store: a call in Python, a command for its folder elsewhere."""
 
     folder: Path
     day: date
@@ -30,7 +30,7 @@ class Removal:
 
 @dataclass(frozen=True)
 class Size:
-    """How much is there; a store without segments has None of them."""
+    """Numbers of rows and segments; None segments in a store without segments."""
 
     rows: int
     segments: int | None
@@ -43,27 +43,27 @@ class Size:
 
 
 class Conflict(InputError):
-    """Tallies that cannot be added to a day without losing rows or counting them twice."""
+    """Error: tallies cannot be added to a day without losing rows or counting them twice."""
 
     def __init__(self, removal: Removal, *given: Any, subject: str | Setting, problem: Text, fix: Text) -> None:
-        """``given`` are the other arguments of the subclass, of which copies are made."""
+        """``given`` are the other arguments of the subclass, for pickling and copying."""
         super().__init__(subject, problem, fix)
         self.removal, self.day = removal, removal.day
         self.args = (removal, *given)
 
 
 class OtherTallies(Conflict):
-    """A whole day that is there with other numbers."""
+    """Error: the day is stored whole, with different numbers."""
 
     def __init__(self, removal: Removal, stored: Size, given: Size, lost: Mapping[Any, int]) -> None:
         self.stored, self.given, self.lost = stored, given, dict(lost)
-        problem = "of {day} differ from those in the store. {replace} would put {given} in place of {stored}"
+        problem = "of {day} differ from those in the store. {replace} would replace {stored} by {given}"
         fix = (
             "pass {replace} if labels came late or rows were corrected{only}. If these are another part of the day, "
-            "add every part under a name of its own with {part}, after {remove}, which deletes the {rows:,} rows"
+            "delete the {rows:,} rows with {remove}, and add every part under its own name with {part}"
         )
         if lost:
-            problem += ", and segments that these lack would be lost: {lost}"
+            problem += ", and segments that are missing from the new tallies would be lost: {lost}"
         super().__init__(
             removal,
             stored,
@@ -76,7 +76,7 @@ class OtherTallies(Conflict):
             fix=Phrase(
                 fix,
                 replace=REPLACE,
-                only=", and those segments are to go" if lost else "",
+                only=", and these segments should be deleted" if lost else "",
                 part=PART,
                 remove=removal,
                 rows=stored.rows,
@@ -85,7 +85,7 @@ class OtherTallies(Conflict):
 
 
 class WholeDay(Conflict):
-    """A part of a day that is there as a whole."""
+    """Error: a part of a day that is stored whole."""
 
     def __init__(self, removal: Removal, part: str, stored: Size) -> None:
         self.part, self.stored = part, stored
@@ -101,25 +101,25 @@ class WholeDay(Conflict):
 
 
 class DayInParts(Conflict):
-    """A whole day that is there in parts."""
+    """Error: a whole day that is stored in parts."""
 
     def __init__(self, removal: Removal, rows: Mapping[str, int]) -> None:
         self.rows = dict(rows)
         fix = (
-            "pass {part} with the name of one part to add or replace it, or delete all of them, {rows:,} rows, with "
+            "pass {part} with the name of one part to add or replace it, or delete all parts ({rows:,} rows) with "
             "{remove} and add the whole day"
         )
         super().__init__(
             removal,
             rows,
             subject="tallies",
-            problem=f"of {removal.day} may repeat rows of the day, which is stored in parts, {_rows_by_name(rows)}",
+            problem=f"of {removal.day} may repeat rows of the day, which is stored in parts: {_rows_by_name(rows)}",
             fix=Phrase(fix, part=PART, rows=sum(rows.values()), remove=removal),
         )
 
 
 def _rows_by_name(rows: Mapping[Any, int]) -> str:
-    """Names with their rows."""
+    """Names with their numbers of rows."""
     shown = [f"{name!r} ({count:,} rows)" for name, count in list(rows.items())[:SHOWN]]
     rest = list(rows.values())[SHOWN:]
     return ", ".join(shown) + (f" and {len(rest):,} more ({sum(rest):,} rows)" if rest else "")

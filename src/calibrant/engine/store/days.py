@@ -1,4 +1,4 @@
-"""Days: what may stand for one, the ends of a window, and what a window lacks."""
+"""Days of a store: reading a day, the ends of a window, and missing days."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from calibrant.messages import Argument, InputError, Note, Phrase, Setting, Voic
 Day = date | str
 Words = tuple[str, ...]
 SHOWN = 10
-"""Periods of missing days that a sentence lists."""
+"""Maximum number of periods of missing days listed in a message."""
 
 
 def as_day(value: Any, name: str) -> date:
-    """A date, of a date, ISO text, or a time at midnight."""
+    """Read a day from a date, ISO text, or a time at midnight."""
     plain = value.astype("datetime64[us]").item() if isinstance(value, np.datetime64) else value
     try:
         plain = datetime.fromisoformat(plain) if isinstance(plain, str) else plain
@@ -36,28 +36,28 @@ def span(days: Sequence[date], first: Day | None, last: Day | None) -> tuple[dat
     """The ends of a window, by default those of the days that are there."""
     if not days and (first is None or last is None):
         fix = Phrase("pass {first} and {last}, or add a day", first=Argument("first"), last=Argument("last"))
-        raise InputError("first", "has no default in a store that holds no day yet", fix)
+        raise InputError("first", "has no default in an empty store", fix)
     low = days[0] if first is None else as_day(first, "first")
     high = days[-1] if last is None else as_day(last, "last")
     if low > high:
         raise InputError(
-            Setting("first", str(low)), Phrase("lies after {last}", last=Setting("last", str(high))), "swap them"
+            Setting("first", str(low)), Phrase("is after {last}", last=Setting("last", str(high))), "swap them"
         )
     return low, high
 
 
 @dataclass(frozen=True)
 class Gaps:
-    """What a window lacks.
+    """Days and parts of days that are missing from a window.
 
     Attributes
     ----------
     first, last
-        Its ends, both included.
+        Ends of the window, both included.
     days
-        Days that are not there.
+        Missing days.
     parts
-        Parts that are not there, of days that are stored in parts: names that another day of the window has.
+        Missing parts, by day, of days that are stored in parts: names that another day of the window has.
     """
 
     first: date
@@ -67,7 +67,7 @@ class Gaps:
 
     @classmethod
     def of(cls, listed: Mapping[date, Sequence[Part]], first: date, last: date) -> Gaps:
-        """Compare the days and parts that are there with a calendar, and with each other."""
+        """Compare the stored days and parts with the calendar, and with each other."""
         every = [first + timedelta(days=step) for step in range((last - first).days + 1)]
         in_parts = {day: set(listed[day]) for day in every if day in listed and listed[day] != [None]}
         names = set().union(*in_parts.values())
@@ -89,7 +89,7 @@ class Gaps:
         return bool(self.days or self.parts)
 
     def __str__(self) -> str:
-        """What is missing, as a clause."""
+        """What is missing, as part of a sentence."""
         clauses = []
         if self.days:
             total = (self.last - self.first).days + 1
@@ -99,7 +99,7 @@ class Gaps:
             )
         if self.parts:
             lacking = [f"{day}: {', '.join(map(repr, parts))}" for day, parts in self.parts.items()]
-            clauses.append(f"parts that other days have are missing ({_first(lacking)})")
+            clauses.append(f"some days have fewer parts than others ({_first(lacking)})")
         return ", and ".join(clauses)
 
 
@@ -119,18 +119,18 @@ def _first(clauses: Sequence[str]) -> str:
 
 @note("days-missing")
 def days_missing(voice: Voice, store: str, first: str, last: str, days: Words, parts: Mapping[str, Words]) -> str:
-    """A window lacks days, or parts of days."""
+    """Days or parts of days are missing from a window."""
     gaps = Gaps(
         date.fromisoformat(first),
         date.fromisoformat(last),
         tuple(map(date.fromisoformat, days)),
         {date.fromisoformat(day): names for day, names in parts.items()},
     )
-    return f"the store {store!r} is incomplete: {gaps}; only what is there is counted"
+    return f"the store {store!r} is incomplete: {gaps}; the result has only the stored rows"
 
 
 class MissingDays(InputError):
-    """A window that must have all its days, and has not."""
+    """Error: days are missing from a window that must be complete."""
 
     def __init__(self, store: str, gaps: Gaps) -> None:
         required = Argument("require_all_days")

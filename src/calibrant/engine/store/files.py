@@ -1,4 +1,4 @@
-"""The folder of a tally store: names of days and parts, files that appear whole, one writer at a time."""
+"""The folder of a tally store: names of days and parts, atomic writes, one writer at a time."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ Part = str | None
 
 
 def check_part(part: Any) -> Part:
-    """A name that every file system takes, or None."""
+    """Check that the name of a part is valid on every file system; None is the whole day."""
     if part is None or (isinstance(part, str) and PART.fullmatch(part)):
         return part
     raise InputError(
         Setting("part", part),
-        "becomes the name of a file",
+        "is not a valid name of a file",
         "use 1 to 100 letters a-z and A-Z, digits, '_', '-' and '.'",
     )
 
 
 class Folder:
-    """Where the files of a store are; knows nothing of what they hold."""
+    """Files and folders of a store; does not read their content."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -59,7 +59,7 @@ class Folder:
         return self.day(when) / (WHOLE if part is None else f"tally-{part}.parquet")
 
     def listed(self) -> dict[date, list[Part]]:
-        """Every day that the store holds, in order, and its parts: [None] for a whole day."""
+        """Every stored day, in order, and its parts: [None] for a whole day."""
         found = {}
         for folder in sorted((self.path / "days").glob("day=*")):
             try:
@@ -74,24 +74,24 @@ class Folder:
         return found
 
     def parts(self, when: date) -> list[Part]:
-        """Parts of one day that are there: none, [None] for a whole day, or names."""
+        """Stored parts of one day: empty, [None] for a whole day, or names."""
         folder = self.day(when)
         parts: list[Part] = []
         for name in sorted(file.name for file in folder.glob("*.parquet")):
             match = PART_FILE.fullmatch(name)
             if name != WHOLE and match is None:
-                raise DocumentError(folder, f"holds {name}, which the store did not write: take it out")
+                raise DocumentError(folder, f"holds {name}, which the store did not write: move it elsewhere")
             parts.append(None if match is None else match[1])
         if None in parts and len(parts) > 1:
             raise DocumentError(
                 folder,
-                f"holds a whole day ({WHOLE}) and also parts of it, so rows may be there twice: find out "
-                "which is right, and move the other one out",
+                f"holds a whole day ({WHOLE}) and also parts of it, so rows may be counted twice: find out "
+                "which one is right, and move the other elsewhere",
             )
         return parts
 
     def publish(self, data: bytes, target: Path, *, over: bool) -> bool:
-        """Bring a file into being whole, by way of a temporary one; False when another is there and must stay."""
+        """Write a file atomically, through a temporary one; False if another file exists and must be kept."""
         temporary = self.path / f".{target.name}-{secrets.token_hex(8)}.tmp"  # outside days: no reader sees it
         try:
             with nothing_written(target), temporary.open("xb") as file:
@@ -104,7 +104,7 @@ class Folder:
                     return True
                 except FileExistsError:
                     return False
-                except OSError:  # no hard links on this file system, where only the lock keeps writers apart
+                except OSError:  # no hard links on this file system: only the lock separates writers
                     pass
             os.replace(temporary, target)
             return True
@@ -112,7 +112,7 @@ class Folder:
             temporary.unlink(missing_ok=True)
 
     def remove(self, when: date, part: Part) -> bool:
-        """Delete a part, or all of a day at once; False when it was not there."""
+        """Delete a part, or all of a day at once; False if it did not exist."""
         if part is not None:
             try:
                 self.file(when, part).unlink()
@@ -128,7 +128,7 @@ class Folder:
 
     @contextmanager
     def one_writer(self) -> Iterator[None]:
-        """Keep other writers of the store out, threads and processes; the system frees it when a process dies."""
+        """Lock out other writers of the store, threads and processes; released when a process dies."""
         with (self.path / LOCK).open("ab") as file:
             held = _lock(file.fileno())
             try:
@@ -155,7 +155,7 @@ else:
     def _lock(file: int) -> bool:
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
-        except OSError:  # a file system without locks: hard links still keep two writers of one file apart
+        except OSError:  # a file system without locks: hard links still separate two writers of one file
             return False
         return True
 

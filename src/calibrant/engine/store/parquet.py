@@ -1,4 +1,4 @@
-"""Columns of one day of stored tallies: made of tallies, read from Parquet, checked and added up."""
+"""Columns of one day of stored tallies: built from tallies, read from Parquet, checked and added."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays import Kind
+from calibrant.arrays import ScoreType
 from calibrant.engine.store.conflicts import Size
 from calibrant.messages import InputError
 from calibrant.numerics import POSITION_BITS, Grid, Ints
@@ -30,17 +30,17 @@ COLUMNS: Mapping[str, str] = {
     "row_events": "positive rows among them, under importance weights only",
     "w2": "sum of squared weights, under importance weights only",
     "w2_events": "sum of squared weights of positive rows, under importance weights only",
-    "whole": "whether every weight of the segment is a whole number, under importance weights only",
+    "whole": "whether every weight of the segment is an integer, under importance weights only",
 }
 COUNTED = ("code", "n", "events", "offset")
 WEIGHTED = ("rows", "row_events", "w2", "w2_events")
 ROW_GROUP = 1 << 14
-"""Rows that a reader of one segment has to decode; about 40 segments of a few hundred cells."""
+"""Rows of a row group, which a reader of one segment decodes; about 40 segments of a few hundred cells."""
 DENSE = 1 << 24
-"""Segments times cells up to which days are added up in one table, of at most 128 MB a column."""
+"""Segments times cells up to which days are added in one dense table, at most 128 MB per column."""
 
 SEGMENT_TYPES: Mapping[type, str] = {str: "string", int: "int64", bool: "bool", date: "date32[day]"}
-"""How segments of each Python type are kept."""
+"""Arrow type for segments of each Python type."""
 
 Key = tuple[Any, ...]
 
@@ -69,7 +69,7 @@ class Content:
 
     @classmethod
     def read(cls, table: Any, by: Sequence[str]) -> Content:
-        """Columns of a Parquet table, whose types are checked here; the numbers are not."""
+        """Columns of a Parquet table; types are checked here, numbers are not."""
         table = table.combine_chunks()
         for name in table.column_names:
             kind = _type_text(table.schema, name)
@@ -102,7 +102,7 @@ class Content:
 
     @property
     def size(self) -> Size:
-        """How much it holds."""
+        """Numbers of rows and segments."""
         return Size(self.rows, None if self.keys == [()] else len(self.keys))
 
     @property
@@ -127,7 +127,7 @@ class Content:
         return digest.hexdigest()
 
     def same_as(self, other: Content) -> bool:
-        """Whether both hold the same, sums of real weights up to their rounding."""
+        """Whether both are equal, up to rounding for sums of real weights."""
         if self.counts or other.counts:
             return self.fingerprint == other.fingerprint
         if self.keys != other.keys or not np.array_equal(self.sizes, other.sizes):
@@ -138,9 +138,9 @@ class Content:
         )
 
     def problem(self, grid: Grid) -> str | None:
-        """What no tally on ``grid`` can hold, if anything."""
+        """What is impossible for a tally on ``grid``; None if nothing is."""
         code, n, events, offset = (self.columns[name] for name in COUNTED)
-        run, slack = self.run_of_row, 0.0 if self.counts else 1e-9  # engines may round two sums apart
+        run, slack = self.run_of_row, 0.0 if self.counts else 1e-9  # engines may round sums differently
         rising = (code[1:] > code[:-1]) | (run[1:] != run[:-1])
         drop = np.where(np.abs(code) == grid.top - 1, POSITION_BITS, POSITION_BITS - grid.bits)
         checks = {
@@ -148,7 +148,7 @@ class Content:
             "cells are not in ascending order": rising.all(),
             "a cell lies outside the grid": (np.abs(code.astype(np.int64)) <= grid.top).all(),
             "n is not positive": (n > 0).all(),
-            "n adds up to more than fits": n.sum(dtype=np.float64) < (2.0**62 if self.counts else np.inf),
+            "the sum of n is too large": n.sum(dtype=np.float64) < (2.0**62 if self.counts else np.inf),
             "events are negative or exceed n": (
                 (events >= 0) & (events <= n * (1 + slack) if slack else events <= n)
             ).all(),
@@ -160,17 +160,17 @@ class Content:
             rows, row_events, w2, w2_events = (self.columns[name] for name in WEIGHTED)
             possible = (rows > 0) & (row_events >= 0) & (row_events <= rows) & np.isfinite(w2)
             possible &= (w2_events >= 0) & (w2_events <= w2 * (1 + slack))
-            checks["rows or squared weights make no sense"] = possible.all()
+            checks["rows or squared weights are inconsistent"] = possible.all()
         return next((problem for problem, good in checks.items() if not good), None)
 
     def only(self, wanted: Collection[Key]) -> Content:
-        """The same without other segments."""
+        """Only the wanted segments."""
         keep = np.array([key in wanted for key in self.keys], dtype=bool)
         rows = np.repeat(keep, self.sizes)
         columns = {name: column[rows] for name, column in self.columns.items()}
         return Content([key for key in self.keys if key in wanted], self.sizes[keep], columns)
 
-    def tallies(self, grid: Grid, kind: Kind) -> GroupedTally:
+    def tallies(self, grid: Grid, score_type: ScoreType) -> GroupedTally:
         """One tally per segment, on slices of the columns."""
         ends = np.cumsum(self.sizes).tolist()
         parts: dict[Key, Tally] = {}
@@ -178,20 +178,25 @@ class Content:
             part = {name: column[low:high] for name, column in self.columns.items()}
             codes, whole = part.pop("code"), bool(part.pop("whole", np.False_).all())
             parts[key] = Tally(
-                Cells(codes, **part), kind=kind, grid=grid, resolution="grid", counts=self.counts, whole=whole
+                Cells(codes, **part),
+                score_type=score_type,
+                grid=grid,
+                resolution="grid",
+                counts=self.counts,
+                whole=whole,
             )
         return GroupedTally(parts)
 
 
 class Sums:
-    """Contents of days added up, in one dense table of (segment, cell) while that stays small.
+    """Sum of the contents of days, in one dense table of (segment, cell) if it is small enough.
 
-    Within a day every (segment, cell) occurs once, so that plain indexed addition is exact and twice as fast as any
-    sort of the rows would be.
+    Within a day every (segment, cell) occurs once, so plain indexed addition is exact and twice as fast as a sort of
+    the rows.
     """
 
-    def __init__(self, grid: Grid, kind: Kind) -> None:
-        self._grid, self._kind, self._width = grid, kind, 2 * grid.top + 1
+    def __init__(self, grid: Grid, score_type: ScoreType) -> None:
+        self._grid, self._kind, self._width = grid, score_type, 2 * grid.top + 1
         self._index: dict[Key, int] = {}
         self._table: dict[str, NDArray[Any]] = {}
         self._rest = GroupedTally({})
@@ -211,7 +216,7 @@ class Sums:
                 self._grown(name, values.dtype)[place] += values
 
     def _grown(self, name: str, dtype: np.dtype[Any]) -> NDArray[Any]:
-        """The column of the table, with room for every segment."""
+        """The column of the table, enlarged to all segments."""
         room = len(self._index) * self._width
         old = self._table.get(name, np.zeros(0, dtype=dtype))
         if len(old) < room:
@@ -234,16 +239,18 @@ class Sums:
 
 def _type_text(schema: Any, name: str) -> str:
     kind = schema.field(name).type
-    return str(getattr(kind, "value_type", kind))  # text comes as a dictionary
+    return str(getattr(kind, "value_type", kind))  # text is stored as a dictionary
 
 
 def check_keys(keys: Iterable[Key], by: Sequence[str], file: Any) -> None:
-    """Refuse segments of another type than the file's: no engine would find or sort them."""
+    """Refuse segments whose type differs from that in the file: engines could not find or sort them."""
     for name, value in ((name, value) for key in keys for name, value in zip(by, key, strict=True)):
         stored = _type_text(file.schema_arrow, name)
         if stored != SEGMENT_TYPES[type(value)]:
             raise InputError(
-                "by", f"names segments {name!r} that are {stored} in the store, and {value!r} is not", "convert them"
+                "by",
+                f"names the column {name!r}, whose values are {stored} in the store, and {value!r} is not",
+                "convert the column",
             )
 
 

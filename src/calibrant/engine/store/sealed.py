@@ -1,9 +1,8 @@
-"""Parquet files that hold the hash of their own bytes, which is checked before a decoder sees any of them.
+"""Parquet files that contain the hash of their own bytes, which is checked before they are decoded.
 
-A Parquet decoder trusts its footer: with one bit flipped there pyarrow may end the process, or skip rows that are
-there. So a file's metadata hold SHA-256 of all its bytes, computed with zeros where the hash itself will stand, and a
-file whose bytes give another hash is refused unread. This finds damage. It does not find forgery, since anyone can
-compute a hash.
+A Parquet decoder trusts the footer: with one bit flipped there, pyarrow may crash or skip rows. So the metadata of a
+file contain the SHA-256 of all its bytes, computed with zeros in place of the hash, and a file with a wrong hash is
+refused before it is decoded. This detects damage. It does not detect forgery, since anyone can compute a hash.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from calibrant.messages import InputError, MissingPackage
 KEY = b"calibrant"
 """Name of the entry in a file's metadata."""
 MARK = b'"sha256": "'
-"""What precedes the hash in the footer. The last one counts: text in JSON cannot hold a bare quote."""
+"""Bytes before the hash in the footer. The last occurrence counts: text in JSON cannot contain a bare quote."""
 BLANK = b"0" * 64
 
 
 def need_pyarrow() -> tuple[Any, Any]:
-    """The package and its Parquet module, or one sentence that says what to install."""
+    """The package and its Parquet module, or an error that says what to install."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -47,7 +46,7 @@ def sealed(table: Any, about: Mapping[str, Any], **options: Any) -> bytes:
 
 
 def _hashed(data: bytes) -> tuple[int, bytes]:
-    """Where the hash of a file stands, and what it must be."""
+    """Position of the hash in a file, and its correct value."""
     start = data.rfind(MARK) + len(MARK)
     view = memoryview(data)
     digest = hashlib.sha256(view[:start])
@@ -58,13 +57,13 @@ def _hashed(data: bytes) -> tuple[int, bytes]:
 
 @contextmanager
 def opened(path: Path, dictionaries: Sequence[str]) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """A Parquet file with right bytes, and what it says it is; whatever goes wrong ends in one error."""
+    """Open a Parquet file after checking its hash; the file and its description. Every problem is a DocumentError."""
     pa, pq = need_pyarrow()
     try:
         data = path.read_bytes()
         start, digest = _hashed(data)
         if data[start : start + len(BLANK)] != digest:
-            raise DocumentError(path, "is damaged, or not a file of this store: its bytes are not what was written")
+            raise DocumentError(path, "is damaged, or not a file of this store: its checksum is wrong")
         with pq.ParquetFile(pa.BufferReader(data), read_dictionary=list(dictionaries)) as file:
             about = json_object((file.metadata.metadata or {}).get(KEY, b"null"), path)
             about.pop("sha256", None)
@@ -76,11 +75,11 @@ def opened(path: Path, dictionaries: Sequence[str]) -> Iterator[tuple[Any, dict[
 
 
 def json_object(text: bytes, path: Path) -> dict[str, Any]:
-    """An object of JSON, which everything in a store that describes itself is."""
+    """Read a JSON object from a file of the store."""
     try:
         body = json.loads(text)
     except (ValueError, RecursionError) as problem:
         raise DocumentError(path, f"is damaged: {problem}") from None
     if not isinstance(body, dict):
-        raise DocumentError(path, "does not say what it holds")
+        raise DocumentError(path, "does not describe its content")
     return body

@@ -18,36 +18,36 @@ from calibrant.engine.columns import fresh_name, on_local_clock, plain_names, re
 from calibrant.engine.unusable import MISSING, Role, Unusable
 from calibrant.messages import Advice, InputError, Phrase, Setting
 
-Weighting = Literal["importance", "counts"]
+WeightType = Literal["importance", "frequency"]
 
 EXACT = 2.0**53
 NARROW = (nw.Int8, nw.Int16, nw.UInt8, nw.UInt16)
-"""Integers that every engine sums in 64 bits by itself."""
+"""Integer types that every engine sums in 64 bits."""
 
 EVERY = ("1s", "1m", "1h", "1d", "1mo", "1q", "1y")
 DAYS = ("1d", "1mo", "1q", "1y")
-"""Buckets of time, and those of them that begin at midnight."""
+"""Lengths of time periods, and those that begin at midnight."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Rows with the columns ``score``, ``label``, ``weight`` and keys, by the roles that a user gave them.
+    """Rows with the columns ``score``, ``label``, ``weight`` and keys, named by their roles.
 
-    A column ``good`` says whether all but the score is; that is for the counting to see, at no cost.
+    A column ``good`` says whether all values but the score are valid; scores are checked while counting.
     """
 
     rows: Rows
     ends: tuple[float, float]
-    """Between which scores are counted."""
+    """Range of the scores that are counted."""
     keys: tuple[str, ...]
     days: str | None
-    """The key that holds whole days."""
+    """The key with days, if there is one."""
     weighted: bool
     counts: bool
     checked: Rows
     """The same rows with a boolean column for each reason why a row cannot be counted."""
     reasons: Mapping[str, tuple[Role, str, str]]
-    """By the name of that column: role and name of the column that is to blame, and what is wrong with it."""
+    """For each of these columns: role and name of the original column, and its problem."""
 
     @classmethod
     def of(
@@ -58,19 +58,19 @@ class Selection:
         *,
         ends: tuple[float, float],
         sample_weight: str | None = None,
-        weights: Weighting = "importance",
+        weight_type: WeightType = "importance",
         by: str | Sequence[str] | None = None,
         time: str | None = None,
         every: str = "1d",
         groups: str | None = None,
         positive: Any = None,
     ) -> Selection:
-        """Columns of ``frame`` by their roles."""
-        check_option("weights", weights, get_args(Weighting))
+        """Select the columns of ``frame`` by their roles."""
+        check_option("weight_type", weight_type, get_args(WeightType))
         check_option("every", every, EVERY)
         if not (by is None or isinstance(by, Sequence)):
-            raise InputError(Setting("by", by), "must name columns", "a name, or a list of names")
-        weight, counts, by = sample_weight, weights == "counts", [by] if isinstance(by, str) else list(by or ())
+            raise InputError(Setting("by", by), "must name columns", "pass a name, or a list of names")
+        weight, counts, by = sample_weight, weight_type == "frequency", [by] if isinstance(by, str) else list(by or ())
         given = [score, label, *by, *(name for name in (weight, time, groups) if name is not None)]
         source, place = plain_names(frame, given)
         bucket = fresh_name(source, "cluster bucket")
@@ -109,7 +109,7 @@ class Selection:
     ) -> Selection:
         if rows.implementation.is_polars():
             rows = rows.lazy()
-        # lazy engines take an unknown condition as a false one
+        # lazy engines treat an unknown condition as false
         eager = isinstance(rows, nw.DataFrame)
         good = reduce(and_, (part.good.fill_null(False) if eager else part.good for part in parts[1:]))
         named = rows.select(*(part.value.alias(part.name) for part in parts), good.alias("good"))
@@ -140,7 +140,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class _Part:
-    """A column in its role, when it is good, and what may be wrong with it."""
+    """A column in its role, the condition for valid values, and the possible problems."""
 
     name: str
     role: Role
@@ -165,7 +165,7 @@ def _label(rows: Rows, place: str, name: str, positive: Any) -> _Part:
     column, dtype = nw.col(place), rows.collect_schema()[place]
     if positive is not None or dtype in (nw.String, nw.Categorical, nw.Enum, nw.Boolean):
         missing = column.is_null() | column.is_nan() if dtype.is_float() else column.is_null()
-        found = [True]  # compared, not cast: DuckDB would hand the cast to its reader of CSV, where "yes" is no number
+        found = [True]  # compared, not cast: DuckDB would cast in its CSV reader, which fails on "yes"
         if positive is not None or dtype != nw.Boolean:
             found = _event(rows.select(place).filter(~missing), place, name, positive)
         y = nw.when(column == found[0]).then(1).otherwise(0) if found else nw.when(missing).then(0).otherwise(0)
@@ -178,9 +178,9 @@ def _label(rows: Rows, place: str, name: str, positive: Any) -> _Part:
 
 
 def _event(labels: Rows, place: str, name: str, positive: Any) -> list[Any]:
-    """The label that counts as the event, as the frame has it, or none when it never happened.
+    """The label that counts as the event, as in the frame; empty if no row has it.
 
-    More than two labels are refused, and two that nobody chose between.
+    More than two labels are refused, and two labels without ``positive``.
     """
     values = collect_frame(labels.unique().head(3))[place].to_list()
     if values:
@@ -211,22 +211,22 @@ def _segment(column: nw.Expr, dtype: Any, name: str) -> nw.Expr:
         raise InputError(
             Setting("by", name),
             "holds timestamps",
-            Phrase("use {time}, which cuts them into days, hours or months", time=Setting("time", name)),
+            Phrase("use {time}, which splits them into days, hours or months", time=Setting("time", name)),
         )
     raise InputError(Setting("by", name), f"is of type {dtype}", "pass a column of text, numbers, booleans or dates")
 
 
 def _bucket(column: nw.Expr, dtype: Any, name: str, every: str, spark: bool) -> nw.Expr:
-    """Moments cut down; those with a time zone by the clock of that zone."""
+    """Timestamps truncated to periods; those with a time zone in local time."""
     if dtype == nw.Date and every == "1d":
         return column
     if dtype in (nw.Date, nw.Object):  # plain pandas has no type for dates
         return column.cast(nw.Datetime()).dt.truncate(every)
     if isinstance(dtype, nw.Datetime):
-        cut = column.dt.truncate(every)  # which in Spark has a zone, even of a moment that had none
+        cut = column.dt.truncate(every)  # in Spark this has a time zone, even if the timestamp had none
         return cut.dt.replace_time_zone(None) if dtype.time_zone is not None or spark else cut
     raise InputError(
         Setting("time", name),
-        f"is of type {dtype}, and only dates and timestamps can be cut",
+        f"is of type {dtype}, and only dates and timestamps can be split into periods",
         Phrase("use {by}", by=Setting("by", name)),
     )

@@ -1,13 +1,13 @@
-"""Tallies by day and segment, kept as plain Parquet that any engine can read.
+"""Tallies by day and segment, stored as plain Parquet that any engine can read.
 
 The layout, under the store's path::
 
-    store.json                            format, grid, kind, names of the segment columns
+    store.json                            format, grid, score_type, names of the segment columns
     days/day=2026-03-01/tally.parquet     a whole day: one row per (segment, cell) that holds rows, in that order
     days/day=2026-03-02/tally-eu.parquet  the part "eu" of a day; a day is stored whole or in parts, never both
 
-A folder per segment would make 30,000 small files of 60 days and 500 segments; sorted row groups with statistics let a
-reader skip as much. Point DuckDB, Polars, Spark or pandas at ``days``: ``day`` is a hive partition column.
+A folder per segment would mean 30,000 small files for 60 days and 500 segments; sorted row groups with statistics let a
+reader skip as much. DuckDB, Polars, Spark and pandas can read ``days`` directly: ``day`` is a hive partition column.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, cast, get_args
 
 import numpy as np
 
-from calibrant.arrays import Kind
+from calibrant.arrays import ScoreType
 from calibrant.arrays.columns import check_option
 from calibrant.arrays.paths import local_path
 from calibrant.engine.frames import HowUnusable, tally
@@ -42,7 +42,7 @@ from calibrant.engine.store.parquet import (
     groups_with,
 )
 from calibrant.engine.store.sealed import need_pyarrow, opened, sealed
-from calibrant.engine.store.selection import Weighting
+from calibrant.engine.store.selection import WeightType
 from calibrant.export.errors import DocumentError
 from calibrant.messages import Argument, InputError, Phrase, Setting, warn
 from calibrant.numerics import Grid
@@ -50,28 +50,28 @@ from calibrant.tallies import SEGMENT_GRID, GroupedTally, Tally
 
 
 class TallyStore:
-    r"""Tallies by day and segment on disk; any window, any segment, any refit afterwards is a merge of tallies.
+    r"""A store on disk of tallies by day and segment, from which any period and segment can be refitted.
 
     .. math:: n_{gc}(W) = \sum_{d \in W} n_{dgc}
 
     for the rows (and events, and offsets) of day d, segment g and cell c, and the days W of a window. A segment without
-    rows in a window is absent from it, a day that is missing adds nothing and is reported, and a damaged or foreign
-    file raises :class:`calibrant.DocumentError`. The tally of a window equals the tally of its rows,
-    bit for bit on counts, so what is promised of a fit to the rows is promised of a fit to the window. Cost of a
-    window: its cells, whatever the number of rows behind them.
+    rows in a window is absent from it, a missing day adds nothing and is reported, and a damaged or foreign file raises
+    :class:`calibrant.DocumentError`. The tally of a window equals the tally of its rows, bit for bit for counts, so a
+    guarantee for a fit to the rows holds for a fit to the window. The cost of a window depends on its cells, not on the
+    number of rows.
 
     Parameters
     ----------
     path
-        Folder of the store; made by the first :meth:`add`.
+        Folder of the store; created by the first :meth:`add`.
     by
-        Name or names of the segment columns: text, whole numbers, booleans or dates. None: none in a new store.
+        Name or names of the segment columns: text, integers, booleans or dates. A new store has none by default.
     grid
-        Grid of the cells. None: :data:`calibrant.tallies.SEGMENT_GRID`, about 2^10 cells, in a new store.
-    kind
-        What the scores are. None: probabilities, in a new store.
+        Grid of the cells; by default about 2^10 cells (:data:`calibrant.tallies.SEGMENT_GRID`) in a new store.
+    score_type
+        What the scores are; by default probabilities in a new store.
 
-        A store that exists knows all three; they may be left out, and are refused where they contradict it.
+        For an existing store, all three can be left out; values that contradict it raise an error.
 
     Examples
     --------
@@ -90,23 +90,23 @@ class TallyStore:
         *,
         by: str | Sequence[str] | None = None,
         grid: Grid | None = None,
-        kind: Kind | None = None,
+        score_type: ScoreType | None = None,
     ) -> None:
         self.path = local_path(path)
         self._folder = Folder(self.path)
         names = None if by is None else (by,) if isinstance(by, str) else tuple(by)
         if any(not isinstance(name, str) for name in names or ()):
-            raise InputError(Setting("by", by), "must be names of columns", "a name, or a list of names")
+            raise InputError(Setting("by", by), "must be names of columns", "pass a name, or a list of names")
         if grid is not None and not isinstance(grid, Grid):
             raise InputError(Setting("grid", grid), "must be a Grid, such as Grid(4)")
-        check_option("kind", kind, (*get_args(Kind), None))
+        check_option("score_type", score_type, (*get_args(ScoreType), None))
         stored = Identity.read(self.path / ABOUT)
         if stored is None:
-            stored = Identity(names or (), SEGMENT_GRID if grid is None else grid, kind or "probability")
+            stored = Identity(names or (), SEGMENT_GRID if grid is None else grid, score_type or "probability")
         asked = Identity(
             stored.by if names is None else names,
             stored.grid if grid is None else grid,
-            stored.kind if kind is None else kind,
+            stored.score_type if score_type is None else score_type,
         )
         self._agree(asked, stored)
         self._identity = asked
@@ -123,39 +123,39 @@ class TallyStore:
         return self._identity.grid
 
     @property
-    def kind(self) -> Kind:
+    def score_type(self) -> ScoreType:
         """What the scores are."""
-        return self._identity.kind
+        return self._identity.score_type
 
     # ------------------------------------------------------------------------------------------------------- writing
 
     def add(self, day: Day, tallies: GroupedTally | Tally, *, part: str | None = None, replace: bool = False) -> bool:
-        """Keep the tallies of a day, or of a part of a day; True when something was written.
+        """Store the tallies of a day, or of a part of a day; True if something was written.
 
-        Adding what is there already changes nothing; sums of real weights count as the same up to 1e-9, since engines
-        add them in any order. The file appears whole or not at all, and of two writers of one day at once the second is
+        Adding the same tallies again changes nothing; sums of real weights count as equal up to 1e-9, since engines
+        add them in any order. Files are written atomically. If two writers add one day at the same time, the second is
         compared with the first.
 
         Parameters
         ----------
         day
-            The day that the rows are of.
+            The day of the rows.
         tallies
-            By segment where the store has segments, else one tally.
+            A GroupedTally by segment if the store has segments, else a Tally.
         part
-            Name of the part of the day that these are all rows of, such as a country or an hour, when several jobs
-            write one day. Other content under the same name replaces that part alone. The parts of a day add up, and no
-            row may be in two of them. A day is stored whole or in parts: what would mix the two is refused.
+            Name of a part of the day, such as a country or an hour, when several jobs write one day. New content under
+            the same name replaces that part. The parts of a day are added, so no row may be in two of them. A day is
+            stored whole or in parts: mixing the two is refused.
         replace
-            Whether other content takes the place of a whole day that is there, because labels came late or rows were
-            corrected. Without it such content is refused, with what would be lost. Also takes the place of a damaged
-            file, of a day or a part.
+            Whether to replace a whole day that is stored with different content, because labels came late or rows were
+            corrected. Without it this is an error that lists what would be lost. It also replaces a damaged file, of a
+            day or a part.
         """
         when, name = as_day(day, "day"), check_part(part)
         content = Content.of(self._segments(when, tallies))
         problem = content.problem(self.grid)
         if problem:
-            raise InputError("tallies", f"of {when} cannot be kept: {problem}", "tally the rows again")
+            raise InputError("tallies", f"of {when} cannot be stored: {problem}", "tally the rows again")
         self._check_types(when, name, content)
         self._claim()
         with self._folder.one_writer():
@@ -165,10 +165,10 @@ class TallyStore:
             target.parent.mkdir(parents=True, exist_ok=True)
             if self._folder.publish(self._bytes(when, name, content), target, over=replace or name is not None):
                 return True
-            return self._is_new(when, name, content, replace=False)  # a writer that no lock kept out was first
+            return self._is_new(when, name, content, replace=False)  # another writer, not stopped by a lock, was first
 
     def remove(self, day: Day, *, part: str | None = None) -> bool:
-        """Delete what the store holds of a day, or one part of it; False when that was not there."""
+        """Delete a day, or one part of it; False if it was not stored."""
         when, name = as_day(day, "day"), check_part(part)
         if Identity.read(self.path / ABOUT) is None:
             return False
@@ -186,18 +186,27 @@ class TallyStore:
         part: str | None = None,
         replace: bool = False,
         sample_weight: str | None = None,
-        weights: Weighting = "importance",
+        weight_type: WeightType = "importance",
         positive: Any = None,
         unusable: HowUnusable = "refuse",
     ) -> list[date]:
-        """Tally a frame by the store's segments, for one ``day`` or each day of the column ``time``; days written.
+        """Tally a frame by the store's segments and add the result; the days that were written.
 
-        ``part`` and ``replace`` are those of :meth:`add`, the other options those of :func:`calibrant.engine.tally`.
+        Parameters
+        ----------
+        frame, score, label, sample_weight, weight_type, positive, unusable
+            As in :func:`calibrant.tally`.
+        day
+            The day of all rows; or pass ``time``.
+        time
+            Name of a column of dates or timestamps, from which the day of each row is taken.
+        part, replace
+            As in :meth:`add`.
         """
         if (day is None) == (time is None):
             raise InputError(
                 "day",
-                Phrase("must be given, or else {time}", time=Argument("time")),
+                Phrase("or {time} must be given, and not both", time=Argument("time")),
                 "pass day='2026-03-01', or time='name of a column of times'",
             )
         by = list(self.by) or None
@@ -206,11 +215,11 @@ class TallyStore:
             score,
             label,
             sample_weight=sample_weight,
-            weights=weights,
+            weight_type=weight_type,
             by=by,
             time=time,
             positive=positive,
-            kind=self.kind,
+            score_type=self.score_type,
             grid=self.grid,
             unusable=unusable,
         )
@@ -218,7 +227,7 @@ class TallyStore:
         return [when for when, each in sorted(days.items()) if self.add(when, each, part=part, replace=replace)]
 
     def _by_day(self, tallies: GroupedTally) -> dict[date, GroupedTally | Tally]:
-        """Tallies whose keys end with the day, apart."""
+        """Split tallies whose keys end with the day by day."""
         if not self.by:
             return {as_day(key, "time"): each for key, each in tallies.items()}
         days: dict[date, dict[Any, Tally]] = {}
@@ -228,11 +237,11 @@ class TallyStore:
         return {when: GroupedTally(segments) for when, segments in days.items()}
 
     def _segments(self, when: date, tallies: GroupedTally | Tally) -> dict[Key, Tally]:
-        """Tallies of the segments that hold rows, on the store's grid, by plain keys in ascending order."""
+        """Tallies of the segments with rows, on the store's grid, by plain keys in ascending order."""
         if not isinstance(tallies, GroupedTally if self.by else Tally):
             raise InputError(
                 "tallies",
-                f"must be a GroupedTally by {', '.join(self.by)}, as the store keeps them"
+                f"must be a GroupedTally by {', '.join(self.by)}, the segments of the store"
                 if self.by
                 else "must be a Tally, because this store has no segments",
                 None if self.by else Phrase("make the store with {by}, the names of the segments", by=Argument("by")),
@@ -247,7 +256,8 @@ class TallyStore:
                 words = " and ".join(sorted(kind.__name__ for kind in kinds))
                 raise InputError("tallies", f"of {when} mix {words} in the segments {name!r}", "bring them to one type")
         if len({tally.counts for tally in plain.values()}) > 1:
-            raise InputError("tallies", f"of {when} mix counts and importance weights", "tally all segments alike")
+            fix = "use one weight_type for all segments"
+            raise InputError("tallies", f"of {when} mix frequency and importance weights", fix)
         return {key: plain[key] for key in sorted(plain)}
 
     def _key(self, key: Any) -> Key:
@@ -265,8 +275,10 @@ class TallyStore:
         return plain
 
     def _on_grid(self, tally: Tally) -> Tally:
-        if tally.kind != self.kind:
-            raise InputError("tallies", f"must be of {self.kind} scores, as in the store, got {tally.kind} scores")
+        if tally.score_type != self.score_type:
+            raise InputError(
+                "tallies", f"must be of {self.score_type} scores, as in the store, got {tally.score_type} scores"
+            )
         if not tally.counts and any(getattr(tally.cells, name) is None for name in WEIGHTED):
             raise InputError(
                 "tallies", f"of importance weights must have {', '.join(WEIGHTED)}", "make them with Tally.from_arrays"
@@ -282,17 +294,17 @@ class TallyStore:
         return tally.coarsen(self.grid)
 
     def _check_types(self, when: date, part: Part, content: Content) -> None:
-        """Segments keep the type that the store's other files have."""
+        """Refuse segments whose type differs from that in the store's other files."""
         listed = self._folder.listed()
         others = [(day, name) for day in listed for name in listed[day] if (day, name) != (when, part)]
         if not others or not self.by:
             return
         file = self._folder.file(*others[-1])
-        with suppress(DocumentError), opened(file, self.by) as (opened_file, _):  # a bad file is no hindrance here
+        with suppress(DocumentError), opened(file, self.by) as (opened_file, _):  # a damaged file does not matter here
             check_keys(content.keys[:1], self.by, opened_file)
 
     def _is_new(self, when: date, part: Part, content: Content, replace: bool) -> bool:
-        """Whether a file is to be written; what would lose rows or count them twice is refused."""
+        """Whether a file must be written; refused if it would lose rows or count them twice."""
         stored = self._folder.parts(when)
         self._refuse_mixing(when, part, stored)
         if part not in stored:
@@ -311,7 +323,7 @@ class TallyStore:
         return not same
 
     def _refuse_mixing(self, when: date, part: Part, stored: list[Part]) -> None:
-        """A day is stored whole or in parts, and names of parts differ by more than case."""
+        """Refuse a day both whole and in parts, and names of parts that differ only in case."""
         if part is None and stored not in ([], [None]):
             raise DayInParts(self._removal(when), {str(name): self._read(when, name).rows for name in stored})
         if part is not None and stored == [None]:
@@ -321,7 +333,7 @@ class TallyStore:
             raise InputError(
                 Setting("part", part),
                 f"differs from the stored part {alike[0]!r} of {when} only in upper and lower case, which not every "
-                "file system tells apart",
+                "file system distinguishes",
                 "use one name",
             )
 
@@ -350,7 +362,7 @@ class TallyStore:
         )
 
     def _claim(self) -> None:
-        """Write store.json, or agree with the one that is there."""
+        """Write store.json, or check that it agrees with an existing one."""
         about = self.path / ABOUT
         if Identity.read(about) is None:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -370,9 +382,9 @@ class TallyStore:
                 )
 
     def _about(self, when: date, part: Part, counts: bool) -> dict[str, Any]:
-        """What the metadata of a file must say."""
-        weights = "counts" if counts else "importance"
-        return self._identity.to_dict() | {"day": when.isoformat(), "part": part, "weights": weights}
+        """The metadata that a file must have."""
+        weight_type = "frequency" if counts else "importance"
+        return self._identity.to_dict() | {"day": when.isoformat(), "part": part, "weight_type": weight_type}
 
     def __repr__(self) -> str:
         """Path, segments, grid and days."""
@@ -382,15 +394,15 @@ class TallyStore:
 
     @property
     def days(self) -> list[date]:
-        """Days that the store holds, whole or in parts, in order."""
+        """Stored days, whole or in parts, in order."""
         return list(self._folder.listed())
 
     def parts(self, day: Day) -> list[str]:
-        """Names of the parts that the store holds of a day; none of a day that is stored whole, or not at all."""
+        """Names of the stored parts of a day; empty for a day that is stored whole, or not at all."""
         return [name for name in self._folder.parts(as_day(day, "day")) if name is not None]
 
     def missing(self, first: Day | None = None, last: Day | None = None) -> list[date]:
-        """Days from ``first`` to ``last``, both included, that the store lacks; by default between its own ends."""
+        """Days from ``first`` to ``last``, both included, that are not stored; by default the store's whole period."""
         listed = self._folder.listed()
         return list(Gaps.of(listed, *span(list(listed), first, last)).days)
 
@@ -403,35 +415,36 @@ class TallyStore:
         bits: int | None = None,
         require_all_days: bool = False,
     ) -> Any:
-        """Tallies of the days from ``first`` to ``last``, both included: a GroupedTally, or a Tally without segments.
+        """Sum of the tallies from ``first`` to ``last``: a GroupedTally, or a Tally in a store without segments.
 
         Parameters
         ----------
         first, last
-            Days; by default the ends of the store.
+            Days, both included; by default the first and last day of the store.
         segments
-            Keys to read; one that has no rows in the window is absent from the result. None: all.
+            Segments to read, by default all; a segment without rows in the window is absent from the result.
         bits
-            A coarser grid.
+            Bits of a coarser grid.
         require_all_days
-            Whether a window that lacks a day is refused. So is one with a day in parts that lacks a part which another
-            of its days has. Otherwise a :class:`calibrant.CalibrantWarning` says what is missing, which adds
-            nothing; see also :meth:`missing`.
+            Whether a missing day is an error; so is a missing part of a day, if another day of the window has a part of
+            this name. Otherwise a :class:`calibrant.CalibrantWarning` lists what is missing and is not counted; see
+            also :meth:`missing`.
         """
         listed = self._folder.listed()
         low, high = span(list(listed), first, last)
         inside = [(day, part) for day, parts in listed.items() if low <= day <= high for part in parts]
         if not inside:
             ends = Setting("first", str(low)), Setting("last", str(high))
-            problem = Phrase("and {last} choose no day of the store {path!r}", last=ends[1], path=str(self.path))
-            raise InputError(ends[0], problem, f"it holds {f'{min(listed)} to {max(listed)}' if listed else 'none'}")
+            problem = Phrase("and {last} select no day of the store {path!r}", last=ends[1], path=str(self.path))
+            fix = f"it has days from {min(listed)} to {max(listed)}" if listed else "it is empty"
+            raise InputError(ends[0], problem, fix)
         wanted = self._wanted(segments)
         gaps = Gaps.of(listed, low, high)
         if gaps and require_all_days:
             raise MissingDays(str(self.path), gaps)
         if gaps:
             warn(gaps.note(str(self.path)))
-        sums = {counts: Sums(self.grid, self.kind) for counts in (True, False)}
+        sums = {counts: Sums(self.grid, self.score_type) for counts in (True, False)}
         types = set()
         for day, part in inside:
             content = self._read(day, part, wanted)
@@ -444,23 +457,23 @@ class TallyStore:
         return GroupedTally(self._plain(ready)) if self.by else ready[()]
 
     def _plain(self, by_key: dict[Key, Any]) -> dict[Any, Any]:
-        """The same by keys as users have them: a value where there is one column of segments."""
+        """The same with keys as users write them: a single value if there is one segment column."""
         return {key[0] if len(self.by) == 1 else key: value for key, value in by_key.items()}
 
     def _wanted(self, segments: Collection[Any] | None) -> set[Key] | None:
         if segments is None:
             return None
         if not self.by or isinstance(segments, str):
-            raise InputError("segments", "takes a list of keys, in a store that has segments")
+            raise InputError("segments", "must be a list of keys, in a store with segments")
         return {self._key(key) for key in segments}
 
     def _read(self, when: date, part: Part, wanted: set[Key] | None = None) -> Content:
-        """What a file holds, or the wanted segments of it, after every check that can be made."""
+        """Content of a file, or its wanted segments, after all checks."""
         path = self._folder.file(when, part)
         with opened(path, self.by) as (file, about):
-            counts = about.get("weights") == "counts"
+            counts = about.get("weight_type") == "frequency"
             if about != self._about(when, part, counts):
-                raise DocumentError(path, f"says it is {json.dumps(about)[:300]}, which is not its place in the store")
+                raise DocumentError(path, f"is in the wrong place of the store: it contains {json.dumps(about)[:300]}")
             names = (*self.by, *(COUNTED if counts else COLUMNS))
             if tuple(file.schema_arrow.names) != names:
                 raise DocumentError(path, f"has the columns {file.schema_arrow.names}, not {list(names)}")

@@ -1,7 +1,7 @@
-"""A map of several classes as an ONNX model, of core operators alone.
+"""A map of several classes as an ONNX model, with core operators only.
 
-All is computed in double and rounded once at the end, as ``apply`` does it. Maps of one score that are of one
-kind share their nodes, so that the number of nodes does not grow with the number of classes.
+Everything is computed in double precision and rounded once at the end, as in ``apply``. Maps of one score of the same
+kind share their nodes, so the number of nodes does not grow with the number of classes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from calibrant.export.onnx.graph import OUTPUT, Graph, Precision
 from calibrant.export.regions import row_nodes
-from calibrant.maps import ClassMap
+from calibrant.maps import MulticlassMap
 
 if TYPE_CHECKING:
     import onnx
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 ROWS, LABEL = "scores", "label"
 
 INT64 = 7
-"""The number of the type in ONNX."""
+"""Type number in ONNX."""
 
 
-def rows_model(map_: ClassMap, dtype: Precision) -> onnx.ModelProto:
+def rows_model(map_: MulticlassMap, dtype: Precision) -> onnx.ModelProto:
     """The map as a model from ``scores``, n rows of K, to ``calibrated``, n rows of as many as the map gives.
 
     A map of top classes also gives ``label``, the columns of the classes that the probabilities are about.
 
     Edge rules: NaN in a row makes its results NaN and its labels -1; nothing else does, but that a map of paths gives
-    NaN where it abstains. Tables of the scores themselves equal :meth:`calibrant.maps.ClassMap.apply` on scores of the
-    same type, softmax agrees to 1e-12 in double and to one step of a float32; a table after softmax may take the
-    neighbouring step where the probability is within rounding of a knot. Whether a row sums to 1 is not looked at.
+    NaN where it abstains. Tables of the scores themselves equal :meth:`calibrant.maps.MulticlassMap.apply` on scores of
+    the same type, softmax agrees to 1e-12 in double and to one step of a float32; a table after softmax may take the
+    neighboring step where the probability is within rounding of a knot. Whether a row sums to 1 is not looked at.
 
     Guarantee: that of the map itself, up to the rounding of probabilities to float32.
     Cost: nodes in proportion to the kinds of maps among the parts and to the logarithm of their knots; constants of

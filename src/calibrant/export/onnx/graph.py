@@ -1,8 +1,8 @@
-"""Nodes and constants of an ONNX model in the making, of core operators alone.
+"""Builder of ONNX models, with core operators only.
 
 Floats are compared, added and divided in the order of :mod:`calibrant.maps`, so step and piecewise-linear maps give the
-same numbers wherever IEEE arithmetic is kept. A score is looked up in a long table by bisection without branches: four
-nodes for each doubling of the number of knots.
+same numbers under IEEE arithmetic. A score is looked up in a long table by branch-free bisection: four nodes for each
+doubling of the number of knots.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ Precision = Literal["float32", "float64"]
 Shape = Sequence[int | str]
 
 OPSET, IR_VERSION = 17, 8
-"""Old enough for onnxruntime 1.17 and for most engines of other makers."""
+"""Operator set version, supported by onnxruntime 1.17 and most other engines."""
 
 ML, ML_OPSET = "ai.onnx.ml", 2
-"""Where text becomes integers."""
+"""Operator set version of ``ai.onnx.ml``, which converts text to integers."""
 
 INPUT, OUTPUT = "score", "calibrated"
 
 
 class Graph:
-    """Nodes and constants in the making; results go by name, as expressions do in SQL.
+    """Nodes and constants of a model; results are referred to by name.
 
-    ``precision`` is the type of the floats under way: that of the input until a lowering asks for doubles. ``columns``
-    are inputs of text, and ``unknown`` the names of conditions under which no probability is known.
+    ``precision`` is the current floating-point type: that of the input until doubles are requested. ``columns`` are
+    text inputs, and ``unknown`` the names of conditions under which there is no probability.
     """
 
     def __init__(self, dtype: Precision, columns: Sequence[str] = ()) -> None:
@@ -47,8 +47,8 @@ class Graph:
         if {INPUT, OUTPUT} & set(columns):
             raise InputError(
                 "map",
-                f"has groups called {INPUT!r} or {OUTPUT!r}, as a model calls its scores",
-                "rename it",
+                f"has a group column named {INPUT!r} or {OUTPUT!r}, which the model uses for scores",
+                "rename the column",
             )
         self.unknown: list[str] = []
         self._nodes: list[onnx.NodeProto] = []
@@ -56,9 +56,9 @@ class Graph:
         self.dtype = self.precision = np.dtype(dtype)
 
     def add(self, op: str, *inputs: str | float, output: str = "", skipped: int = 0, **attributes: Any) -> str:
-        """Name of the result of one more node; numbers among its inputs become constants of the precision.
+        """Add a node and return the name of its result; numbers among its inputs become constants.
 
-        ``skipped`` says how many results of the node come before the one that is wanted.
+        ``skipped`` is the number of results of the node before the wanted one.
         """
         names = [x if isinstance(x, str) else self.constant(np.array(x, self.precision)) for x in inputs]
         output = output or fresh_name(f"{op}_{len(self._nodes)}", self._columns)
@@ -68,7 +68,7 @@ class Graph:
         return output
 
     def constant(self, array: NDArray[Any]) -> str:
-        """Name of an array, stored once however often it is asked for."""
+        """Name of a constant array, stored once."""
         key = array.dtype.str, array.shape, array.tobytes()
         if key not in self._constants:
             name = fresh_name(f"constant_{len(self._constants)}", self._columns)
@@ -88,10 +88,10 @@ class Graph:
         return self.add("Gather", self.constant(table.astype(self.precision)), index)
 
     def locate(self, x: str, knots: Sequence[NDArray[Any]], which: str = "") -> str:
-        """Number of knots at or below ``x`` in the list that ``which`` names, from where the list's table begins.
+        """Number of knots at or below ``x`` in the list with index ``which``, as an index into the joint table.
 
-        A table is as long as the least power of two above the most knots; infinity may count its padding too.
-        Bisection without branches: after each level, ``found`` knots are known to be at or below the score.
+        The length of a table is the smallest power of two above the largest number of knots; infinity may count its
+        padding too. Branch-free bisection: after each level, ``found`` knots are known to be at or below the score.
         """
         size = table_size(knots)
         table = np.full((len(knots), size), np.inf)
@@ -108,7 +108,7 @@ class Graph:
         return found
 
     def clip(self, x: str, low: str | float, high: str | float) -> str:
-        """``x`` moved between two ends."""
+        """``x`` clipped to an interval."""
         if isinstance(low, float) and isinstance(high, float):
             return self.add("Clip", x, low, high)
         return self.add("Max", self.add("Min", x, high), low)
@@ -119,16 +119,16 @@ class Graph:
         return self.add("Div", 1.0, self.add("Add", self.add("Exp", held), 1.0))
 
     def widened(self, x: str) -> str:
-        """``x`` in double; so is all that follows."""
+        """``x`` in double precision, also for everything that follows."""
         if self.precision == np.float64:
             return x
         self.precision = np.dtype(np.float64)
         return self.add("Cast", x, to=self._onnx.TensorProto.DOUBLE)
 
     def narrowed(self, p: str) -> str:
-        """``p`` in the type of the input, rounded as :func:`calibrant.numerics.to_float32` does.
+        """``p`` in the type of the input, rounded like :func:`calibrant.numerics.to_float32`.
 
-        What lies beyond the last float32 inside (0, 1) is moved onto it before the cast, which is then exact.
+        Values beyond the last float32 inside (0, 1) are clipped to it before the cast, which is then exact.
         """
         if self.precision == self.dtype:
             return p
@@ -166,7 +166,7 @@ class Graph:
 
 @dataclass(frozen=True)
 class Family:
-    """Maps of one structure that share their nodes; ``which`` names the integers that choose one for each element."""
+    """Maps of one structure that share their nodes; ``which`` is the name of the index of each element's map."""
 
     maps: Sequence[Any]
     which: str
@@ -178,23 +178,23 @@ class Family:
         return values[0] if len(set(values)) == 1 else self.graph.take(np.array(values), self.which)
 
     def locate(self, x: str, knots: Callable[[Any], NDArray[Any]] = lambda part: part.knots) -> str:
-        """Place of ``x`` among the knots of its own map, for :meth:`entry`."""
+        """Position of ``x`` among the knots of its own map, for :meth:`entry`."""
         return self.graph.locate(x, [knots(part) for part in self.maps], self.which)
 
     def entry(self, of: Callable[[Any], NDArray[Any]], place: str, *, padded: bool = False) -> str:
-        """The entry at a place in the table of the element's own map; ``padded``: the place may be beyond the table."""
+        """Entry of the table of the element's own map; ``padded``: the position may be beyond the table."""
         rows = [of(part) for part in self.maps]
         size = table_size([part.knots for part in self.maps]) if padded or len(rows) > 1 else len(rows[0])
         return self.graph.take(np.concatenate([np.pad(row, (0, size - len(row)), mode="edge") for row in rows]), place)
 
 
 def table_size(knots: Sequence[NDArray[Any]]) -> int:
-    """Length of a padded table: the least power of two above the largest number of knots."""
+    """Length of a padded table: the smallest power of two above the largest number of knots."""
     return 1 << max(map(len, knots)).bit_length()
 
 
 def fresh_name(name: str, taken: Sequence[str]) -> str:
-    """The name, longer where it is taken."""
+    """The name, extended if it is taken."""
     while name in taken:
         name += "_"
     return name

@@ -1,4 +1,4 @@
-"""ONNX models that carry their proof, checked before they are written."""
+"""ONNX models that contain their map and proof, verified before they are written."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from calibrant.export.onnx.graph import INPUT, OUTPUT, Precision, Shape
 from calibrant.export.onnx.scores import score_model
 from calibrant.export.proof import Proof, compare
 from calibrant.export.samples import Rows, proof_rows, unlisted
-from calibrant.maps import ClassMap, Map, TopMap
+from calibrant.maps import Map, MulticlassMap, TopMap
 from calibrant.messages import InputError
 
 if TYPE_CHECKING:
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 METADATA = "calibrant."
 
 MOST_RUNS = 5_000
-"""Runs of a model that takes a fixed number of scores; edges and neighbours of knots come first."""
+"""Largest number of runs of a model with a fixed number of scores; edges and neighbors of knots come first."""
 
 OPEN: Shape = ("n",)
 """The shape of one column of any length."""
 
 
 def to_onnx(map_: Map, dtype: Precision = "float32", *, shape: Shape | None = OPEN) -> onnx.ModelProto:
-    """The map as a model.
+    """The map as an ONNX model.
 
-    Of one score, from ``score`` to ``calibrated``, elementwise: see :func:`calibrant.export.onnx.scores.score_model`.
-    Of several classes, from ``scores`` to ``calibrated``, row by row: see
+    For one score, from ``score`` to ``calibrated``, elementwise: see :func:`calibrant.export.onnx.scores.score_model`.
+    For several classes, from ``scores`` to ``calibrated``, row by row: see
     :func:`calibrant.export.onnx.classes.rows_model`. The same map gives the same bytes.
 
     Examples
@@ -53,15 +53,15 @@ def to_onnx(map_: Map, dtype: Precision = "float32", *, shape: Shape | None = OP
     """
     if dtype not in get_args(Precision):
         raise InputError("dtype", f"must be one of {', '.join(get_args(Precision))}, got {dtype!r}")
-    if not isinstance(map_, ClassMap):
+    if not isinstance(map_, MulticlassMap):
         return score_model(map_, dtype, shape)
     if shape != OPEN:
-        raise InputError("shape", "is one row per case for a map of several classes", "leave it out")
+        raise InputError("shape", "cannot be set for a map of several classes", "leave it out")
     return rows_model(map_, dtype)
 
 
 def proven_model(map_: Map, document: str, dtype: Precision, shape: Shape | None) -> onnx.ModelProto:
-    """The model with its proof and its document inside; see :meth:`calibrant.Calibration.to_onnx`."""
+    """The model with its proof and document inside; see :meth:`calibrant.Calibration.to_onnx`."""
     model = to_onnx(map_, dtype, shape=shape)
     proof = prove_model(map_, session_of(model.SerializeToString()))
     held = {"proof": json.dumps(asdict(proof), allow_nan=False), "document": document}
@@ -72,31 +72,33 @@ def proven_model(map_: Map, document: str, dtype: Precision, shape: Shape | None
 
 
 def write_model(model: onnx.ModelProto, path: Path) -> Proof:
-    """Write a model that holds its proof, and give the proof."""
+    """Write a model that contains its proof, and return the proof."""
     write_whole(path, model.SerializeToString(deterministic=True))
     (proof,) = (entry.value for entry in model.metadata_props if entry.key == f"{METADATA}proof")
     return Proof.from_dict(json.loads(proof))
 
 
 def document_in(session: Any) -> str:
-    """The document that a model holds."""
+    """The document inside a model."""
     held = session.get_modelmeta().custom_metadata_map
     if f"{METADATA}document" not in held:
-        raise DocumentError("the model", "is no ONNX model that Calibrant exported: it holds no calibration")
+        raise DocumentError("the model", "was not exported by Calibrant: it contains no calibration")
     return str(held[f"{METADATA}document"])
 
 
 def prove_model(map_: Map, session: Any) -> Proof:
-    """The proof that a session of onnxruntime gives what the map gives, or a :class:`ParityError`."""
+    """The proof that an onnxruntime session gives the results of the map, or an :class:`ExportMismatchError`."""
     import onnxruntime
 
-    score = next(each for each in session.get_inputs() if each.name == (ROWS if isinstance(map_, ClassMap) else INPUT))
+    score = next(
+        each for each in session.get_inputs() if each.name == (ROWS if isinstance(map_, MulticlassMap) else INPUT)
+    )
     dtype = np.dtype(np.float32 if score.type == "tensor(float)" else np.float64)
     rows = proof_rows(map_)
     with np.errstate(over="ignore", under="ignore"):
         rows = Rows(rows.scores.astype(dtype), {name: _without_gaps(map_, name, v) for name, v in rows.groups.items()})
     wanted = [OUTPUT, LABEL][: 2 if isinstance(map_, TopMap) else 1]
-    if isinstance(map_, ClassMap):
+    if isinstance(map_, MulticlassMap):
         rows = rows.take(~np.isinf(rows.scores).any(axis=1))
         found, *labels = session.run(wanted, {score.name: rows.scores})
     else:
@@ -111,12 +113,12 @@ def prove_model(map_: Map, session: Any) -> Proof:
 
 
 def _without_gaps(map_: Map, name: str, values: NDArray[Any]) -> NDArray[Any]:
-    """A tensor has no NULL: a missing group is any text that the map does not list."""
+    """Replace missing groups by a text that the map does not list, since a tensor has no NULL."""
     return np.array([unlisted(map_, name) if value is None else value for value in values], dtype=object)
 
 
 def _in_shape(values: NDArray[Any], shape: Sequence[int | str | None]) -> list[NDArray[Any]]:
-    """The values, some repeated at the end to fill it; where every size is fixed, as many as so many runs take."""
+    """The values in this shape, some repeated to fill it; with a fixed shape, as many as the allowed runs take."""
     if not shape:
         return [values]
     fixed = [size if isinstance(size, int) else 1 for size in shape]

@@ -1,6 +1,6 @@
 """A map of one score as an ONNX model.
 
-Smooth maps are computed in double and rounded once at the end, as ``apply`` does it; the runtime's own log and exp may
+Smooth maps are computed in double precision and rounded once at the end, as in ``apply``; the runtime's log and exp may
 differ from numpy's in the last bit.
 """
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 def score_model(map_: Map, dtype: Precision, shape: Shape | None) -> onnx.ModelProto:
     """The map as a model from ``score`` to ``calibrated``, elementwise; NaN gives NaN.
 
-    A map by group has one more input for each column of groups, called as the column and of its shape: text, whole
-    numbers by their digits. A tensor of text has no missing values: any text that is not listed goes to the default.
-    Without a default it gives NaN; nothing else does.
+    A map by group has one more input for each group column, with the name of the column and its shape: text, with
+    integers as digits. A text tensor has no missing values: any text that is not listed uses the default. Without a
+    default it gives NaN; nothing else does.
 
-    Edge rules: scores beyond the map, infinities included, are held at its ends, as ``apply`` holds them. Step and
-    piecewise-linear maps equal :meth:`calibrant.maps.Map.apply` on scores of the same type (but for the sign of a
-    zero). Smooth maps agree to 1e-12 in double and, in float32, nearly always to the bit, unless their slope is so
-    large that the last bit of a logarithm shows; a step map after a curve may take the neighbouring step where the
-    curve is within rounding of a knot. In float32 no probability inside (0, 1) becomes 0 or 1. Whether a score is a
-    probability is not looked at.
+    Edge cases: scores beyond the map, including infinities, are clipped to its ends, as in ``apply``. Step and
+    piecewise-linear maps equal :meth:`calibrant.maps.Map.apply` on scores of the same type (except for the sign of a
+    zero). Smooth maps agree to 1e-12 in double precision and nearly always bit for bit in float32, unless their slope
+    is so large that the last bit of a logarithm matters. A step map after a curve may take the neighboring step if the
+    curve is within rounding of a knot. In float32 no probability inside (0, 1) becomes 0 or 1. The model does not check
+    whether a score is a probability.
 
     Guarantee: that of the map itself, up to the rounding of probabilities to float32.
-    Cost: O(log knots) nodes for each map; the time of a score grows with the logarithm too. Groups whose maps differ
-    in slope and intercept alone share their nodes.
+    Cost: O(log knots) nodes for each map; the time per score grows with the logarithm too. Groups whose maps differ
+    only in slope and intercept share their nodes.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def score_model(map_: Map, dtype: Precision, shape: Shape | None) -> onnx.ModelP
         Type of the scores and of the probabilities.
     shape
         Sizes, or names of sizes, of both: ``("n",)``, ``("n", 1)``. With None not even the rank is declared and any
-        shape runs. ONNX allows that, yet ``onnx.checker`` and ``onnx.compose.merge_models`` ask for a shape.
+        shape runs. ONNX allows that, but ``onnx.checker`` and ``onnx.compose.merge_models`` require a shape.
     """
     graph = Graph(dtype, map_.columns)
     calibrated = graph.narrowed(nodes_of((map_,), "", graph, INPUT))

@@ -1,1 +1,1 @@
-"""SQL expressions of a map."""
+"""Export of maps as SQL expressions."""

@@ -1,4 +1,4 @@
-"""What SQL dialects differ in, as far as a map needs it, and how text is run on the engine of each."""
+"""SQL dialects: how they differ where maps need it, and how text is run on each engine."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from calibrant.export.sql.engines import AT_ONCE, Engine, Groups, Scores, by_ite
 from calibrant.messages import InputError, listed
 
 ESCAPES = set("\\\"'`[]")
-"""What some dialect takes for the end of a name, or for the way to write it inside one."""
+"""Characters that some dialect uses to quote or escape names."""
 
 EXACT_DIGITS = 15
-"""A decimal of so many digits whose value is a double is read exactly by every reader of numbers we know of."""
+"""Decimals of up to this many digits that are exact doubles are read exactly by every known parser."""
 
 
 def _with_exponent(value: float) -> str:
-    """The shortest decimal with an exponent, which makes it a double where 0.1 would be a DECIMAL."""
+    """The shortest decimal with an exponent, which makes it a double in dialects where 0.1 is a DECIMAL."""
     text = repr(value)
     return text if "e" in text else f"{text}e0"
 
@@ -30,9 +30,9 @@ def _cast(value: float) -> str:
 
 
 def _ratio(value: float) -> str:
-    """A quotient or product of whole numbers, exact at every step.
+    """A quotient or product of integers, exact at every step.
 
-    SQLite 3.40 misreads about one decimal of six digits in 3,000 by the last bit; whole numbers it reads right.
+    SQLite 3.40 misreads about one six-digit decimal in 3,000 in the last bit; it reads integers correctly.
     """
     short = len(Decimal(value).as_tuple().digits) <= EXACT_DIGITS and 1e-15 < abs(value) < 1e15
     if value == 0.0 or short:
@@ -46,28 +46,28 @@ def _ratio(value: float) -> str:
 
 
 def _shares(bits: int, most: int = 49) -> list[int]:
-    """The exponent in parts so small that the power of two of each is a whole number of at most 15 digits."""
+    """The exponent split into parts whose powers of two are integers of at most 15 digits."""
     return [most] * (bits // most) + [bits % most] * (bits % most > 0)
 
 
 @dataclass(frozen=True)
 class Tables:
-    """How an engine looks a number up in a long table.
+    """How an engine looks up a number in a long table.
 
     Attributes
     ----------
     numbers
-        From how many numbers on, knots included, this is better than a CASE; a step has two, a line seven.
+        Smallest number of numbers, including knots, for which this is better than a CASE; a step has two, a line seven.
     array
-        The numbers, in ``{}``, as one literal.
+        Template of an array literal, with the numbers as ``{}``.
     entry
-        Of an ``{array}``, by an ``{index}`` that begins with 1.
+        Template of an entry of an ``{array}``, by an ``{index}`` that starts at 1.
     search
-        From these tables, the score, the knots and the names that are taken to the index: one more than the number of
-        knots at or below the score.
+        Function of these tables, the score, the knots and the names in use that returns the index: one more than the
+        number of knots at or below the score.
     bound
-        ``{body}`` with the ``{value}`` of an expression as ``{name}``, where the engine has a way to name it; else
-        empty, and it is written out wherever it stands.
+        Template of ``{body}`` with the ``{value}`` of an expression as ``{name}``, if the engine can name it; else
+        empty, and the expression is repeated.
     """
 
     numbers: int
@@ -82,7 +82,7 @@ class Tables:
 
 
 def fresh(word: str, *taken: str) -> str:
-    """A name for a parameter: one like a column's would hide the column."""
+    """A name for a parameter that differs from all columns, which it would hide."""
     while word in {name.lower() for name in taken}:
         word += "_"
     return word
@@ -93,7 +93,7 @@ def _bucket(tables: Tables, x: str, knots: Sequence[float], taken: Sequence[str]
 
 
 def _fold(template: str) -> Callable[[Tables, str, Sequence[float], Sequence[str]], str]:
-    """Bisection without branches, as a fold over powers of two: so many knots are known to be at or below the score."""
+    """Branch-free bisection as a fold over powers of two, which counts the knots at or below the score."""
 
     def search(tables: Tables, x: str, knots: Sequence[float], taken: Sequence[str]) -> str:
         size = 1 << len(knots).bit_length()
@@ -101,7 +101,7 @@ def _fold(template: str) -> Callable[[Tables, str, Sequence[float], Sequence[str
         knot = tables.entry.format(
             array=tables.write([*knots, *[inf] * (size - 1 - len(knots))]), index=f"{found} + {step}"
         )
-        # Infinity reaches the padding too.
+        # Infinity also reaches the padding.
         body = f"CASE WHEN {x} >= {knot} THEN least({found} + {step}, {len(knots)}) ELSE {found} END"
         steps = ", ".join(str(size >> bits) for bits in range(1, size.bit_length()))
         return template.format(steps=steps, found=found, step=step, body=body) + " + 1"
@@ -111,18 +111,18 @@ def _fold(template: str) -> Callable[[Tables, str, Sequence[float], Sequence[str
 
 @dataclass(frozen=True)
 class Stage:
-    """How an engine names intermediate results, so that each is written once: as the fields of a row.
+    """How an engine names intermediate results, as fields of a row, so that each is written once.
 
     Attributes
     ----------
     item
-        One field, its ``{value}`` and ``{name}``.
+        Template of one field, with its ``{value}`` and ``{name}``.
     bound
-        ``{body}`` with the row (``{value}``) as ``{name}``.
+        Template of ``{body}`` with the row (``{value}``) as ``{name}``.
     whole
-        The row of its items (``{}``).
+        Template of the row of its items (``{}``).
     field
-        What stands in the body for the field ``{name}`` of ``{row}``.
+        Template of a reference to the field ``{name}`` of ``{row}``.
     """
 
     item: str
@@ -141,7 +141,7 @@ def _doubled(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """With signs that Spark reads as syntax, in literals too, by their numbers."""
+    """A literal with characters that Spark treats as syntax escaped by their code points."""
     return "'" + "".join(f"\\u{ord(sign):04x}" if sign in "\\'\"$`;" else sign for sign in text) + "'"
 
 
@@ -150,51 +150,51 @@ def _nothing(text: str) -> bool:
 
 
 def _escape_or_control(text: str) -> bool:
-    """Signs that dialects write in their own ways."""
+    """Whether a text has characters that dialects escape differently."""
     return any(sign == "\\" or sign < " " for sign in text) or "${" in text
 
 
 def _beyond_plain(text: str) -> bool:
-    """Signs that need a literal of another type, and spaces that a comparison passes over."""
+    """Whether a text has characters that need another literal type, or trailing spaces that comparisons ignore."""
     return _escape_or_control(text) or not text.isascii() or text.endswith(" ")
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """One dialect.
+    """A SQL dialect.
 
     Attributes
     ----------
     mark
-        Around a name, and doubled inside it.
+        Quote character of names, doubled inside a name.
     real
         The type of a double.
     literal
-        From a double to text that the engine reads as the same double.
+        Function from a double to text that the engine reads as the same double.
     unusable
-        The condition under which a score is NULL or no number, over the name (``{name}``) and the double (``{x}``).
+        Condition that a score is NULL or not a number, over the name (``{name}``) and the double (``{x}``).
     largest, least
-        The larger and the smaller of two numbers.
+        Functions for the larger and the smaller of two numbers.
     raises
-        Whether a product that underflows or overflows is an error.
+        Whether underflow or overflow of a product is an error.
     nesting
-        How many curves may stand inside each other.
+        Largest number of nested curves.
     tables
-        How it looks a number up in a long table; None where it has no way that beats a balanced CASE.
+        How it looks up a number in a long table; None if nothing is faster than a balanced CASE.
     key
-        A column (``{}``) as text that is compared sign by sign.
+        Template of a column (``{}``) as text with binary comparison.
     text
-        From text to a literal.
+        Function from text to a literal.
     odd_text
-        Whether a text holds what is not tried in the dialect.
+        Whether a text has characters that are not tested in the dialect.
     booleans
-        Whether true and false are cast to these words.
+        Whether booleans are cast to the words true and false.
     stage
-        How it names intermediate results; None where there is no way that runs on every version.
+        How it names intermediate results; None if no way works on every version.
     runner
-        From a connection to its engine; None where the tests have no engine to run the text on.
+        Function from a connection to its engine; None if the tests have no engine to run the text on.
     packages
-        Where connections of the runner come from.
+        Packages whose connections the runner accepts.
     """
 
     mark: str
@@ -220,7 +220,7 @@ class Dialect:
         return self.runner is not None
 
 
-# The double is asked for NULL, not the column: a lenient cast makes NULL of text.
+# The double is tested for NULL, not the column, since a lenient cast turns text into NULL.
 ISNAN = "{x} IS NULL OR isnan({x})"
 EQUALS_NAN = "{x} IS NULL OR {x} = CAST('NaN' AS DOUBLE PRECISION)"
 NO_NAN = "{x} IS NULL"
@@ -308,7 +308,7 @@ def _generated(
     *,
     booleans: bool = True,
 ) -> Dialect:
-    """A dialect that sqlglot writes from PostgreSQL's text."""
+    """A dialect that sqlglot translates from the PostgreSQL text."""
     return Dialect(
         '"',
         "DOUBLE PRECISION",
@@ -346,10 +346,10 @@ DIALECTS: dict[str, Dialect] = {
         _cast,
         EQUALS_NAN,
         raises=True,
-        # It compiles a CASE of 5,000 branches for half a minute; this search is its own, and takes no time to plan.
+        # A CASE of 5,000 branches takes half a minute to compile; this built-in search takes no time to plan.
         tables=Tables(64, "CAST('{{{}}}' AS DOUBLE PRECISION[])", "({array})[{index}]", _bucket),
         key='CAST({} AS TEXT) COLLATE "C"',
-        # It would write a value out wherever the name stands, if it were not for OFFSET.
+        # OFFSET prevents the planner from inlining the value wherever its name is used.
         stage=Stage("{value} AS {name}", "(SELECT {body} FROM ({value} OFFSET 0) AS {name})", "SELECT {}"),
         runner=_on_postgres,
         packages=("psycopg", "psycopg2", "pg8000"),
@@ -359,7 +359,7 @@ DIALECTS: dict[str, Dialect] = {
         "DOUBLE",
         _with_exponent,
         ISNAN,
-        # Spark gives up compiling a CASE of this length, and planning one of 5,000 steps takes more than a gigabyte.
+        # Spark does not compile a CASE of this length, and planning one of 5,000 steps takes more than a gigabyte.
         tables=Tables(
             600,
             "CAST(split('{}', ',') AS ARRAY<DOUBLE>)",
@@ -373,8 +373,8 @@ DIALECTS: dict[str, Dialect] = {
         runner=_on_spark,
         packages=("pyspark",),
     ),
-    # Backticks, because SQLite reads a double-quoted name that no column has as a string. Its columns hold any type,
-    # and a cast makes 0.0 of text: what is no number gives NULL.
+    # Backticks, because SQLite reads a double-quoted name of a missing column as a string. Its columns accept any type,
+    # and a cast turns text into 0.0: values that are not numbers give NULL.
     "sqlite": Dialect(
         "`",
         "REAL",
@@ -400,11 +400,11 @@ DIALECTS: dict[str, Dialect] = {
 }
 
 EXECUTED_DIALECTS = tuple(name for name, dialect in DIALECTS.items() if dialect.executed)
-"""Dialects whose text the tests run on the real engine."""
+"""Dialects whose text is tested on the real engine."""
 
 
 def dialect_named(name: str) -> Dialect:
-    """The dialect, or an error that lists them.
+    """The dialect with this name; an unknown name is an error that lists them.
 
     Examples
     --------
@@ -422,7 +422,7 @@ def dialect_named(name: str) -> Dialect:
 
 
 def quote(name: str, dialect: str) -> str:
-    """The name of a column as an identifier.
+    """The name of a column as a quoted identifier.
 
     Examples
     --------
@@ -432,9 +432,9 @@ def quote(name: str, dialect: str) -> str:
     written = dialect_named(dialect)
     mark = written.mark
     if not isinstance(name, str) or not name or not plain_text(name):
-        raise InputError("column", f"must be a name without zero characters and lone surrogates, got {name!r}")
+        raise InputError("column", f"must be a name without null characters and lone surrogates, got {name!r}")
     if dialect == "spark" and "${" in name:
-        raise InputError("column", f"is {name!r}, and Spark reads ${{...}} as a variable everywhere", "rename it")
+        raise InputError("column", f"is {name!r}, and Spark treats ${{...}} as a variable", "rename it")
     if not written.executed and set(name) & ESCAPES:
         raise InputError(
             "column", f"is {name!r}, and quotes and backslashes in names are not tested in {dialect}", "rename it"
@@ -443,9 +443,9 @@ def quote(name: str, dialect: str) -> str:
 
 
 def engine_of(connection: Any) -> Engine:
-    """The engine behind a connection of a package that a dialect names, of SQLAlchemy, or a Spark session.
+    """The engine of a connection of a supported package, of SQLAlchemy, or of a Spark session.
 
-    Nothing is written there: one SELECT runs over given scores.
+    Nothing is written: one SELECT runs over given scores.
 
     Examples
     --------
@@ -462,12 +462,12 @@ def engine_of(connection: Any) -> Engine:
     if runner is None or "Async" in type(connection).__name__:
         raise InputError(
             "connection",
-            f"is of an unsupported type: {type(connection).__name__}",
-            f"pass one of {listed([*known, 'sqlalchemy'], 'or')}; with SQLAlchemy, engine.connect()",
+            f"has an unsupported type: {type(connection).__name__}",
+            f"pass a connection of {listed([*known, 'sqlalchemy'], 'or')}; with SQLAlchemy, engine.connect()",
         )
     return runner(connection)
 
 
 def _families(connection: Any) -> list[str]:
-    """Packages that its class and the bases of its class come from."""
+    """Packages of its class and base classes."""
     return [cls.__module__.partition(".")[0].lstrip("_") for cls in type(connection).__mro__]

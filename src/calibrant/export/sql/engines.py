@@ -1,4 +1,4 @@
-"""What runs expressions over given scores: an engine, and the values that go in and come out."""
+"""Engines that run SQL expressions over given scores."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 Values = list[float | None]
-"""Doubles as an engine takes and gives them; None for NULL."""
+"""Doubles as an engine takes and returns them; None for NULL."""
 
 Groups = Mapping[str, Sequence[str | None]]
-"""Columns of groups by name; None for NULL."""
+"""Group columns by name; None for NULL."""
 
 NO_GROUPS: Groups = {}
 
 
 Scores = Mapping[str, Values]
-"""Columns of scores by name."""
+"""Score columns by name."""
 
 
 class Select(Protocol):
     """One SELECT."""
 
     def __call__(self, items: Sequence[str], scores: Scores, groups: Groups, /) -> list[list[Any]]:
-        """From expressions, columns of scores and columns of groups to the values of each expression, row by row."""
+        """The values of each expression over score and group columns, row by row."""
 
 
 AT_ONCE = 10_000
@@ -32,14 +32,14 @@ AT_ONCE = 10_000
 
 @dataclass(frozen=True)
 class Engine:
-    """A place where SQL text of one dialect can be run."""
+    """An engine that can run SQL text of one dialect."""
 
     dialect: str
     name: str
     select: Select
 
     def run(self, expression: str, column: str, scores: Values, groups: Groups = NO_GROUPS) -> Values:
-        """The values of one expression over one column of scores."""
+        """The values of one expression over one score column."""
         (found,) = self.select([expression], {column: scores}, groups)
         return found
 
@@ -51,7 +51,7 @@ def parts(rows: list[Any], size: int) -> Iterator[list[Any]]:
 
 
 def by_item(rows: Sequence[Any], items: Sequence[str]) -> list[list[Any]]:
-    """The values of each expression, whatever kind of row the user's connection makes."""
+    """The values of each expression, for any row type of the user's connection."""
     plain = [_plain(row) for row in rows]
     return [[row[place] for row in plain] for place in range(len(items))]
 

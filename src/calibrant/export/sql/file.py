@@ -1,4 +1,4 @@
-"""SQL files that carry their proof, checked before they are written."""
+"""SQL files that contain their map and proof, verified before they are written."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.export.errors import DocumentError, ParityError, own_errors
+from calibrant.export.errors import DocumentError, ExportMismatchError, own_errors
 from calibrant.export.proof import Proof, compare
 from calibrant.export.samples import proof_rows
 from calibrant.export.sql.dialects import dialect_named, engine_of, quote
@@ -28,28 +28,28 @@ MARK = "-- calibrant "
 NEEDED, POSSIBLE = {"proof", "columns", "dialect", "document"}, {"by"}
 
 BETWEEN = ",\n"
-"""Between expressions: a file of several can stand in a SELECT."""
+"""Separator of expressions, so that a file of several can be used in a SELECT."""
 
 QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\]""")
-"""Text and names, in which anything may stand."""
+"""Quoted text and names, which may contain anything."""
 
 
 @dataclass(frozen=True)
 class SqlFile:
-    """Expressions below comments that hold what is needed to prove them again.
+    """SQL expressions below comments with everything needed to verify them again.
 
     Attributes
     ----------
     document
         The calibration as JSON.
     columns, by
-        What the columns of scores and of groups are called, by the map's own names of them.
+        Names of the score and group columns, by the map's own names.
     dialect
-        The SQL that it is written in.
+        SQL dialect.
     text
-        The expression of a map of one score; of several classes, one a line with its name.
+        The expression of a map of one score; for several classes, one per line with its name.
     proof
-        That the text gives what the map gives.
+        Result of comparing the text with the map.
     """
 
     document: str
@@ -69,7 +69,7 @@ class SqlFile:
         by: Mapping[str, str] | None = None,
         connection: Any = None,
     ) -> SqlFile:
-        """The file of a map, or a :class:`ParityError`; see :meth:`calibrant.Calibration.export_sql`."""
+        """The file of a map, or an :class:`ExportMismatchError`; see :meth:`calibrant.Calibration.export_sql`."""
         names = score_columns(map_, columns)
         groups = group_columns(map_, names.values(), by)
         several = len(names) > 1
@@ -86,7 +86,7 @@ class SqlFile:
         return cls(document, names, dialect, text, proof, groups)
 
     def __str__(self) -> str:
-        """The file. JSON has no line breaks here, so nothing in it can end its comment."""
+        """The content of the file. JSON has no line breaks here, so nothing in it can end its comment."""
         held = {
             "proof": asdict(self.proof),
             "columns": dict(self.columns),
@@ -121,40 +121,40 @@ class SqlFile:
         except DocumentError:
             raise
         except (ValueError, TypeError, KeyError, RecursionError) as problem:
-            raise DocumentError("the file", f"is no SQL file that export_sql wrote: {problem}") from None
+            raise DocumentError("the file", f"was not written by export_sql: {problem}") from None
 
     def prove(self, map_: Map, engine: Engine) -> Proof:
-        """The proof once more, on this engine."""
+        """Repeat the comparison on this engine."""
         if set(self.columns) != set(map_.inputs):
-            raise DocumentError("the file", f"holds columns of {', '.join(self.columns)} and a map of others")
+            raise DocumentError("the file", f"has columns of {', '.join(self.columns)}, which do not match its map")
         return prove_sql(map_, self.text, self.columns, engine, self.by)
 
 
 def _split(text: str) -> tuple[dict[str, str], str]:
-    """What the comments of a file hold, as JSON by name, and the text below them."""
+    """The JSON in the comments of a file, by name, and the text below them."""
     lines = text.split("\n")
     head = list(takewhile(lambda line: line.startswith("-- "), lines))
     held = dict(line.removeprefix(MARK).split(": ", 1) for line in head if line.startswith(MARK))
     if set(held) - POSSIBLE != NEEDED or len(head) != len(held) + 2:
-        raise DocumentError("the file", "is no SQL file that export_sql wrote: its comments hold no map and proof")
+        raise DocumentError("the file", "was not written by export_sql: its comments contain no map and proof")
     body = "\n".join(lines[len(head) :]).removesuffix("\n")
     if ";" in QUOTED.sub("", body):
-        raise DocumentError("the file", "holds more than one expression a line: it was changed after export_sql")
+        raise DocumentError("the file", "has more than one expression per line: it was changed after export_sql")
     return held, body
 
 
 def prove_sql(map_: Map, text: str, columns: Columns, engine: Engine, by: Mapping[str, str] | None = None) -> Proof:
-    """The proof that the text of a file gives what the map gives, or a :class:`ParityError`."""
+    """The proof that the text of a file gives the results of the map, or an :class:`ExportMismatchError`."""
     outputs = sql_outputs(map_)
     items = [text] if len(outputs) == 1 else text.split(BETWEEN)
     if len(items) != len(outputs):
-        raise DocumentError("the file", f"must hold {len(outputs)} expressions, one a line, not {len(items)}")
+        raise DocumentError("the file", f"must have {len(outputs)} expressions, one per line, not {len(items)}")
     names = score_columns(map_, columns)
     group_names = group_columns(map_, names.values(), by)
     rows = proof_rows(map_).with_missing()
     matrix = rows.scores.reshape(len(rows.scores), -1)
     scores = {names[name]: matrix[:, place].tolist() for place, name in enumerate(map_.inputs)}
-    for place, values in enumerate(scores.values()):  # half of what is missing is NULL, the last row in any case
+    for place, values in enumerate(scores.values()):  # half of the missing scores are NULL, and always the last row
         missing = [at for at, value in enumerate(values) if value != value]
         for at in {*missing[1 - place % 2 :: 2], len(values) - 1}:
             values[at] = None
@@ -162,7 +162,7 @@ def prove_sql(map_: Map, text: str, columns: Columns, engine: Engine, by: Mappin
     found = dict(zip(outputs, engine.select(items, scores, groups), strict=True))
     for values in found.values():
         if len(values) != len(matrix):
-            raise ParityError(f"{engine.name} gives {len(values):,} results for {len(matrix):,} rows")
+            raise ExportMismatchError(f"{engine.name} gives {len(values):,} results for {len(matrix):,} rows")
     results = np.column_stack([_doubles(found[name], engine.name) for name in map_.outputs])
     return compare(map_, rows, results, engine.name, _labels(map_, found, engine.name))
 
@@ -170,9 +170,9 @@ def prove_sql(map_: Map, text: str, columns: Columns, engine: Engine, by: Mappin
 def _doubles(found: Sequence[Any], engine: str) -> NDArray[np.float64]:
     for value in found:
         if value is not None and type(value) is not float:
-            raise ParityError(f"{engine} gives {value!r} of type {type(value).__name__} where a double is due")
+            raise ExportMismatchError(f"{engine} gives {value!r} of type {type(value).__name__}, expected a double")
         if value is not None and value != value:
-            raise ParityError(f"{engine} gives NaN where NULL is due")
+            raise ExportMismatchError(f"{engine} gives NaN, expected NULL")
     return np.array(found, dtype=np.float64)
 
 
@@ -183,20 +183,22 @@ def _labels(map_: Map, found: Mapping[str, Sequence[Any]], engine: str) -> NDArr
     texts = [found[name] for name in sql_outputs(map_)[1::2]]
     unknown = [text for column in texts for text in column if text not in codes]
     if unknown:
-        raise ParityError(f"{engine} gives {unknown[0]!r}, which is no class")
+        raise ExportMismatchError(f"{engine} gives {unknown[0]!r}, which is not a class")
     return np.array([[codes[text] for text in column] for column in texts], dtype=np.intp).T
 
 
 def checked_engine(dialect: str, connection: Any) -> Engine:
-    """The engine of a connection, which must be one of the dialect."""
+    """The engine of a connection, which must match the dialect."""
     engine = engine_of(connection)
     if engine.dialect != dialect:
-        raise InputError("connection", f"must be one of {dialect}, as the text is, got one of {engine.dialect}")
+        raise InputError(
+            "connection", f"must match the dialect of the text, {dialect}, but is a connection of {engine.dialect}"
+        )
     return engine
 
 
 def engine_at_hand(dialect: str) -> Engine:
-    """DuckDB or SQLite in memory; for other dialects the text as sqlglot reads it."""
+    """DuckDB or SQLite in memory; for other dialects the text as parsed by sqlglot and evaluated in numpy."""
     if dialect == "sqlite":
         return engine_of(sqlite3.connect(":memory:"))
     if dialect == "duckdb":
@@ -205,9 +207,9 @@ def engine_at_hand(dialect: str) -> Engine:
         except ImportError:
             raise InputError(
                 Setting("dialect", "duckdb"),
-                "is checked in DuckDB, which is not installed",
+                "is verified in DuckDB, which is not installed",
                 "pip install 'calibrant[duckdb]'",
             ) from None
-        # A text from a file has no business outside.
+        # Text from a file must not access anything outside.
         return engine_of(duckdb.connect(config={"enable_external_access": "false", "lock_configuration": "true"}))
     return reader(dialect)

@@ -1,4 +1,4 @@
-"""Formulas that several modules write, as text over the text of a score and of numbers."""
+"""Shared SQL formulas, as text over the text of a score and of numbers."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from calibrant.numerics import LOG_ODDS_LIMIT
 
 
 def line(d: Dialect, x: str, start: str, width: str, rise: str, base: str, low: str, high: str) -> str:
-    """Interpolation between two knots, in the order of operations of the map, held between the end values."""
+    """Interpolation between two knots, in the order of operations of the map, clipped to the end values."""
     return held_between(d, f"({x} - {start}) / {width} * {rise} + {base}", low, high)
 
 
 def flat(value: float, like: Formula) -> tuple[float, ...]:
-    """Numbers for a piece that is a constant: every line is level, so that nothing on the way can overflow."""
+    """Numbers for a constant piece: every line is flat, so that nothing can overflow."""
     level = (0.0, 1.0, 0.0, value, value, value)
     return tuple(number for template, given in like.steps for number in (level if template is line else given))
 
@@ -33,11 +33,11 @@ def expit(d: Dialect, z: str) -> str:
 
 
 def held_between(d: Dialect, x: str, low: str, high: str) -> str:
-    """The number, moved inside two ends."""
+    """The number, clipped to an interval."""
     return f"{d.largest}({d.least}({x}, {high}), {low})"
 
 
 def by_key(key: str, names: Sequence[str], values: Sequence[str], default: str | None) -> str:
-    """The value of the name that the key equals; the default, or else NULL, where there is none."""
+    """The value of the name that equals the key; the default, or else NULL, if there is none."""
     branches = " ".join(f"WHEN {name} THEN {value}" for name, value in zip(names, values, strict=True))
     return f"CASE {key} {branches}{'' if default is None else f' ELSE {default}'} END"

@@ -1,7 +1,7 @@
-"""SQL text read back: parsed by sqlglot in its own dialect and evaluated in numpy.
+"""Interpreter of SQL text: parsed by sqlglot in its own dialect and evaluated in numpy.
 
-For engines that are not at hand when a map is exported. It checks what the text says, by a parser that we did not
-write; how a server carries it out is for :func:`calibrant.verify` to see.
+For engines that are not available when a map is exported. It checks the text with an independent parser;
+:func:`calibrant.verify` checks how a server executes it.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from calibrant.export.sql.engines import Engine, Groups, Scores
 from calibrant.messages import Advice, InputError, Setting
 
 Row = Mapping[str, NDArray[Any]]
-"""Values of the names in scope, by row: of the columns and of parameters. Text is an object, None where it is NULL."""
+"""Values of the columns and parameters in scope, by row. Text is an object array, with None for NULL."""
 
 BY_NUMBER = re.compile(r"\\u([0-9a-f]{4})")
-"""A sign by its number, as Spark takes it and sqlglot leaves it."""
+"""A character by its code point, as Spark reads it and sqlglot leaves it."""
 
 NULL = np.uint64(0x7FF8_0000_0000_0DB0).view(np.float64)
-"""A NaN that stands for NULL; copying keeps its bits."""
+"""A NaN that represents NULL; copying keeps its bits."""
 
 
 def reader(dialect: str) -> Engine:
-    """An engine that reads the text of a dialect.
+    """An engine that interprets the text of a dialect.
 
     Examples
     --------
@@ -56,11 +56,11 @@ def reader(dialect: str) -> Engine:
     def given(score: float | None) -> float:
         return NULL if score is None or (not nan and score != score) else score
 
-    return Engine(dialect, f"numpy (the text as sqlglot {sqlglot.__version__} reads it, not run on {dialect})", select)
+    return Engine(dialect, f"numpy (text parsed by sqlglot {sqlglot.__version__}, not run on {dialect})", select)
 
 
 class _Reading:
-    """Values of the nodes of a parsed expression; whatever a map does not need is refused."""
+    """Evaluates the nodes of a parsed expression; nodes that no map needs are errors."""
 
     def __init__(self, sqlglot: Any, dialect: str, *, strict: bool) -> None:
         """``strict``: overflow and underflow are errors."""
@@ -114,7 +114,7 @@ class _Reading:
 
     def value(self, node: Any, row: Row) -> Any:
         if type(node) not in self.kinds:
-            raise DocumentError("the text", f"holds {type(node).__name__}, which no map needs")
+            raise DocumentError("the text", f"contains {type(node).__name__}, which no map needs")
         return self.kinds[type(node)](node, row)
 
     def all(self, node: Any, row: Row) -> list[Any]:
@@ -127,7 +127,7 @@ class _Reading:
 
     def is_null(self, node: Any, row: Row) -> Any:
         if type(node.expression) is not self.null:
-            raise DocumentError("the text", "asks for something else than NULL with IS, which no map needs")
+            raise DocumentError("the text", "uses IS with something other than NULL, which no map needs")
         return _is_null(self.value(node.this, row))
 
     def scaled(self, operation: Any, node: Any, row: Row) -> Any:
@@ -138,7 +138,7 @@ class _Reading:
         return found
 
     def cast(self, node: Any, row: Row) -> Any:
-        """To double, to an array of doubles, or text to text; there is nothing else to cast to in a map."""
+        """Cast to double, to an array of doubles, or from text to text; maps need no other casts."""
         if node.to.this in self.text and np.asarray(given := self.value(node.this, row)).dtype == object:
             return given
         if node.to not in (self.double, self.array):
@@ -149,7 +149,7 @@ class _Reading:
         return np.array(given, dtype=np.float64) if isinstance(given, list) else given
 
     def case(self, node: Any, row: Row) -> Any:
-        """Each branch is evaluated on its own rows alone, as engines do."""
+        """Evaluate each branch only on its own rows, as engines do."""
         key = None if node.this is None else self.value(node.this, row)
         left = np.arange(len(next(iter(row.values()))))
         out: NDArray[Any] = np.full(len(left), NULL)
@@ -168,7 +168,7 @@ class _Reading:
             return out
         found = self.value(then, {name: _rows(values, chosen) for name, values in row.items()})
         if np.asarray(found).dtype.kind in "OU" and out.dtype != object:
-            out = np.full(len(out), None, dtype=object)  # whatever was text before is here already
+            out = np.full(len(out), None, dtype=object)  # earlier text is already filled in
         elif out.dtype == object and type(then) is self.null:
             found = None
         out[chosen] = found
@@ -179,22 +179,22 @@ class _Reading:
         return np.array([value in listed for value in self.value(node.this, row)], dtype=bool)
 
     def stage(self, node: Any, row: Row) -> Any:
-        """``(SELECT body FROM (SELECT value AS name, ...) AS row)``: how results are given names."""
+        """``(SELECT body FROM (SELECT value AS name, ...) AS row)``: how results get names."""
         outer = {name.rstrip("_"): value for name, value in node.this.args.items() if value}
         source = getattr(getattr(outer.get("from"), "this", None), "this", None)
         inner = {name: value for name, value in getattr(source, "args", {}).items() if value}
         offset = inner.pop("offset", None)
         if set(outer) != {"expressions", "from"} or set(inner) != {"expressions"} or len(outer["expressions"]) != 1:
-            raise DocumentError("the text", "holds a SELECT that no map needs")
+            raise DocumentError("the text", "contains a SELECT that no map needs")
         if offset is not None and offset.expression.name != "0":
             raise DocumentError("the text", "skips rows, which no map needs")
         fields = {each.alias: self.value(each.this, row) for each in inner["expressions"]}
         return self.value(outer["expressions"][0], {**row, **_fields(outer["from"].this.alias, fields)})
 
     def bracket(self, node: Any, row: Row) -> Any:
-        """In PostgreSQL sqlglot counts from 0, having changed the text's index, and from its offset elsewhere.
+        """Index of an array: in PostgreSQL sqlglot changes the index to start at 0, elsewhere it uses an offset.
 
-        An index that is a name it leaves as it is.
+        It leaves an index that is a name unchanged.
         """
         (index,) = (np.asarray(self.value(each, row), dtype=np.int64) for each in node.expressions)
         named = isinstance(node.expressions[0], self.column)
@@ -210,7 +210,7 @@ class _Reading:
         return found
 
     def transform(self, node: Any, row: Row) -> Any:
-        """Of an array of one element, or of one row: how results are given names."""
+        """Transform an array of one element, or of one row: how results get names."""
         function = node.expression
         (name,) = (each.name for each in function.expressions)
         (element,) = self.value(node.this, row)

@@ -1,7 +1,7 @@
-"""A map cut into pieces on each of which it is monotone and has a simple formula.
+"""A map split into pieces on each of which it is monotone and has a simple formula.
 
 SQL has no names for intermediate results: written naively, a table after a curve repeats the curve in every comparison,
-and a table after a table multiplies their lengths. Cut into pieces of the raw score instead, a composition needs plain
+and a table after a table multiplies their lengths. Split into pieces of the raw score, a composition needs only
 comparisons with numbers, and its length is the sum of the lengths.
 """
 
@@ -17,18 +17,18 @@ from calibrant.messages import InputError
 from calibrant.numerics import Floats, first_double
 
 Template = Callable[..., str]
-"""From the dialect, the text of the score and the text of each number to the text of the image."""
+"""Function of the dialect, the text of the score and the text of each number that returns the text of the result."""
 
 
 @dataclass(frozen=True)
 class Formula:
-    """Templates filled with numbers, one after the other, the first applied first."""
+    """Templates with their numbers, in the order of application."""
 
     steps: tuple[tuple[Template, tuple[float, ...]], ...]
 
     @property
     def shape(self) -> tuple[tuple[Template, int], ...]:
-        """The formula without its numbers: templates, and how many numbers each takes."""
+        """The formula without its numbers: templates, and how many numbers each needs."""
         return tuple((template, len(numbers)) for template, numbers in self.steps)
 
     @property
@@ -40,10 +40,10 @@ class Formula:
 Leaf = Formula | float
 
 MOST_CROSSINGS = 100_000
-"""More pieces than this would make a text that no engine takes, and hours of work for a small document."""
+"""Largest number of pieces; more would give a text that no engine accepts, and take hours for a small document."""
 
 NEGLIGIBLE = 1e-290
-"""Terms below this leave a probability as it is; in some engines it is an error when they underflow."""
+"""Terms below this do not change a probability; in some engines their underflow is an error."""
 
 LARGEST_DOUBLE = float(np.finfo(np.float64).max)
 
@@ -57,7 +57,7 @@ class Pieces:
 
     @property
     def numbers(self) -> int:
-        """How many numbers it takes to write it down."""
+        """Total number of numbers."""
         return len(self.knots) + sum(len(leaf.numbers) if isinstance(leaf, Formula) else 1 for leaf in self.leaves)
 
     def merged(self) -> Pieces:
@@ -70,9 +70,9 @@ class Pieces:
 def chained(first: Pieces, first_map: Map, then: Pieces, then_map: Map) -> Pieces:
     r"""The second function after the first, in pieces of the first one's score.
 
-    Inside a piece of the first map f, which is monotone there, a knot k of the second is met at one score: the least
-    double s with :math:`f(s) \ge k`, or :math:`f(s) < k` where f falls, found by bisection over the doubles with f as
-    numpy computes it. So a step map after a curve gives the values that ``apply`` gives, except where f(s) is within
+    Inside a piece of the first map f, which is monotone there, a knot k of the second is crossed at one score: the
+    smallest double s with :math:`f(s) \ge k`, or :math:`f(s) < k` if f decreases, found by bisection over the doubles
+    with f as numpy computes it. So a step map after a curve gives the values of ``apply``, except if f(s) is within
     rounding of k.
 
     Cost: 64 evaluations of f on as many scores as there are crossings.
@@ -85,7 +85,7 @@ def chained(first: Pieces, first_map: Map, then: Pieces, then_map: Map) -> Piece
     begin = np.searchsorted(then.knots, np.where(constant, start, least), side="right")
     crossed = np.where(constant, 0, np.searchsorted(then.knots, most, side="right") - begin)
     if crossed.sum() > MOST_CROSSINGS:
-        raise InputError("map", f"falls into {crossed.sum():,} pieces in SQL", "coarsen its parts before you export it")
+        raise InputError("map", f"needs {crossed.sum():,} pieces in SQL", "use coarser parts before exporting it")
     piece = np.repeat(np.arange(len(low)), crossed)
     within = np.arange(len(piece)) - np.repeat(np.cumsum(crossed) - crossed, crossed)
     falls = (start > end)[piece]
@@ -106,7 +106,7 @@ def chained(first: Pieces, first_map: Map, then: Pieces, then_map: Map) -> Piece
         leaves.append(_after(leaf, then.leaves[index]))
         for crossing in places[place : place + count].tolist():
             index += step
-            if knots and crossing == knots[-1]:  # f jumps over two knots between neighbouring doubles
+            if knots and crossing == knots[-1]:  # f jumps over two knots between neighboring doubles
                 leaves.pop()
             else:
                 knots.append(crossing)

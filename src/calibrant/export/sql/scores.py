@@ -1,7 +1,7 @@
 """Maps of one score as text over the text of the score.
 
-Literals are doubles, as each dialect writes them. Arguments of ln and exp are clamped first, since some engines raise
-where numpy overflows.
+Literals are doubles, as each dialect writes them. Arguments of ln and exp are clipped first, since some engines raise
+errors where numpy overflows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from calibrant.messages import InputError, Setting
 from calibrant.numerics import Floats
 
 LONGEST = 1 << 25
-"""Characters beyond which a text is of no use to an engine."""
+"""Largest number of characters of a text that engines can use."""
 
 
 def text_literal(text: str, dialect: str) -> str:
@@ -37,19 +37,19 @@ def text_literal(text: str, dialect: str) -> str:
     written = dialect_named(dialect)
     if written.odd_text(text):
         raise InputError(
-            "map", f"has the group {text!r}, whose characters are not tested in {dialect}", "rename the group"
+            "map", f"has the group {text!r}, with characters that are not tested in {dialect}", "rename the group"
         )
     return written.text(text)
 
 
 def translated(text: str, dialect: str) -> str:
-    """The text in a dialect that is not executed, with a comment that says so."""
+    """The text in a dialect that is not tested on its engine, with a comment that says so."""
     try:
         import sqlglot
     except ImportError:
         raise InputError(
             Setting("dialect", dialect),
-            "is written by sqlglot, which is not installed",
+            "needs sqlglot, which is not installed",
             'pip install "calibrant[sql]"',
         ) from None
     (other,) = sqlglot.transpile(text, read="postgres", write=dialect)
@@ -61,10 +61,10 @@ def translated(text: str, dialect: str) -> str:
 
 @singledispatch
 def lower(map_: Map, text: Text, x: list[str], place: int) -> str:
-    """The column at this place of what comes out, over the texts of the scores, none of which is NULL or NaN.
+    """The output column at this index, over the texts of the scores, none of which is NULL or NaN.
 
-    Of a map of one score stage after stage, each over a name for the result of the one before, so that nothing is
-    written twice.
+    A map of one score is written stage by stage, each over a name for the result of the previous one, so that nothing
+    is written twice.
     """
     found = x[place]
     for stage, part in enumerate(stages(map_)):
@@ -78,17 +78,17 @@ def lower(map_: Map, text: Text, x: list[str], place: int) -> str:
         else:
             found = score_text(part, f"({found})" if stage else found, text)
         if len(found) > LONGEST:
-            raise InputError("map", f"would be a text of {len(found):,} characters", "coarsen it before you export it")
+            raise InputError("map", f"needs {len(found):,} characters in SQL", "use a coarser map before exporting it")
     return found
 
 
 def score_text(map_: Map, x: str, text: Text) -> str:
-    """A map of the score alone, over the text of a number; names that are taken are not given to anything else."""
+    """A map of the score alone, over the text of a number; names in use are not reused."""
     return _written(cut(map_, text.dialect).merged(), x, text)
 
 
 def stages(map_: Map) -> Iterator[Map]:
-    """Maps by group one by one, and what stands between them as one."""
+    """Stages of a map: each map by group, and the maps between them as one."""
     parts = map_.maps if isinstance(map_, ComposeMap) else (map_,)
     for grouped, run in groupby(parts, key=lambda part: isinstance(part, ByGroupMap)):
         if grouped:
@@ -98,14 +98,14 @@ def stages(map_: Map) -> Iterator[Map]:
 
 
 def _by_group(part: ByGroupMap, x: str, row: str, text: Text, first: bool) -> str:
-    """The number of the group is found once, from 1 on, and one more than there are groups where it is none of them."""
+    """A map by group over the number of the group, found once: from 1, and one more than the groups for others."""
     if not text.dialect.booleans and set(part.groups) <= {"true", "false"}:
         raise InputError(
-            Setting("dialect", text.name), "has no text for true and false", "fit with groups of text or of integers"
+            Setting("dialect", text.name), "has no text for booleans", "fit with groups of text or integers"
         )
     key, stage = text.keys[part.by], text.dialect.stage
     names = [text_literal(group, text.name) for group in part.groups]
-    if stage is None or (first and _lines_of(part) is None):  # the column itself may stand anywhere
+    if stage is None or (first and _lines_of(part) is None):  # the column itself can be repeated
         return _by_name(part, x if first else f"({x})", key, names, text)
     code = by_key(key, names, [str(place) for place in range(1, len(names) + 1)], str(len(names) + 1))
     given, number = (stage.field.format(row=row, name=each) for each in ("x", "g"))
@@ -126,7 +126,7 @@ def _by_name(part: ByGroupMap, x: str, key: str, names: Sequence[str], text: Tex
 
 
 def _by_number(part: ByGroupMap, x: str, code: str, text: Text) -> str:
-    """The map of the group of this number; where none is, the default, or anything at all if there is no default."""
+    """The map of the group with this number; for others the default, or anything if there is no default."""
     dialect = text.dialect
     known, others = np.arange(2.0, len(part.groups) + 1.0), np.array([len(part.groups) + 1.0])
     default = [] if part.default is None else [score_text(part.default, x, text)]
@@ -147,7 +147,7 @@ def _by_number(part: ByGroupMap, x: str, code: str, text: Text) -> str:
 def _lines(
     shared: tuple[LogitAffineMap, Floats, Floats], x: str, dialect: Dialect, pick: Callable[[list[float]], str]
 ) -> str:
-    """One formula for all groups, with the slope and the intercept of the row's own."""
+    """One formula for all groups, with the slope and intercept of the row's group."""
     like, *columns = shared
     numbers = [np.where(np.abs(column) > NEGLIGIBLE, column, 0.0).tolist() for column in columns]
     chosen = [dialect.literal(each[0]) if len(set(each)) == 1 else pick(each) for each in numbers]
@@ -167,7 +167,7 @@ def _written(pieces: Pieces, x: str, written: Text) -> str:
 
 
 def branch(x: str, knots: Floats, leaves: list[str], dialect: Dialect) -> str:
-    """A balanced CASE: leaf j where j knots are at or below ``x``; a chain would nest too deep for some engines."""
+    """A balanced CASE: leaf j if j knots are at or below ``x``; a chain would be nested too deeply for some engines."""
     if len(leaves) == 1:
         return leaves[0]
     middle = len(leaves) // 2
@@ -177,7 +177,7 @@ def branch(x: str, knots: Floats, leaves: list[str], dialect: Dialect) -> str:
 
 
 def _looked_up(pieces: Pieces, x: str, taken: tuple[str, ...], dialect: Dialect, tables: Tables) -> str | None:
-    """One formula, each number of which is the entry of a table; None where the pieces differ in more than numbers."""
+    """One formula whose numbers are table entries; None if the pieces differ in more than numbers."""
     index = tables.search(tables, x, pieces.knots.tolist(), taken)
 
     def pick(numbers: Sequence[float], index: str) -> str:
@@ -194,7 +194,7 @@ def _looked_up(pieces: Pieces, x: str, taken: tuple[str, ...], dialect: Dialect,
     name = fresh("piece", *taken) if tables.bound else index
     text = _filled(formulas[0].shape, x, [pick(numbers, name) for numbers in zip(*rows, strict=True)], dialect)
     ends_in_line = any(template is line for template, _ in formulas[0].shape[-1:])
-    if not ends_in_line:  # a line can be flat by itself, a curve has to be clipped
+    if not ends_in_line:  # a line can be flat, a curve must be clipped
         ends = [(0.0, 1.0) if isinstance(leaf, Formula) else (leaf, leaf) for leaf in pieces.leaves]
         text = held_between(dialect, text, *(pick(numbers, name) for numbers in zip(*ends, strict=True)))
     return tables.bound.format(value=index, name=name, body=text) if tables.bound else text
@@ -210,8 +210,8 @@ def _filled(shape: Sequence[tuple[Template, int]], x: str, numbers: Sequence[str
     if len(shape) > dialect.nesting:
         raise InputError(
             "map",
-            f"has {len(shape)} curves one after the other, which nest too deep for the parser of this dialect",
-            "fit one map in their place",
+            f"has {len(shape)} curves in a row, which are nested too deeply for the parser of this dialect",
+            "fit one map instead",
         )
     rest = iter(numbers)
     for place, (template, count) in enumerate(shape):

@@ -1,4 +1,4 @@
-"""What an expression is written with: numbers, names for intermediate results, exponentials that cannot overflow."""
+"""Building blocks of SQL expressions: numbers, names for intermediate results, exponentials that cannot overflow."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from calibrant.export.sql.formulas import held_between
 from calibrant.maps.classes import LARGEST_LOGIT
 
 LARGEST_EXPONENT = 700.0
-"""Its exponential is 1e304: the inverse is nothing beside 1, and some engines raise beyond."""
+"""Largest exponent: its exponential is 1e304, whose inverse is negligible, and some engines raise errors beyond."""
 
 SMALL = 1e-140
-"""Logits and slopes below it are taken for 0: their product leaves a probability as it is, and may underflow."""
+"""Logits and slopes below this are set to 0: their product does not change a probability, and may underflow."""
 
 
 @dataclass(frozen=True)
 class Text:
-    """What is needed to write an expression: the dialect, the names that are taken, and columns of groups as text."""
+    """Context of an expression: the dialect, the names in use, and group columns as text."""
 
     dialect: Dialect
     name: str
@@ -30,7 +30,7 @@ class Text:
         return self.dialect.literal(float(value))
 
     def named(self, values: Sequence[str], body: Callable[[Text, list[str]], str]) -> str:
-        """The body over names for the values; over the values themselves in a dialect that has no way to name them."""
+        """The body over names for the values, or over the values themselves if the dialect cannot name them."""
         stage = self.dialect.stage
         if stage is None:
             return body(self, [f"({value})" for value in values])
@@ -44,18 +44,18 @@ class Text:
         return f"{self.dialect.largest}({', '.join(x)})"
 
     def exp(self, z: str, other: str) -> str:
-        """The exponential of what a logit lies above another."""
+        """The exponential of the difference of two logits."""
         least, most = self.number(-LARGEST_EXPONENT), self.number(LARGEST_EXPONENT)
         if self.dialect.raises:
             return f"exp({held_between(self.dialect, f'{z} - {other}', least, most)})"
         return f"exp({self.dialect.least}({z} - {other}, {most}))"
 
     def share(self, z: Sequence[str], own: str) -> str:
-        """The probability of a class with the logit ``own`` among all logits, which holds no sum but its own."""
+        """The softmax probability of a class with the logit ``own`` among all logits."""
         return f"{self.number(1.0)} / ({' + '.join(self.exp(each, own) for each in z)})"
 
     def held(self, x: str) -> str:
-        """A logit, inside the range of :data:`~calibrant.maps.classes.LARGEST_LOGIT`."""
+        """A logit, clipped to the range of :data:`~calibrant.maps.classes.LARGEST_LOGIT`."""
         inside = held_between(self.dialect, x, self.number(-LARGEST_LOGIT), self.number(LARGEST_LOGIT))
         if not self.dialect.raises:
             return inside

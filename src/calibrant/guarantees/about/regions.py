@@ -1,4 +1,4 @@
-"""Statements about the true class distribution in the regions of the simplex; see docs/certificates/simplex.md."""
+"""Certificate statements about the class distribution in regions of the simplex; see docs/certificates/simplex.md."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from calibrant.arrays.multiclass.rows import check_fresh_rows
 from calibrant.guarantees.about.classes import refuse_positive
 from calibrant.guarantees.bounds import Flags
 from calibrant.guarantees.certificate import UNEVEN, AboutMap, Certificate, CertificateCheck, Terms, first_few, round_up
-from calibrant.guarantees.provenance import ClassProvenance
+from calibrant.guarantees.provenance import MulticlassProvenance
 from calibrant.maps.simplex import SimplexBinsMap, project
 from calibrant.messages import plural
 from calibrant.numerics import Floats, Ints
 
 MOST_CLASSES = 10
-"""Up to so many classes every set of them gets an exact interval; beyond, one bound holds for all sets."""
+"""Up to this many classes every set of classes gets an exact interval; above it, one bound holds for all sets."""
 
 ROUNDING = 1e-9
-"""By how much numbers that follow from one another may miss each other."""
+"""Tolerance for numbers that should be equal up to rounding."""
 
 
 @dataclass(frozen=True, eq=False)
 class Regions(AboutMap):
     r"""Classes of every region of a map of simplex bins, region by region.
 
-    Beside the interval of each class, all classes of a region are promised something together:
+    Besides the interval of each class, there is a joint guarantee for all classes of a region:
 
     .. math:: \|\mathbb{E}[\mathbf Y \mid X \in b] - \hat\Pi_b\|_1 \le \epsilon_b .
 
     Attributes
     ----------
     map
-        The map that is spoken of.
+        The certified map.
     distances
-        :math:`\epsilon_b` by region; 2, which says nothing, where nothing is promised.
+        :math:`\epsilon_b` by region; 2, which is vacuous, for regions that are not covered.
     light, uncovered_rows
-        Rules of a projection on whose threshold a score is promised nothing, and the rows there.
+        Rules of a projection whose threshold is not covered, and the rows exactly on these thresholds.
     frame_columns
-        What the columns of a frame were called at fit, where not as the classes.
+        Column names of the frame passed to fit, if they differ from the classes.
     """
 
     map: SimplexBinsMap
@@ -56,75 +56,75 @@ class Regions(AboutMap):
 
     @property
     def stays(self) -> bool:
-        """Whether regions are fixed; rows choose those of a projection."""
+        """Whether the regions are fixed; those of a projection are chosen by the rows."""
         return self.map.scheme != "projection"
 
     def by_region(self, column: Any) -> Any:
-        """A column of the table, with a line for each region and a column for each class."""
+        """A column of the table as a matrix, regions by classes."""
         return column.reshape(-1, len(self.classes))
 
     def levels(self, rows: Ints, terms: Terms) -> Floats:
-        """Every set of classes of every promised region has the same share of alpha; above 10 classes every region."""
+        """Equal shares of alpha for every set of classes of every covered region; above 10 classes for every region."""
         sets = len(class_sets(len(self.classes))) if len(self.classes) <= MOST_CLASSES else 1
         return np.full(len(rows), terms.alpha / terms.union(self.by_region(rows)[:, 0] > 0) / sets)
 
-    def epsilon(self, half_widths: Floats, promised: Flags) -> float:
-        """The largest l1 distance of a promised region."""
-        return float(self.distances[self.by_region(promised)[:, 0]].max())
+    def epsilon(self, half_widths: Floats, covered: Flags) -> float:
+        """The largest l1 distance of a covered region."""
+        return float(self.distances[self.by_region(covered)[:, 0]].max())
 
-    def validate(self, promise: Certificate) -> None:
-        """Refuse a table that is not about these regions."""
+    def validate(self, certificate: Certificate) -> None:
+        """Reject a table that does not match these regions."""
         size, regions = len(self.map.table), len(self.map.outputs_by_region)
-        if len(promise.rows) != size or len(self.distances) != regions:
+        if len(certificate.rows) != size or len(self.distances) != regions:
             raise ValueError(f"a certificate of {regions} regions needs {size} entries and {regions} distances")
-        if (promise.outputs != self.map.table).any() or promise.kind != self.map.on:
-            raise ValueError("outputs and the kind of scores must be those of the map")
-        rows, promised = self.by_region(promise.rows), self.by_region(promise.promised)[:, 0]
-        if (self.by_region(promise.events).sum(axis=1)[:, None] != rows).any():
+        if (certificate.outputs != self.map.table).any() or certificate.score_type != self.map.on:
+            raise ValueError("outputs and score type must be those of the map")
+        rows, covered = self.by_region(certificate.rows), self.by_region(certificate.covered)[:, 0]
+        if (self.by_region(certificate.events).sum(axis=1)[:, None] != rows).any():
             raise ValueError("the rows of the classes must sum to the rows of their region")
         if ((self.distances < 0.0) | (self.distances > 2.0)).any():
             raise ValueError("distances must lie in [0, 2]")
-        if promise.n != rows[:, 0].sum():
-            raise ValueError("n must be that of the promised regions")
+        if certificate.n != rows[:, 0].sum():
+            raise ValueError("n must be the number of rows of the covered regions")
         if len(self.light) and not 0 <= self.light.min() <= self.light.max() < len(self.map.thresholds):
-            raise ValueError("light must name rules of the map")
+            raise ValueError("light must refer to rules of the map")
         if self.uncovered_rows < len(self.light) or (self.uncovered_rows and not len(self.light)):
-            raise ValueError("rows are uncovered on light thresholds, one or more on each, and nowhere else")
-        if (self.distances < 2.0 * self.by_region(promise.half_widths).max(axis=1) - ROUNDING)[promised].any():
-            raise ValueError("all classes together cannot be surer than twice the least sure one of them")
+            raise ValueError("uncovered_rows must count at least one row for each threshold in light, and no others")
+        if (self.distances < 2.0 * self.by_region(certificate.half_widths).max(axis=1) - ROUNDING)[covered].any():
+            raise ValueError("distances must be at least twice the largest half-width of the classes of their region")
 
-    def rests_on(self, promise: Certificate, provenance: ClassProvenance) -> bool:
-        """Whether the rows are counted, as many, and their columns were called so."""
-        told = (promise.n + self.uncovered_rows, promise.kind, self.frame_columns, "counts")
-        return told == (provenance.n, provenance.kind, provenance.columns, provenance.weights)
+    def rests_on(self, certificate: Certificate, provenance: MulticlassProvenance) -> bool:
+        """Whether the rows are unweighted, and their number and column names match."""
+        stated = (certificate.n + self.uncovered_rows, certificate.score_type, self.frame_columns, "frequency")
+        return stated == (provenance.n, provenance.score_type, provenance.columns, provenance.weight_type)
 
     # ---------------------------------------------------------------------------------------------------- fresh rows
 
-    def covers(self, promise: Certificate, scores: Any) -> Flags:
-        """Whether each row is promised something: its region holds rows, and it lies on no light threshold."""
+    def covers(self, certificate: Certificate, scores: Any) -> Flags:
+        """Whether each row is covered: its region has rows, and it does not lie on a threshold in ``light``."""
         codes = self.map.regions(scores)
-        covered = (codes >= 0) & self.by_region(promise.promised)[codes, 0]
+        covered = (codes >= 0) & self.by_region(certificate.covered)[codes, 0]
         p = self.map._probabilities(np.asarray(scores, dtype=np.float64))
         for b in self.light.tolist():
             covered &= (codes < b) | (project(p, self.map.rules[b]) != self.map.thresholds[b])
         return np.asarray(covered)
 
-    def count(self, promise: Certificate, scores: Any, y: Any, positive: Any) -> tuple[Ints, Ints, int]:
+    def count(self, certificate: Certificate, scores: Any, y: Any, positive: Any) -> tuple[Ints, Ints, int]:
         """Fresh rows of each region, and those of each class among them."""
         refuse_positive(positive)
         rows = check_fresh_rows(scores, y, self.classes, self.map.on, self.frame_columns)
         counts = np.zeros((len(self.distances), len(self.classes)), dtype=np.int64)
-        kept = self.covers(promise, rows.scores)
+        kept = self.covers(certificate, rows.scores)
         np.add.at(counts, (self.map.regions(rows.scores)[kept], rows.labels[kept]), 1)
         return np.repeat(counts.sum(axis=1), len(self.classes)), counts.ravel(), int(kept.sum())
 
-    def tests(self, promise: Certificate, n: Ints, events: Ints, by_bin: bool) -> tuple[Ints, Ints, Floats, Floats]:
-        """Every set of classes against half of epsilon; single classes against their own intervals with ``by_bin``."""
+    def tests(self, certificate: Certificate, n: Ints, events: Ints, by_bin: bool) -> tuple[Ints, Ints, Floats, Floats]:
+        """Every set of classes against epsilon / 2; with ``by_bin``, single classes against their own intervals."""
         n, events = self.by_region(n), self.by_region(events)
         if by_bin:
-            return n, events, self.by_region(promise.lower), self.by_region(promise.upper)
+            return n, events, self.by_region(certificate.lower), self.by_region(certificate.upper)
         sets = class_sets(len(self.classes))
-        said, half = np.einsum("rk,sk->rs", self.map.outputs_by_region, sets), promise.epsilon / 2
+        said, half = np.einsum("rk,sk->rs", self.map.outputs_by_region, sets), certificate.epsilon / 2
         lower, upper = np.maximum(said - half, 0.0), np.minimum(said + half, 1.0)
         return np.broadcast_to(n[:, :1], said.shape), events @ sets.T, lower, upper
 
@@ -133,30 +133,30 @@ class Regions(AboutMap):
         counts = self.by_region(check.events)[place]
         seen = sorted(zip(counts.tolist(), self.classes, strict=True), key=lambda each: -each[0])
         shown = first_few([f"{rows:,} of {name!r}" for rows, name in seen])
-        return f"shows {plural(int(counts.sum()), 'row')}: {shown}"
+        return f"observed {plural(int(counts.sum()), 'row')}: {shown}"
 
     # --------------------------------------------------------------------------------------------------------- words
 
-    def sentences(self, promise: Certificate) -> Iterator[str]:
-        """What is promised, what it rests on and what it leaves out."""
-        promised, rows = (self.by_region(each)[:, 0] for each in (promise.promised, promise.rows))
-        regions = int(promised.sum())
+    def sentences(self, certificate: Certificate) -> Iterator[str]:
+        """The guarantee, its basis, and what is not covered."""
+        covered, rows = (self.by_region(each)[:, 0] for each in (certificate.covered, certificate.rows))
+        regions = int(covered.sum())
         where = f"in each of the {regions:,} regions" if regions > 1 else "in the one region"
         what = "the true class distribution"
-        head = promise.head(f"{where} {what}", f", {what} of its region")
-        all_classes, one = promise.epsilon, float(promise.half_widths[promise.promised].max())
+        head = certificate.head(f"{where} {what}", f", {what} of its region")
+        all_classes, one = certificate.epsilon, float(certificate.half_widths[certificate.covered].max())
         yield (
             f"{head} differs from the calibrated one by an l1 distance (0 to 2) of at most {round_up(all_classes)}, "
             f"and by at most {round_up(one)} in any class."
         )
-        yield f"  Basis: {plural(promise.n, 'row')}, {promise.bound} intervals; {promise.source}."
-        order = np.argsort(self.distances[promised], kind="stable")
-        reached = np.cumsum(rows[promised][order])
-        half = float(self.distances[promised][order][np.searchsorted(reached, promise.n / 2)])
-        if promise.epsilon > UNEVEN * half:
-            yield f"  By region: those with half of the rows hold within {round_up(half)}."
+        yield f"  Basis: {plural(certificate.n, 'row')}, {certificate.interval} intervals; {certificate.reference}."
+        order = np.argsort(self.distances[covered], kind="stable")
+        reached = np.cumsum(rows[covered][order])
+        half = float(self.distances[covered][order][np.searchsorted(reached, certificate.n / 2)])
+        if certificate.epsilon > UNEVEN * half:
+            yield f"  By region: regions with half of the rows are within {round_up(half)}."
         if len(self.light):
-            share = f"{self.uncovered_rows:,} of {promise.n + self.uncovered_rows:,} rows"
+            share = f"{self.uncovered_rows:,} of {certificate.n + self.uncovered_rows:,} rows"
             yield f"  Not covered: scores on a threshold ({plural(len(self.light), 'threshold')}, {share})."
         if regions < len(rows):
             yield f"  Not covered: {plural(len(rows) - regions, 'region')} without a row."
@@ -177,9 +177,9 @@ def class_sets(classes: int) -> Ints:
 
 
 def by_one_bound(map_: SimplexBinsMap, counts: Ints, alpha: float) -> tuple[Floats, Floats, Floats]:
-    """Distances by region and ends of the intervals of its classes, from one bound for all sets at once.
+    """l1 distances by region and intervals of its classes, from one bound for all sets of classes at once.
 
-    That is the bound of Weissman et al. (2003), for more classes than have sets that could be looked at one by one.
+    This is the bound of Weissman et al. (2003), for more classes than allow an interval for every set.
     """
     rows, classes = counts.sum(axis=1), counts.shape[1]
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -1,4 +1,4 @@
-"""Statements about the true event rates of bins of one score."""
+"""Certificate statements about the true event rates of bins of one score."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from calibrant.arrays import Kind, check_rows
+from calibrant.arrays import ScoreType, check_rows
 from calibrant.guarantees.bounds import Flags
 from calibrant.guarantees.certificate import UNEVEN, About, Certificate, Terms, round_up
 from calibrant.guarantees.origins import BinRule
@@ -18,7 +18,7 @@ from calibrant.messages import plural
 from calibrant.numerics import Floats, Guide, Ints, multiply_odds
 
 MUCH_UNCOVERED = 0.05
-"""Share of rows on uncovered edges from which on a certificate says how to do better."""
+"""A certificate gives advice if at least this share of the rows lies on uncovered edges."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,15 +30,15 @@ class ScoreBins(About):
     knots
         Bin j holds ``knots[j-1] <= score < knots[j]``.
     uncovered, uncovered_rows
-        Bins that are an edge chosen by the rows, with too few rows on it to be promised anything; all rows on these.
+        Which bins are an edge chosen by the rows, with too few rows on it for a guarantee; the rows on these edges.
     rule
-        What decided where bins end.
+        How the bin edges were chosen.
     share, look
-        Share of alpha that the intervals spend, where the number of bins was chosen by their labels; the rest pays for
-        the numbers that were not chosen and for other looks. How often the guarantee was asked for on growing rows.
+        Share of alpha used by the intervals if the number of bins was chosen using the labels; the rest is spent on
+        the numbers that were not chosen and on other looks. How many times the guarantee was requested on growing rows.
     odds
-        Weight of an event relative to a negative row, where rows were sampled by class. ``rows`` and ``events`` count
-        the rows as sampled; outputs and intervals are of the population that the weights restore.
+        Weight of an event relative to a negative if rows were sampled by class. ``rows`` and ``events`` count the rows
+        as sampled; outputs and intervals are for the population that the weights restore.
     """
 
     knots: Floats
@@ -58,91 +58,91 @@ class ScoreBins(About):
 
     @property
     def stays(self) -> bool:
-        """Whether no edge is a row."""
+        """Whether no bin edge was chosen by the rows."""
         return not self.uncovered.any()
 
     def levels(self, rows: Ints, terms: Terms) -> Floats:
-        """The same for all bins that are promised, which share alpha; all of it for the bin of a new row."""
+        """Equal shares of alpha for all covered bins; all of alpha for the bin of a new row."""
         return np.full(len(rows), terms.alpha * self.share / terms.union(rows > 0))
 
     def as_sampled(self, rates: Floats) -> Floats:
-        """Rates of the rows as they were sampled, by class."""
+        """Rates converted to those of the rows as sampled by class."""
         return multiply_odds(rates, 1.0 / self.odds)
 
-    def validate(self, promise: Certificate) -> None:
-        """Refuse a table that is not about these bins."""
-        self.check_bins(promise.rows)
-        if promise.n != promise.rows.sum():
-            raise ValueError("n and epsilon must be those of the promised bins")
+    def validate(self, certificate: Certificate) -> None:
+        """Reject a table that does not match these bins."""
+        self.check_bins(certificate.rows)
+        if certificate.n != certificate.rows.sum():
+            raise ValueError("n and epsilon must be those of the covered bins")
 
     def check_bins(self, rows: Ints) -> None:
-        """Refuse bins that contradict themselves or their rows."""
+        """Reject bins that are inconsistent, or inconsistent with their rows."""
         bins = len(rows)
         if len(self.knots) != bins - 1 or len(self.uncovered) != bins:
             raise ValueError(f"a certificate of {bins} bins needs {bins - 1} knots and {bins} entries in every column")
         if not (np.isfinite(self.knots).all() and (self.knots[1:] > self.knots[:-1]).all()):
             raise ValueError("knots must be finite and strictly increasing")
         if (self.uncovered & (rows > 0)).any() or self.uncovered_rows < 0:
-            raise ValueError("uncovered bins have no rows that speak for them, and uncovered_rows are not below 0")
+            raise ValueError("uncovered bins must have 0 rows, and uncovered_rows must not be negative")
         if not 0.0 < self.share <= 1.0 or self.look < 1:
-            raise ValueError("share must lie above 0 and up to 1, and look be at least 1")
+            raise ValueError("share must lie in (0, 1], and look must be at least 1")
         if not (self.odds > 0.0 and np.isfinite(self.odds)):
-            raise ValueError("odds must be above 0 and finite")
+            raise ValueError("odds must be positive and finite")
 
     def describes(self, map_: Map, outputs: Floats, kind: str) -> bool:
-        """Whether the map has these steps."""
+        """Whether the map is this step function."""
         return StepMap(self.knots, outputs).merged() == map_
 
-    def rests_on(self, promise: Certificate, provenance: Provenance) -> bool:
-        """Whether the rows are counted, and enough of them have either label."""
-        events, rows = int(promise.events.sum()), promise.n + self.uncovered_rows
-        counted = provenance.weights == "by-class" or (provenance.weights == "counts" and self.odds == 1.0)
+    def rests_on(self, certificate: Certificate, provenance: Provenance) -> bool:
+        """Whether the rows are unweighted, and there are enough rows of each label."""
+        events, rows = int(certificate.events.sum()), certificate.n + self.uncovered_rows
+        counted = provenance.weight_type == "by-class" or (provenance.weight_type == "frequency" and self.odds == 1.0)
         others = provenance.n - provenance.events
-        return counted and rows <= provenance.n and events <= provenance.events and promise.n - events <= others
+        return counted and rows <= provenance.n and events <= provenance.events and certificate.n - events <= others
 
-    def count(self, promise: Certificate, scores: Any, y: Any, positive: Any) -> tuple[Ints, Ints, int]:
+    def count(self, certificate: Certificate, scores: Any, y: Any, positive: Any) -> tuple[Ints, Ints, int]:
         """Fresh rows and events by bin."""
-        rows = check_rows(scores, y, positive=positive, kind=cast(Kind, promise.kind))
+        rows = check_rows(scores, y, positive=positive, score_type=cast(ScoreType, certificate.score_type))
         n, events = self.counted(rows.scores, rows.labels == 1)
-        return n, events, int(n[promise.promised].sum())
+        return n, events, int(n[certificate.covered].sum())
 
     def counted(self, scores: Floats, events: Flags) -> tuple[Ints, Ints]:
-        """Rows and events of checked rows by bin."""
+        """Rows and events of validated rows by bin."""
         index, bins = Guide(self.knots).locate(scores), len(self.knots) + 1
         return np.bincount(index, minlength=bins), np.bincount(index[events], minlength=bins)
 
-    def sentences(self, promise: Certificate) -> Iterator[str]:
-        """What is promised, what it rests on and what it leaves out."""
-        bins = int(promise.promised.sum())
+    def sentences(self, certificate: Certificate) -> Iterator[str]:
+        """The guarantee, its basis, and what is not covered."""
+        bins = int(certificate.covered.sum())
         where = f"in each of the {bins:,} bins" if bins > 1 else "in the one bin"
-        head = promise.head(f"{where} the true event rate", ", the true event rate of its bin")
-        yield f"{head} differs from the calibrated probability by at most {round_up(promise.epsilon)}."
-        yield f"  Basis: {plural(promise.n, 'row')}, {promise.bound} intervals; {promise.source}."
+        head = certificate.head(f"{where} the true event rate", ", the true event rate of its bin")
+        yield f"{head} differs from the calibrated probability by at most {round_up(certificate.epsilon)}."
+        yield f"  Basis: {plural(certificate.n, 'row')}, {certificate.interval} intervals; {certificate.reference}."
         if self.odds != 1.0:
             yield (
-                f"  Population: the one that the class weights restore, where an event counts {self.odds:.6g} times as "
-                "much as a negative row; not the rows as sampled."
+                f"  Population: as restored by the class weights, in which an event counts {self.odds:.6g} times as "
+                "much as a negative; not the rows as sampled."
             )
         if self.share < 1.0:
             yield (
-                f"  Alpha: these bins spend {100 * self.share:.3g} % of it; the rest pays for the choice of the number "
-                "of bins and for further looks."
+                f"  Alpha: these bins use {100 * self.share:.3g} % of it; the rest is spent on choosing the number of "
+                "bins and on further looks."
             )
-        widths = promise.half_widths[promise.promised]
-        if promise.epsilon > UNEVEN * np.median(widths):
+        widths = certificate.half_widths[certificate.covered]
+        if certificate.epsilon > UNEVEN * np.median(widths):
             half = round_up(float(np.sort(widths)[(len(widths) - 1) // 2]))
-            yield f"  By bin: {(len(widths) + 1) // 2} of the {len(widths)} hold within {half}."
+            yield f"  By bin: {(len(widths) + 1) // 2} of the {len(widths)} are within {half}."
         edges = int(self.uncovered.sum())
         if edges:
-            yield on_edges(promise, edges, ' Use bins_from="part" or fewer bins to cover them.')
-        empty = len(promise.rows) - bins - edges
+            yield on_edges(certificate, edges, ' Use bins_from="split" or fewer bins to cover them.')
+        empty = len(certificate.rows) - bins - edges
         if empty:
             yield f"  Not covered: {plural(empty, 'bin')} without a row."
 
 
-def on_edges(promise: Certificate, edges: int, advice: str) -> str:
-    """The line about rows on uncovered edges; with advice where these are many."""
-    aside = promise.uncovered_rows
-    share = f"{aside:,} of {promise.n + aside:,} rows"
+def on_edges(certificate: Certificate, edges: int, advice: str) -> str:
+    """The line about rows on uncovered edges, with advice if there are many."""
+    aside = certificate.uncovered_rows
+    share = f"{aside:,} of {certificate.n + aside:,} rows"
     told = f"  Not covered: scores on a bin edge ({plural(edges, 'edge')}, {share})."
-    return told + (advice if aside > MUCH_UNCOVERED * promise.n else "")
+    return told + (advice if aside > MUCH_UNCOVERED * certificate.n else "")

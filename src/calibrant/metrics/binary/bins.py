@@ -1,4 +1,4 @@
-"""Rows, events and scores by bin: what every binned number is computed from."""
+"""Rows, events and scores by bin, from which binned metrics are computed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays import Kind, Rows, check_rows
+from calibrant.arrays import Rows, ScoreType, check_rows
 from calibrant.arrays.columns import check_option, check_whole
 from calibrant.maps import StepMap
 from calibrant.messages import Advice, Argument, InputError, Phrase, plural
@@ -17,16 +17,16 @@ from calibrant.tallies import Clusters, Tally
 
 Strategy = Literal["width", "mass", "distinct", "auto"]
 Edges = ArrayLike | StepMap | None
-"""Inner edges of bins, or a step map that has them; None to have them chosen."""
+"""Inner edges of bins, or a step map whose knots they are; None to choose them by strategy."""
 
 Scores = ArrayLike | Tally
-"""What a metric's first argument may be; beside a tally there are no labels and no weights."""
+"""First argument of a metric; a tally is passed without labels and weights."""
 
 GroupedScores = Scores | Clusters
-"""The same, where intervals may allow for groups of dependent rows."""
+"""The same, for metrics whose intervals can account for groups of dependent rows."""
 
 ENOUGH_ROWS = 50
-"""Rows that every distinct score must have before binning can be skipped (002 section 1.4.1)."""
+"""Minimum rows of every distinct score without binning (Gupta 2023, section 1.4.1)."""
 
 
 _CHOSEN: dict[Strategy, tuple[str, str]] = {
@@ -38,17 +38,17 @@ _CHOSEN: dict[Strategy, tuple[str, str]] = {
 
 
 def tally_of(scores: Scores, y: Column = None, sample_weight: Column = None) -> Tally:
-    """The tally that a metric works on: the one given, or an exact one of the rows given.
+    """The tally of a metric: the given one, or an exact one of the given rows.
 
-    Whatever else is to be said about rows (weights that are counts, the positive label, a grid) is said in
-    :meth:`Tally.from_arrays`. Logits and other scores that are not probabilities are refused.
+    For other options (frequency weights, the positive label, a grid) build the tally with :meth:`Tally.from_arrays`.
+    Logits and other scores that are not probabilities are refused.
     """
     data = rows_or_tally(scores, y, sample_weight)
     return data if isinstance(data, Tally) else Tally.from_rows(data)
 
 
 def grouped_or_tally(scores: GroupedScores, y: Column, sample_weight: Column, groups: Column) -> Tally | Clusters:
-    """What a metric whose intervals allow for groups of dependent rows works on."""
+    """The tally, or counts by cluster, for a metric whose intervals account for groups of dependent rows."""
     if isinstance(scores, Clusters):
         if any(given is not None for given in (y, sample_weight, groups)):
             raise InputError(
@@ -59,14 +59,15 @@ def grouped_or_tally(scores: GroupedScores, y: Column, sample_weight: Column, gr
         return tally_of(scores, y, sample_weight)
     if isinstance(scores, Tally) or y is None:
         names = {name: Argument(name) for name in ("scores", "y", "groups")}
-        raise InputError("groups", "belong to rows", Phrase("pass {scores}, {y} and {groups} as arrays", **names))
+        fix = Phrase("pass {scores}, {y} and {groups} as arrays", **names)
+        raise InputError("groups", "cannot be combined with a tally", fix)
     rows = check_rows(scores, y, sample_weight, groups=groups)
-    _need_probabilities(rows.kind)
+    _need_probabilities(rows.score_type)
     return Clusters.of_rows(rows)
 
 
 def rows_or_tally(scores: Scores, y: Column, sample_weight: Column) -> Tally | Rows:
-    """What a metric was given, checked: the tally, or rows of probabilities that nobody has sorted yet."""
+    """The checked input of a metric: the tally, or unsorted rows of probabilities."""
     data: Tally | Rows
     if isinstance(scores, Tally):
         if y is not None or sample_weight is not None:
@@ -74,23 +75,23 @@ def rows_or_tally(scores: Scores, y: Column, sample_weight: Column) -> Tally | R
         data, empty = scores, not scores.total > 0
     else:
         if y is None:
-            raise InputError("y", "is missing", "pass the labels beside the scores, or a Tally alone")
+            raise InputError("y", "is missing", "pass the labels after the scores, or a Tally alone")
         data, empty = check_rows(scores, y, sample_weight), False
-    _need_probabilities(data.kind)
+    _need_probabilities(data.score_type)
     if empty:
         raise InputError("scores", "is an empty tally", "pass one that has rows")
     return data
 
 
-def _need_probabilities(kind: Kind) -> None:
-    if kind != "probability":
+def _need_probabilities(score_type: ScoreType) -> None:
+    if score_type != "probability":
         fix = Phrase("{fit}, or apply expit to logits", fit=Advice.FIT_FIRST)
-        raise InputError("scores", f"are {kind} scores, and a metric needs probabilities", fix)
+        raise InputError("scores", f"are {score_type} scores, but metrics need probabilities", fix)
 
 
 @dataclass(frozen=True, eq=False)
 class Bins:
-    """Counts by bin of the score, empty bins included; bin b holds ``edges[b-1] <= score < edges[b]``.
+    """Counts of rows and events by bin of the score; bin b holds ``edges[b-1] <= score < edges[b]``.
 
     Attributes
     ----------
@@ -125,19 +126,21 @@ class Bins:
         strategy: Strategy = "width",
         edges: Edges = None,
     ) -> Bins:
-        """Bins of a tally or of rows.
+        """Bin a tally or rows; empty bins are kept.
 
         Parameters
         ----------
+        scores, y, sample_weight
+            Probabilities, labels and importance weights; or a tally alone.
         n_bins
             Number of bins; with equal mass, ties can make it fewer.
         strategy
-            ``"width"``: [0, 1/B), [1/B, 2/B), ..., the last closed (002 eq. 1.17). ``"mass"``: about equally many rows
-            in each, a tied score never split. ``"distinct"``: each distinct score (or each cell of a gridded tally, or
-            each of a user's own bins) by itself. ``"auto"``: distinct when each has at least 50 rows (002 section
-            1.4.1), else mass.
+            ``"width"``: [0, 1/B), [1/B, 2/B), ..., the last closed (Gupta 2023, eq. 1.17). ``"mass"``: about equally
+            many rows in each; a tied score is never split. ``"distinct"``: one bin per distinct score (or per cell of a
+            gridded tally, or per bin of a table). ``"auto"``: distinct when each has at least 50 rows (Gupta 2023,
+            section 1.4.1), else mass.
         edges
-            Inner edges of your own, or a step map whose knots they are; ``n_bins`` and ``strategy`` are then unused.
+            Inner edges, or a step map whose knots they are; ``n_bins`` and ``strategy`` are then unused.
 
         Notes
         -----
@@ -167,7 +170,7 @@ class Bins:
         size = len(inner) + 1
         dtype = np.int64 if tally.counts else np.float64
         n, events, score_sum = np.zeros(size, dtype=dtype), np.zeros(size, dtype=dtype), np.zeros(size)
-        # A gridded score is cut off at 30 bits of its octave: a heap on an edge must not fall below it.
+        # A gridded score is truncated to 30 bits of its octave: tied scores on an edge must not fall below it.
         knots = inner if tally.grid is None else inner * (1.0 - 2.0**-29)
         for scores, rows, hits in tally.pieces():
             index = np.searchsorted(knots, scores, side="right")
@@ -216,12 +219,12 @@ class Bins:
 
     @property
     def mean_score(self) -> Floats:
-        """Mean score of each bin; the mid-point where the bin is empty (002 section 1.4.1)."""
+        """Mean score of each bin; the mid-point where the bin is empty (Gupta 2023, section 1.4.1)."""
         return np.where(self.n > 0, self.score_sum / np.maximum(self.n, np.finfo(float).tiny), self.midpoint)
 
     @property
     def rate(self) -> Floats:
-        """Share of events in each bin; the mid-point where the bin is empty, so that it shows no error."""
+        """Share of events in each bin; the mid-point where the bin is empty, so that it has no error."""
         return np.where(self.n > 0, self.events / np.maximum(self.n, np.finfo(float).tiny), self.midpoint)
 
     @property
@@ -231,14 +234,14 @@ class Bins:
 
     @property
     def effective_n(self) -> Floats:
-        r"""Rows that the bin is worth: :math:`(\sum w)^2 / \sum w^2`, or ``n`` itself when it counts rows."""
+        r"""Effective sample size of each bin: :math:`(\sum w)^2 / \sum w^2`, or ``n`` itself when it counts rows."""
         if self.w2 is None:
             return self.n.astype(np.float64)
         return np.asarray(np.where(self.n > 0, self.n**2 / np.where(self.w2 > 0, self.w2, 1.0), 0.0))
 
 
 def describe(bins: Bins, strategy: Strategy, edges: Edges) -> str:
-    """How many bins there are and how they were chosen, for the name of a number."""
+    """Number of bins and how they were chosen, for the name of a metric."""
     return plural(
         len(bins), *(("bin of given edges", "bins of given edges") if edges is not None else _CHOSEN[strategy])
     )
@@ -254,7 +257,7 @@ def _check_edges(edges: ArrayLike | StepMap) -> Floats:
 
 
 def _equal_mass(tally: Tally, n_bins: int) -> Floats:
-    """Edges after the cells in which k/B of the rows are reached; cells are never split."""
+    """Edges after the cells that reach k/B of the rows; cells are never split."""
     marks = tally.total * np.arange(1, n_bins) / n_bins
     ranks = np.ceil(marks - 1e-9 * tally.total) if tally.counts else marks
     after = np.unique(tally.cell_at(np.maximum(ranks, 1) if tally.counts else ranks)[1])

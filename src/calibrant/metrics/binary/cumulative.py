@@ -1,4 +1,4 @@
-"""Calibration without bins or kernels: cumulative differences between labels and scores, and the laws they follow."""
+"""Calibration without bins or kernels: cumulative differences between labels and scores, and their distributions."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from calibrant.metrics.estimates import Estimate
 from calibrant.numerics import Column, Floats
 from calibrant.tallies import Tally
 
-Kind = Literal["max", "range"]
+Statistic = Literal["max", "range"]
 
 CROSSING = 1.5
-"""Where the two series of a law take over from each other: at this point either has converged in a few terms."""
+"""Argument at which one series of a distribution replaces the other: here both converge in a few terms."""
 
 TERMS = 12
-"""Terms of either series on its own side of ``CROSSING``; the first one left out is below 1e-40."""
+"""Terms of each series on its side of ``CROSSING``; the first omitted term is below 1e-40."""
 
 NULL_MEAN = {"max": math.sqrt(math.pi / 2.0), "range": math.sqrt(8.0 / math.pi)}
 """Means of max |W| and of max W - min W over [0, 1], for a Brownian motion W."""
@@ -31,8 +31,8 @@ NULL_HIGH = {"max": 2.2414027273321415, "range": 2.49767216104865}
 """Their 95 % quantiles."""
 
 
-def ecce(scores: Scores, y: Column = None, sample_weight: Column = None, *, kind: Kind = "max") -> Estimate:
-    r"""Estimated cumulative calibration error: how far labels and scores drift apart in score order.
+def ecce(scores: Scores, y: Column = None, sample_weight: Column = None, *, statistic: Statistic = "max") -> Estimate:
+    r"""Estimated cumulative calibration error (ECCE): largest cumulative difference of labels and scores.
 
     .. math:: C_k = \frac1n \sum_{i \le k} (y_{(i)} - s_{(i)}), \qquad
               \text{max} = \max_k |C_k|, \qquad \text{range} = \max_k C_k - \min_k C_k,
@@ -42,8 +42,19 @@ def ecce(scores: Scores, y: Column = None, sample_weight: Column = None, *, kind
 
     Parameters
     ----------
-    kind
+    scores : array-like or Tally
+        Probability of each row; or a tally alone, without ``y`` and ``sample_weight``.
+    y : array-like
+        Labels, 0 or 1.
+    sample_weight : array-like, optional
+        Importance weight of each row.
+    statistic
         ``"max"`` or ``"range"``; the range lies between once and twice the maximum.
+
+    Returns
+    -------
+    Estimate
+        Value, and null values of a calibrated model.
 
     Notes
     -----
@@ -53,7 +64,7 @@ def ecce(scores: Scores, y: Column = None, sample_weight: Column = None, *, kind
     :math:`\sigma^2 = \sum_i w_i^2 s_i (1 - s_i) / (\sum_i w_i)^2` at its end; ``null`` and ``null_high`` are the mean
     and the 95 % quantile for a Brownian motion of that variance. A walk is seen only at its distinct scores, so both
     are a little too high, and much too high for a handful of distinct scores.
-    Guarantee: no finite-sample guarantee; the null law is the limit of many rows.
+    Guarantee: no finite-sample guarantee; the null distribution is asymptotic.
     Cost: O(cells).
     References: Arrieta-Ibarra, Gujral, Tannen, Tygert and Xu (2022), Metrics of calibration for probabilistic
     predictions.
@@ -67,13 +78,13 @@ def ecce(scores: Scores, y: Column = None, sample_weight: Column = None, *, kind
     ECCE, largest cumulative difference: 0.1021 (a perfectly calibrated model would show 0.0114 here, and
     more than 0.0204 in one sample of twenty)
     """
-    check_option("kind", kind, get_args(Kind))
+    check_option("statistic", statistic, get_args(Statistic))
     tally = tally_of(scores, y, sample_weight)
     lowest, highest, variance = _walk(tally)
-    value = max(highest, -lowest) if kind == "max" else highest - lowest
-    what = "largest cumulative difference" if kind == "max" else "range of cumulative differences"
+    value = max(highest, -lowest) if statistic == "max" else highest - lowest
+    what = "largest cumulative difference" if statistic == "max" else "range of cumulative differences"
     sd = math.sqrt(variance)
-    return Estimate(f"ECCE, {what}", value, null=NULL_MEAN[kind] * sd, null_high=NULL_HIGH[kind] * sd)
+    return Estimate(f"ECCE, {what}", value, null=NULL_MEAN[statistic] * sd, null_high=NULL_HIGH[statistic] * sd)
 
 
 def brownian_max_sf(x: ArrayLike) -> Floats:
@@ -82,7 +93,8 @@ def brownian_max_sf(x: ArrayLike) -> Floats:
     .. math:: P(\max_{t \le 1} |W_t| > x) = 4 \sum_{k \ge 0} (-1)^k Q\bigl((2k+1)x\bigr)
               = 1 - \frac4\pi \sum_{k \ge 0} \frac{(-1)^k}{2k+1} e^{-\pi^2 (2k+1)^2 / (8x^2)},
 
-    where Q is the upper tail of the standard normal law. The first series is used for large x, the second for small.
+    where Q is the upper tail of the standard normal distribution. The first series is used for large x, the second for
+    small.
 
     Notes
     -----
@@ -110,8 +122,8 @@ def brownian_range_sf(x: ArrayLike) -> Floats:
     .. math:: P(\max W - \min W > x) = 8 \sum_{k \ge 1} (-1)^{k-1} k\, Q(kx)
               = 1 - 8 \sum_{k\ \text{odd}} \Bigl(\frac{1}{\pi^2 k^2} + \frac1{x^2}\Bigr) e^{-\pi^2 k^2 / (2x^2)},
 
-    where Q is the upper tail of the standard normal law. The first series integrates Feller's density; the second comes
-    from the probability of staying in an interval, integrated over where in it the motion starts.
+    where Q is the upper tail of the standard normal distribution. The first series integrates Feller's density; the
+    second comes from the probability of staying in an interval, integrated over the starting point.
 
     Notes
     -----
@@ -150,12 +162,12 @@ def _walk(tally: Tally) -> tuple[float, float, float]:
 
 
 def _far(x: Floats) -> Floats:
-    """Arguments of the series for large x, one axis longer; elsewhere a harmless value."""
+    """Arguments of the series for large x, with one more axis; ``CROSSING`` elsewhere."""
     return np.asarray(np.where(x >= CROSSING, x, CROSSING)[..., None])
 
 
 def _near(x: Floats) -> Floats:
-    """Arguments of the series for small x; below 0.01 the motion has left surely, as far as a double can tell."""
+    """Arguments of the series for small x; below 0.01 the probability is 1 in double precision."""
     return np.asarray(np.clip(np.where(x < CROSSING, x, CROSSING), 0.01, None)[..., None])
 
 

@@ -23,7 +23,7 @@ KNOT_QUANTILES = {5: (0.05, 0.275, 0.5, 0.725, 0.95), 4: (0.05, 0.35, 0.65, 0.95
 """Where Harrell (2015, Table 2.3) puts the knots of a restricted cubic spline."""
 
 ROWS_PER_KNOT = 5
-"""Rows of the rarer class that each knot needs; with fewer, knots are given up."""
+"""Minority-class rows that each knot needs; with fewer, the number of knots is reduced."""
 
 SPAN, DELTA = 2.0 / 3.0, 0.01
 """lowess in R: share of the rows in each local fit, and share of the range over which fits are interpolated."""
@@ -34,7 +34,7 @@ class Curve(Protocol):
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        """What the reader must know about the fit."""
+        """Notes on the fit."""
 
     def at(self, scores: Floats) -> Floats:
         """Fitted event rate at these scores."""
@@ -46,20 +46,20 @@ class SplineCurve:
 
     knots: Floats
     coefficients: Floats
-    centre: float
+    center: float
     spread: float
     ends: Ends
     notes: tuple[Note, ...] = ()
 
     def at(self, scores: Floats) -> Floats:
         """Fitted event rate at these scores."""
-        features = _spline_features((logit(scores, self.ends) - self.centre) / self.spread, self.knots)
+        features = _spline_features((logit(scores, self.ends) - self.center) / self.spread, self.knots)
         return expit(np.einsum("j,jc->c", self.coefficients, features[: len(self.coefficients)]))
 
 
 @dataclass(frozen=True, eq=False)
 class LineCurve:
-    """Straight lines between fitted points, level beyond the ends."""
+    """Linear interpolation between fitted points, constant beyond the ends."""
 
     scores: Floats
     rates: Floats
@@ -84,7 +84,7 @@ class StepCurve:
 
 
 def fit_spline(scores: Floats, n: NDArray[Any], events: NDArray[Any]) -> Curve:
-    """Maximum likelihood on five knots, or on as many as the data carry; NaN where no likelihood has a maximum."""
+    """Maximum likelihood with five knots, or as many as the data support; NaN where the likelihood has no maximum."""
     ends = Ends.of(scores)
     z = logit(scores, ends)
     hits, misses = float(events.sum()), float((n - events).sum())
@@ -92,8 +92,8 @@ def fit_spline(scores: Floats, n: NDArray[Any], events: NDArray[Any]) -> Curve:
         return _undefined(curve_of_one_class())
     if _separated(z, n, events):
         return _undefined(curve_of_separated_classes())
-    centre, spread = (z[0] + z[-1]) / 2.0, max((z[-1] - z[0]) / 2.0, 1e-9)
-    unit, rows, observed = (z - centre) / spread, n.astype(np.float64), events.astype(np.float64)
+    center, spread = (z[0] + z[-1]) / 2.0, max((z[-1] - z[0]) / 2.0, 1e-9)
+    unit, rows, observed = (z - center) / spread, n.astype(np.float64), events.astype(np.float64)
     for knots in _knot_choices(unit, rows, min(hits, misses)):
         features = _spline_features(unit, knots)
         size = len(features) if z[-1] > z[0] else 1
@@ -101,7 +101,7 @@ def fit_spline(scores: Floats, n: NDArray[Any], events: NDArray[Any]) -> Curve:
         fit = fit_logistic(lambda cells=cells: cells, size)  # type: ignore[misc]
         if fit.converged:
             notes = () if len(knots) == 5 else (_fewer_knots(len(knots), size > 1),)
-            return SplineCurve(knots, fit.coefficients, centre, spread, ends, notes)
+            return SplineCurve(knots, fit.coefficients, center, spread, ends, notes)
     return _undefined(curve_did_not_settle())
 
 
@@ -115,7 +115,7 @@ def _knot_choices(unit: Floats, rows: Floats, rarer: float) -> list[Floats]:
 
 
 def _spline_features(unit: Floats, knots: Floats) -> Floats:
-    """Rows: 1, the log-odds, and for all knots but two a cubic that is straight beyond the outer knots."""
+    """Rows: 1, the log-odds, and for all knots but two a cubic that is linear beyond the outer knots."""
     columns = [np.ones(len(unit)), unit]
     if len(knots):
         *inner, before, last = knots
@@ -155,13 +155,13 @@ def _anchors(scores: Floats) -> NDArray[np.intp]:
     return np.array(chosen)
 
 
-def _windows(scores: Floats, upto: Floats, centres: Floats, size: int) -> NDArray[np.intp]:
-    """Rank of the first of the ``size`` rows nearest to each centre, by bisection on the rank."""
-    low = np.zeros(len(centres), dtype=np.intp)
-    high = np.full(len(centres), max(int(upto[-1]) - size, 0), dtype=np.intp)
+def _windows(scores: Floats, upto: Floats, centers: Floats, size: int) -> NDArray[np.intp]:
+    """Rank of the first of the ``size`` rows nearest to each center, by bisection on the rank."""
+    low = np.zeros(len(centers), dtype=np.intp)
+    high = np.full(len(centers), max(int(upto[-1]) - size, 0), dtype=np.intp)
     while (low < high).any():
         middle = (low + high) // 2
-        settled = centres - _row(scores, upto, middle) <= _row(scores, upto, middle + size) - centres
+        settled = centers - _row(scores, upto, middle) <= _row(scores, upto, middle + size) - centers
         low, high = np.where(settled, low, np.minimum(middle + 1, high)), np.where(settled, middle, high)
     return low
 
@@ -172,16 +172,16 @@ def _row(scores: Floats, upto: Floats, rank: NDArray[np.intp]) -> Floats:
 
 
 def _local_line(
-    scores: Floats, rows: Floats, rates: Floats, upto: Floats, centre: float, start: int, size: int
+    scores: Floats, rows: Floats, rates: Floats, upto: Floats, center: float, start: int, size: int
 ) -> float:
-    """Height at ``centre`` of the line fitted to the window that begins at rank ``start``."""
+    """Height at ``center`` of the line fitted to the window that begins at rank ``start``."""
     ends = _row(scores, upto, np.array([start, start + size - 1]))
-    reach = max(centre - float(ends[0]), float(ends[1]) - centre)
+    reach = max(center - float(ends[0]), float(ends[1]) - center)
     a = int(np.searchsorted(upto, start, side="right"))
-    b = int(np.searchsorted(scores, centre + 0.999 * reach, side="right"))
+    b = int(np.searchsorted(scores, center + 0.999 * reach, side="right"))
     x, weight = scores[a:b], rows[a:b].copy()
-    weight[0] = upto[a] - start  # of a tied score the window may hold only some rows
-    distance = np.abs(x - centre)
+    weight[0] = upto[a] - start  # the window may contain only some rows of a tied score
+    distance = np.abs(x - center)
     if reach > 0.0:
         kernel = np.where(distance <= 0.001 * reach, 1.0, (1.0 - np.minimum(distance / reach, 1.0) ** 3) ** 3)
         weight *= np.where(distance <= 0.999 * reach, kernel, 0.0)
@@ -189,7 +189,7 @@ def _local_line(
     mean = float((weight * x).sum())
     spread = float((weight * (x - mean) ** 2).sum())
     if spread > (0.001 * float(scores[-1] - scores[0])) ** 2:
-        weight *= 1.0 + (centre - mean) / spread * (x - mean)
+        weight *= 1.0 + (center - mean) / spread * (x - mean)
     return float((weight * rates[a:b]).sum())
 
 
@@ -229,10 +229,10 @@ curve_of_one_class = note("curve-of-one-class", "only one class is present: the 
 curve_of_separated_classes = note(
     "curve-of-separated-classes", "the classes are separated by the {nouns.score}: the likelihood has no maximum"
 )
-curve_did_not_settle = note("curve-did-not-settle", "Newton's method did not settle")
+curve_did_not_settle = note("curve-did-not-settle", "Newton's method did not converge")
 
 
 @note("fewer-knots")
 def _fewer_knots(voice: Voice, knots: int, sloped: bool) -> str:
-    straight = "a straight line on the log-odds" if sloped else "a constant"
-    return f"the data carry {f'{knots} knots' if knots else straight}, not five knots"
+    simpler = f"{knots} knots" if knots else "a straight line on the log-odds" if sloped else "a constant"
+    return f"too few data for five knots: fitted {simpler}"

@@ -1,4 +1,4 @@
-"""What a proper loss is made of: miscalibration, discrimination and uncertainty."""
+"""Decompositions of a proper loss into miscalibration, discrimination and uncertainty."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ TITLES = {"brier": "Brier score", "log": "log loss"}
 class VarianceForm(NamedTuple):
     r"""The Brier score as :math:`\mathrm{Var}(Y) - \mathrm{Var}(t(f(X))) + E(t(f(X)) - f(X))^2` plus a remainder.
 
-    The remainder is 0 where :math:`t(p)` is the event rate at the score p itself; rates of blocks or bins leave
-    :math:`2 E(Y - t)(t - f)`, which their scores' spread causes (004, decomposition of the Brier score).
+    The remainder is 0 if :math:`t(p)` is the event rate at the score p itself. With event rates of blocks or bins it is
+    :math:`2 E(Y - t)(t - f)`, because scores vary within them (Rosenberg 2021, decomposition of the Brier score).
     """
 
     outcome: float
@@ -41,7 +41,7 @@ class VarianceForm(NamedTuple):
 
 @dataclass(frozen=True)
 class Decomposition:
-    """A mean loss taken apart: ``loss == miscalibration - discrimination + uncertainty + within``, to rounding.
+    """Decomposition of a mean loss: ``loss == miscalibration - discrimination + uncertainty + within``, up to rounding.
 
     Attributes
     ----------
@@ -50,17 +50,17 @@ class Decomposition:
     loss
         Mean loss of the scores.
     miscalibration
-        What recalibration takes off it, 0 or more.
+        Reduction of the loss by recalibration, 0 or more.
     discrimination
-        How much the recalibrated scores beat the base rate, 0 or more.
+        Difference of the losses of the base rate and of the recalibrated scores, 0 or more.
     uncertainty
-        Mean loss of the base rate: what the labels alone decide.
+        Mean loss of the base rate, which depends on the labels alone.
     within
-        With bins: what replacing each score by its bin's mean changes. 0 for isotonic recalibration.
+        With bins: change of the loss when each score is replaced by its bin's mean. 0 for isotonic recalibration.
     squared_gap
         For the Brier score, the mean squared distance of scores and recalibrated scores.
     notes
-        What the reader must know, one sentence each.
+        Notes for the reader.
     """
 
     name: str
@@ -88,20 +88,20 @@ class Decomposition:
         return VarianceForm(self.uncertainty, self.discrimination, self.squared_gap, remainder)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data; what is unknown is left out, and a number that is not finite is None."""
+        """Plain data; unknown entries are omitted, and a number that is not finite is None."""
         known = {key: value for key, value in vars(self).items() if value is not None and value != ()}
         return {key: plain(value) for key, value in known.items()} | {"fixable": plain(self.fixable)}
 
     def __str__(self) -> str:
-        """The sum, and how much of it recalibration could mend."""
+        """The terms, and how much of the loss recalibration could remove."""
         within = f" + within bins {self.within:.4f}" if abs(self.within) > 1e-12 else ""
-        told = (
+        equation = (
             f"{self.name}: {self.loss:.4f} = miscalibration {self.miscalibration:.4f} "
             f"- discrimination {self.discrimination:.4f} + uncertainty {self.uncertainty:.4f}{within}"
         )
-        share = f"at most {100 * self.fixable:.1f} % of the loss could be mended by recalibration"
+        share = f"recalibration could remove at most {100 * self.fixable:.1f} % of the loss"
         fixable = [] if math.isnan(self.fixable) else [f"  {share} (in-sample, so optimistic)"]
-        return "\n".join([told, *fixable, *(f"  {note}" for note in self.notes)])
+        return "\n".join([equation, *fixable, *(f"  {note}" for note in self.notes)])
 
 
 def decompose(
@@ -115,7 +115,7 @@ def decompose(
     strategy: Strategy = "mass",
     edges: Edges = None,
 ) -> Decomposition:
-    r"""Miscalibration, discrimination and uncertainty of a proper loss.
+    r"""Decompose a proper loss into miscalibration, discrimination and uncertainty.
 
     .. math:: \bar S = \underbrace{(\bar S - \bar S_c)}_{\text{miscalibration}}
               - \underbrace{(\bar S_0 - \bar S_c)}_{\text{discrimination}}
@@ -126,6 +126,12 @@ def decompose(
 
     Parameters
     ----------
+    scores : array-like or Tally
+        Probability of each row; or a tally alone, without ``y`` and ``sample_weight``.
+    y : array-like
+        Labels, 0 or 1.
+    sample_weight : array-like, optional
+        Importance weight of each row.
     loss
         ``"brier"`` or ``"log"``.
     method
@@ -134,23 +140,29 @@ def decompose(
     n_bins, strategy, edges
         Bins as in :class:`Bins`; unused by ``"isotonic"``.
 
+    Returns
+    -------
+    Decomposition
+        The mean loss and its terms.
+
     Notes
     -----
     Edge rules: 0 log 0 is 0; an event at score 0, or another row at score 1, makes log loss and miscalibration
-    infinite, and a note says so (with bins, ``within`` instead where the bin holds other scores too). With one class,
-    uncertainty and discrimination are 0. Recalibration sees the rows it is judged on, so miscalibration and
-    discrimination are biased upwards.
+    infinite, with a note (with bins, ``within`` instead if the bin has other scores too). With one class, uncertainty
+    and discrimination are 0. Recalibration is fitted and assessed on the same rows, so miscalibration and
+    discrimination are biased upward.
 
     Guarantee: miscalibration and discrimination are not negative; none for the population in finite samples.
     Cost: one sort of rows, two passes over cells, linear pooling.
-    Reference: Dimitriadis, Gneiting and Jordan 2021; Stephenson, Coelho and Jolliffe 2008 for bins; 004.
+    Reference: Dimitriadis, Gneiting and Jordan (2021); Stephenson, Coelho and Jolliffe (2008) for bins; Rosenberg
+    (2021).
 
     Examples
     --------
     >>> parts = decompose([0.2, 0.2, 0.9, 0.9], [0, 0, 1, 0])
     >>> print(parts)
     Brier score, isotonic: 0.2250 = miscalibration 0.1000 - discrimination 0.0625 + uncertainty 0.1875
-      at most 44.4 % of the loss could be mended by recalibration (in-sample, so optimistic)
+      recalibration could remove at most 44.4 % of the loss (in-sample, so optimistic)
     """
     check_option("loss", loss, get_args(LossName))
     check_option("method", method, get_args(Method))
@@ -179,7 +191,7 @@ def _binned(tally: Tally, loss: LossName, bins: Bins) -> Decomposition:
     raw = moments(parts_of(tally), LOSSES[loss])
     middle = moments([Part(means, n, events, n, events, n)], LOSSES[loss])
     best, plain = (moments(parts, LOSSES[loss]) for parts in _one(rates, base, n, events))
-    # Rows that are impossible at their own score and at their bin's mean are infinite in both, and differ by nothing.
+    # Rows that are impossible at their own score and at their bin's mean are infinite in both: their difference is 0.
     apart = loss == "log" and raw.impossible != middle.impossible
     found = _decomposition(tally, loss, f"{len(n)} bins", total, raw, middle, best, plain)
     gap = float((n * (rates - means) ** 2).sum()) / total if loss == "brier" else None
@@ -189,7 +201,7 @@ def _binned(tally: Tally, loss: LossName, bins: Bins) -> Decomposition:
 def _decomposition(
     tally: Tally, loss: LossName, method: str, total: float, raw: Moments, judged: Moments, best: Moments, base: Moments
 ) -> Decomposition:
-    """From the mean losses of the scores, of what is judged, of recalibrated scores and of the base rate."""
+    """Decomposition from the mean losses of raw scores, binned scores, recalibrated scores and the base rate."""
     return Decomposition(
         f"{TITLES[loss]}, {method}",
         _mean(raw, loss),
@@ -201,7 +213,7 @@ def _decomposition(
 
 
 def _one(rates: Floats, base: float, n: NDArray[Any], events: NDArray[Any]) -> tuple[list[Part], list[Part]]:
-    """Parts in which every block says its rate, and in which every block says the base rate."""
+    """Blocks with their event rates as scores, and with the base rate as score."""
     return [Part(rates, n, events, n, events, n)], [Part(np.full(len(n), base), n, events, n, events, n)]
 
 

@@ -1,4 +1,4 @@
-"""Calibration errors: by bins, without their bias, and against a test function."""
+"""Calibration errors: binned, debiased, and with respect to a test function."""
 
 from __future__ import annotations
 
@@ -32,25 +32,7 @@ def ece(
     against: Literal["mean", "midpoint"] = "mean",
     random_state: int = 0,
 ) -> Estimate:
-    r"""Expected calibration error, the plug-in estimate that papers print.
-
-    .. math:: \Bigl(\sum_{b} w_b\, |\mathrm{FP}_b - \mathrm{PP}_b|^p\Bigr)^{1/p}, \qquad
-              \max_{b:\, w_b > 0} |\mathrm{FP}_b - \mathrm{PP}_b| \text{ for } p = \infty,
-
-    where bin b holds the share :math:`w_b` of the rows, their share of events is :math:`\mathrm{FP}_b` and their mean
-    score :math:`\mathrm{PP}_b`; ``against="midpoint"`` takes the middle of the bin instead. Bins are chosen as in
-    :meth:`Bins.of`; a step map as ``edges`` gives the map's own bins.
-
-    Notes
-    -----
-    Edge rules: an empty bin adds nothing. A constant score equal to the base rate has error 0. Without binning
-    (``"distinct"``), scores of fewer than 50 rows bring a note.
-    Guarantee: no finite-sample guarantee. Biased upwards, more so with few rows or many bins: read it beside ``null``,
-    what a perfectly calibrated model would show. The bootstrap standard error is too wide near that value, and there
-    is no interval. With binning, the error of the binned score is estimated. Where a bin is represented by its mean
-    score, this error never exceeds that of the score; by its mid-point, it may.
-    Cost: one pass over rows for equal width or given edges, one sort otherwise; then about 5 ms.
-    Reference: 002 section 1.4.1 and Definition 4.3, 003 section 3.2.5; Naeini et al. 2015.
+    """Expected calibration error of one column of scores; see :func:`~calibrant.metrics.dispatch.ece`.
 
     Examples
     --------
@@ -78,26 +60,7 @@ def debiased_ece(
     squared: bool = False,
     random_state: int = 0,
 ) -> Estimate:
-    r"""The l2 calibration error without the upward bias of the plug-in estimate.
-
-    .. math:: \widehat{E^2} = \sum_b w_b \Bigl[(\bar s_b - \bar y_b)^2 - \frac{\bar y_b (1 - \bar y_b)}{m_b - 1}\Bigr]
-
-    where bin b holds the share :math:`w_b` of the rows, :math:`\bar s_b` and :math:`\bar y_b` are its mean score and
-    share of events, and :math:`m_b` its rows: the effective size under importance weights, unless these are whole
-    numbers and so mean repetition. The result is the root, or with ``squared=True`` the signed number itself.
-
-    Notes
-    -----
-    Edge rules: a bin of one row has no estimate of its variance; it is left out, the shares of the others are taken
-    among themselves and a note says how many rows it costs. NaN when no bin is left. A negative square, as chance gives
-    a calibrated model, has root 0 and a note. Importance weights bring no null value, and a note: the value takes whole
-    ones for repetition, which a draw of labels by row would contradict.
-    Guarantee: the square is unbiased for the binned score when each bin holds one score; where scores vary inside a
-    bin, a calibrated model loses their variance over :math:`m_b` too much. The interval has no finite-sample guarantee:
-    it is a normal one with its skewness corrected, and covered in at least 96 % of samples in each of 90 simulated
-    settings with 100 to 5,000 rows and 1 to 15 bins.
-    Cost: as :func:`ece`.
-    Reference: Kumar, Liang and Ma 2019, section 4; Bröcker 2012; 004.
+    """Debiased l2 calibration error of one column; see :func:`~calibrant.metrics.dispatch.debiased_ece`.
 
     Examples
     --------
@@ -108,7 +71,7 @@ def debiased_ece(
     (0.061, 0.056)
     """
     weighted = sample_weight is not None or isinstance(scores, Tally)
-    tally = tally_of(scores, y, sample_weight) if weighted else None  # only a tally knows whether weights are whole
+    tally = tally_of(scores, y, sample_weight) if weighted else None  # only a tally knows whether weights are integers
     bins = Bins.of(
         scores if tally is None else tally, None if weighted else y, n_bins=n_bins, strategy=strategy, edges=edges
     )
@@ -139,23 +102,43 @@ def sweep_ece(
     max_bins: int = 500,
     random_state: int = 0,
 ) -> Estimate:
-    r"""Calibration error with as many bins of equal mass as keep the event rates in order.
+    r"""ECE with as many bins of equal mass as keep the event rates monotone (ECE sweep).
 
     .. math:: B^* = \max\{B : \bar y_1 \le \dots \le \bar y_{B'} \text{ for every } B' \le B\}
 
     where :math:`\bar y_1, \dots` are the shares of events in B' bins of equal mass, lowest scores first; the value is
     the error :func:`ece` gives with :math:`B^*` bins.
 
+    Parameters
+    ----------
+    scores : array-like or Tally
+        Probability of each row; or a tally alone, without ``y`` and ``sample_weight``.
+    y : array-like
+        Labels, 0 or 1.
+    sample_weight : array-like, optional
+        Importance weight of each row.
+    p : float, default=1
+        Order of the error; ``numpy.inf`` for the largest error of a bin.
+    max_bins : int
+        Largest number of bins.
+    random_state : int, default=0
+        Seed of the bootstrap.
+
+    Returns
+    -------
+    Estimate
+        Value and bootstrap standard error; no null value.
+
     Notes
     -----
-    Edge rules: B grows by one and stops at the first decrease, as the sweep of the paper does, even where a larger B
-    would be in order again; at the number of distinct scores; or at ``max_bins``, with a note. A tied score is never
-    split, so ties can make bins fewer. Equal rates are in order.
-    Guarantee: no finite-sample guarantee. The standard error holds the bins fixed. No null value is given, since the
-    number of bins depends on the labels.
-    Cost: one sort, then O(log n) for each bin of each B tried: about as much again when 500 bins of 10^6 rows are in
-    order, and little otherwise.
-    Reference: Roelofs et al. 2022, section 5.
+    Edge rules: B grows by one and stops at the first decrease, as in the paper, even if a larger B would be monotone
+    again; at the number of distinct scores; or at ``max_bins``, with a note. A tied score is never split, so ties can
+    reduce the number of bins. Equal rates count as monotone.
+    Guarantee: no finite-sample guarantee. The standard error treats the bins as fixed. There is no null value, since
+    the number of bins depends on the labels.
+    Cost: one sort, then O(log n) for each bin of each B tried: about as much again when 500 bins of 10^6 rows are
+    monotone, and little otherwise.
+    Reference: Roelofs et al. (2022), section 5.
 
     Examples
     --------
@@ -188,22 +171,42 @@ def pde(
     edges: Edges = None,
     random_state: int = 0,
 ) -> Estimate:
-    r"""Probability deviation error: each score, not the bin's mean score, against the bin's share of events.
+    r"""Probability deviation error (PDE): distance of each score from the event rate of its bin.
 
     .. math:: \Bigl(\sum_b w_b\, \mathrm{PPD}_b^p\Bigr)^{1/p}, \qquad
               \mathrm{PPD}_b = \frac{1}{n_b} \sum_{j \in b} |s_j - \bar y_b|, \qquad
               \bar y_b = \frac{1}{n_b} \sum_{j \in b} y_j,
 
     with the rows :math:`n_b`, share of the rows :math:`w_b`, scores :math:`s_j` and labels :math:`y_j` of bin b (the
-    label inside the sum, where 003 prints it in front); the largest :math:`\mathrm{PPD}_b` for p = inf.
+    label inside the sum, where Torabian (2023) has it in front); the largest :math:`\mathrm{PPD}_b` for p = inf.
+
+    Parameters
+    ----------
+    scores : array-like or Tally
+        Probability of each row; or a tally alone, without ``y`` and ``sample_weight``.
+    y : array-like
+        Labels, 0 or 1.
+    sample_weight : array-like, optional
+        Importance weight of each row.
+    p : float, default=1
+        Order of the error; ``numpy.inf`` for the largest error of a bin.
+    n_bins, strategy, edges
+        Bins as in :meth:`Bins.of`.
+    random_state : int, default=0
+        Seed of the bootstrap.
+
+    Returns
+    -------
+    Estimate
+        Value, bootstrap standard error and null value.
 
     Notes
     -----
-    Edge rules: an empty bin adds nothing. A gridded cell stands for its rows with its mean score. Scores that vary
-    inside a bin count as error even if they are right, so a perfect model is above 0: see ``null``.
+    Edge rules: an empty bin adds nothing. The rows of a gridded cell count with its mean score. Scores that vary inside
+    a bin count as error even if they are right, so the value of a perfect model is above 0: see ``null``.
     Guarantee: no finite-sample guarantee; never below :func:`ece` with the same bins.
     Cost: one sort, then O(log n) per bin and bootstrap sample.
-    Reference: 003 section 3.2.6.
+    Reference: Torabian (2023), section 3.2.6.
 
     Examples
     --------
@@ -220,7 +223,7 @@ def pde(
 
 @dataclass(frozen=True)
 class WeakError(Estimate):
-    """Calibration error against one test function, and what correcting by it would have gained.
+    """Calibration error with respect to a test function, and the gain of a correction by it.
 
     Attributes
     ----------
@@ -234,14 +237,14 @@ class WeakError(Estimate):
     gain: float = 0.0
 
     def __str__(self) -> str:
-        told = f"  Adding {self.beta:+.4f} times the function would have lowered the Brier score by {self.gain:.6f}."
-        return f"{super().__str__()}\n{told}"
+        gain = f"  Adding {self.beta:+.4f} times the function would have lowered the Brier score by {self.gain:.6f}."
+        return f"{super().__str__()}\n{gain}"
 
 
 def weak_error(
     scores: Scores, y: Column = None, sample_weight: Column = None, *, function: Callable[[Floats], NDArray[Any]]
 ) -> WeakError:
-    r"""Calibration error with respect to a test function f.
+    r"""Weak calibration error: calibration error with respect to a test function.
 
     .. math:: \frac{1}{n} \Bigl|\sum_j f(s_j) (s_j - y_j)\Bigr| = \frac{|R|}{n}, \qquad
               \beta = \frac{R}{\tau}, \qquad \text{gain} = \frac{R^2}{\tau n},
@@ -252,17 +255,28 @@ def weak_error(
 
     Parameters
     ----------
+    scores : array-like or Tally
+        Probability of each row; or a tally alone, without ``y`` and ``sample_weight``.
+    y : array-like
+        Labels, 0 or 1.
+    sample_weight : array-like, optional
+        Importance weight of each row.
     function
-        Vectorised, from scores to numbers in [0, 1].
+        Vectorized, from scores to numbers in [0, 1].
+
+    Returns
+    -------
+    WeakError
+        An :class:`Estimate` with the correction ``beta`` and its ``gain``.
 
     Notes
     -----
     Edge rules: a function that is 0 on every score has error, beta and gain 0. A gridded cell is judged at its mean
     score.
     Guarantee: no finite-sample guarantee. ``se`` belongs to the sum before its absolute value is taken; ``null`` and
-    ``null_high`` are those of the normal law.
+    ``null_high`` are those of the normal distribution.
     Cost: one sort, then one pass over distinct scores.
-    Reference: 001 eq. 3 and footnote 3, which bounds the gain with n in the place of tau.
+    Reference: Foster and Kakade (2006), eq. 3 and footnote 3, which bounds the gain with n in place of tau.
 
     Examples
     --------
@@ -306,7 +320,7 @@ def _gap_norm(p: float, against: str) -> Statistic:
 
 
 def _norm(gap: Floats, n: Floats, p: float) -> Floats:
-    """The p-norm of gaps by bin, weighted by rows; powers are of gaps over the largest, so that none underflows."""
+    """The p-norm of gaps by bin, weighted by rows; gaps are divided by the largest first to avoid underflow."""
     gap, share = np.where(n > 0, gap, 0.0), n / n.sum(axis=-1, keepdims=True)
     if p == 1:
         return np.asarray((share * gap).sum(axis=-1))
@@ -352,9 +366,10 @@ def _debiased_spread(bins: Bins, kept: NDArray[np.bool_], square: float) -> tupl
     r"""Standard error and interval of the debiased square :math:`v`, whose variance grows with the truth :math:`t`.
 
     With the noise :math:`c_b` of a bin's rate, :math:`\operatorname{Var}(v) \approx a t + \sum_b 2 w_b^2 c_b^2` plus
-    what the bin sizes add; :math:`a` is taken where the gaps lie. The interval holds each t with
-    :math:`(v - t)^2 \le z^2 \operatorname{Var}(v)`, as Wilson's does for a rate. Its lower end allows for the skewness
-    of squares (Cornish and Fisher). Half a row on either side keeps a bin of one class from looking certain.
+    a term for the bin sizes; :math:`a` is evaluated at the observed gaps. The interval contains each t with
+    :math:`(v - t)^2 \le z^2 \operatorname{Var}(v)`, as Wilson's does for a rate. Its lower end accounts for the
+    skewness of squares (Cornish and Fisher 1938). Half a row is added for each label, so that a bin of one class has a
+    positive variance.
     """
     size = np.maximum(bins.effective_n[kept], 1.0)
     rate = (bins.rate[kept] * size + 0.5) / (size + 1.0)
@@ -370,19 +385,19 @@ def _debiased_spread(bins: Bins, kept: NDArray[np.bool_], square: float) -> tupl
     for z in (-TWO_SIDED - (TWO_SIDED**2 - 1.0) * skewness / 6.0, TWO_SIDED):
         root = np.sqrt(max(slope * square + (z * slope) ** 2 / 4.0 + base, 0.0))
         ends.append(float(square + z * z * slope / 2.0 + z * root))
-    # The truth is at least 0, and an interval without its estimate would puzzle; both only widen it.
+    # The truth is at least 0, and the interval must contain the estimate; both only widen it.
     return float(np.sqrt(slope * max(square, 0.0) + base)), min(ends[0], square), max(ends[1], 0.0)
 
 
 def _sweep(tally: Tally, max_bins: int) -> tuple[NDArray[np.intp], bool]:
-    """First cell of each bin of the last partition in order, and whether the cap ended the sweep."""
+    """First cell of each bin of the last monotone partition, and whether the sweep ended at ``max_bins``."""
     # As floats once: a search for floats among integers would convert all of them, for every B.
     n, events = np.cumsum(tally.n).astype(np.float64), np.cumsum(tally.events).astype(np.float64)
     most = min(max_bins, len(n))
     best = np.array([len(n) - 1])
     for count in range(2, most + 1):
         marks = n[-1] * np.arange(1, count) / count
-        # Sums of real weights miss their mark by rounding, and rates computed from them differ by as much.
+        # Sums of real weights have rounding errors, and so have the rates.
         ends = np.unique(np.append(np.searchsorted(n, marks * (1.0 - 1e-12)), len(n) - 1))
         rate = np.diff(events[ends], prepend=0) / np.diff(n[ends], prepend=0)
         if (np.diff(rate) < -1e-12).any():
@@ -394,7 +409,7 @@ def _sweep(tally: Tally, max_bins: int) -> tuple[NDArray[np.intp], bool]:
 def _deviation_norm(tally: Tally, bins: Bins, p: float) -> Statistic:
     """Mean distance of a bin's scores from any rate, by prefix sums over its cells."""
     scores, n = tally.scores, tally.n
-    place = np.searchsorted(np.cumsum(bins.n), np.cumsum(n) - n / 2.0)  # cells of a bin are neighbours
+    place = np.searchsorted(np.cumsum(bins.n), np.cumsum(n) - n / 2.0)  # cells of a bin are neighbors
     first, last = (np.searchsorted(place, np.arange(len(bins)), side=side) for side in ("left", "right"))
     rows, sums = np.append(0.0, np.cumsum(n)), np.append(0.0, np.cumsum(n * scores))
     all_rows, all_sum = rows[last] - rows[first], sums[last] - sums[first]
@@ -417,16 +432,16 @@ def _checked(values: NDArray[Any], scores: Floats) -> Floats:
 
 
 def check_power(p: float) -> None:
-    """Refuse what is no power of gaps."""
+    """Check the order of an error."""
     if isinstance(p, bool) or not isinstance(p, Real) or not p >= 1:
-        raise InputError("p", f"must be a number from 1 on, or np.inf for the largest error, got {p!r}")
+        raise InputError("p", f"must be at least 1, or np.inf for the largest error, got {p!r}")
 
 
 @note("few-rows-per-score")
 def _few_rows(voice: Voice, few: int, scores: int, enough: int) -> str:
     distinct = plural(scores, f"distinct {voice.nouns.score}", f"distinct {voice.nouns.scores}")
     advice = "binning is advised (Gupta 2023, section 1.4.1)."
-    return f"{few:,} of {distinct} hold fewer than {enough} {voice.nouns.rows} each: {advice}"
+    return f"{few:,} of {distinct} have fewer than {enough} {voice.nouns.rows} each: {advice}"
 
 
 def _few(bins: Bins) -> tuple[Note, ...]:
@@ -435,7 +450,7 @@ def _few(bins: Bins) -> tuple[Note, ...]:
 
 
 def with_order(name: str, p: float) -> str:
-    """The name of an error with the power of its gaps, where that is not 1."""
+    """The name of an error with its order, unless that is 1."""
     if p == 1:
         return name
     return f"largest {name}" if np.isinf(p) else f"l{p:g} {name}"
@@ -444,19 +459,19 @@ def with_order(name: str, p: float) -> str:
 # ---------------------------------------------------------------------------------------------------------------- Notes
 
 
-no_two_rows = note("no-two-rows", "Not defined: no bin holds two {nouns.rows}.")
+no_two_rows = note("no-two-rows", "Not defined: every bin has fewer than two {nouns.rows}.")
 single_rows_left_out = note(
-    "single-rows-left-out", "Bins of a single {nouns.row} are left out: {share:.2%} of the {nouns.rows}."
+    "single-rows-left-out", "Bins with a single {nouns.row} are left out: {share:.2%} of the {nouns.rows}."
 )
 negative_square = note(
-    "negative-square", "The estimate of the squared error is negative ({square:.2g}), as chance makes it: shown as 0."
+    "negative-square", "The estimate of the squared error is negative ({square:.2g}) by chance: shown as 0."
 )
 
 
 @note("no-null-under-importance-weights")
 def _no_null(voice: Voice) -> str:
-    counts = voice.setting("weights", "counts")
-    return f"No null value under importance weights: build the tally with {counts} if weights are repetitions."
+    counts = voice.setting("weight_type", "frequency")
+    return f"No null value with importance weights: build the tally with {counts} if weights are repetition counts."
 
 
-sweep_ended = note("sweep-ended", "The sweep ended at max_bins = {max_bins:,} with the rates still in order.")
+sweep_ended = note("sweep-ended", "The sweep ended at max_bins = {max_bins:,} while rates were still monotone.")

@@ -1,4 +1,4 @@
-"""Calibration error with a kernel, unbiased: every pair of rows, at the cost of one pass."""
+"""Unbiased kernel calibration error over all pairs of rows, computed in one pass."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from calibrant.metrics.variance import squared_weights
 from calibrant.numerics import Column, Floats
 from calibrant.tallies import Tally
 
-NARROWEST = 0.005
-"""Smallest bandwidth: the running sums hold exp(2 score / bandwidth), which must stay a double."""
+MIN_BANDWIDTH = 0.005
+"""Smallest bandwidth: the running sums contain exp(2 score / bandwidth), which must not overflow."""
 
 
 no_null_quantile_under_importance_weights = note(
     "no-null-quantile-under-importance-weights",
-    "importance weights: what a calibrated model would show in one sample of twenty is not known",
+    "the 95 % quantile of a calibrated model is not known for importance weights",
 )
-no_pair_of_rows = note("no-pair-of-rows", "one {nouns.row} makes no pair: at least two are needed")
+no_pair_of_rows = note("no-pair-of-rows", "not defined: at least two {nouns.rows} are needed")
 
 
 def skce(scores: Scores, y: Column = None, sample_weight: Column = None, *, bandwidth: float = 0.1) -> Estimate:
-    r"""Squared kernel calibration error, unbiased.
+    r"""Squared kernel calibration error (SKCE), unbiased in finite samples.
 
     .. math:: \mathrm{SKCE} = \frac{1}{n(n-1)} \sum_{i \ne j} (y_i - s_i)(y_j - s_j)\, e^{-|s_i - s_j| / h},
 
@@ -37,22 +37,33 @@ def skce(scores: Scores, y: Column = None, sample_weight: Column = None, *, band
 
     Parameters
     ----------
+    scores : array-like or Tally
+        Probability of each row; or a tally alone, without ``y`` and ``sample_weight``.
+    y : array-like
+        Labels, 0 or 1.
+    sample_weight : array-like, optional
+        Importance weight of each row.
     bandwidth
-        Distance h, from 0.005 on, over which scores see each other. The default 0.1 is a convention of this package: it
-        makes numbers of different models comparable, which a bandwidth taken from the scores would not.
+        Bandwidth h of the kernel, at least 0.005. The default 0.1 is a convention of this package: it makes values of
+        different models comparable, which a bandwidth that depends on the scores would not.
+
+    Returns
+    -------
+    Estimate
+        Value, which may be negative, standard error and null values.
 
     Notes
     -----
-    Edges: NaN for a single row. Whole weights count as repetition; other weights enter as
-    :math:`\sum_{i \ne j} w_i w_j (\dots) / ((\sum w)^2 - \sum w^2)`, where rows of one cell are taken to share their
-    squared weights evenly between the labels.
-    Standard error: of the U-statistic's projection. It is right for a miscalibrated model; for a calibrated one the
-    projection vanishes, the error is of order 1/n, and ``null_high`` is what to look at.
+    Edges: NaN for a single row. Integer weights count as repetition; other weights enter as
+    :math:`\sum_{i \ne j} w_i w_j (\dots) / ((\sum w)^2 - \sum w^2)`, where the squared weights of a cell are assumed
+    to be the same for both labels.
+    Standard error: that of the U-statistic's projection. It is right for a miscalibrated model; for a calibrated one
+    the projection vanishes, the error is of order 1/n, and the value should be compared with ``null_high``.
     Null: mean 0 exactly. Given the scores, variance and skewness of a calibrated model's value follow from sums like
-    the one above; ``null_high`` is the 95 % quantile of the gamma law, shifted, with these three moments. The variance
-    is exact for distinct rows, the skewness and the law are approximations for many rows, which a few heavy ones are
-    not: importance weights bring no ``null_high``, and a note. Whole ones bring no null mean either, since the value
-    takes them for repetition.
+    the one above; ``null_high`` is the 95 % quantile of a shifted gamma distribution with these three moments. The
+    variance is exact for distinct rows; the skewness and the gamma shape are approximations for many rows. With
+    importance weights, of which a few may dominate, there is no ``null_high``, with a note. With integer weights there
+    is no null mean either, since the value takes them for repetition.
     Guarantee: unbiased in finite samples; no finite-sample guarantee for the standard error or ``null_high``.
     Cost: O(cells), since the exponential kernel of a sorted sum decays from cell to cell.
     References: Widmann, Lindsten and Zachariah (2019), Calibration tests in multi-class classification (their
@@ -67,8 +78,8 @@ def skce(scores: Scores, y: Column = None, sample_weight: Column = None, *, band
     >>> round(estimate.value, 5), round(estimate.se, 5), round(estimate.null_high, 5)
     (0.00227, 0.00041, 8e-05)
     """
-    if not isinstance(bandwidth, Real) or not bandwidth >= NARROWEST or math.isinf(bandwidth):
-        raise InputError("bandwidth", f"must be finite and at least {NARROWEST}, got {bandwidth!r}")
+    if not isinstance(bandwidth, Real) or not bandwidth >= MIN_BANDWIDTH or math.isinf(bandwidth):
+        raise InputError("bandwidth", f"must be finite and at least {MIN_BANDWIDTH}, got {bandwidth!r}")
     tally = tally_of(scores, y, sample_weight)
     name = f"SKCE, bandwidth {bandwidth:g}"
     cells = _Residuals.of(tally)
@@ -111,7 +122,7 @@ class _Residuals:
 
 
 def _repeats(tally: Tally) -> bool:
-    """Whether weights can be read as repetition; doubles from 2^53 on are whole without meaning it."""
+    """Whether weights can be read as repetition; all doubles of at least 2^53 are integers by rounding."""
     return tally.counts or (tally.whole and float(tally.total) < 2.0**53)
 
 
@@ -119,7 +130,7 @@ def _decayed(scores: Floats, values: Floats, bandwidth: float, backwards: bool =
     r"""For each cell, :math:`\sum v_b e^{-|s_b - s_c| / h}` over the cells b before it (or after it).
 
     The terms of the running sum, :math:`v_b e^{(s_b - m) / h}` about the middle m, stay below e^200 for the bandwidths
-    allowed, and grow in the order of summation, so nothing overflows and nothing is lost.
+    allowed, and increase in the order of summation, so there is no overflow and no loss of precision.
     """
     if backwards:
         return np.asarray(_decayed(-scores[::-1], values[::-1], bandwidth)[::-1])
@@ -141,7 +152,7 @@ def _standard_error(tally: Tally, cells: _Residuals, seen: Floats, value: float)
 
 
 def _null_high(tally: Tally, pairs: float, bandwidth: float) -> float:
-    """95 % quantile if the model is calibrated, from the first three moments; rows count, without weights."""
+    """95 % quantile if the model is calibrated, from the first three moments; for rows without weights."""
     s = tally.scores
     spread = s * (1.0 - s)
     noise = tally.n * spread
@@ -150,7 +161,7 @@ def _null_high(tally: Tally, pairs: float, bandwidth: float) -> float:
         return 0.0
     mass = noise / scale  # cubes of large counts would overflow
     before = _decayed(s, mass, bandwidth / 2.0)
-    # Rows of one cell pair with each other too, but none with itself.
+    # Rows of one cell form pairs with each other too, but not with themselves.
     pair_sum = 2.0 * float((mass * before).sum()) + float((mass**2 * (1.0 - 1.0 / tally.n)).sum())
     if pair_sum <= 0.0:
         return 0.0

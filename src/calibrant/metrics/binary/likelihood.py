@@ -1,4 +1,4 @@
-"""The likelihood of a shift and a stretch of the log-odds, and intervals for what recalibration would change."""
+"""Likelihood of an intercept and a slope on the log-odds, and profile-likelihood intervals for both."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from calibrant.solvers import Derivatives, damped_newton, softplus
 from calibrant.tallies import Clusters, Tally
 
 REACH = 40.0
-"""Parameters stay within this: far beyond what a model can be off by, near enough that separable data end a search."""
+"""Bound of the parameters: far beyond any realistic miscalibration, and it stops the search for separable data."""
 
 STEPS, HALVINGS = 60, 30
 
-ALIKE = 0.05
-"""Scores whose log-odds spread by less are treated as one: no slope between 0 and 2 moves a typical one by more."""
+MIN_LOG_ODDS_SPREAD = 0.05
+"""Minimum standard deviation of the log-odds for a slope: below it, slopes from 0 to 2 hardly move a typical score."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """A shift, a stretch, and twice the negative log-likelihood there."""
+    """A shift, a slope change, and twice the negative log-likelihood there."""
 
     shift: float
-    stretch: float
+    slope_change: float
     deviance: float
 
 
 class Likelihood:
     r"""Binomial likelihood of the log-odds :math:`x + a + d\,(x - c)`, where :math:`x` are the scores' log-odds.
 
-    :math:`a` is the shift, :math:`d` the stretch (slope minus one) and :math:`c` the mean of the log-odds weighted by
-    :math:`s(1-s)`, so that shift and stretch are uncorrelated for a calibrated model and the shift is what it is off by
-    in the middle of its scores. A perfectly calibrated model has :math:`a = d = 0`.
+    :math:`a` is the shift, :math:`d` the slope change (slope minus one) and :math:`c` the mean of the log-odds weighted
+    by :math:`s(1-s)`, so that both are uncorrelated for a calibrated model and the shift is the miscalibration in the
+    middle of the scores. A perfectly calibrated model has :math:`a = d = 0`.
 
-    Scores of exactly 0 and 1 are read as :class:`~calibrant.numerics.Ends` has it. Cost: O(cells) for each Newton step.
+    Scores of exactly 0 and 1 are read as in :class:`~calibrant.numerics.Ends`. Cost: O(cells) for each Newton step.
     """
 
     def __init__(self, tally: Tally) -> None:
@@ -55,29 +55,29 @@ class Likelihood:
         self.center = float((information * self.log_odds).sum() / information.sum())
         self.distance = self.log_odds - self.center
         variance = float((self.n * self.distance**2).sum() / self.n.sum())
-        self.spread = float(np.sqrt(variance)) if variance > ALIKE**2 else 0.0
-        """Root mean square of the rows' distance from the center; 0 for scores that are all but constant."""
+        self.spread = float(np.sqrt(variance)) if variance > MIN_LOG_ODDS_SPREAD**2 else 0.0
+        """Standard deviation of the log-odds about the center; 0 for nearly constant scores."""
 
-    def shifted(self, shift: float, stretch: float) -> Floats:
-        """Probability of each cell after the shift and the stretch."""
-        z = self.log_odds + shift + stretch * self.distance
+    def shifted(self, shift: float, slope_change: float) -> Floats:
+        """Probability of each cell after the shift and the slope change."""
+        z = self.log_odds + shift + slope_change * self.distance
         return np.asarray(1.0 / (1.0 + np.exp(-np.clip(z, -700.0, 700.0))))
 
-    def information(self, shift: float, stretch: float) -> Floats:
-        """Expected information about (shift, stretch) in all rows, a 2 by 2 matrix."""
-        p = self.shifted(shift, stretch)
+    def information(self, shift: float, slope_change: float) -> Floats:
+        """Expected information about (shift, slope change) in all rows, a 2 by 2 matrix."""
+        p = self.shifted(shift, slope_change)
         v = self.n * p * (1.0 - p)
         cross = float((v * self.distance).sum())
         return np.array([[float(v.sum()), cross], [cross, float((v * self.distance**2).sum())]])
 
     def covariance(self, point: Point) -> Floats:
-        """Covariance of shift and stretch, if rows were independent and counted alike."""
-        return np.asarray(np.linalg.pinv(self.information(point.shift, point.stretch)), dtype=np.float64)
+        """Covariance of shift and slope change, for independent rows without importance weights."""
+        return np.asarray(np.linalg.pinv(self.information(point.shift, point.slope_change)), dtype=np.float64)
 
-    def best(self, *, shift: float | None = None, stretch: float | None = None) -> Point:
-        """The most likely point, with one of the parameters held where it is given."""
-        free = np.array([shift is None, stretch is None])
-        start = np.array([0.0 if shift is None else shift, 0.0 if stretch is None else stretch])
+    def best(self, *, shift: float | None = None, slope_change: float | None = None) -> Point:
+        """The maximum likelihood estimate, with one of the parameters fixed if it is given."""
+        free = np.array([shift is None, slope_change is None])
+        start = np.array([0.0 if shift is None else shift, 0.0 if slope_change is None else slope_change])
 
         def step(_: Floats, there: Derivatives) -> Floats:
             inside = there.curvature[np.ix_(free, free)] + 1e-12 * np.eye(int(free.sum()))
@@ -90,26 +90,26 @@ class Likelihood:
 
         found = damped_newton(self._derivatives, step, start, lambda loss: 1e-13 * (1.0 + abs(loss)), bounded)
         theta, loss = found.point, self._loss(found.point)
-        if shift is None and stretch is not None and abs(theta[0]) >= REACH:
-            theta[0] = self._matching_shift(stretch)
+        if shift is None and slope_change is not None and abs(theta[0]) >= REACH:
+            theta[0] = self._matching_shift(slope_change)
             loss = self._loss(theta)
         return Point(float(theta[0]), float(theta[1]), 2.0 * loss)
 
-    def _matching_shift(self, stretch: float) -> float:
-        """The shift at which as many events are expected as there are, however large it is; by bisection."""
-        z = self.log_odds + stretch * self.distance
+    def _matching_shift(self, slope_change: float) -> float:
+        """The shift at which expected and observed events agree, however large it is; by bisection."""
+        z = self.log_odds + slope_change * self.distance
         low, high, events = -REACH - float(z.max()), REACH - float(z.min()), float(self.events.sum())
         for _ in range(STEPS):
             middle = 0.5 * (low + high)
-            expected = float((self.n * self.shifted(middle, stretch)).sum())
+            expected = float((self.n * self.shifted(middle, slope_change)).sum())
             low, high = (middle, high) if expected < events else (low, middle)
         return 0.5 * (low + high)
 
     def log_separations(self, side: float) -> float | None:
-        """Logarithm of the number of labelings with as many events whose classes the scores separate.
+        """Logarithm of the number of labelings with the same number of events whose classes the scores separate.
 
-        Events are at the upper end for ``side`` above 0, else at the lower one. Several labelings do so where both
-        classes share one score, at the border. None where the scores do not separate the classes.
+        Events are at the upper end for ``side`` above 0, else at the lower one. There are several such labelings if
+        both classes share the score at the border. None if the scores do not separate the classes.
         """
         n, events = (self.n, self.events) if side < 0.0 else (self.n[::-1], self.events[::-1])
         full = int(np.argmax(events < n)) if (events < n).any() else len(n)
@@ -118,9 +118,9 @@ class Likelihood:
         rows, hits = (float(n[full]), float(events[full])) if full < len(n) else (0.0, 0.0)
         return float(special.gammaln(rows + 1.0) - special.gammaln(hits + 1.0) - special.gammaln(rows - hits + 1.0))
 
-    def deviance(self, shift: float, stretch: float) -> float:
+    def deviance(self, shift: float, slope_change: float) -> float:
         """Twice the negative log-likelihood at a point."""
-        return 2.0 * self._loss(np.array([shift, stretch]))
+        return 2.0 * self._loss(np.array([shift, slope_change]))
 
     def _loss(self, theta: Floats) -> float:
         z = self.log_odds + theta[0] + theta[1] * self.distance
@@ -140,35 +140,36 @@ class Likelihood:
 # ---------------------------------------------------------------------------------------------------------- parameters
 
 MOST_CELLS = 1 << 16
-"""More distinct scores than this are counted on the grid first: its cells are at most a thousandth wide."""
+"""With more distinct scores than this, rows are counted on a grid first, whose cells are at most 0.001 wide."""
 
 FARTHEST = 100.0
-"""An interval that reaches beyond this is open."""
+"""An interval that extends beyond this has an infinite end."""
 
 LEAST_INFORMATION = 1e-100
-"""Less than that is none, and its square would underflow."""
+"""Information below this counts as none, and its square would underflow."""
 
-NO_PEAK = 30.0
-"""A standard error beyond this means that the likelihood has no peak."""
+MAX_STANDARD_ERROR = 30.0
+"""A standard error above this means that the likelihood has no maximum."""
 
 
 @dataclass(frozen=True)
 class Parameter:
-    r"""An estimate with its profile likelihood, scaled to the variance that weights or clusters give it.
+    r"""An estimate with its profile likelihood, scaled to the variance under weights or clusters.
 
-    With :math:`D(\theta)` the profile deviance above its minimum, :math:`V_0` the variance of the estimate if rows were
-    independent and counted alike, and V the one that they have, :math:`D(\theta) V_0 / V` is compared with the square
-    of Student's distribution (Chandler and Bate 2007). For independent rows this is the likelihood-ratio test.
+    With :math:`D(\theta)` the profile deviance above its minimum, :math:`V_0` the variance of the estimate for
+    independent rows without importance weights, and V its actual variance, :math:`D(\theta) V_0 / V` is compared with
+    the square of Student's t distribution (Chandler and Bate 2007). For independent rows this is the likelihood-ratio
+    test.
 
-    Where the scores separate the classes, the estimate is infinite and D has no such distribution: one event at the
-    highest score, which a calibrated model shows often, would count against it. Then the test is the conditional one
-    (Cox 1970): with k events at the end of the scores, and :math:`p_\theta` fitted to have as many,
+    Where the scores separate the classes, the estimate is infinite and D does not have this distribution: one event at
+    the highest score, which is common for a calibrated model, would count against it. Then the test is the conditional
+    one (Cox 1970): with k events at the end of the scores, and :math:`p_\theta` fitted to the same number of events,
 
     .. math:: P_\theta(\text{separated} \mid k \text{ events})
               = \frac{\sum_{\text{separated}} \prod_i p_\theta^{y_i} (1 - p_\theta)^{1 - y_i}}
                      {P_\theta(k \text{ events})} ,
 
-    doubled for both sides. It is exact for rows that count alike, and an approximation under importance weights.
+    doubled for both sides. It is exact for rows without importance weights, and an approximation with them.
 
     Attributes
     ----------
@@ -185,7 +186,7 @@ class Parameter:
     scale: float
     _excess: Callable[[float], float]
     _separation: Callable[[float], float] | None = None
-    """Of an infinite estimate: the probability of separated classes, given the number of events, at a value."""
+    """For an infinite estimate: the probability of separated classes, given the number of events, at a value."""
 
     @property
     def se(self) -> float:
@@ -206,7 +207,7 @@ class Parameter:
         return self.spread.p_value(self.errors(at))
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Values that a test at 1 - confidence does not reject; an end that the rows do not give is infinite."""
+        """Values that a test at level 1 - confidence does not reject; an end may be infinite."""
         limit = self.spread.quantile(confidence)
         return self._end(-1.0, limit), self._end(1.0, limit)
 
@@ -218,7 +219,7 @@ class Parameter:
         return self._search(self.value, side * max(self.se, 1e-3), limit)
 
     def _search(self, start: float, step: float, limit: float) -> float:
-        """Where the root of the scaled deviance passes ``limit``, walking from the estimate in growing steps."""
+        """Where the root of the scaled deviance exceeds ``limit``, searched from the estimate in growing steps."""
 
         def above(at: float) -> float:
             return self._root(at) - limit
@@ -232,12 +233,12 @@ class Parameter:
             if abs(near) > FARTHEST:
                 return float(np.copysign(np.inf, step))
             beyond = above(far)
-        if np.isinf(self.value):  # its exact test is flat where nothing is rejected, and steep elsewhere
+        if np.isinf(self.value):  # the exact test is flat where it does not reject, and steep elsewhere
             for _ in range(HALVINGS):
                 middle = 0.5 * (near + far)
                 near, far = (near, middle) if above(middle) >= 0.0 else (middle, far)
             return 0.5 * (near + far)
-        for _ in range(5):  # the root of a profile deviance is nearly straight, so the secant lands at once
+        for _ in range(5):  # the root of a profile deviance is nearly linear, so the secant method converges at once
             middle = near + (far - near) * below / (below - beyond)
             there = above(middle)
             near, below, far, beyond = (near, below, middle, there) if there >= 0.0 else (middle, there, far, beyond)
@@ -247,7 +248,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Parameters:
-    """Level and slope of the log-odds, from one likelihood.
+    """Intercept and slope on the log-odds, from one likelihood.
 
     Attributes
     ----------
@@ -255,8 +256,8 @@ class Parameters:
         Shift of all log-odds at which predicted and observed events agree (calibration in the large); 0 is ideal. None
         with one class.
     slope
-        Slope on the log-odds with a free intercept; 1 is ideal. None with one class, for scores that are all but
-        constant, and for clusters whose classes the scores separate.
+        Slope on the log-odds with a free intercept; 1 is ideal. None with one class, for nearly constant scores, and
+        for clusters whose classes the scores separate.
     """
 
     data: Tally | Clusters
@@ -267,7 +268,7 @@ class Parameters:
 
     @classmethod
     def of(cls, data: Tally | Clusters) -> Parameters:
-        """Estimates with what intervals need. Cost: O(cells) for each of about 30 Newton steps."""
+        """Estimates and what their intervals need. Cost: O(cells) for each of about 30 Newton steps."""
         data = _coarse(data)
         likelihood = Likelihood(data.tally if isinstance(data, Clusters) else data)
         hits, total = float(likelihood.events.sum()), float(likelihood.n.sum())
@@ -276,7 +277,7 @@ class Parameters:
         return cls(data, likelihood, _level(likelihood, data), _slope(likelihood, data))
 
     def variances(self, contrasts: tuple[tuple[float, float], tuple[float, float]]) -> tuple[float, float, float]:
-        """Variances of two contrasts of (shift, stretch), and of their sum; NaN without a finite slope."""
+        """Variances of two contrasts of (shift, slope change), and of their sum; NaN without a finite slope."""
         if self.slope is None or not np.isfinite(self.slope.value):
             return np.nan, np.nan, np.nan
         best = self.likelihood.best()
@@ -290,7 +291,7 @@ class Parameters:
 
 
 def _coarse(data: Tally | Clusters) -> Tally | Clusters:
-    """Not more cells than are useful, and importance weights in the unit of their effective size."""
+    """The data on a grid if there are many cells, with importance weights rescaled to the effective sample size."""
     data = data.in_effective_rows()
     tally = data.tally if isinstance(data, Clusters) else data
     if tally.resolution != "exact" or len(tally) <= MOST_CELLS:
@@ -303,7 +304,7 @@ def _coarse(data: Tally | Clusters) -> Tally | Clusters:
 
 
 def _level(likelihood: Likelihood, data: Tally | Clusters) -> Parameter:
-    best = likelihood.best(stretch=0.0)
+    best = likelihood.best(slope_change=0.0)
     p = likelihood.shifted(best.shift, 0.0)
     v = p * (1.0 - p)
     information = max(float((likelihood.n * v).sum()), LEAST_INFORMATION)
@@ -321,40 +322,40 @@ def _slope(likelihood: Likelihood, data: Tally | Clusters) -> Parameter | None:
         return None
     best = likelihood.best()
     covariance = likelihood.covariance(best)
-    if not covariance[1, 1] <= NO_PEAK**2:
+    if not covariance[1, 1] <= MAX_STANDARD_ERROR**2:
         if isinstance(data, Clusters):
             return None
-        side = float(np.copysign(np.inf, best.stretch))
+        side = float(np.copysign(np.inf, best.slope_change))
         separation = _separation(likelihood, side)
         return Parameter(side, Spread(np.inf), 1.0, _profile_of_slope(likelihood, best.deviance), separation)
     spread = _spread_of_contrast(likelihood, data, best, covariance, np.array([0.0, 1.0]))
     scale = _scale(data, spread, float(covariance[1, 1]))
-    return Parameter(1.0 + best.stretch, spread, scale, _profile_of_slope(likelihood, best.deviance))
+    return Parameter(1.0 + best.slope_change, spread, scale, _profile_of_slope(likelihood, best.deviance))
 
 
 def _spread_of_contrast(
     likelihood: Likelihood, data: Tally | Clusters, best: Point, covariance: Floats, contrast: Floats
 ) -> Spread:
-    """The spread of a combination of shift and stretch, by what each row adds to it."""
+    """The spread of a combination of shift and slope change, from the influence of each row."""
     weights = np.einsum("i,ij->j", contrast, covariance)
-    p = likelihood.shifted(best.shift, best.stretch)
+    p = likelihood.shifted(best.shift, best.slope_change)
     lever = weights[0] + weights[1] * likelihood.distance
     return spread_of(data, lever * (1.0 - p), -lever * p, lever**2 * p * (1.0 - p))
 
 
 def _profile_of_slope(likelihood: Likelihood, least: float) -> Callable[[float], float]:
-    return lambda at: likelihood.best(stretch=at - 1.0).deviance - least
+    return lambda at: likelihood.best(slope_change=at - 1.0).deviance - least
 
 
 def _separation(likelihood: Likelihood, side: float) -> Callable[[float], float] | None:
-    """The probability of classes that the scores separate, given the number of events, by the slope."""
+    """The probability that the scores separate the classes, given the number of events, by the slope."""
     ways = likelihood.log_separations(side)
     if ways is None:
         return None
 
     def probability(at: float) -> float:
-        fitted = likelihood.best(stretch=at - 1.0)
-        as_many = Chance(likelihood.shifted(fitted.shift, fitted.stretch), likelihood.n).at_mean()
+        fitted = likelihood.best(slope_change=at - 1.0)
+        as_many = Chance(likelihood.shifted(fitted.shift, fitted.slope_change), likelihood.n).at_mean()
         return min(float(np.exp(ways - 0.5 * fitted.deviance)) / as_many, 1.0)
 
     return probability

@@ -1,4 +1,4 @@
-"""Logistic regression of labels on the log-odds of the score, with standard errors: what recalibration reports."""
+"""Logistic regression of labels on the log-odds of the score, with standard errors, for ``recalibration``."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ MANY_CELLS = 1 << 16
 """With more distinct scores than this, regressions start from the solution on a grid."""
 
 POLISH = 2
-"""Newton steps from there: the coarse root is within about 1e-5 of the exact one, and a step squares the distance."""
+"""Newton steps from the solution on a grid, which is within about 1e-5; a step squares the distance."""
 
 KEPT_ROWS = 1 << 20
-"""Up to this many rows the log-odds are kept between passes, beyond it they are computed anew."""
+"""Up to this many rows the log-odds are cached between passes, beyond it they are recomputed."""
 
 
 @dataclass(frozen=True, eq=False)
 class LogOdds:
-    """A tally of probabilities with what the regressions ask of it."""
+    """A tally of probabilities with what the regressions need."""
 
     tally: Tally
     expected: float
@@ -38,11 +38,11 @@ class LogOdds:
     high: float
     """Lowest and highest log-odds."""
     apart: bool
-    """A threshold on the score separates the classes."""
+    """Whether a threshold on the score separates the classes."""
     start: LogOdds | None = None
-    """The same rows on a grid, where there are many: its solution is where to start from."""
+    """The same rows on a grid, if there are many: its solution is the starting point."""
     parameters: Parameters | None = None
-    """Level and slope with their intervals, on the grid where there are many; None on the grid itself."""
+    """Intercept and slope with their intervals, on the grid if there are many rows; None on the grid itself."""
     few_groups: bool = False
     """Whether groups of dependent rows are too few for intervals."""
 
@@ -84,11 +84,11 @@ class LogOdds:
 
     @property
     def one_class(self) -> bool:
-        """Whether intercept and slope are undefined for want of events or of non-events."""
+        """Whether intercept and slope are undefined, because there are no events or no non-events."""
         return not 0.0 < self.observed < self.total
 
     def notes(self) -> tuple[Note, ...]:
-        """What the reader must know about these data."""
+        """Notes on these data."""
         notes: list[Note] = [*end_notes(self.tally)]
         if self.one_class:
             notes.append(parameters_of_one_class())
@@ -100,12 +100,12 @@ class LogOdds:
             notes.append(few_groups(FEWEST_CLUSTERS))
         return tuple(notes)
 
-    def pieces(self, centre: float = 0.0, spread: float = 1.0) -> Pieces:
-        """Passes for the solver: standardised log-odds and 1; kept where they fit into memory easily."""
+    def pieces(self, center: float = 0.0, spread: float = 1.0) -> Pieces:
+        """Passes for the solver: standardized log-odds and 1; cached if there are not too many rows."""
 
         def run() -> Iterator[tuple[Floats, Floats, Floats]]:
             for scores, n, events in self.tally.pieces():
-                z = (logit(scores, self.tally.ends) - centre) / spread
+                z = (logit(scores, self.tally.ends) - center) / spread
                 yield np.stack([z, np.ones(len(z))]), n.astype(np.float64), events.astype(np.float64)
 
         if self.tally.effective_size > KEPT_ROWS:
@@ -129,20 +129,20 @@ def fit_intercept(data: LogOdds) -> Estimate:
 
 
 def _bracketed_shift(data: LogOdds) -> float:
-    from scipy.optimize import brentq  # here: slow to import, and no verdict needs it
+    from scipy.optimize import brentq  # imported here because it is slow to load
 
     pieces, base = data.pieces(), math.log(data.observed / (data.total - data.observed))
 
     def excess(shift: float) -> float:
         return sum(float((n * expit(x[0] + shift) - e).sum()) for x, n, e in pieces()) / data.total
 
-    # At the ends of this bracket every probability lies on one side of the base rate.
+    # At the ends of this bracket all probabilities are on one side of the base rate.
     low, high = base - data.high, base - data.low
     return low if low == high else float(brentq(excess, low - 1e-9, high + 1e-9, xtol=1e-13, rtol=1e-13))
 
 
 def _balance(pieces: Pieces, shift: float) -> tuple[float, float]:
-    """Expected less observed events at a shift, and its derivative."""
+    """Expected minus observed events at a shift, and the derivative."""
     excess = information = 0.0
     for x, n, events in pieces():
         p = expit(x[0] + shift)
@@ -153,24 +153,24 @@ def _balance(pieces: Pieces, shift: float) -> tuple[float, float]:
 
 
 def fit_slope(data: LogOdds) -> tuple[Estimate, Estimate, tuple[tuple[float, float], tuple[float, float]]]:
-    """Slope, the intercept beside it, and their covariances."""
+    """Slope, the intercept estimated with it, and their covariances."""
     names = ("slope", "intercept, slope estimated")
     if data.one_class or data.low == data.high or data.apart:
         nan = math.nan
         return Estimate(names[0], nan), Estimate(names[1], nan), ((nan, nan), (nan, nan))
-    centre, spread = (data.low + data.high) / 2.0, (data.high - data.low) / 2.0
-    pieces = data.pieces(centre, spread)
-    first = None if data.start is None else fit_logistic(data.start.pieces(centre, spread), 2).coefficients
+    center, spread = (data.low + data.high) / 2.0, (data.high - data.low) / 2.0
+    pieces = data.pieces(center, spread)
+    first = None if data.start is None else fit_logistic(data.start.pieces(center, spread), 2).coefficients
     fit = fit_logistic(pieces, 2, start=first)
     slope = float(fit.coefficients[0]) / spread
-    beside = float(fit.coefficients[1]) - centre * slope
+    beside = float(fit.coefficients[1]) - center * slope
     covariance = _covariance(data)
     (_, _), (_, variance) = covariance
     return _profiled(names[0], slope, data, "slope"), _wald(names[1], beside, variance, data), covariance
 
 
 def _profiled(name: str, value: float, data: LogOdds, which: Literal["level", "slope"]) -> Estimate:
-    """The estimate with the profile-likelihood interval of its parameter, moved by what the grid is off."""
+    """The estimate with the profile-likelihood interval of its parameter, shifted by the error of the grid."""
     parameter = None if data.parameters is None else getattr(data.parameters, which)
     if parameter is None or data.few_groups:
         return Estimate(name, value)
@@ -188,7 +188,7 @@ def _wald(name: str, value: float, variance: float, data: LogOdds) -> Estimate:
 
 
 def _covariance(data: LogOdds) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Covariances of slope and the intercept beside it, as weights and clusters give them."""
+    """Covariances of the slope and the intercept estimated with it, under weights and clusters."""
     nan = math.nan
     if data.parameters is None:
         return (nan, nan), (nan, nan)

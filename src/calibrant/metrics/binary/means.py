@@ -1,4 +1,4 @@
-"""Means of a loss over rows or cells, and the sums behind their standard errors."""
+"""Means of a loss over rows or cells, and the sums for their standard errors."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class Part(NamedTuple):
     w2: NDArray[Any]
     w2_events: NDArray[Any]
     w2_null: NDArray[Any]
-    """What the squared weights would add up to, on average, if the scores were right."""
+    """Expected sums of squared weights if the scores were right."""
 
 
 Parts = Iterable[Part]
 
 Loss = Callable[[Floats], tuple[Floats, Floats]]
-"""What a row loses at each score: if it is an event, and if it is not."""
+"""Loss at each score: of an event, and of a non-event."""
 
 
 class Moments(NamedTuple):
@@ -44,11 +44,11 @@ class Moments(NamedTuple):
     null: float
     null_variance: float
     null_third: float
-    """Third central moment; of a cell's weights it is taken as if they were equal."""
+    """Third central moment; computed as if the weights of a cell were equal."""
     on_ends: float
     """Rows (or their weight) at scores of exactly 0 or 1."""
     impossible: float
-    """Of these, events at 0 and others at 1."""
+    """Of these, events at 0 and non-events at 1."""
 
 
 def squared_loss(scores: Floats) -> tuple[Floats, Floats]:
@@ -57,7 +57,7 @@ def squared_loss(scores: Floats) -> tuple[Floats, Floats]:
 
 
 def logarithmic_loss(scores: Floats) -> tuple[Floats, Floats]:
-    """Minus the logarithm of what was given to the label; 0 where that is infinite, which `impossible` counts."""
+    """Minus the logarithm of the label's probability; 0 where that is infinite, which `impossible` counts."""
     inside = (scores > 0.0) & (scores < 1.0)
     if inside.all():
         return -np.log(scores), -np.log1p(-scores)
@@ -66,7 +66,7 @@ def logarithmic_loss(scores: Floats) -> tuple[Floats, Floats]:
 
 
 def parts_of(data: Tally | Rows) -> Iterator[Part]:
-    """Pieces of a tally, or rows as they stand: a mean does not need them sorted."""
+    """Pieces of a tally, or unsorted rows: a mean does not need an order."""
     if isinstance(data, Rows):
         yield from _parts_of_rows(data)
         return
@@ -93,7 +93,7 @@ def _parts_of_rows(rows: Rows) -> Iterator[Part]:
 
 
 def _units_of_rows(weights: NDArray[Any], events: NDArray[np.bool_]) -> tuple[float, float]:
-    """Mean weight, weighted, of an event and of another row."""
+    """Weighted mean weight of an event and of a non-event."""
     own = float((weights**2).sum() / weights.sum())
     hit, miss = (float((w**2).sum() / w.sum()) if len(w) else own for w in (weights[events], weights[~events]))
     return hit, miss
@@ -109,7 +109,7 @@ def moments(parts: Parts, loss: Loss) -> Moments:
 
 
 def _row_sums(scores: Floats, events: NDArray[Any], loss: Loss) -> tuple[Any, ...]:
-    """Sums of cells of one row each, which need no products with counts."""
+    """Sums for cells of one row each, which need no multiplication by counts."""
     hit, miss = loss(scores)
     gap = hit - miss
     null = scores * gap

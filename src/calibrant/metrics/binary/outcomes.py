@@ -1,4 +1,4 @@
-"""All outcomes that labels can have if every score is right, with their probabilities, where they are few."""
+"""All possible outcomes of the labels and their probabilities if every score is right, if they are few."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from scipy import special
 from calibrant.numerics import Floats
 
 MOST_NUMBERS = 1 << 21
-"""Outcomes times scores up to which all outcomes are listed; as many numbers as a simulation holds at once."""
+"""Outcomes times scores up to which all outcomes are listed; a simulation has as many numbers in memory."""
 
 NEGLIGIBLE = 1e-14
-"""Probability of a number of events of one score below which it is left out."""
+"""Numbers of events of one score with a probability below this are left out."""
 
 
 def all_outcomes(s: Floats, n: NDArray[np.int64]) -> tuple[Floats, Floats] | None:
@@ -33,16 +33,16 @@ def all_outcomes(s: Floats, n: NDArray[np.int64]) -> tuple[Floats, Floats] | Non
     [0.2, 0.05, 0.4, 0.1, 0.2, 0.05]
     """
     if len(s) > np.log2(MOST_NUMBERS) or 12.0 * np.sqrt(n * s * (1.0 - s)).max() > MOST_NUMBERS:
-        return None  # before a law is computed that is too long
-    laws = [_law(float(score), int(rows)) for score, rows in zip(s, n, strict=True)]
-    if len(s) * np.prod([float(len(events)) for events, _ in laws]) > MOST_NUMBERS:
+        return None  # before a long distribution is computed
+    distributions = [_distribution(float(score), int(rows)) for score, rows in zip(s, n, strict=True)]
+    if len(s) * np.prod([float(len(events)) for events, _ in distributions]) > MOST_NUMBERS:
         return None
-    lines = np.meshgrid(*(events for events, _ in laws), indexing="ij")
-    chance = reduce(np.multiply.outer, [chances for _, chances in laws])
+    lines = np.meshgrid(*(events for events, _ in distributions), indexing="ij")
+    chance = reduce(np.multiply.outer, [chances for _, chances in distributions])
     return np.stack([line.ravel() for line in lines], axis=1), np.asarray(chance).ravel()
 
 
-def _law(s: float, n: int) -> tuple[Floats, Floats]:
+def _distribution(s: float, n: int) -> tuple[Floats, Floats]:
     """Numbers of events that are not negligible, and their probabilities."""
     spread = 12.0 * np.sqrt(n * s * (1.0 - s)) + 40.0
     k = np.arange(max(np.floor(n * s - spread), 0.0), min(np.ceil(n * s + spread), n) + 1.0)

@@ -1,4 +1,4 @@
-"""What a recalibration would change: intercept, slope, expected over observed, and the flexible calibration curve."""
+"""Calibration intercept and slope, expected over observed events, and flexible calibration curves."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ MANY_CELLS = 1 << 16
 """With more cells than this, curves are fitted on the grid, whose cells are at most 0.1 % wide."""
 
 BOOTSTRAP_CELLS, BOOTSTRAP_BITS = 1_000, 4
-"""Cells beyond which a bootstrap works on the grid with that many bits, which has 997 cells."""
+"""Number of cells above which a bootstrap uses a grid, and the bits of that grid, which has 997 cells."""
 
 PLACES = 201
-"""Scores at which a curve is given, unless some are asked for."""
+"""Default number of scores at which a curve is evaluated."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Recalibration(Result):
         Intercept on the log-odds with the slope fixed at 1; 0 is ideal, and a positive one means that the scores are
         too low.
     slope, slope_intercept
-        Slope on the log-odds (1 is ideal; below 1 the scores are too extreme) and the intercept fitted beside it.
+        Slope on the log-odds (1 is ideal; below 1 the scores are too extreme) and the intercept estimated with it.
     covariance
         Covariances of (slope, slope_intercept), by rows.
     expected_over_observed, observed_over_expected
@@ -84,16 +84,32 @@ def recalibration(
     where :math:`\alpha_0` is the calibration in the large, :math:`\beta` the calibration slope with its own intercept
     :math:`\alpha`, all by maximum likelihood.
 
+    Parameters
+    ----------
+    scores : array-like or Tally
+        Probability of each row; or a tally alone, without ``y``, ``sample_weight`` and ``groups``.
+    y : array-like
+        Labels, 0 or 1.
+    sample_weight : array-like, optional
+        Importance weight of each row.
+    groups : array-like, optional
+        Groups of dependent rows, such as patients or customers. With fewer than ten groups there are no intervals.
+
+    Returns
+    -------
+    Recalibration
+        Intercept, slope and ratio of expected to observed events, with intervals.
+
     Notes
     -----
-    Edges: scores nearer than 2^-32 to 0 or 1 are moved there before log-odds are taken, and counted in a note. One
-    class, or (for the slope) separated classes or one constant score, give NaN with a note. Weights count as
+    Edges: scores nearer than 2^-32 to 0 or 1 are clipped before log-odds are taken, and counted in a note. With one
+    class, or (for the slope) separated classes or a constant score, the value is NaN with a note. Weights count as
     repetition.
     Intervals: profile likelihood for the intercept with the slope fixed at 1 and for the slope, the same as in
     :func:`calibrant.check`; normal for the intercept where the slope is estimated; for E/O normal on the log scale,
     with variance :math:`\sum_i (y_i - \rho s_i)^2 / (\sum_i y_i)^2` of :math:`\log \rho = \log(O/E)`, in which the
-    scores are random too. Importance weights and ``groups`` of dependent rows enter by the variance that they give
-    each number (:func:`~calibrant.metrics.variance.spread_of`); below ten groups there are no intervals.
+    scores are random too. Importance weights and ``groups`` of dependent rows change the variance of each number
+    (:func:`~calibrant.metrics.variance.spread_of`); with fewer than ten groups there are no intervals.
     Guarantee: no finite-sample guarantee. In simulations with 25 to 2,500 events the intervals
     covered in about 94 % to 96 % of samples.
     Cost: O(cells) for each of about ten Newton steps and ten root-finding steps.
@@ -176,8 +192,8 @@ class CurveErrors(Result):
         values = [self.ici, self.e50, self.e90, self.emax]
         errors = [""] * 4 if self.se is None else [f" (standard error {value:.4f})" for value in self.se]
         names = ("ICI", "E50", "E90", "Emax")
-        told = ", ".join(f"{name} {value:.4f}{se}" for name, value, se in zip(names, values, errors, strict=True))
-        return "\n".join([f"{told}; {self.method} curve", *(f"  {note}" for note in self.notes)])
+        shown = ", ".join(f"{name} {value:.4f}{se}" for name, value, se in zip(names, values, errors, strict=True))
+        return "\n".join([f"{shown}; {self.method} curve", *(f"  {note}" for note in self.notes)])
 
 
 def calibration_curve(
@@ -188,24 +204,35 @@ def calibration_curve(
     .. math:: \operatorname{logit} c(s) = \beta_0 + \beta_1 z + \sum_{j=1}^{k-2} \beta_{j+1} B_j(z), \qquad
               z = \operatorname{logit}(s),
 
-    for the spline, where :math:`B_j` are cubic between k knots and straight beyond the outer ones.
+    for the spline, where :math:`B_j` are cubic between k knots and linear beyond the outer ones.
 
     Parameters
     ----------
+    scores : array-like or Tally
+        Probability of each row; or a tally alone, without ``y`` and ``sample_weight``.
+    y : array-like
+        Labels, 0 or 1.
+    sample_weight : array-like, optional
+        Importance weight of each row.
     method
         ``"spline"``: logistic regression on a restricted cubic spline of the log-odds, with 5 knots at Harrell's
-        quantiles of the scores (0.05, 0.275, 0.5, 0.725, 0.95), or 4, 3 or none where the rarer class has fewer than 5
-        rows per knot, quantiles coincide, or the fit does not settle. ``"loess"``: R's ``lowess(s, y, iter = 0)``,
-        which ``rms::val.prob`` uses: local lines with tricube weights on the nearest 2/3 of the rows; it can leave
-        [0, 1]. ``"isotonic"``: pool adjacent violators.
+        quantiles of the scores (0.05, 0.275, 0.5, 0.725, 0.95), or 4, 3 or none if the minority class has fewer than 5
+        rows per knot, quantiles coincide, or the fit does not converge. ``"loess"``: R's ``lowess(s, y, iter = 0)``,
+        which ``rms::val.prob`` uses: local lines with tricube weights on the nearest 2/3 of the rows; it can exceed
+        [0, 1]. ``"isotonic"``: isotonic regression (pool adjacent violators).
     at
-        Scores to evaluate the curve at; by default 201 at equal distances from the lowest to the highest score.
+        Scores at which to evaluate the curve; by default 201 equally spaced scores from the lowest to the highest.
+
+    Returns
+    -------
+    CalibrationCurve
+        Scores and the fitted event rate at each.
 
     Notes
     -----
-    Edges: the spline is NaN, with a note, for one class or separated classes. Weights count as repetition if whole;
-    other weights count as shares of the effective size. Where a window of the loess ends inside a tied score, some of
-    its rows enter, at that score's rate. With more than 65,536 distinct scores the fit is made on a grid.
+    Edges: the spline is NaN, with a note, for one class or separated classes. Integer weights count as repetition;
+    other weights are rescaled to the effective sample size. Where a window of the loess ends inside a tied score, some
+    of its rows enter, at that score's rate. With more than 65,536 distinct scores the curve is fitted on a grid.
     Guarantee: no finite-sample guarantee.
     Cost: O(cells) per Newton step (spline), O(cells) for each of about 200 local lines (loess), O(cells) (isotonic).
     References: Harrell (2015), Regression Modeling Strategies, section 2.4.5; Cleveland (1979), Robust
@@ -241,7 +268,7 @@ def ici(
     random_state: int = 0,
     groups: Column = None,
 ) -> CurveErrors:
-    r"""Integrated calibration index and its kin: distances of the flexible curve from the diagonal.
+    r"""Integrated calibration index (ICI), E50, E90 and Emax: distances of a calibration curve from the diagonal.
 
     .. math:: \mathrm{ICI} = \frac1n \sum_i |c(s_i) - s_i|,
 
@@ -250,21 +277,32 @@ def ici(
 
     Parameters
     ----------
+    scores : array-like or Tally
+        Probability of each row; or a tally alone, without ``y``, ``sample_weight`` and ``groups``.
+    y : array-like
+        Labels, 0 or 1.
+    sample_weight : array-like, optional
+        Importance weight of each row.
     method
         The smoother, as in :func:`calibration_curve`.
     repetitions
-        Samples of rows behind the standard errors; 0 leaves them out.
+        Bootstrap samples for the standard errors; 0 omits them.
     random_state
         Seed of the bootstrap.
     groups
-        Groups of dependent rows: whole groups are then drawn.
+        Groups of dependent rows; the bootstrap then draws whole groups.
+
+    Returns
+    -------
+    CurveErrors
+        ICI, E50, E90 and Emax, with standard errors.
 
     Notes
     -----
-    Edges: NaN, with a note, where the curve is; a sample in which the curve is not defined is left out of the standard
-    errors. Weights as in :func:`calibration_curve`; the bootstrap draws as many rows as the effective size.
-    Guarantee: no finite-sample guarantee. All four are biased upwards, as distances are: the curve of a calibrated
-    model is not the diagonal either.
+    Edges: NaN, with a note, where the curve is not defined; such bootstrap samples are left out of the standard errors.
+    Weights as in :func:`calibration_curve`; the bootstrap draws as many rows as the effective sample size.
+    Guarantee: no finite-sample guarantee. All four are biased upward, since they are distances: the curve of a
+    calibrated model is not exactly the diagonal either.
     Cost: one fit and a sort of the cells; then ``repetitions`` fits on at most 1,000 cells.
     References: Austin and Steyerberg (2019), The Integrated Calibration Index (ICI) and related metrics for quantifying
     the calibration of logistic regression models.
@@ -292,7 +330,7 @@ def ici(
 
 
 def _compact(tally: Tally) -> Tally:
-    """The tally that curves are fitted on: weights as a fit sees them, and not more cells than are useful."""
+    """The tally for fitting curves: weights rescaled for fits, on a grid if there are many cells."""
     fitted = tally.for_fitting()
     return fitted.coarsen(Grid()) if fitted.resolution == "exact" and len(fitted) > MANY_CELLS else fitted
 
@@ -310,7 +348,7 @@ def _distances(
 
 
 def _bootstrap(tally: Tally, method: Method, size: int, random_state: int) -> tuple[float, float, float, float]:
-    """Standard errors from rows drawn again, by (cell, label)."""
+    """Bootstrap standard errors, drawn by (cell, label)."""
     if len(tally) > BOOTSTRAP_CELLS and tally.resolution != "bins":
         tally = tally.coarsen(BOOTSTRAP_BITS)
     both = np.concatenate([tally.events, tally.n - tally.events]).astype(np.float64)
@@ -326,7 +364,7 @@ def _bootstrap(tally: Tally, method: Method, size: int, random_state: int) -> tu
 def _cluster_bootstrap(
     data: Clusters, method: Method, size: int, random_state: int
 ) -> tuple[float, float, float, float] | None:
-    """Standard errors from whole groups drawn again; None for fewer than ten of them."""
+    """Bootstrap standard errors from whole groups; None for fewer than ten groups."""
     if data.size < FEWEST_CLUSTERS:
         return None
     scores, rng = data.tally.scores, generator(random_state, size)

@@ -1,4 +1,4 @@
-"""How good the scores are: proper losses, accuracy, AUC, sharpness and net benefit."""
+"""Scores of overall quality: proper losses, accuracy, AUC, sharpness and net benefit."""
 
 from __future__ import annotations
 
@@ -31,26 +31,12 @@ from calibrant.numerics import Column, Floats
 from calibrant.tallies import Clusters, Tally
 from calibrant.tallies.cells import mass_below
 
-MOST_STRETCHES = 4
+MAX_INTERVALS = 4
+"""Maximum number of threshold intervals in a printout."""
 
 
 def brier(scores: GroupedScores, y: Column = None, sample_weight: Column = None, *, groups: Column = None) -> Estimate:
-    r"""Brier score: mean squared distance of score and label.
-
-    .. math:: \frac{1}{n} \sum_{i=1}^n (s_i - y_i)^2,
-
-    where :math:`s_i` is the score and :math:`y_i \in \{0, 1\}` the label of row i. The null value is
-    :math:`\frac{1}{n} \sum s_i (1 - s_i)`, what is expected if the scores are the true probabilities.
-
-    Notes
-    -----
-    Guarantee: none in finite samples; the interval is the normal one, with the effective size under importance weights.
-    It is near 95 % from 25 events on (and as many others): it covered in 93 to 96 % of samples in each of 12 simulated
-    settings, but, with 2.4 % events, in 72 % of samples of 50 rows (1 event), 90 % of 200 (5) and 93 % of 500 (12).
-    ``null_high`` is the 95 % point of the gamma law with the null's variance and skewness, exceeded by 4 to 6 % of
-    calibrated samples in each of 15 settings with 50 to 2,000 rows. With ``groups`` of dependent rows the interval is
-    Student's, from sums by group (:func:`~calibrant.metrics.variance.spread_of`), and there is no ``null_high``.
-    Cost: one pass. Reference: 002 eq. 6.21; 003 section 2.3.
+    """Brier score of one column of scores; see :func:`~calibrant.metrics.dispatch.brier`.
 
     Examples
     --------
@@ -69,12 +55,27 @@ def rmse(scores: Scores, y: Column = None, sample_weight: Column = None) -> Esti
     .. math:: \sqrt{\tfrac{1}{n} \sum_{i=1}^n (s_i - y_i)^2},
 
     with scores :math:`s_i` and labels :math:`y_i`. Interval and null values are the roots of the Brier score's; the
-    standard error is its standard error over twice the value, and unknown where the value is 0. True probabilities show
-    a high RMSE too, so read it beside ``null``.
+    standard error is that of the Brier score divided by twice the value, and unknown where the value is 0. The RMSE of
+    true probabilities is high too, so compare it with ``null``.
+
+    Parameters
+    ----------
+    scores : array-like or Tally
+        Probability of each row; or a tally alone, without ``y`` and ``sample_weight``.
+    y : array-like
+        Labels, 0 or 1.
+    sample_weight : array-like, optional
+        Importance weight of each row.
+
+    Returns
+    -------
+    Estimate
+        Value, standard error, interval and null values.
 
     Notes
     -----
-    Guarantee: none in finite samples. Cost: one sort of rows, one pass over cells. Reference: 003 section 3.2.1.
+    Guarantee: none in finite samples. Cost: one sort of rows, one pass over cells. Reference: Torabian (2023), section
+    3.2.1.
 
     Examples
     --------
@@ -91,19 +92,7 @@ def rmse(scores: Scores, y: Column = None, sample_weight: Column = None) -> Esti
 def log_loss(
     scores: GroupedScores, y: Column = None, sample_weight: Column = None, *, groups: Column = None
 ) -> Estimate:
-    r"""Log loss in nats, never clipped.
-
-    .. math:: -\frac{1}{n} \sum_{i=1}^n \bigl[y_i \log s_i + (1 - y_i) \log(1 - s_i)\bigr],
-
-    with scores :math:`s_i`, labels :math:`y_i` and :math:`0 \log 0 = 0`. An event at score 0, or another row at score
-    1, makes it infinite; a note then says how many rows do so and what it is without them. Another note counts all rows
-    on exactly 0 or 1. The null value is the mean entropy of the scores.
-
-    Notes
-    -----
-    Guarantee: none in finite samples; normal interval, none where the value is infinite. It covered in 92 to 96 % of
-    samples from 25 events on, and in 72, 90 and 93 % with 1, 5 and 12; ``null_high`` as in :func:`brier`.
-    Cost: one pass with two logarithms for each row. Reference: Good 1952.
+    r"""Log loss of one column of scores; see :func:`~calibrant.metrics.dispatch.log_loss`.
 
     Examples
     --------
@@ -111,7 +100,7 @@ def log_loss(
     0.4904
     >>> print(*log_loss([0.0, 0.5], [1, 0]).notes, sep="\n")
     1 row with a score of exactly 0 or 1, not clipped: no loss where the label agrees, infinite loss where it does not
-    infinite because of 1 row (events at score 0, or none at score 1); without them it is 0.6931
+    infinite because of 1 row (events at score 0, or non-events at score 1); without them it is 0.6931
     """
     if groups is not None or isinstance(scores, Clusters):
         clustered = grouped_or_tally(scores, y, sample_weight, groups)
@@ -133,16 +122,32 @@ def log_loss(
 def classification_loss(
     scores: Scores, y: Column = None, sample_weight: Column = None, *, threshold: float = 0.5
 ) -> Estimate:
-    r"""Share of rows on the wrong side of a threshold.
+    r"""Misclassification rate at a threshold: share of rows on the wrong side.
 
     .. math:: \frac{1}{n} \sum_{i=1}^n \mathbf{1}\bigl[\mathbf{1}[s_i \ge \theta] \ne y_i\bigr],
 
-    with scores :math:`s_i`, labels :math:`y_i` and threshold :math:`\theta`. A score on the threshold is class 1: the
-    rule of 003 section 2.1, under which its theorems hold, and not the one of 003 section 3.2.2, which says class 0.
+    with scores :math:`s_i`, labels :math:`y_i` and threshold :math:`\theta`. A score equal to the threshold is class 1.
+    This is the rule of Torabian (2023), section 2.1, under which its theorems hold; section 3.2.2 has class 0.
+
+    Parameters
+    ----------
+    scores : array-like or Tally
+        Probability of each row; or a tally alone, without ``y`` and ``sample_weight``.
+    y : array-like
+        Labels, 0 or 1.
+    sample_weight : array-like, optional
+        Importance weight of each row.
+    threshold : float, default=0.5
+        Predict class 1 at this score and above.
+
+    Returns
+    -------
+    Estimate
+        Value, standard error, interval and null values.
 
     Notes
     -----
-    Guarantee: none in finite samples. Cost: one pass. Reference: 003 sections 2.1, 2.3.
+    Guarantee: none in finite samples. Cost: one pass. Reference: Torabian (2023), sections 2.1, 2.3.
 
     Examples
     --------
@@ -153,18 +158,7 @@ def classification_loss(
 
 
 def accuracy(scores: Scores, y: Column = None, sample_weight: Column = None, *, threshold: float = 0.5) -> Estimate:
-    r"""Share of rows on the right side of a threshold.
-
-    .. math:: \frac{1}{n} \sum_{i=1}^n \mathbf{1}\bigl[\mathbf{1}[s_i \ge \theta] = y_i\bigr],
-
-    with scores :math:`s_i`, labels :math:`y_i` and threshold :math:`\theta`; a score on the threshold is class 1. It is
-    one minus :func:`classification_loss`.
-
-    Notes
-    -----
-    Guarantee: none in finite samples; the normal interval is near 95 % from 25 wrong rows on (and as many right ones):
-    it covered in 93 to 96 % of samples in simulations, but in 87 % with 5 wrong rows and in 91 % with 12.
-    Cost: one pass. Reference: 003 section 2.1.
+    """Accuracy of one column of scores; see :func:`~calibrant.metrics.dispatch.accuracy`.
 
     Examples
     --------
@@ -175,23 +169,40 @@ def accuracy(scores: Scores, y: Column = None, sample_weight: Column = None, *, 
 
 
 def auc(scores: GroupedScores, y: Column = None, sample_weight: Column = None, *, groups: Column = None) -> Estimate:
-    r"""Area under the ROC curve: how often an event outscores another row.
+    r"""Area under the ROC curve (AUC): probability that an event has a higher score than a non-event.
 
     .. math:: A = \frac{1}{PN} \sum_{i: y_i = 1} \sum_{j: y_j = 0}
               \bigl(\mathbf{1}[s_i > s_j] + \tfrac12 \mathbf{1}[s_i = s_j]\bigr),
 
-    with scores :math:`s_i`, labels :math:`y_i`, :math:`P` events and :math:`N` other rows. Rows of one grid cell, or of
-    one of your own bins, count as tied. With one class it is not defined: NaN and a note. It does not see calibration.
+    with scores :math:`s_i`, labels :math:`y_i`, :math:`P` events and :math:`N` non-events. Rows of one grid cell, or of
+    one bin of a table, count as tied. With one class it is not defined: NaN and a note. It does not depend on
+    calibration.
+
+    Parameters
+    ----------
+    scores : array-like or Tally
+        Probability of each row; or a tally alone, without ``y``, ``sample_weight`` and ``groups``.
+    y : array-like
+        Labels, 0 or 1.
+    sample_weight : array-like, optional
+        Importance weight of each row.
+    groups : array-like, optional
+        Groups of dependent rows, such as patients or customers.
+
+    Returns
+    -------
+    Estimate
+        Value, standard error and interval.
 
     Notes
     -----
     Guarantee: none in finite samples; the standard error is DeLong's, and needs two rows of each class. The interval is
-    normal on the scale of log-odds, :math:`\operatorname{logit} A \pm 1.96\, \mathrm{se} / (A (1 - A))`; there is none
-    where all pairs are in order, or none is. It is near 95 % from 25 rows of each class on: it covered in 93 to 96 % of
-    samples in each of 12 simulated settings, but, with 2.4 % events, in 86 % of the samples of 50 rows that had two
-    events, 87 % of samples of 200 rows (5 events) and 91 % of 500 (12). With ``groups`` of dependent rows it is made of
-    sums by group (Obuchowski 1997).
-    Cost: one sort of rows, one pass over cells. Reference: DeLong, DeLong and Clarke-Pearson 1988; 003 section 3.2.3.
+    normal on the log-odds scale, :math:`\operatorname{logit} A \pm 1.96\, \mathrm{se} / (A (1 - A))`; there is none for
+    an AUC of 0 or 1. Its coverage is near 95 % with at least 25 rows of each class: 93 to 96 % in each of 12 simulated
+    settings. With 2.4 % events it was 86 % for the samples of 50 rows that had two events, 87 % for 200 rows (5 events)
+    and 91 % for 500 (12). With ``groups`` of dependent rows it uses sums by group (Obuchowski 1997).
+    Cost: one sort of rows, one pass over cells. Reference: DeLong, DeLong and Clarke-Pearson (1988); Torabian (2023),
+    section 3.2.3.
 
     Examples
     --------
@@ -206,7 +217,7 @@ def auc(scores: GroupedScores, y: Column = None, sample_weight: Column = None, *
     others = float(tally.total - events if tally.counts else (tally.n - tally.events).sum())
     if not (events > 0 and others > 0):
         return Estimate("AUC", math.nan, notes=(auc_of_one_class(),))
-    sums = np.zeros((2, 4))  # of events and of others: placements, squared weights, these times placements, and squares
+    sums = np.zeros((2, 4))  # events, non-events: placements, squared weights, these times placements, and squares
     hits_below, others_below = 0.0, 0.0
     for _, n, hits, w2, w2_hits, _ in parts_of(tally):
         rest = n - hits
@@ -229,18 +240,34 @@ def sharpness(
     strategy: Strategy = "width",
     edges: Edges = None,
 ) -> Estimate:
-    r"""Sharpness: how far the event rates of bins lie apart, whatever the scores claim.
+    r"""Sharpness: how much the event rates of bins differ, regardless of the scores themselves.
 
     .. math:: \frac{1}{n} \sum_b n_b\, \hat y_b^2,
 
-    with :math:`n_b` rows and the share :math:`\hat y_b` of events in bin b; empty bins add nothing. It runs from the
-    squared base rate (bins tell nothing) to the base rate (bins tell all), and grows with the number of bins by chance
-    alone, by up to (bins with rows) / 4n.
+    with :math:`n_b` rows and the share :math:`\hat y_b` of events in bin b; empty bins add nothing. It ranges from the
+    squared base rate (all bins have the same event rate) to the base rate (every bin has one class), and is biased
+    upward, by up to (bins with rows) / 4n.
+
+    Parameters
+    ----------
+    scores : array-like or Tally
+        Probability of each row; or a tally alone, without ``y`` and ``sample_weight``.
+    y : array-like
+        Labels, 0 or 1.
+    sample_weight : array-like, optional
+        Importance weight of each row.
+    n_bins, strategy, edges
+        Bins as in :meth:`Bins.of`.
+
+    Returns
+    -------
+    Estimate
+        Value and standard error.
 
     Notes
     -----
-    Guarantee: none in finite samples; standard error by the delta method. No interval: it would not know of that bias.
-    Cost: one pass over rows for edges known beforehand. Reference: 002 section 6.3.2, eq. 6.12.
+    Guarantee: none in finite samples; standard error by the delta method. No interval, because of that bias.
+    Cost: one pass over rows for given edges. Reference: Gupta (2023), section 6.3.2, eq. 6.12.
 
     Examples
     --------
@@ -261,17 +288,33 @@ def refinement(
     strategy: Strategy = "width",
     edges: Edges = None,
 ) -> Estimate:
-    r"""Refinement: the Brier score that is left when every bin says its own event rate.
+    r"""Refinement: the Brier score after every score is replaced by the event rate of its bin.
 
     .. math:: \frac{1}{n} \sum_b n_b\, \hat y_b (1 - \hat y_b) = \bar y - \text{sharpness},
 
     with :math:`n_b` rows and the share :math:`\hat y_b` of events in bin b, and the base rate :math:`\bar y`; lower is
-    better. Empty bins add nothing. In-sample, so too low by chance by up to (bins with rows) / 4n.
+    better. Empty bins add nothing. In-sample, so biased downward by up to (bins with rows) / 4n.
+
+    Parameters
+    ----------
+    scores : array-like or Tally
+        Probability of each row; or a tally alone, without ``y`` and ``sample_weight``.
+    y : array-like
+        Labels, 0 or 1.
+    sample_weight : array-like, optional
+        Importance weight of each row.
+    n_bins, strategy, edges
+        Bins as in :meth:`Bins.of`.
+
+    Returns
+    -------
+    Estimate
+        Value and standard error.
 
     Notes
     -----
-    Guarantee: none in finite samples; standard error by the delta method. No interval: it would not know of that bias.
-    Cost: one pass over rows for edges known beforehand. Reference: 002 eq. 6.20 and Lemma 6.1.
+    Guarantee: none in finite samples; standard error by the delta method. No interval, because of that bias.
+    Cost: one pass over rows for given edges. Reference: Gupta (2023), eq. 6.20 and Lemma 6.1.
 
     Examples
     --------
@@ -285,7 +328,7 @@ def refinement(
 
 @dataclass(frozen=True, eq=False)
 class DecisionCurve(Result):
-    """Net benefit per row by threshold, in events found: of the model, of treating all and of treating none.
+    """Net benefit per row by threshold, in true positives: of the model, of treating all and of treating none.
 
     ``se`` is the standard error of ``model`` at each threshold, NaN where rows are too few.
     """
@@ -304,13 +347,13 @@ class DecisionCurve(Result):
     def __str__(self) -> str:
         edges = np.flatnonzero(np.diff(self.useful, prepend=False, append=False)).reshape(-1, 2)
         ends = [(self.thresholds[start], self.thresholds[stop - 1]) for start, stop in edges]
-        named = [f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}" for low, high in ends[:MOST_STRETCHES]]
+        named = [f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}" for low, high in ends[:MAX_INTERVALS]]
         count = int(np.count_nonzero(self.useful))
-        told = f"Net benefit: the model beats treating all and none at {count} of {len(self.model)} thresholds"
-        where = f": {', '.join(named)}{', ...' if len(ends) > MOST_STRETCHES else ''}" if named else ""
+        title = f"Net benefit: the model beats treating all and none at {count} of {len(self.model)} thresholds"
+        where = f": {', '.join(named)}{', ...' if len(ends) > MAX_INTERVALS else ''}" if named else ""
         shown = np.unique(np.linspace(0, len(self.model) - 1, 9).round().astype(int))
         rows = (f"{self.thresholds[i]:>9.4g}{self.model[i]:>11.4f}{self.treat_all[i]:>11.4f}" for i in shown)
-        return "\n".join([told + where, f"{'threshold':>9}{'model':>11}{'treat all':>11}", *rows])
+        return "\n".join([title + where, f"{'threshold':>9}{'model':>11}{'treat all':>11}", *rows])
 
 
 def net_benefit(
@@ -321,18 +364,35 @@ def net_benefit(
     thresholds: Column = None,
     groups: Column = None,
 ) -> DecisionCurve:
-    r"""Decision curve: what acting on scores from a threshold on is worth.
+    r"""Decision curve: net benefit of acting on scores at or above each threshold.
 
     .. math:: \mathrm{NB}(t) = \frac{\mathrm{TP}(t)}{n} - \frac{\mathrm{FP}(t)}{n} \cdot \frac{t}{1 - t},
 
-    with :math:`\mathrm{TP}(t)` events and :math:`\mathrm{FP}(t)` others among the rows of score at least :math:`t`; at
-    threshold t one false alarm costs t / (1 - t) of an event found. Treating all has :math:`\mathrm{TP}` and
-    :math:`\mathrm{FP}` of all rows, treating none has 0. Thresholds lie inside (0, 1) and increase; the default is
-    0.01, 0.02, ..., 0.99.
+    with :math:`\mathrm{TP}(t)` events and :math:`\mathrm{FP}(t)` non-events among the rows of score at least :math:`t`;
+    at threshold t one false positive costs as much as t / (1 - t) true positives gain. Treating all has
+    :math:`\mathrm{TP}` and :math:`\mathrm{FP}` of all rows, treating none has 0.
+
+    Parameters
+    ----------
+    scores : array-like or Tally
+        Probability of each row; or a tally alone, without ``y``, ``sample_weight`` and ``groups``.
+    y : array-like
+        Labels, 0 or 1.
+    sample_weight : array-like, optional
+        Importance weight of each row.
+    thresholds : array-like, optional
+        Probabilities inside (0, 1), increasing; by default 0.01, 0.02, ..., 0.99.
+    groups : array-like, optional
+        Groups of dependent rows, such as patients or customers.
+
+    Returns
+    -------
+    DecisionCurve
+        Net benefit of the model, of treating all and of treating none, at each threshold.
 
     Notes
     -----
-    Guarantee: none in finite samples. Cost: one pass over rows. Reference: Vickers and Elkin 2006.
+    Guarantee: none in finite samples. Cost: one pass over rows. Reference: Vickers and Elkin (2006).
 
     Examples
     --------
@@ -342,7 +402,7 @@ def net_benefit(
     """
     at = np.arange(1, 100) / 100.0 if thresholds is None else read_floats(np.atleast_1d(thresholds), "thresholds")
     if not (len(at) and ((at > 0.0) & (at < 1.0)).all() and (np.diff(at) > 0.0).all()):
-        raise InputError("thresholds", "must be probabilities inside (0, 1), in increasing order", "50 % is 0.5")
+        raise InputError("thresholds", "must be increasing probabilities inside (0, 1)", "pass 0.5 for 50 %")
     if groups is not None or isinstance(scores, Clusters):
         data = grouped_or_tally(scores, y, sample_weight, groups)
         return _grouped_curve(net_benefit(_plain(data), thresholds=at), data)
@@ -372,7 +432,7 @@ def _judged(data: Tally | Clusters) -> bool:
 
 
 def _grouped_mean(plain: Estimate, data: Tally | Clusters, loss: Loss, ceiling: float) -> Estimate:
-    """A mean loss with the interval that groups give it."""
+    """A mean loss with an interval that accounts for groups."""
     if not math.isfinite(plain.value):
         return plain
     tally = _plain(data)
@@ -384,7 +444,7 @@ def _grouped_mean(plain: Estimate, data: Tally | Clusters, loss: Loss, ceiling: 
 
 
 def _grouped_auc(plain: Estimate, data: Tally | Clusters) -> Estimate:
-    """AUC with the interval that groups give it."""
+    """AUC with an interval that accounts for groups."""
     if math.isnan(plain.value):
         return plain
     tally = _plain(data)
@@ -397,7 +457,7 @@ def _grouped_auc(plain: Estimate, data: Tally | Clusters) -> Estimate:
 
 
 def _grouped_curve(plain: DecisionCurve, data: Tally | Clusters) -> DecisionCurve:
-    """A decision curve with the standard errors that groups give it."""
+    """A decision curve with standard errors that account for groups."""
     tally, total = _plain(data), float(_plain(data).total)
     se = np.full(len(plain.model), np.nan)
     for place, (at, value) in enumerate(zip(plain.thresholds, plain.model, strict=True)):
@@ -422,13 +482,13 @@ def _estimate(name: str, sums: Moments, ceiling: float, notes: tuple[Note, ...] 
     value = sums.loss / sums.total
     variance = _variance(sums.total, value, sums.w2, sums.w2_loss, sums.w2_square)
     se = None if variance is None else math.sqrt(variance)
-    told = notes + ((no_spread(),) if se == 0.0 else ())
+    all_notes = notes + ((no_spread(),) if se == 0.0 else ())
     if not null:
-        return Estimate(name, value, se, notes=told)
+        return Estimate(name, value, se, notes=all_notes)
     expected, spread = sums.null / sums.total, math.sqrt(sums.null_variance)
     skewness = sums.null_third / sums.null_variance / spread if spread > 0.0 else 0.0
     beyond = min(expected + upper_point(skewness) * spread / sums.total, ceiling)
-    return Estimate(name, value, se, *_interval(value, se, ceiling), null=expected, null_high=beyond, notes=told)
+    return Estimate(name, value, se, *_interval(value, se, ceiling), null=expected, null_high=beyond, notes=all_notes)
 
 
 def _mean_estimate(name: str, data: Tally | Rows, loss: Loss) -> Estimate:
@@ -438,7 +498,7 @@ def _mean_estimate(name: str, data: Tally | Rows, loss: Loss) -> Estimate:
 def _thresholded(name: str, data: Tally | Rows, threshold: float, right: float) -> Estimate:
     if not 0.0 <= threshold <= 1.0:
         raise InputError("threshold", f"must lie in [0, 1], got {threshold!r}", "pass a probability")
-    # A gridded score is cut off at 30 bits of its octave: a heap on the threshold must not fall below it.
+    # A gridded score is truncated to 30 bits of its octave: scores on the threshold must not fall below it.
     gridded = isinstance(data, Tally) and data.grid is not None
     least = threshold * (1.0 - 2.0**-29) if gridded else threshold
 
@@ -450,7 +510,7 @@ def _thresholded(name: str, data: Tally | Rows, threshold: float, right: float) 
 
 
 def _variance(total: float, mean: float, w2: float, w2_loss: float, w2_square: float) -> float | None:
-    """Variance of a weighted mean; None below two rows' worth, and 0 where only rounding is left of it."""
+    """Variance of a weighted mean; None below an effective sample size of two, 0 if it is only rounding."""
     size = total**2 / w2
     if not size > 1.0 + 1e-9:
         return None
@@ -459,7 +519,7 @@ def _variance(total: float, mean: float, w2: float, w2_loss: float, w2_square: f
 
 
 def _placements(rows: NDArray[Any], w2: NDArray[Any], place: Floats) -> tuple[float, ...]:
-    """Sums behind a mean of ``place`` over one class and behind its variance."""
+    """Sums for a mean of ``place`` over one class and for its variance."""
     return float((rows * place).sum()), float(w2.sum()), float((w2 * place).sum()), float((w2 * place * place).sum())
 
 
@@ -478,7 +538,7 @@ def _logit_interval(value: float, se: float | None, errors: float = TWO_SIDED) -
 
 
 def _parts_of_bins(bins: Bins) -> Parts:
-    """Filled bins with their event rates in place of scores."""
+    """Non-empty bins with their event rates in place of scores."""
     filled = bins.n > 0
     squares, rate = _squared(bins)[filled], bins.rate[filled]
     return [Part(rate, bins.n[filled], bins.events[filled], squares, squares * rate, squares)]
@@ -501,7 +561,7 @@ def _root(value: float | None) -> float | None:
 
 
 def resolution_notes(data: Tally | Rows) -> tuple[Note, ...]:
-    """What a table of bins costs."""
+    """A note if the data are a table of bins."""
     return (bin_means(),) if isinstance(data, Tally) and data.resolution == "bins" else ()
 
 
@@ -510,26 +570,27 @@ bin_means = note("bin-means", "computed as if every {nouns.row} had its bin's me
 
 @note("scores-of-0-or-1")
 def _on_ends(voice: Voice, rows: float, counts: bool) -> str:
-    told = "not clipped: no loss where the label agrees, infinite loss where it does not"
-    return f"{_amount(voice, rows, counts)} with a {voice.nouns.score} of exactly 0 or 1, {told}"
+    why = "not clipped: no loss where the label agrees, infinite loss where it does not"
+    return f"{_amount(voice, rows, counts)} with a {voice.nouns.score} of exactly 0 or 1, {why}"
 
 
 @note("infinite-loss")
 def infinite_loss(
     voice: Voice, rows: float, counts: bool, rest: float | None = None, without: float | None = None
 ) -> str:
-    """Rows whose label was given probability 0; the loss ``without`` them where ``rest`` others are looked at."""
+    """Rows whose label had probability 0; the loss ``without`` them if ``rest`` others remain."""
     words, score = voice.nouns, voice.nouns.score
-    why = f"infinite because of {_amount(voice, rows, counts)} ({words.events} at {score} 0, or none at {score} 1)"
+    ends = f"{words.events} at {score} 0, or non-{words.events} at {score} 1"
+    why = f"infinite because of {_amount(voice, rows, counts)} ({ends})"
     if rest is None:
         return why
     return f"{why}; no other {words.row} is left" if without is None else f"{why}; without them it is {without:.4f}"
 
 
-auc_of_one_class = note("auc-of-one-class", "not defined: there are {nouns.rows} of one class only")
+auc_of_one_class = note("auc-of-one-class", "not defined: all {nouns.rows} have the same class")
 
 
 def _amount(voice: Voice, rows: float, counts: bool) -> str:
-    """Rows in words, or their weight where weights are not counts."""
+    """Number of rows in words, or their weight for importance weights."""
     words = voice.nouns
     return plural(int(rows), words.row, words.rows) if counts else f"{words.rows} of weight {rows:.6g}"

@@ -1,8 +1,8 @@
-"""Tests of calibration: could labels like these come from a model whose every score is right.
+"""Tests of calibration: p-values for the hypothesis that every score is the true probability.
 
-The null hypothesis is simple once the scores are given: each label is 1 with the probability that its score says,
-independently of the others. So its law can be simulated at any size, and a label that contradicts a score of exactly 0
-or 1 has probability zero: every test here then answers p = 0 and says why.
+Given the scores, the null hypothesis is simple: each label is 1 with the probability given by its score, independently
+of the others. So the null distribution can be simulated for any sample size. A label that contradicts a score of
+exactly 0 or 1 has probability zero: every test then returns p = 0 and a note.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from calibrant.arrays import Rows
 from calibrant.arrays.columns import check_option, check_whole, is_whole
 from calibrant.messages import InputError, Note, Phrase, Setting, Voice, note
 from calibrant.metrics.binary.bins import Bins, Scores, rows_or_tally, tally_of
-from calibrant.metrics.binary.cumulative import Kind, brownian_max_sf, brownian_range_sf, ecce
+from calibrant.metrics.binary.cumulative import Statistic, brownian_max_sf, brownian_range_sf, ecce
 from calibrant.metrics.binary.means import parts_of
 from calibrant.metrics.binary.outcomes import all_outcomes
 from calibrant.metrics.chance import expected_squares
@@ -31,16 +31,16 @@ from calibrant.tallies import Tally
 from calibrant.tallies.cells import mass_below
 
 LEVEL = 0.05
-"""Below this p-value the sentence of a finding speaks of evidence."""
+"""Significance level below which the text of a finding says "evidence"."""
 
 EXACT_CELLS, COARSE_CELLS = 20_000, 2_048
-"""Above the first number of distinct scores, a simulation joins neighbours into at most the second number of cells."""
+"""Above the first number of distinct scores, a simulation merges neighbors into at most the second number of cells."""
 
 BINS_LIMIT = 1_024
-"""Most bins of the adaptive test; a divisor of ``COARSE_CELLS``, so that joined cells never straddle two bins."""
+"""Maximum bins of the adaptive test; a divisor of ``COARSE_CELLS``, so that merged cells never span two bins."""
 
 ENOUGH_VARIANCE = 100.0
-r"""From this :math:`\sum s (1 - s)` on, :func:`ecce_test` trusts the Brownian law."""
+r"""Minimum :math:`\sum s (1 - s)` for which :func:`ecce_test` uses the Brownian approximation by default."""
 
 SHIFTS = tuple(sign * size for size in (0.1, 0.2, 0.4, 0.8, 1.6) for sign in (-1.0, 1.0))
 LINES = tuple((a, b) for b in (0.5, 0.7, 0.85, 1.2, 1.5, 2.0) for a in (-0.4, 0.0, 0.4))
@@ -49,18 +49,18 @@ LINES = tuple((a, b) for b in (0.5, 0.7, 0.85, 1.2, 1.5, 2.0) for a in (-0.4, 0.
 
 @dataclass(frozen=True)
 class Finding(Result):
-    """What a test found; printed as a sentence that never takes a large p-value for a proof.
+    """Result of a calibration test: statistic and p-value; a large p-value is never reported as proof.
 
     Attributes
     ----------
     name
-        The test, with the choices that change its result.
+        The test, with the settings that change its result.
     statistic
-        The number that the p-value is about.
+        The test statistic.
     p_value
-        Chance of a statistic at least as extreme if every score is right; NaN where the data do not define it.
+        Probability of a statistic at least as extreme if every score is right; NaN where it is not defined.
     notes
-        What the reader must know, one sentence each.
+        Notes for the reader.
 
     Examples
     --------
@@ -83,18 +83,33 @@ class Finding(Result):
 
 
 def spiegelhalter(scores: Scores, y: Column = None, sample_weight: Column = None) -> Finding:
-    r"""Spiegelhalter's z: whether the Brier score is what it should be if the scores are right.
+    r"""Spiegelhalter's z test: whether the Brier score is as expected if the scores are right.
 
     .. math:: z = \frac{\sum_i w_i (y_i - s_i)(1 - 2 s_i)}{\sqrt{\sum_i w_i^2 (1 - 2 s_i)^2 s_i (1 - s_i)}},
 
-    with scores s, labels y and weights w (1 for plain rows); the p-value is that of a standard normal, two-sided.
+    with scores s, labels y and weights w (1 without weights); the p-value is two-sided, from the standard normal
+    distribution.
+
+    Parameters
+    ----------
+    scores : array-like or Tally
+        Probability of each row; or a tally alone, without ``y`` and ``sample_weight``.
+    y : array-like
+        Labels, 0 or 1.
+    sample_weight : array-like, optional
+        Importance weight of each row.
+
+    Returns
+    -------
+    Finding
+        Statistic z and its two-sided p-value.
 
     Notes
     -----
     Edges: scores of 0, 0.5 and 1 have no variance here; if there are no others the p-value is NaN.
-    Guarantee: no finite-sample guarantee. At level 5 % it rejected 4.1 to 5.8 % of calibrated models, from n = 100 and
-    one expected event on (``docs/benchmarks/significance.txt``). It hardly sees errors that leave the mean Brier score
-    alone, such as a common shift where scores spread evenly about 0.5.
+    Guarantee: no finite-sample guarantee. At level 5 % it rejected 4.1 to 5.8 % of calibrated models, for n of at least
+    100 and at least one expected event (``docs/benchmarks/significance.txt``). It has little power against errors that
+    do not change the mean Brier score, such as a common shift where scores are symmetric about 0.5.
     Cost: O(cells).
     References: Spiegelhalter (1986), Probabilistic prediction in patient management and clinical trials, section 5.
 
@@ -123,29 +138,40 @@ def spiegelhalter(scores: Scores, y: Column = None, sample_weight: Column = None
 def hosmer_lemeshow(
     scores: Scores, y: Column = None, sample_weight: Column = None, *, n_bins: int = 10, fitted: bool = False
 ) -> Finding:
-    r"""Hosmer and Lemeshow's chi-square over bins of equal mass, because reviewers ask for it.
+    r"""Hosmer-Lemeshow chi-square test over bins of equal mass; provided because it is often requested.
 
     .. math:: H = \sum_{b=1}^{B} \frac{n_b (r_b - \bar s_b)^2}{\bar s_b (1 - \bar s_b)},
 
     where bin b holds :math:`n_b` rows (effective rows under importance weights) with event rate :math:`r_b` and mean
-    score :math:`\bar s_b`. The p-value is that of a chi-square with B degrees of freedom for scores made elsewhere, and
-    B - 2 when the model was fitted on these very rows.
+    score :math:`\bar s_b`. The p-value is from a chi-square distribution with B degrees of freedom for a model that was
+    fitted on other rows, and with B - 2 for a model that was fitted on these rows.
 
     Parameters
     ----------
+    scores : array-like or Tally
+        Probability of each row; or a tally alone, without ``y`` and ``sample_weight``.
+    y : array-like
+        Labels, 0 or 1.
+    sample_weight : array-like, optional
+        Importance weight of each row.
     n_bins
-        Bins asked for; ties can make them fewer.
+        Number of bins; ties can reduce it.
     fitted
         Whether the model was fitted on these rows by logistic regression.
 
+    Returns
+    -------
+    Finding
+        Statistic H and its p-value.
+
     Notes
     -----
-    A p-value above 0.05 is not a proof of calibration. The result depends on the number of bins, which nobody can
-    justify; the test has little power in small samples and rejects every model in big ones.
-    Edges: bins whose mean score is 0 or 1 count for nothing, nor as a degree of freedom; NaN where none is left.
-    Guarantee: no finite-sample guarantee; the law needs five events expected in every bin. At level 5 % it rejected
-    15.5 % and 11.7 % of calibrated models at n = 100 and 1,000 with events in 1 % of rows, 6.5 % at n = 100 with scores
-    near 0 and 1, and 4.0 to 6.2 % elsewhere (``docs/benchmarks/significance.txt``).
+    A p-value above 0.05 is not a proof of calibration. The result depends on the number of bins, which is arbitrary;
+    the test has little power in small samples and rejects nearly every model in large ones.
+    Edges: bins whose mean score is 0 or 1 are ignored, also in the degrees of freedom; NaN where none is left.
+    Guarantee: no finite-sample guarantee; the approximation needs five expected events in every bin. At level 5 % it
+    rejected 15.5 % and 11.7 % of calibrated models at n = 100 and 1,000 with events in 1 % of rows, 6.5 % at n = 100
+    with scores near 0 and 1, and 4.0 to 6.2 % elsewhere (``docs/benchmarks/significance.txt``).
     Cost: one sort, or O(cells).
     References: Hosmer and Lemeshow (1980), Goodness of fit tests for the multiple logistic regression model.
 
@@ -156,7 +182,7 @@ def hosmer_lemeshow(
     >>> y = (rng.random(500) < scores).astype(int)
     >>> print(hosmer_lemeshow(scores, y))
     Hosmer-Lemeshow test, 10 bins of equal mass, statistic 6.1: no evidence against calibration (p = 0.81)
-      p > 0.05 is not a proof of calibration: this p-value depends on the bins and on the sample's size
+      p > 0.05 is not a proof of calibration: this p-value depends on the bins and on the sample size
     """
     tally = tally_of(scores, y, sample_weight)
     bins = Bins.of(tally, n_bins=n_bins, strategy="mass")
@@ -166,7 +192,7 @@ def hosmer_lemeshow(
     name = f"Hosmer-Lemeshow test, {len(bins)} bins of equal mass"
     if freedom < 1:
         return _finding(name, math.nan, math.nan, tally, no_degree_of_freedom())
-    with np.errstate(over="ignore"):  # a score next to 0 that happened: the statistic may be infinite
+    with np.errstate(over="ignore"):  # an event at a score near 0: the statistic may be infinite
         squares = (bins.effective_n * (bins.rate - bins.mean_score) ** 2)[used] / variance[used]
     value = float(squares.sum())
     return _finding(name, value, float(special.chdtrc(freedom, value)), tally, not_a_proof())
@@ -181,41 +207,53 @@ def debiased_l2_test(
     repetitions: int = 999,
     random_state: int = 0,
 ) -> Finding:
-    r"""T-Cal: the debiased squared calibration error over bins, adaptive to how rough the error is.
+    r"""T-Cal test: the debiased squared calibration error, over several numbers of bins.
 
     .. math:: T_m = \sum_{b=1}^{m} \frac{1}{n_b} \sum_{i \ne j \in b} (y_i - s_i)(y_j - s_j), \qquad
               T = \max_m \frac{T_m}{\operatorname{sd}_0(T_m)}
 
-    over bins b of equal mass with :math:`n_b` rows, and m = 1, 2, 4, ... up to :math:`n^{2/3}` or 1,024; leaving out
-    i = j removes the bias of the plug-in error, and the exact null deviation
+    over bins b of equal mass with :math:`n_b` rows, and m = 1, 2, 4, ... up to :math:`n^{2/3}` or 1,024; omitting
+    i = j removes the bias of the plug-in error, and the exact standard deviation under the null hypothesis,
     :math:`\operatorname{sd}_0^2 = \sum_b \frac{2}{n_b^2} \sum_{i \ne j \in b} v_i v_j`, :math:`v = s (1 - s)`, makes
     the :math:`T_m` comparable. Labels drawn from the scores give R further values :math:`T^*`, and
 
     .. math:: p = \frac{1 + \#\{T^* \ge T\}}{1 + R}.
 
-    Where scores are so few that all outcomes can be listed (up to two million numbers), p is the exact chance of
-    :math:`T^* \ge T` instead, and nothing is drawn.
+    With few scores, where all outcomes can be listed (up to two million numbers), p is the exact probability of
+    :math:`T^* \ge T` instead, and nothing is simulated.
 
     Parameters
     ----------
+    scores : array-like or Tally
+        Probability of each row; or a tally alone, without ``y`` and ``sample_weight``.
+    y : array-like
+        Labels, 0 or 1.
+    sample_weight : array-like, optional
+        Not supported: for repetition counts pass a tally built with ``weight_type="frequency"``.
     n_bins
         One number of bins instead of the adaptive set.
     repetitions
-        R; a simulated p-value is never below 1 / (1 + R).
+        Number of simulations R; a simulated p-value is never below 1 / (1 + R).
     random_state
-        Used together with the tally's fingerprint, so that the order of rows does not matter.
+        Seed, combined with a hash of the data, so that the order of rows does not matter.
+
+    Returns
+    -------
+    Finding
+        Statistic T and its p-value.
 
     Notes
     -----
-    The paper takes bins of equal width, and a Bonferroni bound in place of the maximum. Mass suits rare events better,
-    and the null is simulated given the scores, so bins may depend on them; the p-value of a maximum wastes nothing.
-    Edges: a tied score is never split; NaN when no bin holds two rows with scores inside (0, 1). Importance weights are
-    refused, since the null says nothing of weights.
-    Guarantee: valid at every n, P(p <= a) <= a; where it is simulated, on average over ``random_state``. For one seed
-    the share of small p-values averages out over the outcomes that labels can have: with many distinct scores nothing
-    of it is left, and with few of them p is exact. With more than 20,000 distinct scores (joined into 2,048 cells), on
-    a grid or in a user's bins, the rows of a cell share its mean score; their number of events is then taken with
-    slightly too much variance, never with too little, and the size is close to a.
+    The paper uses bins of equal width, and a Bonferroni correction instead of the maximum. Equal mass suits rare events
+    better, and the null distribution is simulated given the scores, so bins may depend on them; the maximum is less
+    conservative than the correction.
+    Edges: a tied score is never split; NaN when no bin has two rows with scores inside (0, 1). Importance weights are
+    refused, since the null hypothesis is about counts.
+    Guarantee: valid at every n, P(p <= a) <= a; where it is simulated, on average over ``random_state``. For one fixed
+    seed the deviation averages out over the possible outcomes of the labels: with many distinct scores it is
+    negligible, and with few of them p is exact. With more than 20,000 distinct scores (merged into 2,048 cells), on a
+    grid or in a table of bins, the rows of a cell share its mean score; the variance of their number of events is then
+    slightly too large, never too small, and the size is close to a.
     Cost: O(R cells), at most 20,000 cells.
     References: Lee, Huang, Hassani and Dobriban (2023), T-Cal: An optimal test for the calibration of predictive
     models, sections 3 and 4.
@@ -244,37 +282,48 @@ def ecce_test(
     y: Column = None,
     sample_weight: Column = None,
     *,
-    kind: Kind = "range",
+    statistic: Statistic = "range",
     method: Literal["auto", "asymptotic", "simulation"] = "auto",
     repetitions: int = 999,
     random_state: int = 0,
 ) -> Finding:
-    r"""Test by cumulative differences: no bins, no kernel, no smoothness.
+    r"""Test of calibration by cumulative differences (ECCE), without bins or kernels.
 
     .. math:: G = \frac{\operatorname{ECCE}}{\sigma}, \qquad
               \sigma^2 = \frac{\sum_i w_i^2 s_i (1 - s_i)}{\bigl(\sum_i w_i\bigr)^2},
 
-    with :func:`calibrant.metrics.ecce`, scores s and weights w (1 for plain rows). If the scores are right,
-    G tends to the largest deviation (``kind="max"``) or the range (``"range"``) of a Brownian motion on [0, 1].
+    with :func:`calibrant.metrics.ecce`, scores s and weights w (1 without weights). If the scores are right, G
+    converges to the largest deviation (``statistic="max"``) or the range (``"range"``) of a Brownian motion on [0, 1].
 
     Parameters
     ----------
-    kind
-        ``"range"`` (Kuiper) sees an error wherever it lies, ``"max"`` (Kolmogorov-Smirnov) best at low scores.
+    scores : array-like or Tally
+        Probability of each row; or a tally alone, without ``y`` and ``sample_weight``.
+    y : array-like
+        Labels, 0 or 1.
+    sample_weight : array-like, optional
+        Importance weight of each row.
+    statistic
+        ``"range"`` (Kuiper) detects an error at any score, ``"max"`` (Kolmogorov-Smirnov) best at low scores.
     method
-        ``"asymptotic"``: the Brownian law. ``"simulation"``: labels drawn from the scores, as in
+        ``"asymptotic"``: the Brownian limit. ``"simulation"``: labels drawn from the scores, as in
         :func:`debiased_l2_test`. ``"auto"``: simulation when :math:`\sum s (1 - s) < 100`, unless rows have importance
         weights.
     repetitions, random_state
         As in :func:`debiased_l2_test`.
 
+    Returns
+    -------
+    Finding
+        Statistic G and its p-value.
+
     Notes
     -----
     Edges: NaN when every score is 0 or 1. Importance weights are refused by the simulation.
-    Guarantee: ``"simulation"`` is valid at every n, with the same exception for joined cells. ``"asymptotic"`` has no
-    finite-sample guarantee: a walk seen only at distinct scores stays inside the motion, so it rejects too seldom, the
-    more so the fewer distinct scores: at level 5 % it rejected 1.4 to 3.3 % of calibrated models with five distinct
-    scores, and 3.2 to 6.0 % elsewhere (``docs/benchmarks/significance.txt``).
+    Guarantee: ``"simulation"`` is valid at every n, with the same exception for merged cells. ``"asymptotic"`` has no
+    finite-sample guarantee. It is conservative with few distinct scores, since the cumulative sum is evaluated only at
+    these: at level 5 % it rejected 1.4 to 3.3 % of calibrated models with five distinct scores, and 3.2 to 6.0 %
+    elsewhere (``docs/benchmarks/significance.txt``).
     Cost: O(cells), or O(R cells) with at most 20,000 cells.
     References: Arrieta-Ibarra, Gujral, Tannen, Tygert and Xu (2022), Metrics of calibration for probabilistic
     predictions, section 2.
@@ -288,25 +337,25 @@ def ecce_test(
     ECCE test, range, statistic 1.21: no evidence against calibration (p = 0.7...)
       p-value from 999 simulations
     """
-    check_option("kind", kind, get_args(Kind))
+    check_option("statistic", statistic, get_args(Statistic))
     check_option("method", method, ("auto", "asymptotic", "simulation"))
     tally = tally_of(scores, y, sample_weight)
     variance = float((expected_squares(tally) * (tally.scores * (1.0 - tally.scores))).sum())
-    name = f"ECCE test, {kind}"
+    name = f"ECCE test, {statistic}"
     if not variance > 0.0:
         return _finding(name, math.nan, math.nan, tally, nothing_varies())
     if method == "auto":
         method = "simulation" if tally.counts and variance < ENOUGH_VARIANCE else "asymptotic"
     if method == "asymptotic":
-        value = ecce(tally, kind=kind).value * float(tally.total) / math.sqrt(variance)
-        law = brownian_max_sf if kind == "max" else brownian_range_sf
+        value = ecce(tally, statistic=statistic).value * float(tally.total) / math.sqrt(variance)
+        law = brownian_max_sf if statistic == "max" else brownian_range_sf
         return _finding(name, value, float(law(value)), tally, brownian_p_value())
     s, n, events = _null_cells(_counted(tally, "the simulation", Setting("method", "asymptotic")))
 
     def reach(drawn: Floats) -> Floats:
         path = np.cumsum(drawn - n * s, axis=1)
         high, low = np.maximum(path.max(axis=1), 0.0), np.minimum(path.min(axis=1), 0.0)
-        return np.asarray((np.maximum(high, -low) if kind == "max" else high - low) / math.sqrt(variance))
+        return np.asarray((np.maximum(high, -low) if statistic == "max" else high - low) / math.sqrt(variance))
 
     value, p_value, how = _null_p(reach, s, n, events, repetitions, _rng(tally, random_state))
     return _finding(name, value, p_value, tally, how)
@@ -315,30 +364,42 @@ def ecce_test(
 def always_valid_test(
     scores: Scores, y: Column = None, sample_weight: Column = None, *, n_bins: int = 10, edges: Column = None
 ) -> Finding:
-    r"""Test that may be repeated after every row: valid at all sample sizes at once.
+    r"""Anytime-valid test of calibration, which may be repeated after every row.
 
     .. math:: E = \sum_k \pi_k \prod_i \frac{q_k(s_i)^{y_i} (1 - q_k(s_i))^{1 - y_i}}{s_i^{y_i} (1 - s_i)^{1 - y_i}},
               \qquad p = \min(1, 1 / E),
 
-    where s are the scores, y the labels, and each alternative tilts the scores,
-    :math:`\operatorname{logit} q_k(s) = \operatorname{logit} s + \delta_k(s)`. Half of the prior :math:`\pi` lies on
-    28 tilts of all scores (10 shifts; 18 lines a + b logit s), a quarter on a shift of one bin alone, a quarter on bins
-    that shift independently, each with probability 1/2. ``statistic`` is E, the evidence or betting gain.
+    where s are the scores, y the labels, and each alternative changes the scores,
+    :math:`\operatorname{logit} q_k(s) = \operatorname{logit} s + \delta_k(s)`. Half of the prior :math:`\pi` is on 28
+    changes of all scores (10 shifts; 18 lines a + b logit s), a quarter on a shift of a single bin, a quarter on
+    independent shifts of bins, each with probability 1/2. ``statistic`` is the e-value E.
 
     Parameters
     ----------
+    scores : array-like or Tally
+        Probability of each row; or a tally alone, without ``y`` and ``sample_weight``.
+    y : array-like
+        Labels, 0 or 1.
+    sample_weight : array-like, optional
+        Not supported: for repetition counts pass a tally built with ``weight_type="frequency"``.
     n_bins, edges
-        Bins of equal width, or inner edges of your own: fix them before the first look.
+        Bins of equal width, or inner edges; fix them before the first look at the data.
+
+    Returns
+    -------
+    Finding
+        Evidence E and its p-value.
 
     Notes
     -----
-    Edges: scores of exactly 0 and 1 are never doubted (a label that contradicts one gives p = 0). Importance weights
-    are refused.
-    Guarantee: if each label, given its score and everything before it, is 1 with the probability that the score says,
-    then P(p <= a at any look) <= a, by Ville's inequality: for every tilt the ratio is a martingale that starts at 1.
-    E depends on the tally only; rows may come in any order that does not look at labels. On a grid or in a user's bins
-    the cell's mean score makes each ratio smaller, never larger (the logarithm is concave), and the guarantee stands.
-    Cost: O(cells) for each of 28 tilts.
+    Edges: alternatives do not change scores of exactly 0 and 1 (a label that contradicts one gives p = 0). Importance
+    weights are refused.
+    Guarantee: if each label, given its score and everything before it, is 1 with the probability given by the score,
+    then P(p <= a at any look) <= a, by Ville's inequality: for every alternative the ratio is a martingale that starts
+    at 1. E depends on the tally only; rows may come in any order that does not depend on the labels. On a grid or in a
+    table of bins the cell's mean score makes each ratio smaller, never larger (the logarithm is concave), and the
+    guarantee holds.
+    Cost: O(cells) for each of 28 alternatives.
     References: Ville (1939); Henzi, Puke, Dimitriadis and Ziegel (2023), A safe Hosmer-Lemeshow test, for e-values of
     this hypothesis that depend on the order of rows.
 
@@ -352,7 +413,7 @@ def always_valid_test(
     """
     tally = _counted(tally_of(scores, y, sample_weight), "always_valid_test", "spiegelhalter")
     inner = Bins.of(tally, n_bins=n_bins, edges=edges).edges
-    # A tilt may depend on the cell but not on the rows it happens to hold: else it would change between two looks.
+    # An alternative may depend on the cell but not on its current rows: it must not change between two looks.
     place = (np.clip(tally.lower_edges, 0.0, 1.0) + np.clip(tally.upper_edges, 0.0, 1.0)) / 2.0
     index, size = np.searchsorted(inner, place, side="right"), len(inner) + 1
     local = np.array([np.bincount(index, _log_ratio(tally, tilt), minlength=size) for tilt in SHIFTS])
@@ -371,7 +432,7 @@ def always_valid_test(
 
 
 def _finding(name: str, statistic: float, p_value: float, data: Tally | Rows, *notes: Note) -> Finding:
-    """The finding; p = 0 when a label contradicts a score of exactly 0 or 1, whatever the statistic says."""
+    """The finding; p = 0 if a label contradicts a score of exactly 0 or 1, regardless of the statistic."""
     broken = 0.0
     for s, n, events, *_ in parts_of(data):
         broken += float(events[s == 0.0].sum()) + float((n[s == 1.0] - events[s == 1.0]).sum())
@@ -382,28 +443,28 @@ def _finding(name: str, statistic: float, p_value: float, data: Tally | Rows, *n
 
 def _counted(tally: Tally, test: str, instead: str | Setting) -> Tally:
     if not tally.counts:
-        fix = "build the tally with {counts} if weights are repetitions, or use {instead} for importance weights"
+        fix = "build the tally with {counts} if weights are repetition counts, or use {instead} for importance weights"
         raise InputError(
             "sample_weight",
             f"holds importance weights, and {test} needs counts",
-            Phrase(fix, counts=Setting("weights", "counts"), instead=instead),
+            Phrase(fix, counts=Setting("weight_type", "frequency"), instead=instead),
         )
     return tally
 
 
 def _log_ratio(tally: Tally, tilt: float | Floats) -> Floats:
-    """Log-likelihood ratio of each cell when its log-odds move by ``tilt``."""
+    """Log-likelihood ratio of each cell when its log-odds change by ``tilt``."""
     return np.asarray(tally.events * tilt - tally.n * np.log1p(tally.scores * np.expm1(tilt)))
 
 
 def _by_mass(n: NDArray[Any], size: int) -> NDArray[np.intp]:
-    """Which of ``size`` bins of equal mass each cell's middle row lies in; halving the size joins neighbours."""
+    """Bin of each cell's middle row, of ``size`` bins of equal mass; halving the size merges neighbors."""
     middle = mass_below(n)
     return np.asarray((middle / float(n.sum()) * size).astype(np.intp))
 
 
 def _null_cells(tally: Tally) -> tuple[Floats, NDArray[np.int64], NDArray[np.int64]]:
-    """Scores, rows and events to simulate; neighbours joined where there are more than a simulation can afford."""
+    """Scores, rows and events to simulate; neighbors are merged if there are too many for a simulation."""
     s, n, events = tally.scores, tally.n, tally.events
     if len(s) > EXACT_CELLS:
         group = _by_mass(n, COARSE_CELLS)
@@ -422,7 +483,7 @@ def _levels(rows: float, n_bins: int | None) -> list[int]:
 
 
 class _DebiasedL2:
-    """The largest standardised statistic of the levels; sums are taken over the finest bins once, then joined."""
+    """The largest standardized statistic over the numbers of bins; sums over the finest bins are merged."""
 
     def __init__(self, s: Floats, n: NDArray[np.int64], levels: list[int]) -> None:
         index = _by_mass(n, levels[-1])
@@ -463,10 +524,10 @@ def _null_p(
     repetitions: int,
     rng: np.random.Generator,
 ) -> tuple[float, float, Note]:
-    """The statistic of the labels seen, its p-value if the scores are right, and how that was found."""
+    """The statistic of the observed labels, its p-value if the scores are right, and how that was computed."""
     check_whole("repetitions", repetitions)
     value = float(statistic(events[None, :].astype(np.float64))[0])
-    least = value - 1e-9 * max(1.0, abs(value))  # equal labels count as equal, whatever order their sums were taken in
+    least = value - 1e-9 * max(1.0, abs(value))  # equal labels count as equal, despite rounding in their sums
     listed = all_outcomes(s, n)
     if listed is not None:
         return value, _exact(statistic, *listed, least), exact_p_value()
@@ -479,7 +540,7 @@ def _null_p(
 
 
 def _exact(statistic: Callable[[Floats], Floats], outcomes: Floats, chance: Floats, least: float) -> float:
-    """Chance of a statistic that reaches ``least``; what was left out of the list counts as reaching it."""
+    """Probability of a statistic of at least ``least``; omitted outcomes count as reaching it."""
     reached = sum(
         float(chance[part][statistic(outcomes[part]) >= least].sum())
         for part in chunks(len(chance), max(1, 2**18 // outcomes.shape[1]))
@@ -493,18 +554,18 @@ def _exact(statistic: Callable[[Floats], Floats], outcomes: Floats, chance: Floa
 @note("labels-contradict-scores")
 def _contradicted(voice: Voice, rows: float, counts: bool) -> str:
     score, unit = voice.nouns.score, voice.nouns.rows if counts else "sum of weights"
-    return f"labels contradict a {score} of exactly 0 or 1, which a calibrated model's never do ({unit}: {rows:,.6g})"
+    return f"labels contradict a {score} of exactly 0 or 1, impossible for a calibrated model ({unit}: {rows:,.6g})"
 
 
-no_variance = note("no-variance", "every {nouns.score} is 0, 0.5 or 1: no variance")
+no_variance = note("no-variance", "not defined: every {nouns.score} is 0, 0.5 or 1, so the statistic has no variance")
 no_degree_of_freedom = note(
     "no-degree-of-freedom", "too few bins with {nouns.scores} inside (0, 1): no degree of freedom"
 )
 not_a_proof = note(
-    "not-a-proof", "p > 0.05 is not a proof of calibration: this p-value depends on the bins and on the sample's size"
+    "not-a-proof", "p > 0.05 is not a proof of calibration: this p-value depends on the bins and on the sample size"
 )
-no_pair_in_a_bin = note("no-pair-in-a-bin", "no bin holds two {nouns.rows} with {nouns.scores} inside (0, 1)")
-nothing_varies = note("nothing-varies", "every {nouns.score} is 0 or 1: nothing can vary")
-brownian_p_value = note("brownian-p-value", "p-value from the distribution of Brownian motion")
+no_pair_in_a_bin = note("no-pair-in-a-bin", "not defined: no bin has two {nouns.rows} with {nouns.scores} in (0, 1)")
+nothing_varies = note("nothing-varies", "not defined: every {nouns.score} is 0 or 1, so the statistic has no variance")
+brownian_p_value = note("brownian-p-value", "asymptotic p-value, from Brownian motion")
 exact_p_value = note("exact-p-value", "exact p-value, over all outcomes")
 simulated_p_value = note("simulated-p-value", "p-value from {repetitions:,} simulations")

@@ -1,4 +1,4 @@
-"""Calibration error by kernel smoothing, at the one bandwidth that equals the error itself."""
+"""Smooth calibration error: kernel smoothing at the bandwidth that equals the error itself."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from calibrant.numerics import Column, Floats
 from calibrant.tallies import Tally
 
 FIRST_NODES, LAST_NODES = 1 << 13, 1 << 19
-"""Intervals of the grid on [0, 1] that is tried first, and of the finest."""
+"""Intervals of the first grid on [0, 1], and of the finest."""
 
 STEPS_PER_BANDWIDTH = 16
-"""Grid steps that a bandwidth must span; linear binning then widens the kernel by less than 0.1 %."""
+"""Grid steps per bandwidth; linear binning then widens the kernel by less than 0.1 %."""
 
 DRAWS = 200
-"""Calibrated samples behind the null value."""
+"""Simulated samples for the null value."""
 
 
 def smooth_ece(
@@ -34,32 +34,43 @@ def smooth_ece(
     null: bool = True,
     random_state: int = 0,
 ) -> Estimate:
-    r"""Smooth calibration error (smECE).
+    r"""Smooth calibration error (smECE), by kernel smoothing without a choice of bandwidth.
 
     .. math:: \mathrm{smECE}_\sigma = \int_0^1 \Bigl|\frac1n \sum_i (y_i - s_i) K_\sigma(t, s_i)\Bigr| dt, \qquad
               \mathrm{smECE} = \sigma^* \ \text{with}\ \mathrm{smECE}_{\sigma^*} = \sigma^*,
 
     where :math:`K_\sigma` is the Gaussian kernel of standard deviation :math:`\sigma`, reflected at 0 and 1 so that it
-    keeps its mass. :math:`\mathrm{smECE}_\sigma` falls in :math:`\sigma`, so there is exactly one such
-    :math:`\sigma^*`, and nothing is left to choose. It is at least a constant times the distance to the nearest
-    perfectly calibrated model and at most a constant times the root of that distance (Blasiok and Nakkiran 2023), and
-    moves continuously when scores do, which binned errors do not.
+    keeps its mass. :math:`\mathrm{smECE}_\sigma` decreases in :math:`\sigma`, so there is exactly one such
+    :math:`\sigma^*`. It is at least a constant times the distance to the nearest perfectly calibrated model and at most
+    a constant times the root of that distance (Blasiok and Nakkiran 2023), and is continuous in the scores, unlike
+    binned errors.
 
     Parameters
     ----------
+    scores : array-like or Tally
+        Probability of each row; or a tally alone, without ``y`` and ``sample_weight``.
+    y : array-like
+        Labels, 0 or 1.
+    sample_weight : array-like, optional
+        Importance weight of each row.
     bandwidth
-        A :math:`\sigma` of your own in (0, 1]; the value is then :math:`\mathrm{smECE}_\sigma`.
+        A fixed :math:`\sigma` in (0, 1]; the value is then :math:`\mathrm{smECE}_\sigma`.
     null
-        Whether to say what a calibrated model would show, from 200 samples in which the residuals are normal with
+        Whether to compute the null value of a calibrated model, from 200 samples in which the residuals are normal with
         variance :math:`s(1-s)`.
     random_state
-        Seed of those samples.
+        Seed of these samples.
+
+    Returns
+    -------
+    Estimate
+        Value and null values.
 
     Notes
     -----
-    Edges: weights count as repetition; a score that is always right (0 or 1) adds nothing. Values below 3e-5 carry an
-    absolute error of about 1e-6, because the grid ends there.
-    Guarantee: no finite-sample guarantee; noise adds to it, see ``null``.
+    Edges: weights count as repetition; a score of 0 or 1 that is always right adds nothing. Values below 3e-5 have an
+    absolute error of about 1e-6, from the finest grid.
+    Guarantee: no finite-sample guarantee; sampling noise increases it, see ``null``.
     Cost: O(cells) to put residuals on a grid, then about ten cosine transforms of the grid. Reflection makes smoothing
     a product: the k-th cosine coefficient is multiplied by :math:`e^{-(\pi k \sigma)^2 / 2}`.
     References: Blasiok and Nakkiran (2023), Smooth ECE: principled reliability diagrams via kernel smoothing.
@@ -73,7 +84,7 @@ def smooth_ece(
     smECE: 0.0999 (a perfectly calibrated model would show 0.0238 here, and more than 0.0286 in one sample of twenty)
     """
     if bandwidth is not None and not (isinstance(bandwidth, Real) and 0.0 < bandwidth <= 1.0):
-        raise InputError("bandwidth", f"must lie above 0 and up to 1, or be None, got {bandwidth!r}")
+        raise InputError("bandwidth", f"must be in (0, 1], or None, got {bandwidth!r}")
     tally = tally_of(scores, y, sample_weight)
     if bandwidth is None:
         name, value = "smECE", _fixed_point(tally)
@@ -92,7 +103,7 @@ def _at_bandwidth(tally: Tally, bandwidth: float) -> float:
 
 def _fixed_point(tally: Tally) -> float:
     """Where the error at a bandwidth equals the bandwidth; the grid is refined until it resolves the answer."""
-    from scipy.optimize import brentq  # here: slow to import, and no verdict needs it
+    from scipy.optimize import brentq  # imported here because it is slow to load
 
     nodes = FIRST_NODES
     while True:
@@ -118,7 +129,7 @@ def _nodes_for(sigma: float, least: int) -> int:
 
 
 def _residuals(tally: Tally, nodes: int) -> Floats:
-    """Labels minus scores as masses on the grid's points, over the number of rows."""
+    """Labels minus scores as masses on the grid points, divided by the number of rows."""
     mass = np.zeros(nodes + 1)
     for scores, n, events in tally.pieces():
         mass += _binned(scores, events - n * scores, nodes)
@@ -126,7 +137,7 @@ def _residuals(tally: Tally, nodes: int) -> Floats:
 
 
 def _binned(scores: Floats, values: Floats, nodes: int) -> Floats:
-    """Each value shared between the two grid points next to its score, so that its centre of mass stays."""
+    """Each value split between the two grid points next to its score, which keeps its center of mass."""
     place = scores * nodes
     below = np.minimum(place.astype(np.intp), nodes - 1)
     upper = values * (place - below)
@@ -144,7 +155,7 @@ def _spectrum(mass: Floats) -> Floats:
 
 def _cosines(values: Floats) -> Floats:
     """Cosine transform of type I along the last axis; it may overwrite what it is given."""
-    from scipy.fft import dct  # here: slow to import, and no verdict needs it
+    from scipy.fft import dct  # imported here because it is slow to load
 
     return np.asarray(dct(values, type=1, axis=-1, overwrite_x=True))
 
@@ -156,7 +167,7 @@ def _smoothed_error(spectrum: Floats, sigma: float) -> Floats:
     damped[..., -1] /= 2.0
     curve = _cosines(damped)
     left, right = curve[..., :-1], curve[..., 1:]
-    # Where the curve changes sign between two points, its two triangles are smaller than the trapezium of |curve|.
+    # Where the curve changes sign between two points, its two triangles are smaller than the trapezoid of |curve|.
     across = np.minimum(left * right, 0.0)
     excess = 2.0 * across / np.maximum(np.abs(right - left), np.finfo(float).tiny)
     size = np.abs(curve)
@@ -178,8 +189,8 @@ def _null_draws(tally: Tally, bandwidth: float | None, random_state: int) -> Flo
     spectrum = _spectrum(rng.standard_normal((DRAWS, nodes + 1)) * np.sqrt(coarse))
     if bandwidth is not None:
         return _smoothed_error(spectrum, bandwidth)
-    centre = float(np.median(_crossing(spectrum, guess, 0.2)))
-    return _crossing(spectrum, centre, 0.3)
+    center = float(np.median(_crossing(spectrum, guess, 0.2)))
+    return _crossing(spectrum, center, 0.3)
 
 
 def _variances(tally: Tally) -> Floats:
@@ -193,9 +204,9 @@ def _variances(tally: Tally) -> Floats:
     return out / float(tally.total) / float(tally.total)
 
 
-def _crossing(spectrum: Floats, centre: float, reach: float) -> Floats:
-    """Fixed point of each draw, the error taken as a power of the bandwidth about ``centre``."""
-    ends = [_smoothed_error(spectrum, centre * math.exp(side * reach)) for side in (-1.0, 1.0)]
+def _crossing(spectrum: Floats, center: float, reach: float) -> Floats:
+    """Fixed point of each draw, with the error approximated by a power of the bandwidth near ``center``."""
+    ends = [_smoothed_error(spectrum, center * math.exp(side * reach)) for side in (-1.0, 1.0)]
     low, high = (np.log(np.maximum(error, np.finfo(float).tiny)) for error in ends)
     slope = np.clip((high - low) / (2.0 * reach), -2.0, 0.0)
-    return np.asarray(np.minimum(centre * np.exp(((low + high) / 2.0 - math.log(centre)) / (1.0 - slope)), 1.0))
+    return np.asarray(np.minimum(center * np.exp(((low + high) / 2.0 - math.log(center)) / (1.0 - slope)), 1.0))

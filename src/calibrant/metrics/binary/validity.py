@@ -1,4 +1,4 @@
-"""Validity curves: for what share of the rows the score is within epsilon of the truth."""
+"""Validity curves: the share of rows whose score is within epsilon of the event rate."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from calibrant.numerics import Column, Floats
 from calibrant.tallies import Tally
 
 SLACK = 1e-12
-"""Rounding that is forgiven when an error is compared with epsilon: 0.8 - 0.6 is 0.2."""
+"""Tolerance for rounding when an error is compared with epsilon: 0.8 - 0.6 counts as 0.2."""
 
 
 @dataclass(frozen=True, eq=False)
 class ValidityCurve(Result):
-    r"""A right-continuous step function :math:`V(\epsilon)`, and the area under it.
+    r"""Validity curve :math:`V(\epsilon)`, a right-continuous step function, and the area under it.
 
     Attributes
     ----------
     name
-        How the truth was estimated.
+        How the event rate was estimated.
     epsilon
-        Where the curve rises: the errors found, ascending.
+        The errors at which the curve increases, ascending.
     share
         :math:`V` there: the share of the rows whose error is at most that.
     parts
@@ -47,13 +47,14 @@ class ValidityCurve(Result):
         return self._read(self.share, epsilon)
 
     def parts_at(self, epsilon: ArrayLike) -> Floats:
-        """Share of the bins with an error of at most ``epsilon``, whatever their rows."""
+        """Share of the bins with an error of at most ``epsilon``, each bin counted once."""
         return self._read(self.parts, epsilon)
 
     def conditional(self, epsilon: ArrayLike) -> Floats:
-        """1 where every bin has an error of at most ``epsilon``, else 0: conditional validity (002 section 4.4).
+        """Conditional validity: 1 where every bin has an error of at most ``epsilon``, else 0.
 
-        The average over several data sets is the conditional validity plot; it never exceeds :meth:`at`.
+        See Gupta (2023), section 4.4. The average over several data sets is the conditional validity plot; it never
+        exceeds :meth:`at`.
         """
         return np.asarray(np.asarray(epsilon) + SLACK >= self.epsilon[-1], dtype=np.float64)
 
@@ -74,31 +75,51 @@ def validity_curve(
     y: Column = None,
     sample_weight: Column = None,
     *,
-    method: Literal["bins", "neighbours"] = "bins",
+    method: Literal["bins", "neighbors"] = "bins",
     n_bins: int = 15,
     strategy: Strategy = "width",
     edges: Edges = None,
     k: int = 10,
 ) -> ValidityCurve:
-    r"""For each epsilon, the share of rows whose score is within epsilon of the event rate among rows like it.
+    r"""Validity curve: for each epsilon, the share of rows whose score is within epsilon of the local event rate.
 
     .. math:: \hat V(\epsilon) = \frac{1}{n} \sum_{i=1}^{n}
               \mathbb 1\bigl\{|\hat\eta(s_i) - s_i| \le \epsilon\bigr\}
 
     where :math:`s_i` are the scores. With ``method="bins"``, :math:`\hat\eta` is the share of events in the score's
-    bin and the bin's mean score stands for :math:`s_i`; bins are chosen as in :meth:`Bins.of`. With ``"neighbours"``,
+    bin and the bin's mean score stands for :math:`s_i`; bins are chosen as in :meth:`Bins.of`. With ``"neighbors"``,
     :math:`\hat\eta(s)` is the share of events among the k rows with scores nearest to s, the row itself included.
+
+    Parameters
+    ----------
+    scores : array-like or Tally
+        Probability of each row; or a tally alone, without ``y`` and ``sample_weight``.
+    y : array-like
+        Labels, 0 or 1.
+    sample_weight : array-like, optional
+        Importance weight of each row.
+    method : {"bins", "neighbors"}
+        How the event rate near a score is estimated.
+    n_bins, strategy, edges
+        Bins as in :meth:`Bins.of`.
+    k : int
+        Number of neighbors.
+
+    Returns
+    -------
+    ValidityCurve
+        The curve and the area under it.
 
     Notes
     -----
-    Edge rules: rows are taken as neighbours by distance, all rows of one distance together; if the last distance has
-    more rows than places, its rows share the places left. So rows with the same score come first, and neither the order
-    of rows nor chance matters. k is at most the number of rows. Weights are repetition when whole; others are brought
-    to the effective size first, so that k counts rows. Empty bins are no part of the curve. Errors are compared with
-    epsilon up to 1e-12.
-    Guarantee: no finite-sample guarantee; noise in the rates puts the curve on average below the truth.
-    Cost: as :func:`calibrant.metrics.binary.errors.ece` for bins; O(n log n) for neighbours.
-    Reference: 002 section 4.2.1, eq. 4.6, and section 4.4; 003 section 3.2.4, Definition 7.
+    Edge rules: neighbors are chosen by distance, all rows of one distance together; if the last distance has more rows
+    than are needed, its rows share the remaining weight. So rows with the same score come first, and the order of rows
+    does not matter. k is at most the number of rows. Integer weights count as repetition; others are rescaled to the
+    effective sample size first, so that k counts rows. Empty bins are not included. Errors are compared with epsilon up
+    to 1e-12.
+    Guarantee: no finite-sample guarantee; because of noise in the rates the curve is on average too low.
+    Cost: as :func:`calibrant.metrics.binary.errors.ece` for bins; O(n log n) for neighbors.
+    Reference: Gupta (2023), section 4.2.1, eq. 4.6, and section 4.4; Torabian (2023), section 3.2.4, Definition 7.
 
     Examples
     --------
@@ -106,16 +127,16 @@ def validity_curve(
     >>> curve.at([0.05, 0.1, 0.2]).tolist(), curve.conditional([0.1, 0.2]).tolist(), round(curve.auc, 3)
     ([0.0, 0.9, 1.0], [0.0, 1.0], 0.89)
     """
-    check_option("method", method, ("bins", "neighbours"))
-    if method == "neighbours":
+    check_option("method", method, ("bins", "neighbors"))
+    if method == "neighbors":
         check_whole("k", k)
         tally = tally_of(scores, y, sample_weight).for_fitting()
-        gap = np.abs(tally.scores - neighbour_rate(tally, int(k)))
-        return _curve(f"validity by {int(k)} nearest neighbours", gap, tally.n)
+        gap = np.abs(tally.scores - neighbor_rate(tally, int(k)))
+        return _curve(f"validity by {int(k)} nearest neighbors", gap, tally.n)
     bins = Bins.of(scores, y, sample_weight, n_bins=n_bins, strategy=strategy, edges=edges)
     filled = bins.n > 0
     gap = np.abs(bins.events - bins.score_sum)[filled] / bins.n[filled]
-    return _curve(f"validity by {int(filled.sum()):,} filled bins", gap, bins.n[filled])
+    return _curve(f"validity by {int(filled.sum()):,} non-empty bins", gap, bins.n[filled])
 
 
 def _curve(name: str, gap: Floats, n: NDArray[Any]) -> ValidityCurve:
@@ -128,21 +149,21 @@ def _curve(name: str, gap: Floats, n: NDArray[Any]) -> ValidityCurve:
     return ValidityCurve(name, epsilon, rows, (last + 1) / len(gap), 1.0 - float((share * gap).sum()))
 
 
-def neighbour_rate(tally: Tally, k: int) -> Floats:
+def neighbor_rate(tally: Tally, k: int) -> Floats:
     r"""Share of events among the k rows nearest in score to each cell of a tally.
 
     Cells l, ..., h around a cell c at score p are nearest to it. Going left from c, cell l is reached together with all
-    cells up to the mirror score :math:`2p - s_l`; the largest l whose window holds k rows is found by bisection. What
-    the window of l + 1 lacks is then taken from the cells on the right that are nearer than l, else from l itself.
+    cells up to the mirror score :math:`2p - s_l`; the largest l whose window has k rows is found by bisection. Rows
+    missing from the window of l + 1 are taken from the cells on the right that are nearer than l, else from l itself.
 
     Notes
     -----
-    Guarantee: none; a local mean. Cost: O(cells x log k x log cells), vectorised.
-    Reference: 003 Definition 7.
+    Guarantee: none; a local mean. Cost: O(cells x log k x log cells), vectorized.
+    Reference: Torabian (2023), Definition 7.
 
     Examples
     --------
-    >>> neighbour_rate(Tally.from_arrays([0.1, 0.2, 0.4, 0.9], [0, 1, 1, 1]), 2).tolist()
+    >>> neighbor_rate(Tally.from_arrays([0.1, 0.2, 0.4, 0.9], [0, 1, 1, 1]), 2).tolist()
     [0.5, 0.5, 1.0, 1.0]
     """
     scores, n = tally.scores, np.append(0.0, np.cumsum(tally.n))

@@ -1,1 +1,1 @@
-"""Metrics of several classes."""
+"""Metrics for several classes."""

@@ -1,4 +1,4 @@
-"""Rows, events and scores by bin of every claim that a notion of multiclass calibration makes."""
+"""Rows, events and scores by bin, for every claim of a notion of multiclass calibration."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from calibrant.metrics.multiclass.claims import Claims, steps
 from calibrant.notions import Canonical
 from calibrant.numerics import Floats, Guide
 
-ClassStrategy = Literal["width", "mass", "distinct"]
+MulticlassStrategy = Literal["width", "mass", "distinct"]
 Codes = NDArray[np.int32]
 Binning = Callable[[int], tuple[Codes, NDArray[np.intp]]]
-"""From a claim's place to the bin of each row, counted from 0, and the class that each bin is about."""
+"""From the index of a claim to the bin of each row, from 0, and the class of each bin."""
 
 Statistic = Callable[[Floats], Floats]
-"""A number, or one for each class, of the events by bin."""
+"""From events by bin to one number, or one for each class."""
 
 
 @dataclass(frozen=True, eq=False)
-class ClassBins:
-    """Counts by bin, all claims one after the other; empty bins may be among them.
+class MulticlassBins:
+    """Counts of rows and true claims by bin, claim after claim; bins may be empty.
 
     Attributes
     ----------
@@ -37,19 +37,19 @@ class ClassBins:
     w2
         Sum of squared weights in each bin; None without weights.
     place, column
-        Claim that the bin belongs to, and the class that it is about: -1 where rows of all classes are together.
+        Claim and class of each bin; class -1 if the bin has rows of all classes.
     total
         Rows, or sum of weights, overall.
     index : ndarray of shape (n, C), optional
-        Bin of each row under each claim, where it was asked for.
+        Bin of each row for each claim, if ``keep`` was set.
     chosen
-        How the bins were chosen, for the name of a number.
+        How the bins were chosen, for the name of a metric.
 
     Examples
     --------
     >>> from calibrant.metrics.multiclass.claims import read_claims
     >>> claims = read_claims([[0.9, 0.1], [0.6, 0.4]], ["a", "b"], notion="class-wise")
-    >>> bins = ClassBins.of(claims, n_bins=2)
+    >>> bins = MulticlassBins.of(claims, n_bins=2)
     >>> bins.n.tolist(), bins.events.tolist(), bins.column.tolist()
     ([0.0, 2.0, 2.0, 0.0], [0.0, 1.0, 1.0, 0.0], [0, 0, 1, 1])
     """
@@ -70,12 +70,22 @@ class ClassBins:
         claims: Claims,
         *,
         n_bins: int = 15,
-        strategy: ClassStrategy = "width",
+        strategy: MulticlassStrategy = "width",
         edges: Any = None,
         keep: bool = True,
-    ) -> ClassBins:
-        """Bins of claims; ``keep`` asks for the bin of each row as well."""
-        check_option("strategy", strategy, get_args(ClassStrategy))
+    ) -> MulticlassBins:
+        """Bin the scores of claims.
+
+        Parameters
+        ----------
+        claims
+            Claims of the rows, as :func:`~calibrant.metrics.multiclass.claims.read_claims` returns them.
+        n_bins, strategy, edges
+            Bins as in :func:`calibrant.metrics.ece`.
+        keep
+            Whether to store the bin of each row.
+        """
+        check_option("strategy", strategy, get_args(MulticlassStrategy))
         check_whole("n_bins", n_bins)
         if isinstance(claims.notion, Canonical):
             binning, chosen = _by_region(claims, edges)
@@ -90,7 +100,7 @@ class ClassBins:
         return cls._by_claim(claims, _by_order(claims, n_bins if strategy == "mass" else None), chosen, keep)
 
     @classmethod
-    def _by_claim(cls, claims: Claims, binning: Binning, chosen: str, keep: bool) -> ClassBins:
+    def _by_claim(cls, claims: Claims, binning: Binning, chosen: str, keep: bool) -> MulticlassBins:
         """Claim after claim, each in one pass over its column."""
         mass, weighted = claims.mass, claims.weights is not None
         hits, places = claims.true()
@@ -119,8 +129,8 @@ class ClassBins:
         return cls(n, events, score_sum, w2 if weighted else None, at, columns, total, index if keep else None, chosen)
 
     @classmethod
-    def _by_block(cls, claims: Claims, inner: Floats, chosen: str) -> ClassBins:
-        """One pass over a matrix in which most scores lie below the first edge: only the others are looked up."""
+    def _by_block(cls, claims: Claims, inner: Floats, chosen: str) -> MulticlassBins:
+        """One pass over a matrix in which most scores are below the first edge: only the others are located."""
         p, size, count = claims.scores, len(inner) + 1, claims.count
         above = inner[0] if p.dtype == np.float64 else _float32_from(inner[0])
         n, score_sum = np.zeros(count * size), np.zeros(count * size)
@@ -150,19 +160,19 @@ class ClassBins:
 
     @property
     def filled(self) -> NDArray[np.bool_]:
-        """Which bins hold rows."""
+        """Which bins have rows."""
         return np.asarray(self.n > 0)
 
     @property
     def effective_n(self) -> Floats:
-        r"""Rows that each bin is worth: :math:`(\sum w)^2 / \sum w^2`."""
+        r"""Effective sample size of each bin: :math:`(\sum w)^2 / \sum w^2`."""
         return self.n if self.w2 is None else np.where(self.n > 0, self.n**2 / np.where(self.w2 > 0, self.w2, 1.0), 0.0)
 
 
 # -------------------------------------------------------------------------------------------------- From bins to errors
 
 
-def overall(claims: Claims, bins: ClassBins, p: float) -> Statistic:
+def overall(claims: Claims, bins: MulticlassBins, p: float) -> Statistic:
     """Error of order p of all claims together."""
     filled = bins.filled
     n, score_sum = bins.n[filled], bins.score_sum[filled]
@@ -174,7 +184,7 @@ def overall(claims: Claims, bins: ClassBins, p: float) -> Statistic:
     return statistic
 
 
-def by_class(claims: Claims, bins: ClassBins, p: float) -> Statistic:
+def by_class(claims: Claims, bins: MulticlassBins, p: float) -> Statistic:
     """Error of order p of each class, NaN for one without rows."""
     filled, groups = bins.filled, len(claims.classes)
     n, score_sum, column = bins.n[filled], bins.score_sum[filled], bins.column[filled]
@@ -189,7 +199,7 @@ def by_class(claims: Claims, bins: ClassBins, p: float) -> Statistic:
 
 
 def _norms(gap: Floats, share: Floats, group: NDArray[np.intp], groups: int, p: float) -> Floats:
-    """The p-norm of the gaps of each group; powers are of gaps over the largest, so that none underflows."""
+    """The p-norm of the gaps of each group; gaps are divided by the largest first to avoid underflow."""
     if p == 1:
         return np.bincount(group, share * gap, groups).astype(np.float64)
     top = np.zeros(groups)
@@ -217,7 +227,7 @@ def _by_edges(claims: Claims, inner: Floats) -> Binning:
 
 
 def _by_order(claims: Claims, n_bins: int | None) -> Binning:
-    """Each distinct score by itself, or, inside each problem, about equally many rows in each bin, no score split."""
+    """One bin per distinct score, or, in each problem, bins of about equal mass that never split a tied score."""
 
     def binning(place: int) -> tuple[Codes, NDArray[np.intp]]:
         problem, columns = claims.problem(place)
@@ -238,19 +248,19 @@ def _by_order(claims: Claims, n_bins: int | None) -> Binning:
 
 
 def _equal_mass(cells: Floats, group: NDArray[np.intp], n_bins: int) -> NDArray[np.intp]:
-    """Bin of each cell: how many of the marks k/B of its group's rows lie before it, and the group."""
+    """Bin of each cell: the number of thresholds k/B of its group's rows before it, and the group."""
     before = np.cumsum(cells) - cells
     start = np.append(True, group[1:] != group[:-1])
     run = np.cumsum(start) - 1
     before = before - before[start][run]
     total = np.bincount(run, cells)[run]
-    # Sums of real weights miss their mark by rounding.
+    # Sums of real weights have rounding errors.
     reached = np.minimum(np.floor(n_bins * before / total + 1e-9), n_bins - 1).astype(np.intp)
     return np.asarray(run * n_bins + reached)
 
 
 def _by_region(claims: Claims, edges: Any) -> tuple[Binning, str]:
-    """Rows that give the same probabilities, or that lie in the same region; a bin for each region and class."""
+    """Bins of rows with the same probabilities, or in the same region; one for each region and class."""
     if edges is None:
         codes = np.unique(claims.scores, axis=0, return_inverse=True)[1].reshape(-1)
         chosen = "distinct rows"
@@ -260,7 +270,7 @@ def _by_region(claims: Claims, edges: Any) -> tuple[Binning, str]:
         chosen = "given regions"
     else:
         raise InputError(
-            "edges", "must divide whole rows for the notion 'canonical'", "pass a map that has regions, or none"
+            "edges", "must be a map with regions for the notion 'canonical'", "pass such a map, or leave it out"
         )
     found, region = np.unique(codes, return_inverse=True)
     region = region.reshape(-1)
@@ -272,7 +282,7 @@ def _by_region(claims: Claims, edges: Any) -> tuple[Binning, str]:
 
 
 def _float32_from(edge: float) -> np.float32:
-    """The least float32 that is not below a double."""
+    """The smallest float32 that is not below a double."""
     near = np.float32(edge)
     return near if float(near) >= edge else np.nextafter(near, np.float32(2.0))
 

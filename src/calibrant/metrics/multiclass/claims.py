@@ -1,4 +1,4 @@
-"""What rows of class scores claim, in the sense of a notion of calibration: a class, and how likely it is."""
+"""Claims of rows of class scores under a notion of calibration: a class and its probability."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from numpy.typing import NDArray
 
 from calibrant.arrays.columns import check_length
 from calibrant.arrays.keys import key_text, read_keys
-from calibrant.arrays.kinds import ClassKind
 from calibrant.arrays.labels import label_column
-from calibrant.arrays.multiclass.rows import BLOCK, ClassRows, Matrix, check_class_rows, class_codes
+from calibrant.arrays.multiclass.rows import BLOCK, Matrix, MulticlassRows, check_class_rows, class_codes
+from calibrant.arrays.score_types import MulticlassScoreType
 from calibrant.arrays.sides import check_weights
 from calibrant.maps.classes import blocks, softmax, top_labels
 from calibrant.messages import InputError, Note, plural
 from calibrant.notions import Canonical, Notion, as_notion
 from calibrant.numerics import Floats, to_float32
 
-AskedKind = ClassKind | None
-"""What the scores are; None to find out."""
+AskedScoreType = MulticlassScoreType | None
+"""What the scores are; None to guess."""
 Classes = Sequence[Any] | None
-"""Names of classes in the order of the columns; None to read them off the data."""
+"""Names of classes in the order of the columns; None to take them from the data."""
 
 
 @dataclass(frozen=True, eq=False)
 class Claims:
-    """What every row claims: for each claim of a notion a class, and how likely it is said to be.
+    """Claims of every row: for each claim of a notion, a class and its probability.
 
     Attributes
     ----------
     notion
-        Whose claims these are.
+        The notion of calibration.
     scores : ndarray of shape (n, C)
         The probability claimed, by row and claim.
     named : ndarray of shape (n, C), optional
@@ -41,13 +41,13 @@ class Claims:
     labels, weights, classes
         Class of each row as a column, weight of each row or None, and names of the classes.
     by_label
-        Whether the claims are to hold among the rows of each named class by itself.
+        Whether calibration is assessed separately among the rows of each named class.
     exclusive
         Whether at most one claim of a row can come true, with the probabilities claimed.
     notes
-        What was guessed on the way.
+        What was guessed.
     given, on
-        The matrix as it came, logits as logits, and what it holds.
+        The original matrix (logits as logits) and its score type.
     """
 
     notion: Notion
@@ -72,7 +72,7 @@ class Claims:
 
     @property
     def averaged(self) -> int:
-        """Claims over which an error is a mean: all of them, but a whole row of classes is one for canonical."""
+        """Number of claims over which an error is averaged: all of them; for canonical, a row counts as one."""
         return 1 if isinstance(self.notion, Canonical) else self.count
 
     @property
@@ -82,23 +82,23 @@ class Claims:
 
     @property
     def whole(self) -> bool:
-        """Whether weights are whole numbers, and so may mean repetition."""
+        """Whether weights are integers, and so may mean repetition."""
         return self.weights is None or bool((self.weights == np.trunc(self.weights)).all())
 
     @property
     def effective_size(self) -> float:
-        r"""Rows that the data are worth, :math:`(\sum w)^2 / \sum w^2`."""
+        r"""Effective sample size, :math:`(\sum w)^2 / \sum w^2`."""
         return float(len(self)) if self.weights is None else float(self.mass.sum() ** 2 / (self.mass**2).sum())
 
     def true(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Rows and places of the claims that came true."""
+        """Rows and indices of the claims that came true."""
         if self.named is None:
             return np.arange(len(self)), self.labels
         rows, places = np.nonzero(self.named == self.labels[:, None])
         return rows, places
 
     def problem(self, place: int) -> tuple[NDArray[np.intp] | None, NDArray[np.intp]]:
-        """Problem of each row under one claim, None where there is one for all; and the class of each problem."""
+        """Binary problem of each row for one claim, None if all rows share one; and the class of each problem."""
         if self.by_label and self.named is not None:
             return self.named[:, place], np.arange(len(self.classes))
         return None, np.array([place if self.named is None else -1])
@@ -111,32 +111,32 @@ def read_claims(
     *,
     notion: Notion | str,
     classes: Classes = None,
-    kind: AskedKind = None,
+    score_type: AskedScoreType = None,
     named: Any = None,
 ) -> Claims:
-    """The claims of a matrix of class scores, or those of classes ``named`` row by row with their probabilities."""
+    """The claims of a matrix of class scores, or of the classes ``named`` in each row with their probabilities."""
     sense = as_notion(notion)
     if y is None:
-        raise InputError("y", "is missing", "pass the labels beside the scores")
+        raise InputError("y", "is missing", "pass the labels after the scores")
     if named is not None:
         return _named_claims(scores, y, sample_weight, sense, classes, named)
-    rows = check_class_rows(scores, y, sample_weight, classes=classes, kind=kind, loose=True)
-    notes = rows.kind_notes if kind is None else ()
+    rows = check_class_rows(scores, y, sample_weight, classes=classes, score_type=score_type, loose=True)
+    notes = rows.kind_notes if score_type is None else ()
     if isinstance(sense, Canonical):
         ranks, by_label = 0, False
     else:
         claims = sense.supported_claims(len(rows.classes))
         ranks, by_label = max(claim.rank or 0 for claim in claims), claims[0].by_label
     at, p = _tops(rows, ranks) if ranks else (None, probabilities(rows))
-    exclusive = rows.kind != "independent" or p.shape[1] == 1
+    exclusive = rows.score_type != "independent" or p.shape[1] == 1
     return Claims(
-        sense, p, at, rows.labels, rows.weights, rows.classes, by_label, exclusive, notes, rows.scores, rows.kind
+        sense, p, at, rows.labels, rows.weights, rows.classes, by_label, exclusive, notes, rows.scores, rows.score_type
     )
 
 
-def probabilities(rows: ClassRows) -> Matrix:
-    """The matrix of the rows as probabilities, in the precision that it came in."""
-    if rows.kind != "logit":
+def probabilities(rows: MulticlassRows) -> Matrix:
+    """The matrix of the rows as probabilities, in its original precision."""
+    if rows.score_type != "logit":
         return rows.scores
     out = np.empty_like(rows.scores)
     for part in blocks(out):
@@ -145,14 +145,14 @@ def probabilities(rows: ClassRows) -> Matrix:
     return out
 
 
-def _tops(rows: ClassRows, ranks: int) -> tuple[NDArray[np.intp], Matrix]:
+def _tops(rows: MulticlassRows, ranks: int) -> tuple[NDArray[np.intp], Matrix]:
     """Classes of the largest scores of each row, and their probabilities."""
     at = np.empty((len(rows), ranks), dtype=np.intp)
     p = np.empty((len(rows), ranks), dtype=np.float64)
     for part in steps(rows.scores):
         s = rows.scores[part]
         at[part] = top_labels(s, ranks)
-        given = softmax(s.astype(np.float64, copy=False)) if rows.kind == "logit" else s
+        given = softmax(s.astype(np.float64, copy=False)) if rows.score_type == "logit" else s
         p[part] = np.take_along_axis(given, at[part], axis=1)
     return at, p
 
@@ -166,10 +166,10 @@ def _named_claims(scores: Any, y: Any, sample_weight: object, notion: Notion, cl
         raise InputError(
             "scores",
             f"has shape {p.shape} and named {at.shape}",
-            "with named= pass, for every row, the probability of each class that is named",
+            "with named= pass the probability of each named class for every row",
         )
     if not ((p >= 0.0) & (p <= 1.0 + 1e-6)).all():
-        raise InputError("scores", "must be probabilities, in [0, 1], of the classes that are named", "repair them")
+        raise InputError("scores", "must be probabilities in [0, 1] of the named classes", "repair them")
     target = label_column(y, "y")
     check_length(target, "y", len(p))
     keys = read_keys(target, "y")
@@ -180,7 +180,7 @@ def _named_claims(scores: Any, y: Any, sample_weight: object, notion: Notion, cl
     if len(claims) != p.shape[1] or any(claim.rank != j + 1 for j, claim in enumerate(claims)):
         raise InputError(
             "named",
-            f"has {plural(p.shape[1], 'column')}, which says nothing about the notion {notion.name!r}",
+            f"has {plural(p.shape[1], 'column')}, which does not fit the notion {notion.name!r}",
             "use 'confidence' or 'top-label' for one column, TopKConfidence(k) or TopKLabel(k) for k of them",
         )
     at, labels = class_codes(given, names, "named").reshape(p.shape), class_codes(keys, names)
@@ -193,6 +193,6 @@ def _named_claims(scores: Any, y: Any, sample_weight: object, notion: Notion, cl
 
 
 def steps(matrix: Matrix) -> list[slice]:
-    """Blocks of rows that stay in the nearest caches."""
+    """Blocks of rows that fit into the cache."""
     step = max(BLOCK // matrix.shape[1], 1)
     return [slice(start, min(start + step, len(matrix))) for start in range(0, len(matrix), step)]

@@ -1,4 +1,4 @@
-"""How sure a multiclass calibration error is: labels drawn anew, first-order standard errors, dependent claims."""
+"""Uncertainty of multiclass calibration errors: simulated labels, first-order standard errors, dependent claims."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ from numpy.typing import NDArray
 from calibrant.arrays.multiclass.rows import Matrix
 from calibrant.messages import Note, Voice, note
 from calibrant.metrics.estimates import ONE_SIDED, TWO_SIDED
-from calibrant.metrics.multiclass.bins import ClassBins, Codes, Statistic
+from calibrant.metrics.multiclass.bins import Codes, MulticlassBins, Statistic
 from calibrant.metrics.multiclass.claims import Claims, steps
 from calibrant.metrics.resampling import generator
 from calibrant.numerics import Floats
 
 DRAWS, FEWEST_DRAWS = 200, 20
-"""Draws of all labels, most and least; the null value of many rows varies less, so that few are enough."""
+"""Maximum and minimum number of draws of all labels; with many rows the null value varies less."""
 
 DRAWN_ROWS = 20_000_000
-"""Claims about rows drawn in all, where this allows the fewest draws or more."""
+"""Total number of claims drawn, if this allows at least the minimum number of draws."""
 
-FEW = 16
-"""Claims up to which comparing with each of them is faster than searching among them."""
+MAX_COMPARED = 16
+"""Number of claims up to which comparing with each of them is faster than a binary search."""
 
 PROBES = 16
-"""Random vectors by which traces of the covariance of bins are found."""
+"""Random vectors for estimating traces of the covariance of bins."""
 
 MOST_CELLS, FEW_DRAW_CELLS = 2_000_000, 20_000_000
-"""Rows times classes up to which claims about every class are drawn without being asked for: often, and at all."""
+"""Rows times classes up to which claims about every class are drawn by default: many times, and at all."""
 
 _NULL, _ORDER, _PROBES = 11, 12, 13  # streams of random numbers that differ from those of other metrics
 
 
 def draws_for(claims: Claims, asked: bool | None, dear: bool = False) -> tuple[int, tuple[Note, ...]]:
-    """How often to draw labels, 0 for no uncertainty at all, and what to say then.
+    """Number of draws of the labels, and a note if it is 0 (no uncertainty).
 
-    Claims about the largest scores of a row are few and always drawn; claims about every class up to so many of them,
-    fewer where more than draws is to be computed of each (``dear``).
+    Claims about the largest scores of a row are few and always drawn; claims about every class only up to a limit,
+    which is lower if more than draws is computed (``dear``).
     """
     if asked is False:
         return 0, ()
@@ -55,13 +55,13 @@ def draws_for(claims: Claims, asked: bool | None, dear: bool = False) -> tuple[i
 
 
 def null_draws(
-    claims: Claims, bins: ClassBins, statistic: Statistic, random_state: int = 0, draws: int = DRAWS
+    claims: Claims, bins: MulticlassBins, statistic: Statistic, random_state: int = 0, draws: int = DRAWS
 ) -> Floats:
-    r"""A statistic of the events by bin if every claim were right, on so many draws of all labels.
+    r"""A statistic of the events by bin if every claim were right, for ``draws`` draws of all labels.
 
-    Each row's label is drawn from the probabilities that the row gives; where its claims do not exclude each other,
-    each of them by itself. Rows are put in an order of their own first, so that the order they came in is of no
-    account. Cost: O(rows) for each draw, O(rows x claims) where claims do not exclude each other.
+    Each row's label is drawn from the row's probabilities; where claims do not exclude each other, each is drawn
+    separately. Rows are sorted first, so that their original order does not matter. Cost: O(rows) for each draw,
+    O(rows x claims) where claims do not exclude each other.
     """
     assert bins.index is not None
     order = _own_order(claims, bins.index, random_state)
@@ -76,22 +76,22 @@ def null_draws(
 
 
 def null_facts(draws: Floats) -> dict[str, Any]:
-    """Mean and 95 % point of null draws, as an Estimate takes them; of few draws the point of the normal law."""
+    """Mean and 95 % quantile of null draws as fields of an Estimate; for few draws the normal quantile."""
     mean = draws.mean(axis=0)
     if len(draws) >= DRAWS // 2:
         return {"null": mean, "null_high": np.quantile(draws, 0.95, axis=0)}
     return {"null": mean, "null_high": mean + ONE_SIDED * draws.std(axis=0, ddof=1)}
 
 
-def first_order_se(claims: Claims, bins: ClassBins, p: float) -> float | None:
-    r"""Standard error of the error of order p by its first-order change when a row is given more weight.
+def first_order_se(claims: Claims, bins: MulticlassBins, p: float) -> float | None:
+    r"""First-order standard error of the error of order p, from the influence of each row.
 
     .. math:: \psi_i = \tfrac1A \textstyle\sum_c [(1 - p) |g|^p + p |g|^{p-1} \operatorname{sign}(g) (y_{ic} - s_{ic})]
               - V, \qquad \operatorname{se}(V) = \tfrac1W \sqrt{\textstyle\sum_i w_i^2 \psi_i^2}
 
     with :math:`g` the gap of the bin of row i under claim c, :math:`V` the p-th power of the error, A claims and the
     weights :math:`w_i` that sum to W. For the largest error, the standard error of that bin's gap. Dependence between
-    claims of a row is accounted for. None below two rows' worth, and where the error is 0.
+    claims of a row is accounted for. None below an effective sample size of two, and where the error is 0.
     """
     assert bins.index is not None
     filled, size = bins.filled, claims.effective_size
@@ -125,9 +125,9 @@ def first_order_se(claims: Claims, bins: ClassBins, p: float) -> float | None:
 class Covariance:
     r"""Covariance of the gaps of bins, times shares: :math:`\sqrt{w_b w_{b'}} \operatorname{Cov}(g_b, g_{b'})`.
 
-    Bins of one claim hold different rows and do not depend on each other; those of different claims hold the same rows.
-    ``rows`` applies what the rows say of both; ``shift`` corrects the diagonal to ``noise``, which holds half a row on
-    either side, so that a bin of one class does not look certain.
+    Bins of one claim have different rows and are independent; bins of different claims share rows. ``rows`` applies the
+    covariance estimated from the rows; ``shift`` corrects the diagonal to ``noise``, in which half a row is added for
+    each label, so that a bin of one class has a positive variance.
 
     Attributes
     ----------
@@ -142,8 +142,8 @@ class Covariance:
     shift: Floats
 
     @classmethod
-    def of(cls, claims: Claims, bins: ClassBins, share: Floats, noise: Floats) -> Covariance:
-        """Of kept bins: those with a share."""
+    def of(cls, claims: Claims, bins: MulticlassBins, share: Floats, noise: Floats) -> Covariance:
+        """The covariance of the bins with a positive share."""
         weight = np.where(share > 0.0, np.sqrt(share) / np.where(bins.n > 0, bins.n, 1.0), 0.0)
         if claims.count == 1 or bins.index is None:
             return cls(share * noise, None, weight, None, share * noise)
@@ -160,7 +160,7 @@ class Covariance:
         return self.shift * x + self.from_rows(x)
 
     def from_rows(self, x: Floats) -> Floats:
-        """The part that the rows say, times a vector; all of it off the diagonal."""
+        """The part estimated from the rows, times a vector; off the diagonal this is all."""
         if self.index is None or self.deviation is None:
             return np.zeros(len(x))
         by_row = np.einsum("nc,nc->n", self.deviation, (self.weight * x)[self.index])
@@ -178,18 +178,18 @@ class Covariance:
             once = self.times(np.asarray(z, dtype=np.float64))
             found.append(((once * once).sum(), (once * self.times(once)).sum()))
         square, cube = np.mean(found, axis=0).tolist()
-        # Dependence only adds to the first; the second would otherwise carry the noise of the probes below its bound.
+        # Dependence only increases the first trace; the second is bounded below despite the noise of the probes.
         return max(square, float((self.noise**2).sum())), max(cube, float((self.noise**3).sum()))
 
 
 def debiased_spread(
-    claims: Claims, bins: ClassBins, share: Floats, square: float, random_state: int
+    claims: Claims, bins: MulticlassBins, share: Floats, square: float, random_state: int
 ) -> tuple[float, float, float]:
     r"""Standard error and interval of the debiased square :math:`v`, whose variance grows with the truth :math:`t`.
 
     As for one score (:func:`calibrant.metrics.debiased_ece`): :math:`\operatorname{Var}(v) \approx a t + 2
-    \operatorname{tr} M^2` plus what the bin sizes add, with the covariance M of :class:`Covariance`; the interval holds
-    each t with :math:`(v - t)^2 \le z^2 \operatorname{Var}(v)`, and its lower end allows for the skewness
+    \operatorname{tr} M^2` plus a term for the bin sizes, with the covariance M of :class:`Covariance`; the interval
+    contains each t with :math:`(v - t)^2 \le z^2 \operatorname{Var}(v)`, and its lower end accounts for the skewness
     :math:`8 \operatorname{tr} M^3 / (2 \operatorname{tr} M^2)^{3/2}` of a sum of squares.
     """
     kept = share > 0.0
@@ -212,12 +212,12 @@ def debiased_spread(
     for z in (-TWO_SIDED - (TWO_SIDED**2 - 1.0) * skewness / 6.0, TWO_SIDED):
         root = np.sqrt(max(slope * square + (z * slope) ** 2 / 4.0 + base, 0.0))
         ends.append(float(square + z * z * slope / 2.0 + z * root))
-    # The truth is at least 0, and an interval without its estimate would puzzle; both only widen it.
+    # The truth is at least 0, and the interval must contain the estimate; both only widen it.
     return float(np.sqrt(slope * max(square, 0.0) + base)), min(ends[0], square), max(ends[1], 0.0)
 
 
 def _own_order(claims: Claims, index: Codes, random_state: int) -> NDArray[np.intp]:
-    """Rows by what they say: two rows change places only if they say the same."""
+    """An order of the rows that depends on their content only."""
     rng = generator(random_state, _ORDER)
     key = np.einsum("nc,c->n", claims.scores, rng.random(claims.count))
     key += np.einsum("nc,c->n", index, rng.random(claims.count))
@@ -227,7 +227,7 @@ def _own_order(claims: Claims, index: Codes, random_state: int) -> NDArray[np.in
 def _drawn(
     claims: Claims, order: NDArray[np.intp], index: Codes, random_state: int, draws: int
 ) -> Iterator[tuple[NDArray[np.intp] | None, Codes]]:
-    """Bins of the claims that come true, draw by draw, and their rows: None where there is one for each row."""
+    """Bins of the claims that come true in each draw, and their rows: None if there is one for each row."""
     rng, (n, count) = generator(random_state, _NULL), claims.scores.shape
     if not claims.exclusive:
         scores = claims.scores[order]
@@ -242,12 +242,12 @@ def _drawn(
 
 
 def _finder(scores: Matrix) -> Callable[[Floats], NDArray[Any]]:
-    """From one uniform number for each row to the place of the claim that comes true, or beyond the last."""
+    """From one uniform number for each row to the index of the claim that comes true, or beyond the last."""
     n, count = scores.shape
     below = np.cumsum(scores, axis=1, dtype=np.float64)
-    below /= np.maximum(below[:, -1:], 1.0)  # sums of rows may miss 1 by rounding
+    below /= np.maximum(below[:, -1:], 1.0)  # sums of rows may differ from 1 by rounding
     first = np.arange(n)
-    if count > FEW:
+    if count > MAX_COMPARED:
         below += first[:, None]
         line = below.reshape(-1)
         return lambda u: np.searchsorted(line, u + first, side="right") - count * first
@@ -266,4 +266,4 @@ def _finder(scores: Matrix) -> Callable[[Floats], NDArray[Any]]:
 @note("no-uncertainty-beyond-cells")
 def _no_uncertainty(voice: Voice, most: int) -> str:
     asked = voice.setting("uncertainty", True)
-    return f"No uncertainty beyond {most:,} {voice.nouns.rows} times classes: pass {asked} to have it."
+    return f"No uncertainty computed above {most:,} {voice.nouns.rows} times classes: pass {asked} to compute it."

@@ -1,4 +1,4 @@
-"""How far off, how right and how narrow forecasts along the paths of a taxonomy are."""
+"""Calibration error, log loss, accuracy and depth of forecasts along the paths of a taxonomy."""
 
 from __future__ import annotations
 
@@ -21,54 +21,63 @@ from calibrant.messages import InputError, note
 from calibrant.metrics.estimates import Estimate, mean_estimate
 from calibrant.numerics import Column, Floats
 
-NEEDS_TREE = "pass it, or what forecast() gives"
+NEEDS_TREE = "pass taxonomy=, or the result of forecast()"
 
 
 def path_calibration_error(
     forecast: Any, y: ArrayLike, sample_weight: Column = None, *, taxonomy: Any = None, n_bins: int | None = None
 ) -> Estimate:
-    r"""How far the probabilities along predicted paths are from how often rows belong to the nodes.
+    r"""Path calibration error: distance of node probabilities along predicted paths from observed frequencies.
 
     .. math:: \mathrm{PCE} = \sum_i \frac{w_i}{W} \frac{1}{|a(c_i)|} \sum_{v \in a(c_i)}
               \Bigl| \hat P\bigl(v \in a(Y) \mid \text{cell}_v(i)\bigr) - \bar h_v(\text{cell}_v(i)) \Bigr|
 
     with :math:`c_i` the predicted leaf of row i, :math:`a(c_i)` the nodes of its path, :math:`w_i` the weights and W
     their sum, :math:`\bar h_v` the mean probability of v in the cell. It estimates how far
-    :math:`P(v \in a(Y) \mid c(X), h(X)) = h_v(X)` fails (000 eq. 4.3).
+    :math:`P(v \in a(Y) \mid c(X), h(X)) = h_v(X)` is violated (Gupta 2022, eq. 4.3).
 
     Parameters
     ----------
     forecast : PathForecast, or matrix or frame of one column per node
-        What ``forecast`` of a :class:`calibrant.PathCalibrator` gives, or what its ``transform``
-        does, NaN for "abstains", with ``taxonomy``.
+        The result of ``forecast`` of a :class:`calibrant.multiclass.PathCalibrator`; or that of its ``transform``, with
+        NaN for nodes off the path, and ``taxonomy``.
     y : array-like
         The narrowest node of each row.
     n_bins : int, optional
-        Cells are rows of the same leaf with the same probabilities along the path, as (4.3) says it. That suits maps
-        of few distinct outputs; for others pass a number, such as 15: cells are then, node by node, rows of the same
-        leaf whose probability for the node lies in the same of so many bins of equal width.
+        By default cells are rows of the same leaf with the same probabilities along the path, as in eq. 4.3. That suits
+        maps with few distinct outputs; for others pass a number, such as 15: cells are then, for each node, rows of the
+        same leaf whose probability for the node is in the same one of ``n_bins`` bins of equal width.
+    sample_weight : array-like, optional
+        Weight of each row.
+    taxonomy : Taxonomy, optional
+        The tree of classes; needed unless a :class:`PathForecast` is given.
+
+    Returns
+    -------
+    Estimate
+        Value and null value.
 
     Notes
     -----
-    Edges: a row without a forecast is refused. ``null`` is what a calibrated forecast would show at this size, by the
-    normal law of each cell, somewhat too much where cells are small.
-    Guarantee: no finite-sample guarantee; chance alone makes it positive, so read it next to ``null``.
-    Cost: a sort of the rows.
+    Edges: a row without a forecast is refused. ``null`` is the expected value of a calibrated forecast for this many
+    rows, by a normal approximation in each cell, somewhat too large where cells are small.
+    Guarantee: no finite-sample guarantee; biased upward, so compare it with ``null``.
+    Cost: a sort of the rows. Reference: Gupta (2022), section 4.3.
 
     Examples
     --------
     >>> tree = Taxonomy({"animal": None, "ship": None, "cat": "animal", "dog": "animal"})
-    >>> told = np.array([[0.9, np.nan, 0.5, np.nan]] * 4)  # animal, ship, cat, dog
-    >>> round(float(path_calibration_error(told, ["cat", "cat", "dog", "ship"], taxonomy=tree)), 3)
+    >>> given = np.array([[0.9, np.nan, 0.5, np.nan]] * 4)  # animal, ship, cat, dog
+    >>> round(float(path_calibration_error(given, ["cat", "cat", "dog", "ship"], taxonomy=tree)), 3)
     0.075
     """
-    told, right, w = _judged(forecast, y, sample_weight, taxonomy)
-    there = told.nodes >= 0
-    index = _cells(told, n_bins)
+    given, right, w = _judged(forecast, y, sample_weight, taxonomy)
+    there = given.nodes >= 0
+    index = _cells(given, n_bins)
     size = int(index.max(initial=0)) + 1
     error, null = np.zeros(there.shape), np.zeros(there.shape)
     for level in range(there.shape[1]):
-        p = np.where(there[:, level], told.probabilities[:, level], 0.0)
+        p = np.where(there[:, level], given.probabilities[:, level], 0.0)
         at = index[:, level]
         mass = np.bincount(at, w, minlength=size)
         gap = np.bincount(at, w * (right[:, level] - p), minlength=size)
@@ -82,29 +91,39 @@ def path_calibration_error(
 
 
 def path_log_loss(forecast: Any, y: ArrayLike, sample_weight: Column = None, *, taxonomy: Any = None) -> Estimate:
-    r"""Log loss of the statements along predicted paths, each row by the mean over its nodes.
+    r"""Log loss of the node probabilities along predicted paths, averaged over the nodes of each row.
 
     .. math:: -\sum_i \frac{w_i}{W} \frac{1}{|a(c_i)|} \sum_{v \in a(c_i)}
               \log\bigl(h_v \text{ if } v \in a(y_i) \text{ else } 1 - h_v\bigr)
 
     with symbols and parameters as in :func:`path_calibration_error`.
 
+    Parameters
+    ----------
+    forecast, y, sample_weight, taxonomy
+        As in :func:`path_calibration_error`.
+
+    Returns
+    -------
+    Estimate
+        Value, standard error and interval.
+
     Notes
     -----
-    Edges: infinite where a probability of 0 or 1 was wrong; no interval at one row, nor where rows do not differ.
-    Guarantee: the interval is the normal one, no finite-sample guarantee. Cost: one pass. Reference: the log score of
-    each yes-or-no statement (002 section 1.2).
+    Edges: infinite where a probability of 0 or 1 was wrong; no interval for one row, nor where all rows are equal.
+    Guarantee: no finite-sample guarantee; normal interval. Cost: one pass. Reference: the log score of binary
+    statements, Gupta (2023), section 1.2.
 
     Examples
     --------
     >>> tree = Taxonomy({"animal": None, "ship": None, "cat": "animal", "dog": "animal"})
-    >>> told = np.array([[0.9, np.nan, 0.5, np.nan]] * 2)
-    >>> round(float(path_log_loss(told, ["cat", "dog"], taxonomy=tree)), 4)  # (log(1 / 0.9) + log 2) / 2
+    >>> given = np.array([[0.9, np.nan, 0.5, np.nan]] * 2)
+    >>> round(float(path_log_loss(given, ["cat", "dog"], taxonomy=tree)), 4)  # (log(1 / 0.9) + log 2) / 2
     0.3993
     """
-    told, right, w = _judged(forecast, y, sample_weight, taxonomy)
-    there = told.nodes >= 0
-    p = np.where(there, told.probabilities, 1.0)
+    given, right, w = _judged(forecast, y, sample_weight, taxonomy)
+    there = given.nodes >= 0
+    p = np.where(there, given.probabilities, 1.0)
     with np.errstate(divide="ignore"):
         loss = -np.log(np.where(right | ~there, p, 1.0 - p)).sum(axis=1) / there.sum(axis=1)
     found = mean_estimate("path log loss", loss, w, math.inf, {}, ())
@@ -114,24 +133,36 @@ def path_log_loss(forecast: Any, y: ArrayLike, sample_weight: Column = None, *, 
 def hierarchical_accuracy(
     predicted: Any, y: ArrayLike, sample_weight: Column = None, *, taxonomy: Any = None
 ) -> Estimate:
-    r"""Share of rows that belong to the predicted node.
+    r"""Hierarchical accuracy: share of rows that belong to the predicted node of a taxonomy.
 
     .. math:: P(c(X) \in a(Y))
 
-    with c the predicted node, which may be an inner one, and :math:`a(Y)` the nodes that the label belongs to. 000
-    eq. 4.2 prints the sides the other way round, which would count a label broader than the prediction as right.
-    Predicting the root is always right: read it next to :func:`mean_depth`.
+    with c the predicted node, which may be an inner one, and :math:`a(Y)` the nodes that the label belongs to. Eq. 4.2
+    of Gupta (2022) has the sides exchanged, which would count a label broader than the prediction as right. Predicting
+    the root is always right: report it together with :func:`mean_depth`.
 
     Parameters
     ----------
     predicted : array-like of names of nodes, or PathForecast
-        With names pass ``taxonomy`` as well. Of a forecast the predicted leaves are judged; for broader nodes that it
-        is sure of, pass ``forecast.narrowest(least)``.
+        With names pass ``taxonomy`` as well. For a forecast the predicted leaves are used; for broader nodes of higher
+        probability pass ``forecast.narrowest(least)``.
+    y : array-like
+        The narrowest node of each row.
+    sample_weight : array-like, optional
+        Weight of each row.
+    taxonomy : Taxonomy, optional
+        The tree of classes; needed unless a :class:`PathForecast` is given.
+
+    Returns
+    -------
+    Estimate
+        Value and interval.
 
     Notes
     -----
     Edges: a row without a forecast is refused.
     Guarantee: the 95 % interval is exact for independent rows without weights. Cost: one pass.
+    Reference: Gupta (2022), section 4.3.
 
     Examples
     --------
@@ -150,16 +181,26 @@ def hierarchical_accuracy(
 
 
 def mean_depth(predicted: Any, sample_weight: Column = None, *, taxonomy: Any = None) -> Estimate:
-    r"""Mean level of the predicted nodes: 0 for the root, and the more the narrower they are (000 section 4.3).
+    r"""Mean depth of the predicted nodes of a taxonomy: 0 for the root, larger for narrower nodes.
 
     .. math:: \sum_i \frac{w_i}{W} \operatorname{depth}(c_i)
 
     with ``predicted`` as in :func:`hierarchical_accuracy`; no labels are needed.
 
+    Parameters
+    ----------
+    predicted, sample_weight, taxonomy
+        As in :func:`hierarchical_accuracy`; labels are not needed.
+
+    Returns
+    -------
+    Estimate
+        Value, standard error and interval.
+
     Notes
     -----
-    Edges: no interval at one row, nor where rows do not differ. Guarantee: the interval is the normal one, no
-    finite-sample guarantee. Cost: one pass.
+    Edges: no interval for one row, nor where all rows are equal. Guarantee: no finite-sample guarantee; normal
+    interval. Cost: one pass. Reference: Gupta (2022), section 4.3.
 
     Examples
     --------
@@ -174,49 +215,49 @@ def mean_depth(predicted: Any, sample_weight: Column = None, *, taxonomy: Any = 
 
 
 def _judged(forecast: Any, y: Any, sample_weight: Any, taxonomy: Any) -> tuple[PathForecast, NDArray[np.bool_], Floats]:
-    """A forecast, which of its statements are right, and weights; without the rows whose weight is 0."""
-    told = _as_forecast(forecast, taxonomy)
-    w = _weights(sample_weight, len(told))
-    right, kept = _right(told, y), w > 0.0
+    """A forecast, whether each of its nodes is right, and weights; without the rows whose weight is 0."""
+    given = _as_forecast(forecast, taxonomy)
+    w = _weights(sample_weight, len(given))
+    right, kept = _right(given, y), w > 0.0
     if kept.all():
-        return told, right, w
-    parts = (told.leaves[kept], told.nodes[kept], told.probabilities[kept])
-    return PathForecast(told.taxonomy, *parts), right[kept], w[kept]
+        return given, right, w
+    parts = (given.leaves[kept], given.nodes[kept], given.probabilities[kept])
+    return PathForecast(given.taxonomy, *parts), right[kept], w[kept]
 
 
-def _cells(told: PathForecast, n_bins: int | None) -> NDArray[np.intp]:
+def _cells(given: PathForecast, n_bins: int | None) -> NDArray[np.intp]:
     """Cell of each row and level."""
     if n_bins is None:
-        key = np.column_stack([told.leaves, np.where(told.nodes >= 0, told.probabilities, -1.0)])
+        key = np.column_stack([given.leaves, np.where(given.nodes >= 0, given.probabilities, -1.0)])
         cell = np.unique(key, axis=0, return_inverse=True)[1].reshape(-1)
-        return np.repeat(cell[:, None], told.nodes.shape[1], axis=1)
+        return np.repeat(cell[:, None], given.nodes.shape[1], axis=1)
     check_whole("n_bins", n_bins)
-    p = np.where(told.nodes >= 0, told.probabilities, 0.0)
-    return told.leaves[:, None] * int(n_bins) + np.minimum((p * n_bins).astype(np.intp), int(n_bins) - 1)
+    p = np.where(given.nodes >= 0, given.probabilities, 0.0)
+    return given.leaves[:, None] * int(n_bins) + np.minimum((p * n_bins).astype(np.intp), int(n_bins) - 1)
 
 
-def _right(told: PathForecast, y: Any) -> NDArray[np.bool_]:
+def _right(given: PathForecast, y: Any) -> NDArray[np.bool_]:
     """Whether each row belongs to each node of its path."""
-    labels = told.taxonomy.codes(y)
-    check_length(labels, "y", len(told))
-    return told.taxonomy.belongs(labels[:, None], told.nodes) & (told.nodes >= 0)
+    labels = given.taxonomy.codes(y)
+    check_length(labels, "y", len(given))
+    return given.taxonomy.belongs(labels[:, None], given.nodes) & (given.nodes >= 0)
 
 
 def _as_forecast(forecast: Any, taxonomy: Any, name: str = "forecast") -> PathForecast:
     if isinstance(forecast, PathForecast):
         if taxonomy is not None and as_taxonomy(taxonomy) != forecast.taxonomy:
-            raise InputError("taxonomy", f"is not that of {name}", "leave it out")
-        told = forecast
+            raise InputError("taxonomy", f"differs from that of {name}", "leave it out")
+        given = forecast
     elif taxonomy is None:
         raise InputError("taxonomy", "is missing, and a matrix of node probabilities needs its tree", NEEDS_TREE)
     else:
-        told = _from_matrix(forecast, as_taxonomy(taxonomy))
-    if not len(told):
+        given = _from_matrix(forecast, as_taxonomy(taxonomy))
+    if not len(given):
         refuse_empty(name)
-    if (told.leaves < 0).any():
-        bad = int((told.leaves < 0).argmax())
+    if (given.leaves < 0).any():
+        bad = int((given.leaves < 0).argmax())
         raise InputError(name, f"is missing in row {bad}", "drop the rows whose scores are missing")
-    return told
+    return given
 
 
 def _from_matrix(given: Any, tree: Taxonomy) -> PathForecast:
@@ -230,19 +271,19 @@ def _from_matrix(given: Any, tree: Taxonomy) -> PathForecast:
     ends = np.where(there, tree.depths, 0).argmax(axis=1)
     leaves = np.where(there.any(axis=1), ends, -1)
     paths = tree.paths[leaves]
-    told = np.where(paths >= 0, np.take_along_axis(matrix, np.maximum(paths, 0), axis=1), np.nan).astype(np.float64)
-    wrong = (there.sum(axis=1) != (paths >= 0).sum(axis=1)) | ((paths >= 0) & np.isnan(told)).any(axis=1)
-    if wrong.any() or not ((told >= 0.0) & (told <= 1.0) | np.isnan(told)).all():
+    given = np.where(paths >= 0, np.take_along_axis(matrix, np.maximum(paths, 0), axis=1), np.nan).astype(np.float64)
+    wrong = (there.sum(axis=1) != (paths >= 0).sum(axis=1)) | ((paths >= 0) & np.isnan(given)).any(axis=1)
+    if wrong.any() or not ((given >= 0.0) & (given <= 1.0) | np.isnan(given)).all():
         bad = int(wrong.argmax())
-        raise InputError("forecast", f"is not a path of probabilities in row {bad}", "pass NaN for every other node")
-    return PathForecast(tree, leaves, paths, told)
+        raise InputError("forecast", f"has no valid path in row {bad}", "pass NaN for every node off the path")
+    return PathForecast(tree, leaves, paths, given)
 
 
 def _nodes(predicted: Any, taxonomy: Any) -> tuple[Taxonomy, NDArray[np.intp]]:
     """The tree and the codes of predicted nodes: of names, or the leaves of a forecast."""
     if isinstance(predicted, PathForecast):
-        told = _as_forecast(predicted, taxonomy, "predicted")
-        return told.taxonomy, told.leaves
+        given = _as_forecast(predicted, taxonomy, "predicted")
+        return given.taxonomy, given.leaves
     if taxonomy is None:
         raise InputError("taxonomy", "is missing, and names of nodes need their tree", NEEDS_TREE)
     tree = as_taxonomy(taxonomy)
@@ -250,7 +291,7 @@ def _nodes(predicted: Any, taxonomy: Any) -> tuple[Taxonomy, NDArray[np.intp]]:
     unknown = sorted(set(keys.names) - set(tree.nodes) - {tree.root})
     if unknown:
         raise InputError(
-            "predicted", f"has {unknown[0]!r}, which is no node of the taxonomy", "pass names of its nodes"
+            "predicted", f"has {unknown[0]!r}, which is not a node of the taxonomy", "pass names of its nodes"
         )
     codes = keys.among(tree.nodes)
     if not len(codes):

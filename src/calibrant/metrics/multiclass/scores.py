@@ -1,4 +1,4 @@
-"""How good class probabilities are: log loss, Brier score and accuracy."""
+"""Log loss, Brier score and accuracy of class probabilities."""
 
 from __future__ import annotations
 
@@ -10,103 +10,79 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays.kinds import ClassKind
-from calibrant.arrays.multiclass.rows import ClassRows, Matrix, check_class_rows
+from calibrant.arrays.multiclass.rows import Matrix, MulticlassRows, check_class_rows
+from calibrant.arrays.score_types import MulticlassScoreType
 from calibrant.maps.classes import blocks, held, softmax
 from calibrant.messages import InputError, Note, Voice, note, plural
 from calibrant.metrics.estimates import Estimate, mean_estimate, upper_point
-from calibrant.metrics.multiclass.claims import AskedKind, Classes, read_claims
+from calibrant.metrics.multiclass.claims import AskedScoreType, Classes, read_claims
 from calibrant.metrics.multiclass.covariance import MOST_CELLS
 from calibrant.numerics import Column, Floats
 
 
-def class_log_loss(
-    scores: Any, y: Column = None, sample_weight: Column = None, *, classes: Classes = None, kind: AskedKind = None
+def log_loss(
+    scores: Any,
+    y: Column = None,
+    sample_weight: Column = None,
+    *,
+    classes: Classes = None,
+    score_type: AskedScoreType = None,
 ) -> Estimate:
-    r"""Log loss of class probabilities in nats, never clipped.
-
-    .. math:: -\frac1n \sum_{i=1}^n \log p_{i, y_i},
-
-    with the probability :math:`p_{il}` that row i gives class l, and its class :math:`y_i`. The null value is the mean
-    entropy of the rows, what is expected if they are the true probabilities.
-
-    Notes
-    -----
-    Edge rules: a label that was given probability 0 makes it infinite; a note says how many rows do so and what it is
-    without them. From logits it is computed as :math:`\log \sum_l e^{z_l} - z_{y}` and so stays finite. For numbers
-    that do not sum to 1 it is not proper, and a note says so.
-    Guarantee: none in finite samples; normal interval, none where the value is infinite.
-    Cost: one pass; up to 2,000,000 numbers a logarithm for each, for the null value. Reference: Good 1952.
+    """Log loss of class probabilities; see :func:`~calibrant.metrics.dispatch.log_loss`.
 
     Examples
     --------
-    >>> round(class_log_loss([[0.5, 0.25, 0.25], [0.2, 0.2, 0.6]], [0, 2], classes=range(3)).value, 4)
+    >>> round(log_loss([[0.5, 0.25, 0.25], [0.2, 0.2, 0.6]], [0, 2], classes=range(3)).value, 4)
     0.602
     """
-    rows = _rows(scores, y, sample_weight, classes, kind)
+    rows = _rows(scores, y, sample_weight, classes, score_type)
     found = _mean("log loss", _gather(rows, _log_part), math.inf)
-    if rows.kind == "independent":
+    if rows.score_type == "independent":
         found = replace(found, notes=(*found.notes, not_a_proper_score()))
     if math.isfinite(found.value):
         return found
     return _without_impossible(rows, found)
 
 
-def class_brier(
-    scores: Any, y: Column = None, sample_weight: Column = None, *, classes: Classes = None, kind: AskedKind = None
-) -> Estimate:
-    r"""Brier score of class probabilities: squared distance to the label, summed over classes.
-
-    .. math:: \frac1n \sum_{i=1}^n \sum_{l=1}^K (p_{il} - [y_i = l])^2,
-
-    with the probability :math:`p_{il}` that row i gives class l, and its class :math:`y_i`. It lies in [0, 2] for rows
-    that sum to 1; with two classes it is twice the binary one. The null value is :math:`\frac1n \sum_{il} p_{il}
-    (1 - p_{il})`, what is expected if the rows are the true probabilities.
-
-    Notes
-    -----
-    Edge rules: numbers that do not sum to 1 have their columns' Brier scores added up, and no null value.
-    Guarantee: none in finite samples; normal interval. Cost: one pass; the null value up to 2,000,000 numbers.
-    Reference: Brier 1950.
-
-    Examples
-    --------
-    >>> round(class_brier([[0.5, 0.25, 0.25], [0.2, 0.2, 0.6]], [0, 2], classes=range(3)).value, 4)
-    0.3075
-    """
-    rows = _rows(scores, y, sample_weight, classes, kind)
-    ceiling = math.inf if rows.kind == "independent" else 2.0
-    return _mean("Brier score summed over classes", _gather(rows, _square_part), ceiling)
-
-
-def class_accuracy(
+def brier(
     scores: Any,
     y: Column = None,
     sample_weight: Column = None,
     *,
     classes: Classes = None,
-    kind: AskedKind = None,
-    named: Any = None,
+    score_type: AskedScoreType = None,
 ) -> Estimate:
-    r"""Share of rows whose class is the one of the largest score.
-
-    .. math:: \frac1n \sum_{i=1}^n [y_i = c_i],
-
-    with the class :math:`y_i` of row i and the class :math:`c_i` of its largest score, the earliest among equals; or
-    the class that is ``named``, its probability in ``scores``. The null value is the mean of the largest probability;
-    ``null_low`` is what a calibrated model stays below in 5 % of samples: less accuracy speaks of scores that claim
-    too much.
-
-    Notes
-    -----
-    Guarantee: none in finite samples; normal interval. Cost: one pass. Reference: 002 section 5.2.
+    """Brier score of class probabilities; see :func:`~calibrant.metrics.dispatch.brier`.
 
     Examples
     --------
-    >>> class_accuracy([[0.5, 0.25, 0.25], [0.2, 0.2, 0.6]], [0, 1], classes=range(3)).value
+    >>> round(brier([[0.5, 0.25, 0.25], [0.2, 0.2, 0.6]], [0, 2], classes=range(3)).value, 4)
+    0.3075
+    """
+    rows = _rows(scores, y, sample_weight, classes, score_type)
+    ceiling = math.inf if rows.score_type == "independent" else 2.0
+    return _mean("Brier score summed over classes", _gather(rows, _square_part), ceiling)
+
+
+def accuracy(
+    scores: Any,
+    y: Column = None,
+    sample_weight: Column = None,
+    *,
+    classes: Classes = None,
+    score_type: AskedScoreType = None,
+    named: Any = None,
+) -> Estimate:
+    """Accuracy of class probabilities; see :func:`~calibrant.metrics.dispatch.accuracy`.
+
+    Examples
+    --------
+    >>> accuracy([[0.5, 0.25, 0.25], [0.2, 0.2, 0.6]], [0, 1], classes=range(3)).value
     0.5
     """
-    claims = read_claims(scores, y, sample_weight, notion="confidence", classes=classes, kind=kind, named=named)
+    claims = read_claims(
+        scores, y, sample_weight, notion="confidence", classes=classes, score_type=score_type, named=named
+    )
     assert claims.named is not None
     top = claims.scores[:, 0].astype(np.float64, copy=False)
     right = (claims.named[:, 0] == claims.labels).astype(np.float64)
@@ -114,15 +90,15 @@ def class_accuracy(
     return _mean("accuracy", _Losses(right, claims.mass, moments, claims.notes), 1.0, gain=True)
 
 
-Part = Callable[[Floats, NDArray[np.intp], ClassKind, bool], tuple[Floats, Floats, Floats]]
+Part = Callable[[Floats, NDArray[np.intp], MulticlassScoreType, bool], tuple[Floats, Floats, Floats]]
 """From a block of rows and its labels to each row's loss, its probabilities, and where asked the loss by class."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Losses:
-    """Loss of each row, its weight, and what the row's own probabilities expect of it.
+    """Loss of each row, its weight, and its moments under the row's own probabilities.
 
-    ``moments`` has mean, variance and third central moment of each row's loss; None where rows are no distribution.
+    ``moments`` has mean, variance and third central moment of each row's loss; None where rows do not sum to 1.
     """
 
     values: Floats
@@ -131,21 +107,21 @@ class _Losses:
     notes: tuple[Note, ...]
 
 
-def _rows(scores: Any, y: Any, sample_weight: object, classes: Classes, kind: AskedKind) -> ClassRows:
+def _rows(scores: Any, y: Any, sample_weight: object, classes: Classes, score_type: AskedScoreType) -> MulticlassRows:
     if y is None:
-        raise InputError("y", "is missing", "pass the labels beside the scores")
-    rows = check_class_rows(scores, y, sample_weight, classes=classes, kind=kind, loose=True)
-    return replace(rows, other_notes=(), kind_notes=rows.kind_notes if kind is None else ())
+        raise InputError("y", "is missing", "pass the labels after the scores")
+    rows = check_class_rows(scores, y, sample_weight, classes=classes, score_type=score_type, loose=True)
+    return replace(rows, other_notes=(), kind_notes=rows.kind_notes if score_type is None else ())
 
 
-def _gather(rows: ClassRows, part_of: Part) -> _Losses:
+def _gather(rows: MulticlassRows, part_of: Part) -> _Losses:
     """Losses block by block, in float64."""
     large = rows.scores.size > MOST_CELLS
-    expected = not large and rows.kind != "independent"
+    expected = not large and rows.score_type != "independent"
     values, moments = np.empty(len(rows)), np.empty((3, len(rows) if expected else 0))
     for part in blocks(rows.scores):
         s = rows.scores[part].astype(np.float64, copy=False)
-        values[part], p, losses = part_of(s, rows.labels[part], rows.kind, expected)
+        values[part], p, losses = part_of(s, rows.labels[part], rows.score_type, expected)
         if expected:
             moments[:, part] = _central(p, losses)
     mass = rows.mass.astype(np.float64, copy=False)
@@ -154,9 +130,11 @@ def _gather(rows: ClassRows, part_of: Part) -> _Losses:
     )
 
 
-def _log_part(s: Floats, labels: NDArray[np.intp], kind: ClassKind, expected: bool) -> tuple[Floats, Floats, Floats]:
+def _log_part(
+    s: Floats, labels: NDArray[np.intp], score_type: MulticlassScoreType, expected: bool
+) -> tuple[Floats, Floats, Floats]:
     at = labels[:, None]
-    if kind == "logit":
+    if score_type == "logit":
         z = held(s)
         z -= z.max(axis=1, keepdims=True)
         losses = np.log(np.exp(z).sum(axis=1, keepdims=True)) - z
@@ -167,8 +145,10 @@ def _log_part(s: Floats, labels: NDArray[np.intp], kind: ClassKind, expected: bo
     return own, s, np.where(s > 0.0, losses, 0.0) if expected else s
 
 
-def _square_part(s: Floats, labels: NDArray[np.intp], kind: ClassKind, expected: bool) -> tuple[Floats, Floats, Floats]:
-    p = softmax(s) if kind == "logit" else s
+def _square_part(
+    s: Floats, labels: NDArray[np.intp], score_type: MulticlassScoreType, expected: bool
+) -> tuple[Floats, Floats, Floats]:
+    p = softmax(s) if score_type == "logit" else s
     squares = np.einsum("nk,nk->n", p, p)
     own = 1.0 - 2.0 * np.take_along_axis(p, labels[:, None], axis=1)[:, 0] + squares
     return np.maximum(own, 0.0), p, 1.0 - 2.0 * p + squares[:, None] if expected else p
@@ -182,7 +162,7 @@ def _central(p: Matrix, losses: Floats) -> Floats:
 
 
 def _mean(name: str, losses: _Losses, ceiling: float, *, gain: bool = False) -> Estimate:
-    """Weighted mean with its normal interval, and what the rows' own probabilities expect; for a gain, at least."""
+    """Weighted mean with its normal interval and null values; for a gain, ``null_low`` instead of ``null_high``."""
     w = losses.mass / losses.mass.sum()
     null: dict[str, float] = {}
     if losses.moments is not None:
@@ -194,7 +174,7 @@ def _mean(name: str, losses: _Losses, ceiling: float, *, gain: bool = False) -> 
     return mean_estimate(name, losses.values, losses.mass, ceiling, null, losses.notes)
 
 
-def _without_impossible(rows: ClassRows, found: Estimate) -> Estimate:
+def _without_impossible(rows: MulticlassRows, found: Estimate) -> Estimate:
     own = np.take_along_axis(rows.scores, rows.labels[:, None], axis=1)[:, 0].astype(np.float64)
     bad = own == 0.0
     count = int(np.count_nonzero(bad))
@@ -203,9 +183,10 @@ def _without_impossible(rows: ClassRows, found: Estimate) -> Estimate:
     return replace(found, notes=(*found.notes, _impossible_labels(count, without)))
 
 
-no_null_beyond_cells = note("no-null-beyond-cells", "No null value beyond {most:,} {nouns.rows} times classes.")
+no_null_beyond_cells = note("no-null-beyond-cells", "No null value above {most:,} {nouns.rows} times classes.")
 not_a_proper_score = note(
-    "not-a-proper-score", "{nouns.rows} do not sum to 1, so this is no proper score: a model gains by claiming too much"
+    "not-a-proper-score",
+    "{nouns.rows} do not sum to 1, so this is not a proper score: it rewards probabilities that are too large",
 )
 
 

@@ -1,1 +1,1 @@
-"""Adapters for other libraries, each loaded when it is first used."""
+"""Adapters for other libraries, imported on first use."""

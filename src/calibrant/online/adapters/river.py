@@ -1,4 +1,4 @@
-"""A forecaster behind a model of river; needs ``river`` installed."""
+"""Online calibration of river classifiers; needs ``river``."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from calibrant.online.inputs import one_label, one_score
 
 
 class RiverClassifier(base.Wrapper[base.Classifier], base.Classifier):
-    """A binary classifier of river whose probabilities are kept calibrated.
+    """A binary river classifier with online calibration of its probabilities.
 
-    Each row is scored by the model as it is; then the model learns its outcome, and the forecaster learns it with that
-    score. A row that the model refuses is learned by nobody. Threads may share it, as they may share a forecaster.
+    Each row is scored by the current model; then the model learns its outcome, and the forecaster learns the outcome
+    with that score. A row that the model rejects is not learned by either. Threads may share it, like a forecaster.
 
     Parameters
     ----------
     model
-        Any binary classifier of river with ``predict_proba_one``, a pipeline too.
+        Any binary river classifier with ``predict_proba_one``, or a pipeline.
     forecaster
-        Any forecaster of one score; by default :class:`OnlinePlatt`. It is copied, and each copy has secret draws of
-        its own, if it draws; with a ``random_state`` two classifiers draw alike, and who sees one knows the other.
+        Any forecaster of one score; by default :class:`OnlinePlatt`. It is copied. Copies of a randomized forecaster
+        have separate secret draws; with the same ``random_state``, two classifiers make the same draws, so one reveals
+        the other.
 
     Attributes
     ----------
@@ -35,11 +36,11 @@ class RiverClassifier(base.Wrapper[base.Classifier], base.Classifier):
 
     Notes
     -----
-    Edge rules: of a label that the model does not name, the probability is what the other one leaves; a model that
-    gives no probability yet says 1/2. Labels are True and False, or 1 and 0. A clone has learned nothing.
-    Guarantee: that of the forecaster, where each outcome is learned before the next forecast.
-    Cost: two scores of the model a row, one to forecast and one to learn, and that of the forecaster.
-    Reference: 002 section 6.1, with a model that learns too.
+    Edge cases: the probability of a label that the model does not return is 1 minus that of the other; a model without
+    probabilities yet gives 1/2. Labels are True and False, or 1 and 0. A clone has learned nothing.
+    Guarantee: that of the forecaster, if each outcome is learned before the next forecast.
+    Cost: two scores of the model per row, one to forecast and one to learn, and that of the forecaster.
+    Reference: Gupta (2023), section 6.1, with a model that learns too.
 
     Examples
     --------
@@ -55,12 +56,12 @@ class RiverClassifier(base.Wrapper[base.Classifier], base.Classifier):
         if not (hasattr(model, "predict_proba_one") and hasattr(model, "learn_one")):
             raise InputError(
                 "model",
-                f"must be a classifier of river with predict_proba_one, not {type(model).__name__}; one of "
-                "scikit-learn goes into OnlineClassifier",
+                f"must be a river classifier with predict_proba_one, not {type(model).__name__}",
+                "for a scikit-learn classifier use OnlineClassifier",
             )
         self._guard = Guard()
         self.model = model
-        self.forecaster = forecaster  # as it was given, from which river makes clones
+        self.forecaster = forecaster  # unchanged: river clones from it
         self.forecaster_ = OnlinePlatt() if forecaster is None else own_copy(one_score_forecaster(forecaster))
 
     @property
@@ -79,7 +80,7 @@ class RiverClassifier(base.Wrapper[base.Classifier], base.Classifier):
 
     @reading
     def __getstate__(self) -> dict[str, Any]:
-        """What a pickle or a copy holds: model and forecaster after the same row."""
+        """State for pickling and copying: model and forecaster after the same row."""
         return copy.deepcopy(self.__dict__)
 
     def _score(self, x: dict[Any, Any]) -> float:
@@ -94,7 +95,7 @@ class RiverClassifier(base.Wrapper[base.Classifier], base.Classifier):
 
     @learning
     def learn_one(self, /, x: dict[Any, Any], y: Any, **kwargs: Any) -> None:
-        """Learn one outcome: the model, and the forecaster from the score that the model gave before."""
+        """Learn one outcome: the model, and the forecaster with the score that the model gave before."""
         score, label = one_score(self._score(x)), one_label(y, bounded=False)
-        self.model.learn_one(x, y)  # if it raises, the forecaster has not moved
+        self.model.learn_one(x, y)  # if it raises, the forecaster has not changed
         self.forecaster_.learn_one(score, label)

@@ -1,4 +1,4 @@
-"""A forecaster behind a classifier of scikit-learn: one that learns by ``partial_fit``, or one that stays as it is."""
+"""Online calibration of scikit-learn classifiers, prefit or with ``partial_fit``."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from calibrant.online.inputs import many_labels, many_scores
 
 
 class OnlineClassifier(ScoringClassifier):
-    """A binary classifier whose probabilities are kept calibrated batch by batch.
+    """A binary scikit-learn classifier with online calibration of its probabilities, batch by batch.
 
-    Each batch is first scored by the model as it was before, then its outcomes are learned by the forecaster, and only
-    then by the model: the forecaster never sees a score of a row that the model was fitted on. Threads may share it, as
-    they may share a forecaster.
+    Each batch is first scored by the current model, then its outcomes are learned by the forecaster, and only then by
+    the model, so the forecaster never sees a score of a row that the model was fitted on. Threads may share it, like a
+    forecaster.
 
     Parameters
     ----------
     estimator
-        The classifier; its ``predict_proba``, else the expit of its ``decision_function``, gives the score.
+        The classifier. Its ``predict_proba``, or else the expit of its ``decision_function``, gives the score.
     forecaster
-        Any forecaster of one score; by default :class:`OnlinePlatt`. It is copied, and each copy has secret draws of
-        its own, if it draws, also those of clones; with a ``random_state`` two classifiers draw alike, and who sees one
-        knows the other.
+        Any forecaster of one score; by default :class:`OnlinePlatt`. It is copied. Copies of a randomized forecaster,
+        also those of clones, have separate secret draws; with the same ``random_state``, two classifiers make the same
+        draws, so one reveals the other.
     prefit : bool, default=False
-        Whether the model is fitted already and stays as it is. Otherwise it needs ``partial_fit``. A model in
-        scikit-learn's ``FrozenEstimator`` is prefit in any case; put it there if this classifier is to be cloned, as
-        cross-validation does, since a clone of the bare model is not fitted.
+        Whether the model is already fitted and does not change. Otherwise it needs ``partial_fit``. A model in
+        scikit-learn's ``FrozenEstimator`` is always prefit; use it if this classifier is cloned, as in
+        cross-validation, since a clone of the bare model is not fitted.
 
     Attributes
     ----------
@@ -48,13 +48,13 @@ class OnlineClassifier(ScoringClassifier):
 
     Notes
     -----
-    Edge rules: the first batch has no score, since nothing is fitted yet, so that only the model learns it. A prefit
-    model is ready before the first outcome: its forecasts are then those of the forecaster as it starts. A batch that
-    is refused, by the model too, changes nothing.
-    Guarantee: that of the forecaster where batches are single rows, each learned before the next is forecast. In larger
-    batches all rows are forecast before any is learned, of which no certificate speaks.
+    Edge cases: the first batch has no scores, since nothing is fitted yet, so only the model learns it. A prefit model
+    can forecast before the first outcome, with the initial forecaster. A batch that is rejected, also by the model,
+    changes nothing.
+    Guarantee: that of the forecaster if batches are single rows, each learned before the next is forecast. In larger
+    batches all rows are forecast before any is learned, which no certificate covers.
     Cost: one score of the model and one forecast per row and call.
-    Reference: 002 section 6.1, with a model that learns too.
+    Reference: Gupta (2023), section 6.1, with a model that learns too.
 
     Examples
     --------
@@ -76,25 +76,40 @@ class OnlineClassifier(ScoringClassifier):
 
     @property
     def _guard(self) -> Guard:
-        """Made when it is first needed: an estimator of scikit-learn sets nothing but its parameters at first."""
+        """Created on first use: scikit-learn estimators set only their parameters in ``__init__``."""
         found: Guard | None = self.__dict__.get("_own_guard")
         return self.__dict__.setdefault("_own_guard", Guard()) if found is None else found
 
     @reading
     def __getstate__(self) -> dict[str, Any]:
-        """What a pickle or a copy holds: model and forecaster after the same batch."""
+        """State for pickling and copying: model and forecaster after the same batch."""
         found = {name: value for name, value in super().__getstate__().items() if name != "_own_guard"}
         moving = ("forecaster_",) if self._frozen else ("estimator_", "forecaster_")
         return found | {name: copy.deepcopy(found[name]) for name in moving if name in found}
 
     @learning
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Forget everything and begin with one batch, of which only a prefit model's calibration is learned."""
+        """Start over with one batch; a prefit model is not refitted, only its calibration learns."""
         return self._begin(X, y, None)
 
     @learning
     def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
-        """Learn a batch: its scores by the model so far, then its outcomes."""
+        """Learn a batch: score it with the current model, then learn its outcomes.
+
+        Parameters
+        ----------
+        X
+            Features of the rows.
+        y
+            Labels of two classes.
+        classes
+            Both classes; needed in the first call if ``y`` lacks one of them.
+
+        Returns
+        -------
+        OnlineClassifier
+            The classifier itself.
+        """
         if not hasattr(self, "forecaster_"):
             return self._begin(X, y, classes)
         rows = self._rows(self.estimator_, X, _binary(y, self.classes_))
@@ -104,7 +119,7 @@ class OnlineClassifier(ScoringClassifier):
         return self
 
     def _begin(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None) -> Self:
-        """The first batch; what it refuses leaves everything as it was."""
+        """The first batch; if it is rejected, nothing changes."""
         known, forecaster = self._classes(y, classes), copy.deepcopy(self._start())
         labels = _binary(y, known)
         if self._frozen:
@@ -122,33 +137,33 @@ class OnlineClassifier(ScoringClassifier):
         return self.prefit or isinstance(self.estimator, FrozenEstimator)
 
     def _classes(self, y: ArrayLike | None, classes: ArrayLike | None) -> NDArray[Any]:
-        self._method()  # a model without scores is refused before it learns
+        self._method()  # a model without scores is rejected before it learns
         if self._frozen:
             check_is_fitted(self.estimator)
             named = self.estimator.classes_
         else:
             if not hasattr(self.estimator, "partial_fit"):
-                problem = f"is of the type {type(self.estimator).__name__}, which has no partial_fit"
+                problem = f"has the type {type(self.estimator).__name__}, which has no partial_fit"
                 raise InputError("estimator", problem, "fit it first and pass prefit=True, or use another model")
             given, name = (y, "y") if classes is None else (classes, "classes")
-            label_column(given, name)  # none is missing
+            label_column(given, name)  # no label may be missing
             named = np.unique(np.asarray(given))
         found = np.asarray(named)
         check_two(found)
         return found
 
     def _start(self) -> Forecaster:
-        """The forecaster before the first outcome, one and the same until then: what it draws is what is learned."""
+        """The initial forecaster, the same object until the first outcome, so that its draws are the ones learned."""
         held = self.__dict__.get("_given")
         if held is None or held[0] is not self.forecaster:
             given = OnlinePlatt() if self.forecaster is None else own_copy(one_score_forecaster(self.forecaster))
             if held is not None:
                 del self._given
-            held = self.__dict__.setdefault("_given", (self.forecaster, given))  # the first one, of several threads
+            held = self.__dict__.setdefault("_given", (self.forecaster, given))  # the first of several threads wins
         return held[1]  # type: ignore[no-any-return]
 
     def _rows(self, estimator: Any, X: ArrayLike, labels: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Scores and labels, checked before anybody learns."""
+        """Scores and labels, validated before anything learns."""
         scores = many_scores(self._probabilities(estimator, X))
         return scores, many_labels(labels, scores, bounded=False)
 
@@ -164,14 +179,14 @@ class OnlineClassifier(ScoringClassifier):
 
     @watching
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The class of the larger calibrated probability; the first one at exactly one half."""
+        """The class with the larger calibrated probability; the first one at exactly 1/2."""
         classes, p = self._forecasts(X)
         return np.asarray(classes[(p > 0.5).astype(np.intp)])
 
     def _forecasts(self, X: ArrayLike) -> tuple[NDArray[Any], NDArray[np.float64]]:
         """The classes, and the calibrated probability of the second one.
 
-        A prefit model has them before the first outcome, which may come weeks later, by the forecaster's start.
+        A prefit model has them before the first outcome, which may come weeks later, from the initial forecaster.
         """
         if self._frozen and not hasattr(self, "forecaster_"):
             classes, estimator, forecaster = self._classes(None, None), self.estimator, self._start()
@@ -185,6 +200,6 @@ def _binary(y: ArrayLike, classes: NDArray[Any]) -> NDArray[np.float64]:
     found = label_column(y, "y")
     unknown = set(np.unique(found).tolist()) - set(classes.tolist())
     if unknown:
-        problem = f"has labels that are not among the classes {classes.tolist()}, such as {min(unknown)!r}"
+        problem = f"has labels outside the classes {classes.tolist()}, such as {min(unknown)!r}"
         raise InputError("y", problem, "leave these rows out")
     return np.asarray(found == classes[1], dtype=np.float64)

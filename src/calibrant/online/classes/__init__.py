@@ -1,1 +1,1 @@
-"""Several classes: binary forecasters through a notion, and an online temperature."""
+"""Online calibration of several classes: binary forecasters by notion, and online temperature scaling."""

@@ -1,4 +1,4 @@
-"""What online forecasters of several classes share: rows of probabilities, read by name or in order, and classes."""
+"""Base class of online forecasters of several classes."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from calibrant.online.inputs import name_text, refuse_unpaired, shown
 from calibrant.online.settings import read_only
 
 
-class ClassForecaster(Forecaster):
-    """A forecaster whose scores are rows of class probabilities and whose labels are classes.
+class MulticlassForecaster(Forecaster):
+    """Base class of forecasters whose scores are rows of class probabilities and whose labels are classes.
 
-    Columns stand in the order of ``classes``; a frame, a mapping and a row of a pandas frame are read by their names. A
-    label is a class as text, or as the whole number that its name spells; one that has no column is refused. Rows sum
-    to 1; of logits pass the softmax.
+    Columns are in the order of ``classes``; a frame, a mapping and a row of a pandas frame are read by name. A label is
+    a class as text, or as the integer in its name; a label without a column is an error. Rows sum to 1; convert logits
+    with softmax first.
 
-    A subclass defines ``_predict_row`` and ``_learn_row`` on checked rows.
+    A subclass defines ``_predict_row`` and ``_learn_row`` on validated rows.
     """
 
     classes: tuple[str, ...] = read_only()
@@ -82,20 +82,20 @@ class ClassForecaster(Forecaster):
         names = None if isinstance(score, list | tuple | np.ndarray) else _row_names(score)
         row = _numbers(score)
         if row is None:
-            told = score if score is None or isinstance(score, str | float | int) else type(score)
-            raise InputError("score", f"must hold a probability for each of {len(self.classes)} classes, not {told!r}")
+            given = score if score is None or isinstance(score, str | float | int) else type(score)
+            raise InputError("score", f"must have a probability for each of {len(self.classes)} classes, not {given!r}")
         if names is not None:
             row = self._by_name(names, row)
         if len(row) != len(self.classes):
             raise InputError(
-                "score", f"has {len(row)} numbers but there are {len(self.classes)} classes", "pass one each"
+                "score", f"has {len(row)} numbers but there are {len(self.classes)} classes", "pass one per class"
             )
         if not (min(row) >= 0.0 and max(row) <= 1.0 and abs(math.fsum(row) - 1.0) < 0.5 * SUM_TOLERANCE):
-            row = self._scores([row])[0].tolist()  # the rule for matrices, and its sentences
+            row = self._scores([row])[0].tolist()  # the checks for matrices, with their messages
         return row
 
     def _by_name(self, names: list[Any], row: list[float]) -> list[float]:
-        """The row in the order of the classes; a pandas row that is merely numbered stands in that order already."""
+        """The row in the order of the classes; a pandas row with a default index is in that order already."""
         found = dict(zip((name_text(name) for name in names), row, strict=True))
         if found.keys() == self._place.keys() and len(row) == len(found):
             return [found[name] for name in self.classes]
@@ -105,22 +105,20 @@ class ClassForecaster(Forecaster):
         raise InputError(
             "score",
             f"has the names {first_names(tuple(map(str, names)))}, but the classes are {known}",
-            "name each number by its class",
+            "use the classes as names",
         )
 
     def _label_place(self, label: Any) -> int:
         place = self._place.get(label) if isinstance(label, str) else self._place.get(key_text(label, "label") or "")
         if place is None:
             known = first_names(self.classes)
-            raise InputError("label", f"is the class {label!r}, which no column is for", f"pass one of {known}")
+            raise InputError("label", f"is the class {label!r}, which has no column", f"pass one of {known}")
         return place
 
     def _scores(self, scores: ArrayLike) -> Floats:
         matrix = np.asarray(check_class_scores(scores, self.classes, "probability")[0], dtype=np.float64)
         if np.isnan(matrix).any():
-            raise InputError(
-                "scores", "has missing values", "leave these rows out, since nothing can be learned from them"
-            )
+            raise InputError("scores", "has missing values", "leave these rows out")
         return matrix
 
     def _labels(self, labels: ArrayLike, scores: ArrayLike) -> NDArray[Any]:
@@ -130,7 +128,7 @@ class ClassForecaster(Forecaster):
         return class_codes(read_keys(target, "labels"), self.classes, "labels")
 
     def _parameters(self) -> dict[str, Any]:
-        """The classes as they were given, as far as JSON can hold them."""
+        """The classes as given, as far as JSON allows."""
         pairs = zip(self._values, self.classes, strict=True)
         classes = [value if isinstance(value, str | int | float) else name for value, name in pairs]
         return {**super()._parameters(), "classes": classes}
@@ -143,14 +141,14 @@ class ClassForecaster(Forecaster):
 
 
 def _listed(classes: Sequence[Any] | int) -> tuple[Any, ...]:
-    """The classes as they were given, numpy's as plain values."""
+    """The classes as given, with numpy values as plain ones."""
     listed: list[Any] = []
     if is_whole(classes):
         listed = list(range(int(classes)))  # type: ignore[arg-type]
     elif isinstance(classes, list | tuple | range | np.ndarray):
         listed = list(classes)
     if len(listed) < 2:
-        raise InputError("classes", f"must name two classes or more, or be their number, not {classes!r}")
+        raise InputError("classes", f"must be a list of at least two classes, or their number, not {classes!r}")
     return tuple(value.item() if isinstance(value, np.generic) else value for value in listed)
 
 
@@ -166,7 +164,7 @@ def _names(listed: tuple[Any, ...]) -> tuple[str, ...]:
 
 
 def _row_names(row: Any) -> list[Any] | None:
-    """Names of the entries of a row, if it has them."""
+    """Names of the entries of a row, if it has names."""
     if isinstance(row, Mapping):
         return list(row)
     index = getattr(row, "index", None)
@@ -174,7 +172,7 @@ def _row_names(row: Any) -> list[Any] | None:
 
 
 def _numbers(row: Any) -> list[float] | None:
-    """The entries of a row as numbers, missing ones as NaN; None where it is not a row of numbers."""
+    """The entries of a row as numbers, with NaN for missing ones; None if it is not a row of numbers."""
     if getattr(row, "ndim", 1) != 1:
         return None
     try:

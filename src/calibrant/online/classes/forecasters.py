@@ -1,4 +1,4 @@
-"""Online calibration of several classes: binary forecasters by notion, and one slope for whole rows."""
+"""Online calibration of several classes: binary forecasters by notion, and online temperature scaling."""
 
 from __future__ import annotations
 
@@ -9,57 +9,57 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.guarantees.refusal import Refusal, RefusalCode
+from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.maps import Map
 from calibrant.maps.classes import PerClassMap, SoftmaxMap, TopMap
 from calibrant.messages import InputError
-from calibrant.notions import ClassWise, Confidence, Notion, Problem, TopLabel, as_notion
+from calibrant.notions import Classwise, Confidence, Notion, Problem, TopLabel, as_notion
 from calibrant.numerics import Floats
-from calibrant.online.base import STRANGE, Forecaster, register
-from calibrant.online.classes.base import ClassForecaster
+from calibrant.online.base import NOT_A_STATE, Forecaster, register
+from calibrant.online.classes.base import MulticlassForecaster
 from calibrant.online.inputs import many_features
 from calibrant.online.limits import LEAST_CLAMP, SLACK, changed, constants_of, radius_of
 from calibrant.online.settings import read_only
 
-BINARY = (TopLabel.name, ClassWise.name, Confidence.name)
-"""Notions that are a binary problem for each class, or one for all."""
+BINARY = (TopLabel.name, Classwise.name, Confidence.name)
+"""Notions that reduce to a binary problem for each class, or one for all classes."""
 
 
-@register("OnlineClasses")
-class OnlineClasses(ClassForecaster):
-    r"""A binary forecaster for each class, by a notion of calibration.
+@register("OnlineMulticlass")
+class OnlineMulticlass(MulticlassForecaster):
+    r"""Online multiclass calibration with a copy of a binary forecaster for each class.
 
-    With :math:`F_l` the copy for class l, which learns from the rows of its own problem only:
+    With :math:`F_l` the copy for class l, which learns only from the rows of its own problem:
 
     .. math:: \text{top-label: } F_{c(x)}\bigl(s_{c(x)}\bigr) \approx P(Y = c(x)), \qquad
               \text{class-wise: } F_l(s_l) \approx P(Y = l) \text{ for every } l,
 
-    where :math:`s` is the row of probabilities and :math:`c(x)` the class of its largest one, the first among equals.
+    where :math:`s` is the row of probabilities and :math:`c(x)` the class of the largest one, the first of ties.
 
     Parameters
     ----------
     forecaster
-        A binary forecaster; each class gets a copy of it as it is.
+        A binary forecaster; each class gets a copy.
     classes
-        Their names in the order of the columns, or their number, for 0, 1, ...
+        Class names in the order of the columns, or the number of classes, for 0, 1, ...
     notion : {"top-label", "class-wise", "confidence"}
-        Top-label: a copy for each predicted class; forecasts are one number a row, the probability that :meth:`named`
-        is right. Class-wise: a copy for each class; forecasts are rows that need not sum to 1. Confidence: one copy for
-        all predicted classes together, one number a row.
+        Top-label: a copy for each predicted class; a forecast is one number per row, the probability that :meth:`named`
+        is right. Class-wise: a copy for each class; a forecast is a row that need not sum to 1. Confidence: one copy
+        for all predicted classes together; one number per row.
 
     Notes
     -----
-    Edge: a class that was never predicted keeps the forecaster as it came. Each copy has draws of its own, if it has
-    any, so that the forecasts of one class give nothing away about the next forecast of another.
-    Guarantee: that of the forecaster holds for each class on the rows of its problem: ``experts[k].certificate()``.
+    Edge cases: a class that was never predicted has the initial forecaster. Copies of a randomized forecaster have
+    separate draws, so the forecasts of one class reveal nothing about the next forecast of another.
+    Guarantee: that of the forecaster, for each class on the rows of its problem: ``experts[k].certificate()``.
     Memory: one copy for each class, whatever the length of the stream.
-    Cost: top-label and confidence learn one copy a row, class-wise all of them.
-    Reference: 002 Algorithms 5.2 and 5.3 and section 6.6.
+    Cost: top-label and confidence update one copy per row, class-wise all of them.
+    Reference: Gupta (2023), Algorithms 5.2 and 5.3 and section 6.6.
 
     Examples
     --------
-    >>> from calibrant.online import OnlineClasses, OnlinePlatt
-    >>> pets = OnlineClasses(OnlinePlatt(), ["cat", "dog", "bird"])
+    >>> from calibrant.online import OnlineMulticlass, OnlinePlatt
+    >>> pets = OnlineMulticlass(OnlinePlatt(), ["cat", "dog", "bird"])
     >>> for label in ("cat", "dog", "cat", "dog"):
     ...     pets = pets.learn_one([0.8, 0.1, 0.1], label)
     >>> pets.named([0.8, 0.1, 0.1]), round(pets.predict_one([0.8, 0.1, 0.1]), 3), pets.predict_one([0.1, 0.8, 0.1])
@@ -83,15 +83,15 @@ class OnlineClasses(ClassForecaster):
 
     @property
     def takes_features(self) -> bool:  # type: ignore[override]
-        """Whether the copies need features beside the score."""
+        """Whether the copies need features besides the score."""
         return self.expert.takes_features
 
     @property
     def _by_column(self) -> bool:
-        return self.notion.name == ClassWise.name
+        return self.notion.name == Classwise.name
 
     def named(self, score: Sequence[float]) -> Any:
-        """The class with the largest probability in a row, as it was given, which a top-label forecast is about."""
+        """The class with the largest probability in a row, as given: the class of a top-label forecast."""
         row = self._row(score)
         return self._values[row.index(max(row))]
 
@@ -113,7 +113,7 @@ class OnlineClasses(ClassForecaster):
     def _expert_of(self, column: int) -> Forecaster:
         return self.experts[column if len(self.experts) > 1 else 0]
 
-    # Problems do not meet, so that whole streams go through each copy at once, as fast as the copy is.
+    # Problems are separate, so whole streams go through each copy at once, at its full speed.
 
     def _predict_many(self, scores: ArrayLike, features: ArrayLike | None) -> Floats:
         matrix, sides = self._scores(scores), self._given(features, scores)
@@ -152,24 +152,24 @@ class OnlineClasses(ClassForecaster):
         return (n, len(self.classes)) if self._by_column else (n,)
 
     def _given(self, features: ArrayLike | None, scores: ArrayLike) -> NDArray[Any] | None:
-        """The features, checked once for all copies, which are alike, before any of them learns."""
+        """The features, validated once for all copies before any of them learns."""
         n = len(scores)  # type: ignore[arg-type]
         if self.takes_features:
             return np.array(self.expert._all(features, n, scores))
         return None if features is None else np.asarray(many_features(features, scores, n))
 
     def _freeze(self) -> Map:
-        """The map at this time, where the copies have one: ``PerClassMap`` for class-wise, else ``TopMap``."""
+        """The current map, if the copies have one: ``PerClassMap`` for class-wise, else ``TopMap``."""
         maps = tuple(forecaster._freeze() for forecaster in self.experts)
         if self._by_column:
             return PerClassMap(self.classes, maps, "probability", False)
         return TopMap(self.classes, 1, maps, "probability")
 
-    def certificate(self, n_rows: int | None = None) -> Refusal:
-        """None for all classes at once: each copy has its own, for the rows of its problem."""
-        return Refusal(
-            RefusalCode.SEVERAL_MAPS,
-            "a certificate is about the rows of one class: ask experts[k].certificate() of each",
+    def certificate(self, n_rows: int | None = None) -> NoCertificate:
+        """No certificate for all classes at once: each copy has its own, for the rows of its problem."""
+        return NoCertificate(
+            NoCertificateCode.SEVERAL_MAPS,
+            "certificates are per class: call experts[k].certificate() for class k",
         )
 
     def _parameters(self) -> dict[str, Any]:
@@ -178,24 +178,24 @@ class OnlineClasses(ClassForecaster):
     @classmethod
     def _build(cls, experts: Sequence[Forecaster], parameters: dict[str, Any]) -> Forecaster:
         if not experts:
-            raise InputError("state", STRANGE)
+            raise InputError("state", NOT_A_STATE)
         return cls(experts[0], **parameters)
 
     def _check_experts(self, seen: float, below: list[float]) -> None:
-        """All copies began with as many rows; a row is learned by one of them, or by all if there is one a column."""
+        """All copies start with the same number of rows; a row is learned by one copy, or class-wise by all."""
         learned = seen * (len(below) if self._by_column else 1)
         first, rest = divmod(sum(below) - learned, len(below))
         if rest or not 0 <= first <= min(below) or (self._by_column and min(below) != max(below)):
             raise changed("number of rows")
 
     def __repr__(self) -> str:
-        """The forecaster once, since all copies were built alike."""
-        return f"OnlineClasses({self.expert!r}, classes={list(self.classes)!r}, notion={self.notion.name!r})"
+        """The constructor call, with the forecaster once."""
+        return f"OnlineMulticlass({self.expert!r}, classes={list(self.classes)!r}, notion={self.notion.name!r})"
 
 
 @register("OnlineTemperature")
-class OnlineTemperature(ClassForecaster):
-    r"""One slope on the logits of whole rows, which follows the outcomes by online Newton steps.
+class OnlineTemperature(MulticlassForecaster):
+    r"""Online temperature scaling: one slope on the logits, updated by online Newton steps.
 
     .. math:: p_t = \operatorname{softmax}(a_t z_t), \qquad
               a_{t+1} = \Bigl[a_t - \frac{g_t}{\gamma A_t}\Bigr]_{1/R}^{R}, \quad
@@ -208,24 +208,26 @@ class OnlineTemperature(ClassForecaster):
     Parameters
     ----------
     classes
-        Their names in the order of the columns, or their number, for 0, 1, ...
+        Class names in the order of the columns, or the number of classes, for 0, 1, ...
     gamma, rho
-        As in :class:`OnlinePlatt`.
+        Constants of the steps, as in :class:`OnlinePlatt`.
     radius
-        The slope is kept between 1/R and R.
+        The slope is clipped to [1/R, R].
 
     Notes
     -----
-    Guarantee: no regret certificate; the constants are those of 002 section 6.2.2 and take ten times the step of
-    Newton's method, to follow a drift; after many i.i.d. rows the slope varies about 2.3 times as much as a fit to all.
+    Guarantee: no finite-sample guarantee and no regret certificate. The constants are those of Gupta (2023), section
+    6.2.2, and take ten times the step of Newton's method, to follow drift. After many i.i.d. rows the slope varies
+    about 2.3 times as much as a fit to all rows.
     Memory: three numbers. Cost: K logarithms and exponentials per row.
-    Reference: 002 eq. 1.13 and section 6.6; Hazan 2016, Algorithm 12, in one dimension, where the projection is a cut.
+    Reference: Gupta (2023), eq. 1.13 and section 6.6; Hazan 2016, Algorithm 12, in one dimension, where the projection
+    is a cut.
 
     Examples
     --------
     >>> from calibrant.online import OnlineTemperature
     >>> model = OnlineTemperature(3)
-    >>> for label in (0, 1, 0, 2) * 50:  # said 0.8, right in two of four
+    >>> for label in (0, 1, 0, 2) * 50:  # forecast 0.8, right in two of four
     ...     model = model.learn_one([0.8, 0.1, 0.1], label)
     >>> model.predict_one([0.8, 0.1, 0.1]).round(2).tolist(), round(1 / model.slope, 1)
     ([0.49, 0.25, 0.25], 3.2)
@@ -245,7 +247,7 @@ class OnlineTemperature(ClassForecaster):
 
     @property
     def slope(self) -> float:
-        """The slope a at this time; the temperature is its inverse."""
+        """The current slope a; the temperature is its inverse."""
         return self._slope
 
     def _predict_row(self, row: list[float], features: Any) -> Floats:
@@ -259,7 +261,7 @@ class OnlineTemperature(ClassForecaster):
 
     def _logs(self, row: list[float], features: Any) -> list[float]:
         if features is not None:
-            raise InputError("features", "must be left out", "OnlineTemperature looks at the scores alone")
+            raise InputError("features", "must be left out", "OnlineTemperature uses only the scores")
         return [math.log(min(max(x, LEAST_CLAMP), 1.0)) for x in row]
 
     def _softmax(self, z: list[float]) -> list[float]:
@@ -269,7 +271,7 @@ class OnlineTemperature(ClassForecaster):
         return [x / total for x in e]
 
     def _freeze(self) -> SoftmaxMap:
-        """The temperature map at this time."""
+        """The current temperature map."""
         return SoftmaxMap(self.classes, np.array([self.slope]), np.zeros(0), "probability", LEAST_CLAMP)
 
     def _numbers(self) -> list[float]:
@@ -278,7 +280,7 @@ class OnlineTemperature(ClassForecaster):
     def _check(self, numbers: list[float]) -> None:
         super()._check(numbers)
         seen, slope, matrix = numbers
-        # A gradient is a difference of a logarithm and a mean of logarithms, which are at least that of the clamp.
+        # A gradient is the difference of a logarithm and a mean of logarithms, each at least that of the clamp.
         most = (self.rho + seen * math.log(LEAST_CLAMP) ** 2) * (1.0 + SLACK)
         if not (1.0 / self.radius <= slope <= self.radius and self.rho <= matrix <= most) or (
             not seen and slope != 1.0

@@ -1,1 +1,1 @@
-"""Experts: maps of a score that follow the outcomes, by Newton steps, refits or restarts."""
+"""Experts: online maps of one score, by Newton steps, refits or restarts."""

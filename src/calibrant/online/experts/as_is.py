@@ -1,4 +1,4 @@
-"""The model's own score as a forecaster, for those that stand on one."""
+"""The model's own score as a forecaster, to use as an expert."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from calibrant.online.kernels import SEEN, Factory, Jit, Step
 
 
 def as_is_steps(jit: Jit) -> tuple[Step, Step]:
-    """The score, whatever happens."""
+    """Steps that return the score and learn nothing."""
 
     @jit
     def predict(state: Any, x: float) -> float:
@@ -25,28 +25,29 @@ def as_is_steps(jit: Jit) -> tuple[Step, Step]:
     return predict, learn
 
 
-@register("AsIs")
-class AsIs(KernelForecaster):
-    """The score as it is: a model, or any expert elsewhere, whose forecasts are to be calibeaten.
+@register("Identity")
+class Identity(KernelForecaster):
+    """The score unchanged, as an expert for calibeating a model.
 
     Notes
     -----
-    Guarantee: none; ``Tracking(AsIs())`` and ``Hedging(AsIs())`` have those of their kind against the model itself.
-    Cost: nothing but a count.
-    Reference: 002 section 6.3; Kuleshov and Ermon 2017, whose method is ``Hedging(AsIs())``.
+    Guarantee: none; ``Tracking(Identity())`` and ``Hedging(Identity())`` have those of their kind against the model
+    itself.
+    Cost: a counter.
+    Reference: Gupta (2023), section 6.3; Kuleshov and Ermon 2017, whose method is ``Hedging(Identity())``.
 
     Examples
     --------
     >>> from calibrant.online import Tracking
-    >>> model = AsIs().learn_many([0.81, 0.83], [1, 0])
-    >>> model.predict_one(0.85), model.n_rows, isinstance(Tracking(model).expert, AsIs)
+    >>> model = Identity().learn_many([0.81, 0.83], [1, 0])
+    >>> model.predict_one(0.85), model.n_rows, isinstance(Tracking(model).expert, Identity)
     (0.85, 2, True)
     """
 
     _factory: ClassVar[Factory] = as_is_steps
 
     def __init__(self) -> None:
-        super().__init__()  # on no expert: the score is what it stands on
+        super().__init__()  # without an expert
 
     def _begin(self) -> list[float]:
         return [0.0]

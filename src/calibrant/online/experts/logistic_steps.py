@@ -1,4 +1,4 @@
-"""Online Newton steps as kernels: Platt scaling in two dimensions, beta scaling in three."""
+"""Kernels of online Newton steps: Platt scaling with two parameters, beta scaling with three."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 from calibrant.online.kernels import SEEN, Jit, Step
 
 LARGEST = 36.0
-"""Log-odds beyond this are 0 or 1 in double precision."""
+"""Largest log-odds; beyond it, probabilities are 0 or 1 in double precision."""
 
 SEARCH_STEPS = 100
-"""Most steps of the search for the multiplier of a projection; a handful is usual."""
+"""Largest number of steps of the search for the multiplier of a projection; a few are usual."""
 
 A, B, D1, L, D2, GAMMA, RADIUS, LOW, KEPT, RHO = range(1, 11)
-"""Places of the numbers of :class:`OnlinePlatt` after the count; the matrix is kept as factors L D L'."""
+"""Indices of the numbers of :class:`OnlinePlatt` after the count; the matrix is stored as factors L D L'."""
 
 
 def link(jit: Jit) -> Step:
-    """The inverse of the log-odds, clipped to stay inside (0, 1)."""
+    """The logistic function, clipped to stay inside (0, 1)."""
     exp = math.exp
 
     @jit
@@ -33,7 +33,7 @@ def link(jit: Jit) -> Step:
 
 
 def held_log_odds(jit: Jit) -> Step:
-    """The log-odds of a score that is clipped this far from 0 and 1."""
+    """The log-odds of a score that is clipped to this distance from 0 and 1."""
     log = math.log
 
     @jit
@@ -48,10 +48,10 @@ def held_log_odds(jit: Jit) -> Step:
 
 
 def platt_steps(jit: Jit) -> tuple[Step, Step]:
-    """002 Algorithm 6.1 in two dimensions.
+    """Gupta (2023), Algorithm 6.1 with two parameters.
 
-    The matrix is kept as L D L', updated by rank one without subtraction. D only grows, or fades no lower than it
-    began, so that the matrix stays positive definite however long the stream is.
+    The matrix is stored as L D L' and updated by rank one without subtraction. D only grows, or fades no lower than its
+    initial value, so the matrix stays positive definite however long the stream is.
     """
     sqrt = math.sqrt
     expit, feature = link(jit), held_log_odds(jit)
@@ -64,9 +64,9 @@ def platt_steps(jit: Jit) -> tuple[Step, Step]:
 
     @jit
     def project(s: Any, a: float, b: float) -> None:
-        """The point of the ball that is nearest in the norm of the matrix: (M + k I) p = M q for the right k >= 0.
+        """Projection onto the ball in the norm of the matrix: (M + k I) p = M q for the right k >= 0.
 
-        Newton's steps on 1 / |p(k)|, which bends one way, so that k rises to the solution and never beyond.
+        Newton's steps on 1 / |p(k)|, which is concave, so that k increases to the solution and never beyond.
         """
         p, q = s[D1], s[D1] * s[L]
         r = s[D2] + q * s[L]
@@ -75,7 +75,7 @@ def platt_steps(jit: Jit) -> tuple[Step, Step]:
         for _ in range(SEARCH_STEPS):
             det = p * s[D2] + k * (p + r) + k * k
             slope = ((r + k) * a * a - 2.0 * q * a * b + (p + k) * b * b) / det
-            if not slope > 0.0:  # lost to rounding, where the matrix is all but singular
+            if not slope > 0.0:  # lost to rounding if the matrix is nearly singular
                 break
             ahead = k + size * size / slope * (size / s[RADIUS] - 1.0)
             if not ahead > k:
@@ -96,8 +96,8 @@ def platt_steps(jit: Jit) -> tuple[Step, Step]:
         d1, low, d2 = s[D1], s[L], s[D2]
         if s[KEPT] < 1.0:
             d1, d2 = max(d1 * s[KEPT], s[RHO]), max(d2 * s[KEPT], s[RHO])
-        # The matrix before this row solves for (z, 1), with no need of the forecast, which takes its time; what the row
-        # adds to the matrix then divides the step by 1 + g^2 q.
+        # Solve for (z, 1) with the matrix before this row, which does not need the forecast; the update of the matrix
+        # by this row then divides the step by 1 + g^2 q.
         v, u = 1.0 - low * z, z / d1
         w = v / d2
         q = z * u + v * w
@@ -120,11 +120,11 @@ def platt_steps(jit: Jit) -> tuple[Step, Step]:
 
 
 BETA_A, BETA_B, BETA_C, E1, E2, E3, L21, L31, L32, BETA_GAMMA, BETA_RADIUS, BETA_LOW, BETA_KEPT, BETA_RHO = range(1, 15)
-"""Places of the numbers of :class:`OnlineBeta` after the count."""
+"""Indices of the numbers of :class:`OnlineBeta` after the count."""
 
 
 def beta_steps(jit: Jit) -> tuple[Step, Step]:
-    """The same in three dimensions, on the features log s, -log(1 - s) and 1."""
+    """The same with three parameters, on the features log s, -log(1 - s) and 1."""
     log, sqrt = math.log, math.sqrt
     expit = link(jit)
 
@@ -143,7 +143,7 @@ def beta_steps(jit: Jit) -> tuple[Step, Step]:
 
     @jit
     def project(s: Any, a: float, b: float, c: float) -> None:
-        """As in two dimensions; M + k I is factored anew for each k, and its pivots are at least those of M, plus k."""
+        """As with two parameters; M + k I is factored for each k, and its pivots are at least those of M, plus k."""
         m21, m31 = s[L21] * s[E1], s[L31] * s[E1]
         m22, m32 = s[E2] + s[L21] * m21, s[L32] * s[E2] + s[L31] * m21
         m33 = s[E3] + s[L31] * m31 + s[L32] * s[L32] * s[E2]

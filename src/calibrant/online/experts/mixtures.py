@@ -1,4 +1,4 @@
-"""Several forecasters as one: they learn together, and their mean follows their log loss."""
+"""Mixtures of forecasters: weighted means, their rounding error, and joint learning."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from calibrant.online.base import Forecaster
 from calibrant.online.limits import LEAST_CLAMP
 
 LARGEST_LOG_LOSS = -math.log(LEAST_CLAMP)
-"""Of a forecast that is clipped; also the most that a log-weight can fall in a row."""
+"""Largest log loss of a clipped forecast; also the most that a log-weight can fall in one row."""
 
 LOST_A_ROW = 2.0**-21
-"""What a row can lose by the rounding of a mean: near 1 it is off by 2^-54, and then 1 - p by 2^-22 of itself."""
+"""Largest loss per row from rounding a mean: near 1 it is off by 2^-54, and then 1 - p by 2^-22 of itself."""
 
 
 def held_inside(p: float) -> float:
-    """The forecast at least 2^-32 from 0 and 1, so that no outcome is impossible to it."""
+    """The forecast clipped to at least 2^-32 from 0 and 1, so that the log loss is finite."""
     return LEAST_CLAMP if p < LEAST_CLAMP else 1.0 - LEAST_CLAMP if p > 1.0 - LEAST_CLAMP else p
 
 
 def weighted_mean(forecasts: Sequence[float], weights: Sequence[float]) -> float:
-    """Of forecasts, by weights; above 1/2 that of 1 - p, whose digits matter there, and never beyond them all.
+    """Weighted mean of forecasts; above 1/2 computed for 1 - p, for accuracy, and never outside their range.
 
     Examples
     --------
@@ -37,10 +37,10 @@ def weighted_mean(forecasts: Sequence[float], weights: Sequence[float]) -> float
 
 
 def lost_by_rounding(n_rows: int) -> float:
-    r"""What rounding may add to the log loss of a mixture, beyond that of one of its members, over this many rows.
+    r"""Most that rounding can add to the log loss of a mixture, beyond that of one member, over this many rows.
 
-    A mean takes at most :data:`LOST_A_ROW`. A log-weight falls by at most :math:`c = 32 \log 2` a row, and each sum is
-    rounded by :math:`2^{-53}` of itself, which is :math:`c\, n (n + 1) / 2 \cdot 2^{-53}` over n rows.
+    A mean loses at most :data:`LOST_A_ROW`. A log-weight falls by at most :math:`c = 32 \log 2` per row, and each sum
+    is rounded by :math:`2^{-53}` of itself, which is :math:`c\, n (n + 1) / 2 \cdot 2^{-53}` over n rows.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def lost_by_rounding(n_rows: int) -> float:
 
 
 def step_all(experts: Sequence[tuple[Forecaster, Any]], score: float, label: float) -> list[float]:
-    """Let every expert learn a row, and say what each forecast; if one of them refuses it, none learns it."""
+    """Let every expert learn a row, and return their forecasts; if one of them rejects the row, none learns it."""
     told = [math.nan if expert._never_refuses else expert._predict_one(score, features) for expert, features in experts]
     for i, (expert, features) in enumerate(experts):
         if expert._never_refuses:

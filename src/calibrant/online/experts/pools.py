@@ -1,4 +1,4 @@
-"""The rows that a map is fitted to again and again, in constant memory: the last ones, or all of them on a grid."""
+"""Rows for repeated fits in constant memory: the last rows, or all rows on a grid."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from calibrant.online.states import finite
 from calibrant.tallies import Cells, Tally
 
 GRID = Grid(6)
-"""Cells of at most 1/32 in log-odds, each with its mean score: fits from them are off by far less than by chance."""
+"""Cells of at most 1/32 in log-odds, each with its mean score: the error of fits is far below the sampling error."""
 
 FARTHEST_INSIDE = 2.0**30
-"""Places inside a cell are below this."""
+"""Positions inside a cell are below this."""
 
 LIGHTEST = 1e-12
-"""A cell with less than this share of the weight is forgotten."""
+"""A cell with less than this share of the weight is dropped."""
 
 
 class Latest:
-    """The last ``size`` rows as they are.
+    """The last ``size`` rows.
 
     Examples
     --------
@@ -31,7 +31,7 @@ class Latest:
     >>> for row in ((0.1, 0.0), (0.5, 1.0), (0.5, 0.0)):
     ...     pool.add(*row)
     >>> pool.tally()
-    Tally(2 rows, 1 events, 1 cells, exact, kind='probability')
+    Tally(2 rows, 1 events, 1 cells, exact, score_type='probability')
     """
 
     def __init__(self, size: int) -> None:
@@ -40,12 +40,12 @@ class Latest:
         self.labels: deque[float] = deque(maxlen=size)
 
     def add(self, score: float, label: float) -> None:
-        """Take one row, and forget the oldest where the pool is full."""
+        """Add one row, and drop the oldest if the pool is full."""
         self.scores.append(score)
         self.labels.append(label)
 
     def with_row(self, score: float, label: float) -> Self:
-        """The same with one row more, while this one stays as it is."""
+        """A copy with one more row."""
         found = type(self)(self.size)
         found.scores.extend(self.scores)
         found.labels.extend(self.labels)
@@ -53,23 +53,23 @@ class Latest:
         return found
 
     def tally(self) -> Tally:
-        """What they say together."""
+        """Tally of the rows."""
         keys, place = np.unique(np.array(self.scores), return_inverse=True)
         n = np.bincount(place, minlength=len(keys))
         events = np.bincount(place, np.array(self.labels), minlength=len(keys)).astype(np.int64)
         return Tally(Cells(keys, n, events))
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Drop all rows."""
         self.scores.clear()
         self.labels.clear()
 
     def numbers(self) -> list[float]:
-        """How many rows there are, their scores, and their labels."""
+        """Number of rows, their scores, and their labels."""
         return [float(len(self.scores)), *self.scores, *self.labels]
 
     def check(self, numbers: list[float], seen: int, last_fit: int) -> None:
-        """Refuse numbers that are not those of the last of this many rows, whenever the last fit was."""
+        """Reject numbers that cannot be those of the last rows of a stream of this length."""
         n = min(seen, self.size)
         scores, labels = numbers[1 : 1 + n], numbers[1 + n :]
         right = numbers[:1] == [n] and len(labels) == n and finite(numbers)
@@ -77,7 +77,7 @@ class Latest:
             raise changed("rows")
 
     def resume(self, numbers: list[float]) -> None:
-        """Take over the numbers of another one."""
+        """Set the rows from stored numbers."""
         n = int(numbers[0])
         self.clear()
         self.scores.extend(numbers[1 : 1 + n])
@@ -85,9 +85,9 @@ class Latest:
 
 
 class Gridded:
-    """All rows so far, on a grid; with a half life, a row counts half as much after this many others.
+    """All rows so far, on a grid; with a half-life, a row counts half after this many later rows.
 
-    Rows wait in a list until the next tally is asked for, which must be after at most ``most`` of them.
+    Rows are kept in a list until the next tally, which must come after at most ``most`` of them.
 
     Examples
     --------
@@ -102,22 +102,22 @@ class Gridded:
     def __init__(self, most: int, half_life: float | None = None) -> None:
         self.half_life = half_life
         self.waiting = Latest(most)
-        self.columns = np.zeros((3, 2 * GRID.top + 1))  # weight, its part with an event, and where in the cell, summed
+        self.columns = np.zeros((3, 2 * GRID.top + 1))  # sums of weight, of events, and of position in the cell
         self.squares = 0.0
 
     def add(self, score: float, label: float) -> None:
-        """Take one row."""
+        """Add one row."""
         self.waiting.add(score, label)
 
     def with_row(self, score: float, label: float) -> Self:
-        """The same with one row more, while this one stays as it is."""
+        """A copy with one more row."""
         found = type(self)(self.waiting.size, self.half_life)
         found.waiting, found.squares = self.waiting.with_row(score, label), self.squares
         found.columns[:] = self.columns
         return found
 
     def tally(self) -> Tally:
-        """What they say together, in the unit in which weights add up to the effective number of rows."""
+        """Tally of the rows, with weights scaled to add up to the effective sample size."""
         self._sort_in()
         weight, events, inside = self.columns
         kept = np.flatnonzero(weight)
@@ -138,24 +138,24 @@ class Gridded:
         self.waiting.clear()
 
     def _ages(self, n: int) -> tuple[Floats, float]:
-        """Weights of this many new rows, and what the weights of all before them shrink by."""
+        """Weights of this many new rows, and the factor for the weights of earlier rows."""
         if self.half_life is None:
             return np.ones(n), 1.0
         return np.exp2(-np.arange(n - 1.0, -1.0, -1.0) / self.half_life), float(np.exp2(-n / self.half_life))
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Drop all rows."""
         self.waiting.clear()
         self.columns[:] = 0.0
         self.squares = 0.0
 
     def numbers(self) -> list[float]:
-        """The sum of squared weights, the rows that wait, and the cells that hold something, with their places."""
+        """Sum of squared weights, rows in the list, and nonempty cells with their indices."""
         kept = np.flatnonzero(self.columns[0])
         return [self.squares, *self.waiting.numbers(), *kept.tolist(), *self.columns[:, kept].ravel().tolist()]
 
     def check(self, numbers: list[float], seen: int, last_fit: int) -> None:
-        """Refuse numbers of other than this many rows, on the grid up to the last fit, or of cells that are none."""
+        """Reject numbers that do not match this many rows, on the grid up to the last fit, or invalid cells."""
         split = 2 + 2 * (seen - last_fit)
         self.waiting.check(numbers[1:split], seen - last_fit, 0)
         if len(numbers[split:]) % 4 or not finite([numbers[0], *numbers[split:]]):
@@ -170,18 +170,18 @@ class Gridded:
         if not right.all() or not (np.diff(place) > 0.0).all():
             raise changed("cells")
         total = float(weight.sum())
-        # A row weighs at most 1, so weights sum to at least their squares, and by Cauchy and Schwarz not to more.
+        # A row weighs at most 1, so weights sum to at least their squares; Cauchy-Schwarz gives the upper bound.
         sums = squares <= total * more and total <= last_fit * more and total * total <= squares * last_fit * more
         if not sums or (total > 0.0) != (last_fit > 0):
             raise changed("cells")
 
     @staticmethod
     def _cells(numbers: list[float]) -> Floats:
-        """Places, and the columns there."""
+        """Indices of cells, and their columns."""
         return np.array(numbers[2 + 2 * int(numbers[1]) :], dtype=np.float64).reshape(4, -1)
 
     def resume(self, numbers: list[float]) -> None:
-        """Take over the numbers of another one."""
+        """Set the rows from stored numbers."""
         place, *columns = self._cells(numbers)
         self.clear()
         self.squares = float(numbers[0])

@@ -1,4 +1,4 @@
-"""Forecasters that fit a map again from time to time: to all rows so far, to the last ones, or to faded ones."""
+"""Forecasters that refit a map at intervals: to all rows, to a moving window, or with a half-life."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from calibrant.fits.scaling import Scaling, Support, Targets, fit_beta, fit_platt
-from calibrant.guarantees.refusal import Refusal, RefusalCode
+from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.maps import BetaMap, IdentityMap, LogitAffineMap, Map, StepMap
 from calibrant.messages import InputError
 from calibrant.numerics import Floats
@@ -29,16 +29,16 @@ from calibrant.tallies import Tally
 Method = Literal["platt", "beta", "bins"]
 
 SMALLEST_WINDOW, LARGEST_WINDOW = 10, 2**24
-"""Rows in a window: with fewer there is nothing to fit, and with more the memory is not small."""
+"""Smallest and largest window, in rows: fewer are too few to fit, more need too much memory."""
 
 SHORTEST_HALF_LIFE, LARGEST_PARAMETER = 1e-3, 1e300
-"""Of rows, and of a fitted map."""
+"""Smallest half-life in rows, and largest parameter of a fitted map."""
 
 ALWAYS = 3
-"""Numbers of a state before those of the map: the rows seen, when the next fit is due, and the size of the map."""
+"""Number of header numbers of a state: the rows seen, when the next fit is due, and the size of the map."""
 
 FREE = Scaling(increasing=False)
-"""Outcomes may come to oppose the model, so a slope may turn negative, as in the online forecasters."""
+"""Scaling that allows negative slopes, since outcomes may contradict the model, as in the online forecasters."""
 
 expit = link(plain)
 
@@ -57,16 +57,16 @@ class Platt:
         return [float(fitted.slope), float(fitted.intercept)]
 
     def held(self, x: float) -> float:
-        """The score that the map sees, and is fitted to."""
+        """The clipped score that the map is fitted and applied to."""
         return min(max(x, self.clamp), 1.0 - self.clamp)
 
     def apply(self, numbers: list[float], x: float) -> float:
-        """The map on one score, without arrays."""
+        """Apply the map to one score, without arrays."""
         x = self.held(x)
         return float(expit(numbers[0] * math.log(x / (1.0 - x)) + numbers[1]))
 
     def check(self, numbers: list[float]) -> None:
-        """Refuse parameters whose forecasts would not be finite."""
+        """Reject parameters whose forecasts would not be finite."""
         if len(numbers) != self.size or not all(abs(x) <= LARGEST_PARAMETER for x in numbers):
             raise changed("fitted parameters")
 
@@ -76,15 +76,15 @@ class Platt:
 
 
 class Beta(Platt):
-    """Beta scaling of a tally with parameters of any sign, and its map."""
+    """Beta scaling of a tally, with parameters of any sign, and its map."""
 
     size = 3
 
     def fit(self, tally: Tally) -> list[float]:
         """The three parameters.
 
-        With any sign allowed, rows that some beta map tells apart are hard to recognise, so the targets are always
-        soft: then the likelihood has a maximum.
+        With any sign allowed, separated classes are hard to detect, so Platt's soft targets are always used: then the
+        likelihood has a maximum.
         """
         support = Support.of(tally)
         if support.lowest == support.highest:
@@ -94,7 +94,7 @@ class Beta(Platt):
         return [float(x) for x in fit_logistic(pieces, 3).coefficients]
 
     def apply(self, numbers: list[float], x: float) -> float:
-        """The map on one score, without arrays."""
+        """Apply the map to one score, without arrays."""
         x = self.held(x)
         return float(expit(numbers[0] * math.log(x) - numbers[1] * math.log(1.0 - x) + numbers[2]))
 
@@ -104,14 +104,14 @@ class Beta(Platt):
 
 
 def _beta_features(scores: Floats) -> Floats:
-    s = np.clip(scores, LEAST_CLAMP, 1.0 - LEAST_CLAMP)  # a state may hold rows that no clamp has seen
+    s = np.clip(scores, LEAST_CLAMP, 1.0 - LEAST_CLAMP)  # a state may contain rows that were not clipped
     return np.stack([np.log(s), -np.log1p(-s), np.ones(len(s))])
 
 
 class Steps:
     """Event rates in bins of about equal mass, and their map.
 
-    Its numbers are how many bins there are, where all but the last end, and their rates.
+    Its numbers are the number of bins, the upper ends of all but the last, and their rates.
     """
 
     def __init__(self, n_bins: int) -> None:
@@ -126,11 +126,11 @@ class Steps:
         return [float(len(starts)), *tally.lower_edges[starts[1:]].tolist(), *values.tolist()]
 
     def held(self, x: float) -> float:
-        """The score as it is: bins need no log-odds."""
+        """The score unchanged: bins need no log-odds."""
         return x
 
     def check(self, numbers: list[float]) -> None:
-        """Refuse bins that do not follow each other, and rates that are none."""
+        """Reject bins that are not increasing, and invalid rates."""
         n = int(numbers[0])
         edges, values = numbers[1:n], numbers[n:]
         right = 1 <= n <= self.n_bins and n == numbers[0] and len(numbers) == 2 * n
@@ -138,7 +138,7 @@ class Steps:
             raise changed("bins")
 
     def apply(self, numbers: list[float], x: float) -> float:
-        """The map on one score, without arrays."""
+        """Apply the map to one score, without arrays."""
         n = int(numbers[0])
         return numbers[n - 1 + bisect_right(numbers, x, 1, n)]
 
@@ -157,18 +157,18 @@ METHODS: dict[str, Callable[[float, int], Platt | Steps]] = {
 
 @register("Refitted")
 class Refitted(Forecaster):
-    r"""A calibration map that is fitted again at regular intervals.
+    r"""A calibration map that is refitted at regular intervals.
 
     .. math:: p_t = m_{k(t)}(s_t), \qquad m_k \text{ fitted to the rows up to } t_k, \quad
               t_k = \text{first} + k \cdot \text{every},
 
-    with k(t) the last fit before row t; before the first one the score itself is the forecast.
+    with k(t) the last fit before row t; before the first fit the forecast is the score itself.
 
     ===============================================  ==================================================
     ``Refitted("platt", first=1000, every=None)``    fitted once, to the first rows (FPS)
     ``Refitted("platt", first=1000, every=500)``     again every 500 rows, to all rows so far (WPS)
     ``Refitted("platt", every=100, window=1000)``    to the last 1,000 rows (moving window)
-    ``Refitted("platt", every=100, half_life=500)``  to all rows, a row fading by half every 500 others
+    ``Refitted("platt", every=100, half_life=500)``  to all rows, with half the weight every 500 rows
     ===============================================  ==================================================
 
     Parameters
@@ -176,29 +176,29 @@ class Refitted(Forecaster):
     method : {"platt", "beta", "bins"}
         Platt scaling, beta scaling, or event rates in bins of about equal mass (FBS, WBS; FHB, WHB).
     every : int or None
-        Rows between fits; None fits once.
+        Number of rows between fits; None fits once.
     first : int, optional
-        Rows before the first fit; by default ``every``, or 1,000.
+        Number of rows before the first fit; by default ``every``, or 1,000.
     window : int, optional
-        Fit to this many last rows, at least 10.
+        Number of most recent rows to fit, at least 10.
     half_life : float, optional
-        Rows after which a row counts half.
+        Number of rows after which a row counts half.
     n_bins : int
-        Bins, where ``method`` is ``"bins"``.
+        Number of bins, if ``method`` is ``"bins"``.
     clamp : float
-        Scores are clipped this far from 0 and 1, in fits and in forecasts after the first one, unless ``method`` is
-        ``"bins"``: at 2^-32 the exact zeros of a forest would have log-odds of 22 and rule the slope for all other
-        rows. For a forest of k trees ``1 / (2 * k)`` is better still. Before the first fit the forecast is the score.
+        Scores are clipped to this distance from 0 and 1, in fits and in forecasts after the first fit, unless
+        ``method`` is ``"bins"``: at 2^-32 the exact zeros of a forest would have log-odds of 22 and dominate the slope.
+        For a forest of k trees ``1 / (2 * k)`` is better still. Before the first fit the forecast is the score.
 
     Notes
     -----
-    Edges: parameters may have any sign, as in :class:`~calibrant.online.OnlinePlatt`. Where the classes are separated,
-    and always for beta scaling, Platt's soft targets are used. A bin of n rows with no event, or nothing but events,
-    puts out (k + 1) / (n + 2).
+    Edge cases: parameters may have any sign, as in :class:`~calibrant.online.OnlinePlatt`. If the classes are
+    separated, and always for beta scaling, Platt's soft targets are used. A bin of n rows with no events, or only
+    events, outputs (k + 1) / (n + 2).
     Guarantee: no finite-sample guarantee; against an adversary such forecasts can be wrong on every row.
-    Cost: constant memory. Rows of a window, and those of a single fit, are kept as they are; without a window they go
-    to a grid of 3,973 cells. A fit takes about a millisecond.
-    Reference: 002 section 6.2.3, Collection 1, sections 6.A.3 and 6.B.
+    Cost: constant memory. Rows of a window, and those of a single fit, are stored; without a window rows are counted on
+    a grid of 3,973 cells. A fit takes about a millisecond.
+    Reference: Gupta (2023), section 6.2.3, Collection 1, sections 6.A.3 and 6.B.
 
     Examples
     --------
@@ -233,7 +233,7 @@ class Refitted(Forecaster):
             raise InputError("method", f"must be 'platt', 'beta' or 'bins', not {method!r}")
         if window is not None and half_life is not None:
             raise InputError(
-                "half_life", "must be left out where window is given", "one forgets rows by degrees, the other at once"
+                "half_life", "must be left out if window is given", "pass one of them, since both forget old rows"
             )
         self.method, self.n_bins, self.clamp = method, whole("n_bins", n_bins, 1, LARGEST_WINDOW), clamp_of(clamp)
         self.half_life = None if half_life is None else real("half_life", half_life, SHORTEST_HALF_LIFE, 1e15)
@@ -243,7 +243,7 @@ class Refitted(Forecaster):
         self._family = METHODS[method](self.clamp, self.n_bins)
         self._pool = self._new_pool()
         self._seen, self._due = 0, self.first
-        self._fitted: list[float] = []  # none before the first fit
+        self._fitted: list[float] = []  # empty before the first fit
 
     def _new_pool(self) -> Latest | Gridded:
         if self.window is not None:
@@ -265,7 +265,7 @@ class Refitted(Forecaster):
         self._seen += 1
 
     def _fit(self, pool: Latest | Gridded) -> None:
-        """Fit before anything moves: where a fit fails or is stopped, its row was not learned, and can be again."""
+        """Fit before anything changes: if a fit fails or is interrupted, its row is not learned and can be repeated."""
         with np.errstate(under="ignore"):  # old rows fade to nothing
             fitted = self._family.fit(pool.tally())
         due = 0 if self.every is None else self._due + self.every
@@ -275,18 +275,18 @@ class Refitted(Forecaster):
 
     def _one(self, score: float, features: Any) -> float:
         if features is not None:
-            raise InputError("features", "must be left out", "Refitted looks at the score alone")
+            raise InputError("features", "must be left out", "Refitted uses only the score")
         return self._score(score)
 
     def _freeze(self) -> Map:
-        """The map at this time."""
+        """The current map."""
         return self._family.map(self._fitted) if self._fitted else IdentityMap()
 
-    def certificate(self, n_rows: int | None = None) -> Refusal:
-        """None: a map fitted to the past guarantees nothing about a future that may be chosen against it."""
-        return Refusal(
-            RefusalCode.NO_THEOREM,
-            "a map fitted to past rows guarantees nothing about later ones that may differ: use Hedging on it",
+    def certificate(self, n_rows: int | None = None) -> NoCertificate:
+        """No certificate: a map fitted to past rows guarantees nothing about later rows that may differ."""
+        return NoCertificate(
+            NoCertificateCode.NO_THEOREM,
+            "a map fitted to past rows has no guarantee for later rows, which may differ: use it as expert of Hedging",
         )
 
     # ---------------------------------------------------------------------------------------------------- its state
@@ -295,12 +295,12 @@ class Refitted(Forecaster):
         return [float(self._seen), float(self._due), float(len(self._fitted))]
 
     def _written(self) -> dict[str, Any]:
-        """The numbers of the map and its rows follow the others."""
+        """The state; the numbers of the map and its rows follow the others."""
         found = super()._written()
         return {**found, "numbers": [*found["numbers"], *self._fitted, *self._pool.numbers()]}
 
     def _unpacked(self, numbers: Any) -> list[float] | None:
-        """The first numbers, of which there are always as many."""
+        """The header numbers."""
         return numbers[:ALWAYS] if isinstance(numbers, list) else None
 
     def _check(self, numbers: list[float]) -> None:
@@ -310,7 +310,7 @@ class Refitted(Forecaster):
             raise changed("time of the next fit")
 
     def _fits(self, seen: int) -> tuple[int, int]:
-        """The rows before the last fit and before the next one, as of this many rows; 0 where there is none."""
+        """Rows before the last fit and before the next one, after this many rows; 0 if there is none."""
         if seen < self.first:
             return 0, self.first
         if self.every is None:

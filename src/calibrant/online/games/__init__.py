@@ -1,1 +1,1 @@
-"""Calibeating and calibrated forecasters: games against outcomes that an adversary may choose, and their bounds."""
+"""Calibeating and adversarially calibrated forecasters, and their bounds."""

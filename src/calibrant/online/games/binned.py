@@ -1,12 +1,12 @@
-"""What calibeating forecasters share: certificates, and a warning where all rows lie in one bin."""
+"""Base class of calibeating forecasters: certificates, and a warning if nearly all rows lie in one bin."""
 
 from __future__ import annotations
 
 import math
 import sys
 
-from calibrant.guarantees.online_promise import OnlineCertificate
-from calibrant.guarantees.refusal import Refusal
+from calibrant.guarantees.no_certificate import NoCertificate
+from calibrant.guarantees.online_certificate import OnlineCertificate
 from calibrant.messages import CalibrantWarning, Voice, note, warn
 from calibrant.online.compiled import KernelForecaster
 from calibrant.online.games.bounds import main_of
@@ -16,25 +16,24 @@ from calibrant.online.kernels import SEEN
 from calibrant.online.settings import read_only
 
 ENOUGH_TO_TELL, NEARLY_ALL = 1_000.0, 0.99
-"""Rows after which a stream that fills one bin is worth a warning, and the part of them in that bin."""
+"""Smallest number of rows for the warning, and share of rows in one bin that triggers it."""
 
 
 @note("rows-in-one-bin")
 def _crowded_bin(voice: Voice, forecaster: str, low: float, high: float, said: str) -> str:
     return (
         f"{forecaster}: more than {NEARLY_ALL:.0%} of the {voice.nouns.rows} lie in one bin of the expert's forecasts, "
-        f"from {low:g} to {high:g}, and all get {said} there: if they differ, use the expert alone"
+        f"from {low:g} to {high:g}, and all of them get {said}: if their risks differ, use the expert alone"
     )
 
 
 class BinnedForecaster(KernelForecaster):
-    """A kernel with m bins of width 1/m.
+    """Base class of kernels with m bins of width 1/m.
 
-    After a whole stream (``learn_many``, ``forecast_many``; single rows have no time for it) it looks whether nearly
-    all rows lie in one bin of the expert's forecasts, where all get one number, and says so once. It looks at 1,000
-    rows and at each doubling of these, also after a restart, since looking costs time in proportion to the numbers
-    held. Where warnings are errors it writes to the standard error stream instead: an exception would lose forecasts of
-    rows that are learned already.
+    After a stream (``learn_many``, ``forecast_many``; not after single rows, for speed) it checks whether nearly all
+    rows lie in one bin of the expert's forecasts, where all get one number, and warns once. It checks at 1,000 rows and
+    at each doubling, also after a restart, since the check takes time in proportion to the stored numbers. If warnings
+    are errors it writes to stderr instead: an exception would lose forecasts of rows that are already learned.
     """
 
     epsilon: Epsilon = read_only()
@@ -63,7 +62,7 @@ class BinnedForecaster(KernelForecaster):
         return look
 
     def _crowds(self) -> list[float]:
-        """Rows in each bin of the expert."""
+        """Number of rows in each bin of the expert."""
         raise NotImplementedError
 
     def _tell(self, b: int) -> None:
@@ -75,19 +74,32 @@ class BinnedForecaster(KernelForecaster):
             sys.stderr.write(f"{found}\n")
 
     @reading
-    def certificate(self, n_rows: int | None = None) -> OnlineCertificate | Refusal:
-        """The main guarantee on the first ``n_rows`` rows since it was new (default: those learned), unless vacuous.
+    def certificate(self, n_rows: int | None = None) -> OnlineCertificate | NoCertificate:
+        """The main guarantee for the first ``n_rows`` rows since it was created, unless it is vacuous.
 
-        It is on the calibration error in bins of width epsilon where the forecaster has such a guarantee. Sharpness is
-        all that :class:`Tracking` guarantees: there is none on its calibration error, which :class:`Hedging` has.
+        It is a bound on the calibration error in bins of width epsilon, if the forecaster has one. :class:`Tracking`
+        has a guarantee on sharpness only, none on its calibration error; :class:`Hedging` has one.
+
+        Parameters
+        ----------
+        n_rows
+            Number of rows since it was created; by default the rows learned so far.
         """
         return main_of(self._certificates(self._check_rows(n_rows))[0])
 
     @reading
     def certificates(self, n_rows: int | None = None) -> tuple[OnlineCertificate, ...]:
-        """All guarantees on these rows that say something, the main one first: all these quantities are at most 1."""
+        """All guarantees for these rows that are not vacuous, the main one first.
+
+        A bound of 1 or more is vacuous, since all these quantities are at most 1.
+
+        Parameters
+        ----------
+        n_rows
+            Number of rows since it was created; by default the rows learned so far.
+        """
         return tuple(each for each in self._certificates(self._check_rows(n_rows)) if each.bound < 1.0)
 
     def _certificates(self, n: int) -> tuple[OnlineCertificate, ...]:
-        """All guarantees after n rows, the main one first, whether they say something or not."""
+        """All guarantees after n rows, the main one first, including vacuous ones."""
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""Random numbers that are a function of a secret key and of the row's place, the same in plain Python and compiled."""
+"""Random numbers from a secret key and the row number, identical in plain Python and compiled."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from calibrant.online.kernels import Jit, Step, plain
 from calibrant.online.limits import whole_in
 
 WORD = 0xFFFFFFFF
-"""Words are whole numbers of 32 bits."""
+"""Mask of a 32-bit word."""
 
 SEEDS = 2**64
-"""Seeds lie below this."""
+"""Upper limit of seeds."""
 
 ROUND_KEY, BRANCH = (0x63616C69, 0x6272616E), 0x80000000
-"""The key under which seeds become keys; and the upper word of places that no row has, under which keys branch."""
+"""Key that turns seeds into keys, and the upper word of row numbers that no row has, used to branch keys."""
 
 Key = tuple[int, int]
 
 
 def hash_steps(jit: Jit) -> Step:
-    """``words(a, b, low, high)``: the 64 bits, as two words, of HalfSipHash-2-4 under the key (a, b) of two words.
+    """``words(a, b, low, high)``: HalfSipHash-2-4 of two words under the key (a, b), as two 32-bit words.
 
-    The message is the eight bytes of two words. Python's integers are cut to 32 bits by the mask; compiled ones have 64
-    bits, which no step exceeds, so both give the same words.
-    Reference: Aumasson and Bernstein 2012, in the form for words of 32 bits.
+    The message is the eight bytes of two words. Python's integers are masked to 32 bits; compiled ones have 64 bits,
+    which no step exceeds, so both give the same words.
+    Reference: Aumasson and Bernstein (2012), in the variant for 32-bit words.
     """
 
     @jit
@@ -44,7 +44,7 @@ def hash_steps(jit: Jit) -> Step:
     @jit
     def words(a: int, b: int, low: int, high: int) -> tuple[int, int]:
         v0, v1, v2, v3 = a, b ^ 0xEE, a ^ 0x6C796765, b ^ 0x74656462
-        for word in (low, high, 0x08000000):  # the message, and its length of 8 bytes in the uppermost byte
+        for word in (low, high, 0x08000000):  # the message, and its length of 8 bytes in the top byte
             v3 ^= word
             v0, v1, v2, v3 = turn(v0, v1, v2, v3)
             v0, v1, v2, v3 = turn(v0, v1, v2, v3)
@@ -62,10 +62,10 @@ def hash_steps(jit: Jit) -> Step:
 
 
 def draw_steps(jit: Jit) -> Step:
-    """``uniform(a, b, place)``: a number in [0, 1) with 53 bits, which nobody can tell without the key (a, b).
+    """``uniform(a, b, place)``: a number in [0, 1) with 53 bits, unpredictable without the key (a, b).
 
-    All are whole numbers, a and b below 2^32 and the place below 2^53. Nor do draws that were seen give the others away
-    while HalfSipHash holds: a search has 2^64 keys to try.
+    All arguments are integers, a and b below 2^32 and the row number ``place`` below 2^53. As long as HalfSipHash is
+    secure, observed draws do not reveal others: a search has 2^64 keys to try.
     """
     words = hash_steps(jit)
 
@@ -81,16 +81,16 @@ _words = hash_steps(plain)
 
 
 def key_of(random_state: Any) -> Key:
-    """The key of a seed: one that nobody knows for None, and always the same one for a whole number."""
+    """The key of a seed: a secret one for None, and always the same one for an integer."""
     if random_state is None:
         return secrets.randbits(32), secrets.randbits(32)
     if not whole_in(random_state, 0, SEEDS - 1):
-        raise InputError("random_state", f"must be None or a whole number from 0 to 2**64 - 1, not {random_state!r}")
+        raise InputError("random_state", f"must be None or an integer from 0 to 2**64 - 1, not {random_state!r}")
     return _of_words(ROUND_KEY, int(random_state) & WORD, int(random_state) >> 32)
 
 
 def branch_of(key: Key, place: int) -> Key:
-    """The key of the copy in this place: what it draws tells nothing of the draws under the key, or of other copies."""
+    """The key of copy number ``place``: its draws reveal nothing about those of the key or of other copies."""
     return _of_words(key, place & WORD, BRANCH | place >> 32)
 
 

@@ -1,10 +1,10 @@
-"""Calibration against any adversary, without an expert: a draw between two forecasts, or both of them."""
+"""Calibrated forecasting against any adversary, without an expert: randomized, or with two choices."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from calibrant.guarantees.online_promise import OnlineCertificate
+from calibrant.guarantees.online_certificate import OnlineCertificate
 from calibrant.online.base import register
 from calibrant.online.games.bounds import SUMS, certificates_of, hedged_error, judged_error
 from calibrant.online.games.hedging import BETTER, BOTH, MEANS, CalibrationGame, Shares
@@ -13,43 +13,43 @@ from calibrant.online.games.widths import Epsilon, bins_of, rows_of
 
 @register("Foster99")
 class Foster99(CalibrationGame):
-    r"""Foster's calibrated forecaster, which looks at no score at all: it draws between two neighbouring forecasts.
+    r"""Foster's (1999) randomized calibrated forecaster, which does not use the score.
 
-    With :math:`N_i` rows so far at the forecast :math:`M_i`, the mid-point of the bin :math:`[l_i, r_i)`, and outcomes
+    With :math:`N_i` rows so far at the forecast :math:`M_i`, the midpoint of the bin :math:`[l_i, r_i)`, and outcomes
     that add up to :math:`S_i`, let
 
     .. math:: e_i = S_i - r_i N_i \quad\text{(excess)}, \qquad d_i = l_i N_i - S_i \quad\text{(deficit)}.
 
-    Going up from the lowest, :math:`M_i` is forecast for the first i without excess, if it has no deficit either. If it
-    has, so that :math:`e_{i-1} > 0` and :math:`d_i > 0`, the forecast is :math:`M_{i-1}` with probability
+    Starting from the lowest bin, take the first i without excess. If it has no deficit either, the forecast is
+    :math:`M_i`. Otherwise :math:`e_{i-1} > 0` and :math:`d_i > 0`, and the forecast is :math:`M_{i-1}` with probability
     :math:`d_i / (d_i + e_{i-1})`, else :math:`M_i`.
 
     Parameters
     ----------
     epsilon
-        Width of a bin, 1/m, m at most 2,000, or ``"auto"``: the m with the least bound after ``horizon`` rows, of the
-        order of T^(-1/3); ``n_bins`` holds it.
+        Width of a bin, 1/m with m at most 2,000, or ``"auto"``: the m with the smallest bound after ``horizon`` rows,
+        of the order of T^(-1/3); ``n_bins`` stores it.
     shares
-        ``"totals"`` weighs by totals as above, which is Blackwell's strategy and what the proof of the calibration
-        bound needs. ``"means"`` divides excess and deficit by the number of rows first, as 002 section 6.C prints it;
-        its calibration bound has a logarithm more.
+        ``"totals"`` uses totals as above, which is Blackwell's strategy and what the proof of the calibration bound
+        needs. ``"means"`` divides excess and deficit by the number of rows first, as printed in Gupta (2023), section
+        6.C; its calibration bound has an additional logarithm.
     horizon
-        Rows that will come, for ``epsilon="auto"`` only.
+        Number of future rows, for ``epsilon="auto"`` only.
     random_state
-        None takes a secret key for the draws, which the state keeps; a whole number gives the same draws in every run.
-        An adversary must know neither. Two forecasters with one number draw alike, so whoever sees one of them knows
-        the other; so do two that go on from one state. After a crash go on by ``resume(text).redrawn()``, which takes
-        another key from the system, whatever ``random_state`` was.
+        None uses a secret key for the draws, which the state stores; an integer gives the same draws in every run. An
+        adversary must know neither. Two forecasters with the same integer, or resumed from the same state, make the
+        same draws, so one reveals the other. After a crash, continue with ``resume(text).redrawn()``, which takes a new
+        key from the system, whatever ``random_state`` was.
 
     Notes
     -----
-    Guarantee: :meth:`certificate`, on average over the draws, whoever chooses the outcomes without seeing the draw, for
-    a number of rows that does not depend on the draws; a single run may exceed it. Each forecast has to be followed by
-    its own outcome, learned before the next forecast is asked: one whose outcome comes late or never shows the draw of
-    the next row. :class:`TwoChoices` needs none of this.
-    Calibrated, and of little use by itself: on a series without an adversary it ends at the average outcome.
-    Cost: 2 m numbers; a row looks at m bins at most.
-    Reference: Foster 1999; 002 section 6.C and eq. 6.27; docs/certificates/games.md.
+    Guarantee: a calibration bound, :meth:`certificate`, on average over the draws, for outcomes chosen by anyone who
+    does not see the draw, and for a number of rows that does not depend on the draws; a single run may exceed it. Each
+    forecast must be followed by its own outcome, learned before the next forecast is requested: a forecast
+    without a timely outcome reveals the draw of the next row. :class:`TwoChoices` needs none of this.
+    It is calibrated but of little use by itself: without an adversary it converges to the average outcome.
+    Cost: 2 m numbers; at most m bins per row.
+    Reference: Foster 1999; Gupta (2023), section 6.C and eq. 6.27; docs/certificates/games.md.
 
     Examples
     --------
@@ -57,7 +57,7 @@ class Foster99(CalibrationGame):
     >>> f99.predict_one(0.5)
     0.35
     >>> print(f99.certificate(10_000))  # doctest: +ELLIPSIS
-    After 10,000 rows since it was new (300 of them learned already) the calibration error in bins of width 0.1 is ...
+    After its first 10,000 rows (300 already learned), the calibration error in bins of width 0.1 is ...
     """
 
     def __init__(
@@ -84,12 +84,12 @@ class Foster99(CalibrationGame):
 
 @register("TwoChoices")
 class TwoChoices(CalibrationGame):
-    r"""Two neighbouring forecasts in place of a draw (POTC-Cal), which look at no score at all.
+    r"""Deterministic calibration with two neighboring forecasts (POTC-Cal), which does not use the score.
 
-    They are calibrated on every sequence, at the rate 1/T.
+    The judged forecasts are calibrated on every sequence, at the rate 1/T.
     The pair :math:`(M_i, M_{i+1})`, or :math:`(M_i, M_i)`, is chosen as in :class:`Foster99`. After the outcome
-    :math:`y \in [0, 1]`, the lower one is judged if :math:`y \le r_i`, the edge between the two bins, else the upper
-    one.
+    :math:`y \in [0, 1]`, the lower forecast is judged if :math:`y \le r_i`, the edge between the two bins, else the
+    upper one.
 
     .. math:: \sum_i \Bigl|\frac1T \sum_{t:\, p_t = M_i} (M_i - y_t)\Bigr| \le \frac{\epsilon}{2} + \frac{m}{T}
               \quad\text{for the judged forecasts } p_t.
@@ -97,20 +97,19 @@ class TwoChoices(CalibrationGame):
     Parameters
     ----------
     epsilon
-        Width of a bin, 1/m, as everywhere in this package (chapter 8 of 002 calls half of it epsilon), m at most 2,000;
-        ``"auto"`` takes the m with the least bound after ``horizon`` rows; ``n_bins`` holds it.
+        Width of a bin, 1/m with m at most 2,000, as everywhere in this package (Gupta 2023, chapter 8, calls half of it
+        epsilon); ``"auto"`` is the m with the smallest bound after ``horizon`` rows; ``n_bins`` stores it.
     horizon
-        Rows that will come, for ``epsilon="auto"`` only.
+        Number of future rows, for ``epsilon="auto"`` only.
 
     Notes
     -----
-    The guarantee is about the better of its two neighbouring forecasts, chosen when the outcome is known: the end of
-    :meth:`predict_interval` that is nearer to the outcome (:meth:`judged_one`, :meth:`judged_many`).
-    ``predict_one`` gives the middle of the interval, as a summary: it is a deterministic point forecast, and nothing is
-    guaranteed of it.
+    The guarantee is about the better of its two neighboring forecasts, chosen when the outcome is known: the end of
+    :meth:`predict_interval` that is nearer to the outcome (:meth:`judged_one`, :meth:`judged_many`). ``predict_one``
+    returns the midpoint of the interval as a summary: a deterministic point forecast without any guarantee.
     Guarantee: :meth:`certificate`, on every sequence of outcomes in [0, 1], whatever the adversary sees.
-    Cost: 2 m numbers; a row looks at m bins at most.
-    Reference: 002 section 8.3, Theorem 8.1 and section 8.C; docs/certificates/games.md.
+    Cost: 2 m numbers; at most m bins per row.
+    Reference: Gupta (2023), section 8.3, Theorem 8.1 and section 8.C; docs/certificates/games.md.
 
     Examples
     --------

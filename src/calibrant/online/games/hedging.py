@@ -1,4 +1,4 @@
-"""Calibeating by hedging: inside each bin of the expert, a game on a grid of forecasts that no adversary can win."""
+"""Calibeating by hedging: a calibration game in each bin of the expert's forecasts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibrant.guarantees.online_promise import OnlineCertificate
+from calibrant.guarantees.online_certificate import OnlineCertificate
 from calibrant.messages import InputError
 from calibrant.numerics import Floats
 from calibrant.online.base import Forecaster, register
@@ -32,27 +32,27 @@ Rule = Literal["foster99", "two-choices"]
 Shares = Literal["totals", "means"]
 
 BINS, KIND, KEY, FIRST = 1, 2, 3, 5
-"""Places of m, the kind of game, the two words of the key, and the first block: m counts, then m sums, and so on."""
+"""Indices of m, the kind of game, the two words of the key, and the first block: m counts, then m sums, and so on."""
 
 BOTH, TOTALS, MEANS = 0.0, 1.0, 2.0
-"""Kinds: both forecasts are given; one is drawn by total excess and deficit, or by the means of these."""
+"""Kinds of games: two choices; or a draw weighted by total excess and deficit, or by their means."""
 
 BETTER = (
-    "of the better of its two neighbouring forecasts, chosen when the outcome is known (judged_many; nothing is "
-    "guaranteed of predict_one),"
+    "of the better of its two neighboring forecasts, chosen when the outcome is known (judged_many; there is no "
+    "guarantee for predict_one),"
 )
 
 
 def game_steps(jit: Jit) -> tuple[Step, Step]:
-    """The two steps of a game in one block: the pair of forecasts, and the chance of the lower one.
+    """The two steps of a game in one block: the pair of forecasts, and the probability of the lower one.
 
-    A forecast of the grid is its place i, the bin [i/m, (i+1)/m). Times m, its excess is m S - (i + 1) N and its
-    deficit i N - m S, for N rows with outcomes that add up to S: whole numbers for binary outcomes, so the comparisons
-    are exact while m N < 2^53, 4 10^12 rows with the most bins; later they are off by a rounding that the bounds have
-    room for. From its start the game walks up while there is an excess, or down while there is a deficit, to the first
-    bin that has neither (condition A of 002) or that has the opposite (condition B). It ends inside the grid, since the
-    lowest bin has no deficit and the highest no excess. 002 takes B only if no bin at all satisfies A; the proofs do
-    not need that (docs/certificates/games.md), and a walk from the expert's bin stays near the expert.
+    A forecast on the grid is its index i, for the bin [i/m, (i+1)/m). Times m, its excess is m S - (i + 1) N and its
+    deficit i N - m S, for N rows with outcomes that add up to S. These are integers for binary outcomes, so the
+    comparisons are exact while m N < 2^53, 4 10^12 rows with the most bins; beyond that the bounds allow for the
+    rounding. From its start the game moves up while there is an excess, or down while there is a deficit, to the first
+    bin that has neither (condition A of Gupta 2023) or that has the opposite (condition B). It ends inside the grid,
+    since the lowest bin has no deficit and the highest no excess. Gupta (2023) uses B only if no bin at all satisfies
+    A; the proofs do not need that (docs/certificates/games.md), and a walk from the expert's bin stays near the expert.
     """
 
     @jit
@@ -89,7 +89,7 @@ def game_steps(jit: Jit) -> tuple[Step, Step]:
 
 
 def hedging_steps(jit: Jit, *below: Step) -> tuple[Step, Step]:
-    """One game for each bin of the expert, or a single one without an expert (002 sections 6.3.3, 6.C and 8.3)."""
+    """One game for each bin of the expert, or one game without an expert (Gupta 2023, sections 6.3.3, 6.C and 8.3)."""
     pair, lower_share = game_steps(jit)
     bin_of, uniform = bin_steps(jit), draw_steps(jit)
 
@@ -158,11 +158,11 @@ _bin_of = bin_steps(plain)
 
 
 class CalibrationGame(BinnedForecaster):
-    """What games on a grid of m forecasts share: the pair that is played between, and who is judged.
+    """Base class of calibration games on a grid of m forecasts.
 
-    The grid holds the mid-points of m bins of width epsilon. In each round a forecaster either names one of them or
-    stands between two neighbours. A drawing one plays one of the two at random; a deterministic one gives both, and the
-    one on the side of the outcome is judged.
+    The grid contains the midpoints of m bins of width epsilon. In each round a forecaster chooses one of them or two
+    neighbors. A randomized forecaster draws one of the two; a deterministic one returns both, and the one on the side
+    of the outcome is judged.
     """
 
     shares: Shares = read_only()
@@ -171,10 +171,10 @@ class CalibrationGame(BinnedForecaster):
     _factory: ClassVar[Factory] = hedging_steps
     _kind: float
     _key: Key = (0, 0)
-    _said = "the middle of one bin or another, all alike,"
+    _said = "the midpoint of a bin as their forecast"
 
     def _draw_by(self, shares: Shares, random_state: int | None) -> None:
-        """Play a drawing game, with these shares and under the key of this seed."""
+        """Use a randomized game with these shares, under the key of this seed."""
         if shares not in ("totals", "means"):
             raise InputError("shares", f"must be 'totals' or 'means', not {shares!r}")
         self._kind, self._key = MEANS if shares == "means" else TOTALS, key_of(random_state)
@@ -186,7 +186,7 @@ class CalibrationGame(BinnedForecaster):
         return settings + [0.0] * (2 * self.n_bins * blocks)
 
     def _check(self, numbers: list[float]) -> None:
-        """The key may be another one: the state of a copy has a branch of the first."""
+        """Check the numbers; the key may differ, since the state of a copy has a branch of the first key."""
         super()._check(numbers)
         check_settings(numbers[BINS:KEY], [self.n_bins, self._kind])
         key = numbers[KEY:FIRST]
@@ -211,7 +211,7 @@ class CalibrationGame(BinnedForecaster):
         return [float(sum(self._held[at : at + m])) for at in blocks] or [0.0]
 
     def _pair(self, score: float) -> tuple[int, int, int]:
-        """The block of the row, and the places of its two forecasts."""
+        """The block of the row, and the indices of its two forecasts."""
         m, b = self.n_bins, 0
         if self.experts:
             b = _bin_of(self.expert._predict_one(score), m)
@@ -220,17 +220,15 @@ class CalibrationGame(BinnedForecaster):
 
     @reading
     def predict_interval(self, score: float) -> tuple[float, float]:
-        """The two forecasts of this row, equal where one is enough; they are at most epsilon apart."""
+        """The two forecasts of this row, at most epsilon apart; equal if one is enough."""
         _, i, j = self._pair(self._score(score))
         return (i + 0.5) / self.n_bins, (j + 0.5) / self.n_bins
 
     @reading
     def predict_distribution(self, score: float) -> tuple[tuple[float, float], ...]:
-        """The forecasts that may be drawn for this row, each with its probability: what an adversary may know."""
+        """The forecasts that may be drawn for this row, with their probabilities: an adversary may know these."""
         if self._kind == BOTH:
-            raise InputError(
-                type(self).__name__, "makes no draw between its two choices", "ask predict_interval for both forecasts"
-            )
+            raise InputError(type(self).__name__, "is not randomized", "use predict_interval to get both forecasts")
         block, i, j = self._pair(self._score(score))
         share = float(_lower_share(self._held, block, self.n_bins, i, j))
         low, high = (i + 0.5) / self.n_bins, (j + 0.5) / self.n_bins
@@ -241,7 +239,8 @@ class CalibrationGame(BinnedForecaster):
         """The forecast that counts for calibration once the outcome is known.
 
         With two choices it is the lower one if the outcome is at most the edge between the two bins, else the upper
-        one; the mid-point that ``predict_one`` gives has no guarantee. With a draw it is what ``predict_one`` gave.
+        one; the midpoint that ``predict_one`` returns has no guarantee. With a draw it is what ``predict_one``
+        returned.
         """
         return self._judged_one(score, label)
 
@@ -254,7 +253,7 @@ class CalibrationGame(BinnedForecaster):
 
     @learning
     def judged_many(self, scores: ArrayLike, labels: ArrayLike) -> Floats:
-        """As ``forecast_many``, with the forecasts that are judged: each from the outcomes before it, then learned."""
+        """Like ``forecast_many``, but returns the judged forecasts: each from the outcomes before it, then learned."""
         out = []
         for x, y in zip(self._scores(scores).tolist(), self._labels(labels, scores).tolist(), strict=True):
             out.append(self._judged_one(x, y))
@@ -263,7 +262,7 @@ class CalibrationGame(BinnedForecaster):
         return np.array(out, dtype=np.float64)
 
     def _theorem(self, number: str) -> str:
-        """The number of a theorem that is printed with the constant 2."""
+        """Reference of a theorem that is printed with the constant 2."""
         return (
             f"Gupta 2023, {number}, with {'a logarithm in place of 2' if self._kind == MEANS else 'a smaller constant'}"
         )
@@ -271,48 +270,48 @@ class CalibrationGame(BinnedForecaster):
 
 @register("Hedging")
 class Hedging(CalibrationGame):
-    r"""A calibration game in each bin of the expert's forecasts (HOPS, HOBS): calibrated against any adversary.
+    r"""Calibeating by hedging: a calibration game in each bin of the expert's forecasts (HOPS, HOBS).
 
     .. math:: p_t = \mathrm{G}_b\bigl(y_s : s < t,\, q_s \in B_b\bigr) \quad\text{for}\quad q_t \in B_b,
 
-    where :math:`q_t` is the expert's forecast, :math:`B_b` the m bins of width ``epsilon`` = 1/m and :math:`G_b` a game
-    of its own on the mid-points of the same bins: :class:`Foster99`, which draws, or :class:`TwoChoices`, which gives
-    two neighbouring forecasts and is judged by the one on the side of the outcome. A game starts at the expert's bin
-    and leaves it only as far as outcomes demand.
+    where :math:`q_t` is the expert's forecast, :math:`B_b` the m bins of width ``epsilon`` = 1/m and :math:`G_b` a
+    separate game on the midpoints of the same bins: :class:`Foster99`, which is randomized, or :class:`TwoChoices`,
+    which returns two neighboring forecasts and is judged by the one on the side of the outcome. A game starts at the
+    expert's bin and moves away only as far as the outcomes require.
 
     Parameters
     ----------
     expert
-        Any forecaster; a copy is taken, with draws of its own if it draws.
+        Any forecaster; it is copied, with separate draws if it is randomized.
     epsilon
-        Width of a bin, 1/m, m at most 1,000, in units of probability: all scores whose expert forecast lies in one bin
-        get one number, and forecasts are mid-points of bins. For events rarer than a few per cent use the expert alone:
-        with a finer epsilon a game learns too slowly, and the state has 2 m^2 numbers. ``"auto"`` is the m with the
-        least bound on the calibration error after ``horizon`` rows, of the order of T^(-1/4) for a draw and T^(-1/3)
-        for two choices; ``n_bins`` holds it.
+        Width of a bin, 1/m with m at most 1,000, in units of probability: all scores whose expert forecast lies in one
+        bin get one number, and forecasts are midpoints of bins. For events rarer than a few percent use the expert
+        alone: with a finer epsilon a game learns too slowly, and the state has 2 m^2 numbers. ``"auto"`` is the m with
+        the smallest bound on the calibration error after ``horizon`` rows, of the order of T^(-1/4) for a draw and
+        T^(-1/3) for two choices; ``n_bins`` stores it.
     rule
-        ``"foster99"`` draws; ``"two-choices"`` is deterministic: see :meth:`judged_one` for what is judged.
+        ``"foster99"`` is randomized; ``"two-choices"`` is deterministic: see :meth:`judged_one` for what is judged.
     shares
-        How a draw weighs its two forecasts; see :class:`Foster99`.
+        How a draw weights its two forecasts; see :class:`Foster99`.
     horizon
-        Rows that will come, for ``epsilon="auto"`` only.
+        Number of future rows, for ``epsilon="auto"`` only.
     random_state
-        None takes a secret key for the draws; it is kept in the state, so keep that from an adversary too. A whole
-        number gives the same draws in every run, for tests and studies; one that can be guessed is not secret. The draw
-        of a row is a function of the key and of the number of rows learned, so that asking twice gives the same, and so
-        does going on from a state again: after a crash go on by ``resume(text).redrawn()``, which takes another key
-        from the system, whatever ``random_state`` was.
+        None uses a secret key for the draws; the state stores it, so keep the state secret too. An integer gives the
+        same draws in every run, for tests and studies; one that can be guessed is not secret. The draw of a row is a
+        function of the key and of the number of rows learned, so asking twice gives the same draw, and so does resuming
+        from a state again. After a crash, continue with ``resume(text).redrawn()``, which takes a new key from the
+        system, whatever ``random_state`` was.
 
     Notes
     -----
-    Outcomes are 0 or 1, with two choices too (:class:`TwoChoices` takes [0, 1]).
-    Whole streams (``learn_many``, ``forecast_many``) warn where nearly all rows lie in one bin; single rows do not.
+    Outcomes are 0 or 1, also with two choices (:class:`TwoChoices` itself accepts [0, 1]).
+    Whole streams (``learn_many``, ``forecast_many``) warn if nearly all rows lie in one bin; single rows do not.
     Guarantee: :meth:`certificates`, on every sequence (two choices) or on average over the draws (Foster), for a number
-    of rows that does not depend on them; a single run may exceed it. With draws, each forecast has to be followed by
-    its own outcome, learned before the next forecast is asked: forecasts from one state share one draw, so that one
-    whose outcome comes late or never shows the draw of the next row. Where that cannot be had, take two choices.
+    of rows that does not depend on them; a single run may exceed it. With draws, each forecast must be followed by its
+    own outcome, learned before the next forecast is requested: forecasts from one state share one draw, so a forecast
+    without a timely outcome reveals the draw of the next row. If this is not possible, use two choices.
     Cost: 2 m^2 numbers; a row costs the expert's step and a walk from the expert's bin to that of the forecast.
-    Reference: 002 section 6.3.3, Theorems 6.3, 6.4 and 8.1; Foster and Hart 2023; Kuleshov and Ermon 2017;
+    Reference: Gupta (2023), section 6.3.3, Theorems 6.3, 6.4 and 8.1; Foster and Hart 2023; Kuleshov and Ermon 2017;
     docs/certificates/games.md.
 
     Examples
@@ -363,6 +362,6 @@ class Hedging(CalibrationGame):
         gap = hedged_brier(m, m * m, n, means=self._kind == MEANS)
         return certificates_of(self.n_rows, n, True, (
             (f"the calibration error in {width}", error, self._theorem("6.17")),
-            (f"the sharpness (in {width}) that is lost against the expert", gap, "after Gupta 2023, 6.16"),
-            ("the Brier score, less that of the expert,", gap + lost_by_binning(m), "after Gupta 2023, 6.28"),
+            (f"the loss of sharpness (in {width}) relative to the expert", gap, "after Gupta 2023, 6.16"),
+            ("the Brier score minus that of the expert", gap + lost_by_binning(m), "after Gupta 2023, 6.28"),
         ))  # fmt: skip

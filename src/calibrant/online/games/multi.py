@@ -1,4 +1,4 @@
-"""One forecaster from several experts, as good as the best of them: Vovk's aggregating algorithm."""
+"""Aggregation of several experts that nearly matches the best of them: Vovk's aggregating algorithm."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Literal
 
 from numpy.typing import ArrayLike
 
-from calibrant.guarantees.online_promise import IN_ORDER, OnlineCertificate
-from calibrant.guarantees.refusal import Refusal
+from calibrant.guarantees.no_certificate import NoCertificate
+from calibrant.guarantees.online_certificate import OnlineAssumption, OnlineCertificate
 from calibrant.messages import InputError
 from calibrant.numerics import Floats
 from calibrant.online.base import Forecaster, register
@@ -25,21 +25,19 @@ RATES: dict[str, float] = {"brier": 2.0, "log": 1.0}
 """The largest learning rate at which each loss is mixable for outcomes 0 and 1."""
 
 ROUNDING: dict[str, float] = {"brier": 2.0**-40, "log": 2.0**-20}
-"""What the rounding of a forecast may add to the loss of a row: near 1 doubles are 2^-53 apart, and log loss has slopes
-up to 2^32 there."""
+"""Most that rounding of a forecast can add to the loss of a row: near 1 doubles are 2^-53 apart, and the log loss has
+slopes up to 2^32 there."""
 
 LARGEST_LOSS: dict[str, float] = {"brier": 1.0, "log": LARGEST_LOG_LOSS}
 """The largest loss of a row."""
 
 EMPTY: dict[str, float] = {"brier": 0.25, "log": math.log(2.0)}
-"""What one half has on every row: no bound from here on says anything."""
-
-HELD = "forecasts of experts are clipped 2^-32 from 0 and 1, also where they are judged"
+"""Loss of forecasting 1/2 on every row: a bound of at least this is vacuous."""
 
 
 @register("MultiExpert")
 class MultiExpert(Forecaster):
-    r"""A meta-expert that nearly matches the best of its experts, whoever chooses the outcomes.
+    r"""Aggregation of experts that nearly matches the best of them, whoever chooses the outcomes.
 
     .. math:: w_k \propto \exp\Bigl(-\eta \sum_{s < t} \ell(q_{sk}, y_s)\Bigr), \qquad
               g(y) = -\frac1\eta \log \sum_k w_k e^{-\eta\, \ell(q_{tk}, y)},
@@ -49,25 +47,25 @@ class MultiExpert(Forecaster):
     :math:`g(y)` for both outcomes: :math:`p = \tfrac12 + \tfrac12 (g(0) - g(1))` for the squared error, the weighted
     mean :math:`\sum_k w_k q_{tk}` for the log loss.
 
-    Calibeating several experts at once is a composition. ``Hedging(MultiExpert(a, b))`` is calibrated and nearly as
+    To calibeat several experts at once, compose forecasters. ``Hedging(MultiExpert(a, b))`` is calibrated and nearly as
     good as the best of a and b. ``MultiExpert(Tracking(a), Tracking(b))`` beats the refinement of each, since tracking
-    does that for each and the aggregate nearly matches the best; put a ``Hedging`` round it for calibration.
+    does that for each and the aggregate nearly matches the best; wrap it in ``Hedging`` for calibration.
 
     Parameters
     ----------
     experts
-        Forecasters, at least one; copies are taken, with draws of their own if they draw. All of them see the same
-        score: they are several maps of one model's scores, not several models. Features go to those that take them.
+        One or more forecasters; they are copied, with separate draws if they are randomized. All of them see the same
+        score: they are several maps of one model's scores, not several models. Features go to those that use them.
     loss
-        ``"brier"`` (the one that calibeating works with) or ``"log"``.
+        ``"brier"``, as in calibeating, or ``"log"``.
 
     Notes
     -----
-    Guarantee, on every sequence of outcomes 0 and 1: total loss at most that of the best of K experts plus log(K) /
-    eta, and a little for rounding (:meth:`certificate`). For the log loss, forecasts of experts are clipped 2^-32 from
-    0 and 1, and the best of them is judged by these.
+    Guarantee: on every sequence of outcomes 0 and 1, the total loss is at most that of the best of K experts plus
+    log(K) / eta, and a little for rounding (:meth:`certificate`). For the log loss, forecasts of experts are clipped
+    2^-32 from 0 and 1, also for choosing the best expert.
     Cost: K forecasts and K exponentials per row; K + 1 numbers besides those of the experts.
-    Reference: 000 section 3.1; Vovk 1990; Foster and Hart 2023, section A.7; docs/certificates/games.md.
+    Reference: Gupta (2022), section 3.1; Vovk 1990; Foster and Hart 2023, section A.7; docs/certificates/games.md.
 
     Examples
     --------
@@ -84,7 +82,7 @@ class MultiExpert(Forecaster):
 
     def __init__(self, *experts: Forecaster, loss: Loss = "brier") -> None:
         if not experts:
-            raise InputError("experts", "must hold one forecaster at least")
+            raise InputError("experts", "must have at least one forecaster")
         if loss not in tuple(RATES):
             raise InputError("loss", f"must be 'brier' or 'log', not {loss!r}")
         self.loss: Loss = loss
@@ -96,13 +94,13 @@ class MultiExpert(Forecaster):
     @property
     @reading
     def weights(self) -> tuple[float, ...]:
-        """The weights of the experts now; they add up to 1."""
+        """The current weights of the experts; they sum to 1."""
         raw = self._raw()
         total = math.fsum(raw)
         return tuple(w / total for w in raw)
 
     def _raw(self) -> list[float]:
-        """Weights of which the largest is 1."""
+        """Weights scaled so that the largest is 1."""
         return [math.exp(-RATES[self.loss] * behind) for behind in self._behind]
 
     def _predict_one(self, score: float, features: Any = None) -> float:
@@ -122,7 +120,7 @@ class MultiExpert(Forecaster):
         return told
 
     def _notice(self) -> None:
-        """Let experts that have bins look at what a stream has left in them."""
+        """Let experts with bins check their numbers after a stream."""
         for expert in self.experts:
             if isinstance(expert, BinnedForecaster):
                 expert._notice()
@@ -137,13 +135,13 @@ class MultiExpert(Forecaster):
         return told
 
     def _each(self, features: Any) -> list[tuple[Forecaster, Any]]:
-        """Every expert, and the features if it takes them."""
+        """Every expert, with the features if it uses them."""
         if features is not None and not self.takes_features:
-            raise InputError("features", "must be left out", "every expert looks at the score alone")
+            raise InputError("features", "must be left out", "no expert uses them")
         return [(expert, features if expert.takes_features else None) for expert in self.experts]
 
     def _clipped(self, found: list[float]) -> list[float]:
-        """What the experts forecast, clipped away from 0 and 1 for the log loss."""
+        """The experts' forecasts, clipped away from 0 and 1 for the log loss."""
         return [held_inside(p) for p in found] if self.loss == "log" else found
 
     def _lost(self, p: float, y: float) -> float:
@@ -152,7 +150,7 @@ class MultiExpert(Forecaster):
         return -math.log(p if y == 1.0 else 1.0 - p)
 
     def _mixed(self, forecasts: list[float]) -> float:
-        """Both forecasts lie between those of the experts, which rounding must not undo."""
+        """The aggregated forecast, clipped to the range of the experts' forecasts in case of rounding."""
         raw = self._raw()
         if self.loss == "log":
             return weighted_mean(forecasts, raw)
@@ -173,19 +171,27 @@ class MultiExpert(Forecaster):
         self._seen, self._behind = int(numbers[0]), numbers[1:]
 
     @reading
-    def certificate(self, n_rows: int | None = None) -> OnlineCertificate | Refusal:
-        """A bound on the mean loss beyond that of the best expert, where forecasting one half on every row has none."""
+    def certificate(self, n_rows: int | None = None) -> OnlineCertificate | NoCertificate:
+        """Bound on the mean loss beyond that of the best expert, unless forecasting 1/2 on every row is as good.
+
+        Parameters
+        ----------
+        n_rows
+            Number of rows since it was created; by default the rows learned so far.
+        """
         n, k = self._check_rows(n_rows), len(self.experts)
         name = "Brier score" if self.loss == "brier" else "mean log loss"
         rounding = ROUNDING[self.loss] + LARGEST_LOSS[self.loss] * n * 2.0**-52
         bound = math.log(k) / RATES[self.loss] / n + rounding if n else math.inf
-        assumptions = (IN_ORDER,) if self.loss == "brier" else (IN_ORDER, HELD)
-        quantity = f"the {name}, less that of {f'the best of {k} experts' if k > 1 else 'its only expert'},"
+        assumptions: tuple[OnlineAssumption, ...] = (OnlineAssumption.IN_ORDER,)
+        if self.loss == "log":
+            assumptions += (OnlineAssumption.CLIPPED_EXPERTS,)
+        quantity = f"the {name} minus that of {f'the best of {k} experts' if k > 1 else 'its only expert'}"
         theorem = "Vovk 1990, Gupta 2022, section 3.1"
         found = OnlineCertificate(quantity, bound, n, False, assumptions, theorem, learned=self.n_rows)
         return main_of(found, EMPTY[self.loss])
 
 
 def _dot(weights: list[float], values: list[float]) -> float:
-    """Their products in sum, the same in every version of Python, as that of ``sum`` is not."""
+    """Sum of products, identical in every version of Python, unlike ``sum``."""
     return math.fsum([w * v for w, v in zip(weights, values, strict=True)])

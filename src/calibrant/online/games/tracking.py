@@ -1,4 +1,4 @@
-"""Calibeating by tracking: the average outcome of the expert's bin, so far."""
+"""Calibeating by tracking: the average outcome so far in the bin of the expert's forecast."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.guarantees.online_promise import OnlineCertificate
+from calibrant.guarantees.online_certificate import OnlineCertificate
 from calibrant.maps import Direction, Map, StepMap
 from calibrant.messages import InputError
 from calibrant.numerics import Floats, first_double
@@ -19,11 +19,11 @@ from calibrant.online.kernels import SEEN, Factory, Jit, Step, plain
 from calibrant.online.settings import read_only
 
 BINS, PRIOR, FIRST = 1, 2, 3
-"""Places of the number of bins, of the prior, and of the first of m counts, after which come m sums of outcomes."""
+"""Indices of the number of bins, of the prior, and of the first of m counts, followed by m sums of outcomes."""
 
 
 def mean_steps(jit: Jit) -> Step:
-    """``mean(numbers, b)``: the mean outcome of bin b, with rows at its mid-point beforehand."""
+    """``mean(numbers, b)``: the mean outcome of bin b, with the prior at its midpoint."""
 
     @jit
     def mean(s: Any, b: int) -> float:
@@ -37,7 +37,7 @@ def mean_steps(jit: Jit) -> Step:
 
 
 def tracking_steps(jit: Jit, expert_predict: Step, expert_learn: Step) -> tuple[Step, Step]:
-    """002 eq. 6.11, with a prior."""
+    """Gupta (2023), eq. 6.11, with a prior."""
     bin_of, mean = bin_steps(jit), mean_steps(jit)
 
     @jit
@@ -63,39 +63,39 @@ _mean, _bin_of = mean_steps(plain), bin_steps(plain)
 
 @register("Tracking")
 class Tracking(BinnedForecaster):
-    r"""The average outcome so far among the rows whose expert forecast fell in the same bin (TOPS, TOBS).
+    r"""Calibeating by tracking: the average outcome of past rows in the same bin of the expert's forecast (TOPS, TOBS).
 
     .. math:: p_t = \frac{w M_b + \sum_{s < t:\, q_s \in B_b} y_s}{w + N_b}
               \quad\text{for}\quad q_t \in B_b = [b\epsilon, (b+1)\epsilon),
 
-    where :math:`q_t` is the expert's forecast, :math:`N_b` counts the rows of the sum, :math:`M_b` is the mid-point of
+    where :math:`q_t` is the expert's forecast, :math:`N_b` the number of rows in the sum, :math:`M_b` the midpoint of
     the bin and w the ``prior``; the last bin is closed. With w = 0 an empty bin gives :math:`M_b`.
 
     Parameters
     ----------
     expert
-        Any forecaster of one score; a copy is taken.
+        Any forecaster of one score; it is copied.
     epsilon
-        Width of a bin, 1/m, m at most 2,000, in units of probability: all scores whose expert forecast lies in one bin
-        get one number. For events rarer than a few per cent use the expert alone, which is better than a finer epsilon.
-        ``"auto"`` takes the m that makes the bound on the loss of sharpness least after ``horizon`` rows, of the order
-        of :math:`\sqrt{\log T / T}`; ``n_bins`` holds it.
+        Width of a bin, 1/m with m at most 2,000, in units of probability: all scores whose expert forecast lies in one
+        bin get one number. For events rarer than a few percent use the expert alone, which is better than a finer
+        epsilon. ``"auto"`` is the m with the smallest bound on the loss of sharpness after ``horizon`` rows, of the
+        order of :math:`\sqrt{\log T / T}`; ``n_bins`` stores it.
     horizon
-        Rows that will come, for ``epsilon="auto"`` only.
+        Number of future rows, for ``epsilon="auto"`` only.
     prior
-        So many rows at the mid-point of the bin count beforehand, so that no forecast is 0 or 1 and log loss stays
-        finite. 0 is 002 eq. 6.11, which says exactly 0 or 1 after the first row of a bin.
+        Number of prior rows at the midpoint of each bin, so that no forecast is 0 or 1 and the log loss stays finite.
+        0 is Gupta (2023), eq. 6.11, which says exactly 0 or 1 after the first row of a bin.
 
     Notes
     -----
     Outcomes are 0 or 1.
-    Whole streams (``learn_many``, ``forecast_many``) warn where nearly all rows lie in one bin; single rows do not.
-    Guarantee, on every sequence: the Brier score exceeds the refinement of the expert's bins by at most
+    Whole streams (``learn_many``, ``forecast_many``) warn if nearly all rows lie in one bin; single rows do not.
+    Guarantee: on every sequence, the Brier score exceeds the refinement of the expert's bins by at most
     m (1 + log(T/m)) / T for prior 0, less for prior 1, and sharpness falls by at most epsilon/2 more than that
-    (:meth:`certificates`). Nothing is guaranteed of its calibration error: an adversary who sees a forecast can always
-    break a deterministic one.
+    (:meth:`certificates`). There is no guarantee on its calibration error: an adversary who sees a deterministic
+    forecast can always make it miscalibrated.
     Cost: two numbers for each bin; a row costs the expert's step and one division.
-    Reference: 002 section 6.3.1; Foster and Hart 2023, section 4; docs/certificates/games.md.
+    Reference: Gupta (2023), section 6.3.1; Foster and Hart 2023, section 4; docs/certificates/games.md.
 
     Examples
     --------
@@ -117,7 +117,7 @@ class Tracking(BinnedForecaster):
         super().__init__(expert)
 
     def _loss(self, m: int, n: int) -> float:
-        """What it may lose in sharpness: binning it again, and learning a mean in each bin."""
+        """Bound on the loss of sharpness: from binning again, and from learning a mean in each bin."""
         return lost_by_binning(m) + prior_regret(m, n, self.prior)
 
     def _begin(self) -> list[float]:
@@ -134,22 +134,21 @@ class Tracking(BinnedForecaster):
     def _certificates(self, n: int) -> tuple[OnlineCertificate, ...]:
         m = self.n_bins
         width = f"bins of width {1 / m:g}"
-        sharp = f"the sharpness (in {width}) that is lost against the expert"
-        brier = f"the Brier score, less the refinement of the expert in {width},"
+        sharp = f"the loss of sharpness (in {width}) relative to the expert"
+        brier = f"the Brier score minus the refinement of the expert in {width}"
         return certificates_of(self.n_rows, n, False, (
             (sharp, self._loss(m, n), "after Gupta 2023, 6.13, with smaller constants"),
             (brier, prior_regret(m, n, self.prior), "after Gupta 2023, 6.24, with a smaller logarithm"),
         ))  # fmt: skip
 
     def _freeze(self) -> Map:
-        """The step map at this time, where the expert has a map that is monotone or made of steps."""
+        """The current step map, if the expert has a map that is monotone or a step function."""
         inner = self.expert._freeze()
         values = [_mean(self._held, b) for b in range(self.n_bins)]
         if isinstance(inner, StepMap):
             return StepMap(inner.knots, np.array([values[_bin_of(p, self.n_bins)] for p in inner.values])).merged()
         if inner.direction is Direction.MIXED:
-            fix = "otherwise its bins are not intervals of scores"
-            raise InputError("expert", "must have a monotone map for freeze()", fix)
+            raise InputError("expert", "must have a monotone map for freeze(): otherwise bins are not score intervals")
         rising = inner.direction.never_falls
         edges = np.arange(1, self.n_bins) / self.n_bins
         edges, values = (edges, values) if rising else (edges[::-1], values[::-1])
@@ -170,7 +169,7 @@ def _prior_of(prior: Any) -> float:
 
 
 def _steps_between(cuts: np.ndarray[Any, Any], values: np.ndarray[Any, Any]) -> StepMap:
-    """A step map without empty steps: bins that the expert never reaches have equal or infinite cuts."""
+    """A step map without empty steps: bins that the expert never reaches have equal or infinite cut points."""
     begins = np.append(0.0, cuts)
     ends = np.append(cuts, np.inf)
     kept = (begins < ends) & np.isfinite(begins)

@@ -1,4 +1,4 @@
-"""Bins of equal width: how many, and which one a forecast falls in."""
+"""Equal-width bins: their number, and the bin of a forecast."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from calibrant.online.kernels import Jit, Step
 from calibrant.online.limits import MOST_ROWS, changed, whole_in
 
 CLOSE = 1e-6
-"""How near m epsilon must be to 1: as near as single precision comes."""
+"""Largest distance of m epsilon from 1: that of single precision."""
 
 Epsilon = float | Literal["auto"]
 
 MOST_BINS, MOST_GAMES = 2_000, 1_000
-"""Bins that a forecaster may have, and one with a game in each of its bins: two million numbers."""
+"""Largest number of bins of a forecaster, and of one with a game in each bin (two million numbers)."""
 
 
 def bin_steps(jit: Jit) -> Step:
-    """``bin_of(p, m)``: the place b of p among the bins [b/m, (b+1)/m) of [0, 1], the last one closed."""
+    """``bin_of(p, m)``: the index b of the bin [b/m, (b+1)/m) of [0, 1] that contains p; the last bin is closed."""
 
     @jit
     def bin_of(p: float, m: float) -> int:
@@ -37,23 +37,21 @@ def bin_steps(jit: Jit) -> Step:
 def bins_of(
     epsilon: Epsilon, horizon: int | None, bound: Callable[[int, int], float], most: int = MOST_BINS
 ) -> tuple[Epsilon, int]:
-    """The width epsilon = 1/m as a plain number, and m; ``"auto"`` is the m with the least bound after these rows."""
+    """The width epsilon = 1/m as a number, and m; ``"auto"`` is the m with the smallest bound at ``horizon`` rows."""
     if isinstance(epsilon, str):
         if epsilon != "auto":
             raise InputError("epsilon", f"must be the width of a bin or 'auto', not {epsilon!r}")
         if horizon is None:
-            raise InputError("horizon", "must be the number of rows that will come, since epsilon='auto' depends on it")
+            raise InputError("horizon", "must be the number of future rows, since epsilon='auto' depends on it")
         rows = int(horizon)
         return epsilon, min(range(2, most + 1), key=lambda m: bound(m, rows))
     if horizon is not None:
-        raise InputError("horizon", "must be left out unless epsilon='auto'", "a given width does not depend on it")
+        raise InputError("horizon", "must be left out unless epsilon='auto'")
     if not isinstance(epsilon, Real) or not 0.0 < epsilon <= 1.0:
-        raise InputError(
-            "epsilon", f"must be the width 1/m of m bins, m from 2 on, such as 0.1 or 0.05, not {epsilon!r}"
-        )
+        raise InputError("epsilon", f"must be the width 1/m of m >= 2 bins, such as 0.1 or 0.05, not {epsilon!r}")
     width = float(epsilon)
     if width * most < 1.0 - CLOSE:
-        raise InputError("epsilon", f"must be {1 / most:g} at least, which is {most:,} bins, not {epsilon!r}")
+        raise InputError("epsilon", f"must be at least {1 / most:g} ({most:,} bins), not {epsilon!r}")
     m = max(round(1.0 / width), 2)
     if abs(m * width - 1.0) > CLOSE:
         raise InputError(
@@ -63,16 +61,16 @@ def bins_of(
 
 
 def rows_of(horizon: Any) -> int | None:
-    """A horizon as a plain whole number."""
+    """A horizon as a plain integer."""
     if horizon is None:
         return None
     if not whole_in(horizon, 1, MOST_ROWS):
-        raise InputError("horizon", f"must be the number of rows that will come, a whole number, not {horizon!r}")
+        raise InputError("horizon", f"must be the number of future rows, an integer, not {horizon!r}")
     return int(horizon)
 
 
 def check_cells(numbers: list[float], first: int, m: int, *, whole: bool = True) -> None:
-    """Refuse counts and sums that no stream gives: sums of outcomes beyond their counts, or counts beyond the rows."""
+    """Reject impossible counts and sums: sums of outcomes above their counts, or counts above the number of rows."""
     n, wrong = 0.0, 0
     for at in range(first, len(numbers), 2 * m):
         for count, total in zip(numbers[at : at + m], numbers[at + m : at + 2 * m], strict=True):
@@ -83,6 +81,6 @@ def check_cells(numbers: list[float], first: int, m: int, *, whole: bool = True)
 
 
 def check_settings(found: list[float], given: list[float]) -> None:
-    """Refuse a state whose settings, which lie among its numbers, are not those of its parameters."""
+    """Reject a state whose stored settings differ from its parameters."""
     if found != given:
         raise changed("settings")

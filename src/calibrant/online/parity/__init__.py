@@ -1,1 +1,1 @@
-"""Parity: probabilities that a series falls or rises, from any predictive distribution, and their calibration."""
+"""Parity calibration: probabilities that a series falls or rises, from any predictive distribution."""

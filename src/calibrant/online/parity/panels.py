@@ -1,4 +1,4 @@
-"""The columns of a series or a panel of them: values, the value before each row, batches, and whether rows match."""
+"""Columns of a series or panel: values, previous values, batches, and whether rows match."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from calibrant.messages import InputError
 from calibrant.numerics import Floats
 
 ISO = re.compile(r"\d{4}(-\d\d(-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?Z?)?)?|-?W\d\d|-?Q[1-4])?")
-"""Text whose order is that of time: dates, hours, weeks and quarters."""
+"""Text whose alphabetical order is time order: dates, hours, weeks and quarters."""
 
 
 def read_values(column: ArrayLike, name: str) -> Floats:
-    """Values of a series, NaN where one is missing; not whether it fell, and nothing infinite."""
+    """Values of a series, with NaN for missing ones; booleans and infinite values are errors."""
     raw = read_column(column, name)
     if raw.dtype.kind == "b" or (raw.dtype.kind == "O" and any(isinstance(x, bool | np.bool_) for x in raw)):
-        raise InputError(name, "holds True and False", "pass the series itself, and its falls are found here")
+        raise InputError(name, "contains booleans", "pass the values of the series; decreases are computed from them")
     found = np.asarray(read_floats(raw, name), dtype=np.float64)
     if np.isinf(found).any():
-        raise InputError(name, "holds an infinite value", "pass NaN where a value is missing")
+        raise InputError(name, "contains an infinite value", "pass NaN for missing values")
     return found
 
 
 def check_rows(found: Sized, name: str, n: int, against: str = "y") -> None:
-    """Refuse a column that is not as long as another one."""
+    """Reject a column whose length differs from another one."""
     if len(found) != n:
-        raise InputError(name, f"has {len(found)} rows but {against} has {n}", "pass one for each row")
+        raise InputError(name, f"has {len(found)} rows but {against} has {n}", "pass one value per row")
 
 
 def values_before(values: Floats, previous: Any, by: Any, batches: NDArray[np.intp] | None) -> Floats:
-    """The value before each row, as given, or from the row before in the same series; NaN where there is none."""
+    """The value before each row, as given, or from the previous row of the same series; NaN if there is none."""
     if previous is not None:
         if by is not None:
             raise InputError(
-                "by", "must be left out where previous is given", "pass one of them, as both say which value was before"
+                "by", "must be left out if previous is given", "pass one of them: both define the previous value"
             )
         found = read_values(previous, "previous")
         check_rows(found, "previous", len(values))
@@ -52,8 +52,8 @@ def values_before(values: Floats, previous: Any, by: Any, batches: NDArray[np.in
     if batches is not None and (follows & (np.diff(batches[order]) == 0)).any():
         raise InputError(
             "batch",
-            "holds two rows of one series, so that the first is not known when the second is forecast",
-            "use smaller batches, say by which series rows are compared, or pass previous",
+            "has two rows of one series, so the first is not known when the second is forecast",
+            "use smaller batches, pass the series of each row as by, or pass previous",
         )
     out = np.full(len(values), np.nan)
     out[order[1:][follows]] = values[order[:-1][follows]]
@@ -61,20 +61,22 @@ def values_before(values: Floats, previous: Any, by: Any, batches: NDArray[np.in
 
 
 def numbered(batch: Any, n: int) -> NDArray[np.intp]:
-    """Batches by number, in the order in which they come; any values do, dates too."""
+    """Batch numbers, in order of appearance; any values are allowed, including dates."""
     items = read_column(batch, "batch").tolist()
     check_rows(items, "batch", n)
     places: dict[Any, int] = {}
     try:
-        if any(item is None or item != item for item in items):  # NaN equals nothing, and pandas' NA refuses to say
+        if any(
+            item is None or item != item for item in items
+        ):  # NaN is not equal to itself; pandas' NA raises an error
             raise TypeError
         codes = np.array([places.setdefault(item, len(places)) for item in items], dtype=np.intp)
     except TypeError:
         raise InputError(
-            "batch", "has missing values, or values that cannot be compared", "leave these rows out"
+            "batch", "has missing values or values that cannot be compared", "leave these rows out"
         ) from None
     if (np.diff(codes) < 0).any():
-        raise InputError("batch", "has rows that do not stand together", "sort the rows by time first")
+        raise InputError("batch", "has rows that are not adjacent", "sort the rows by time first")
     back = _goes_back(list(places))
     if back is not None:
         raise InputError(
@@ -87,13 +89,13 @@ def numbered(batch: Any, n: int) -> NDArray[np.intp]:
 
 
 def index_of(*columns: Any) -> Any:
-    """The index of the first column that has one, as those of pandas do; a list's method of that name is none."""
+    """The pandas index of the first column that has one; a list's ``index`` method is not one."""
     found = (getattr(column, "index", None) for column in columns)
     return next((index for index in found if hasattr(index, "equals")), None)
 
 
 def same_order(**columns: Any) -> None:
-    """Refuse columns with the same index in another order: their rows are paired by position."""
+    """Reject columns with the same index in another order: rows are matched by position."""
     indexed = [name for name, column in columns.items() if index_of(column) is not None]
     for name in indexed[1:]:
         try:
@@ -101,13 +103,13 @@ def same_order(**columns: Any) -> None:
         except InputError:
             raise InputError(
                 name,
-                f"has the same index as {indexed[0]} in another order, and rows are paired by position",
-                "sort both alike first",
+                f"has the same index as {indexed[0]} in another order, but rows are matched by position",
+                "sort both in the same order first",
             ) from None
 
 
 def refuse_newest_first(y: Any) -> None:
-    """Refuse a series whose dates run backwards: every rise would count as a fall."""
+    """Reject a series whose dates run backwards: every rise would count as a fall."""
     index = index_of(y)
     dates = getattr(getattr(index, "dtype", None), "kind", None) == "M"
     if dates and index.is_monotonic_decreasing and not index.is_monotonic_increasing:
@@ -121,7 +123,7 @@ def _series(by: Any, n: int) -> NDArray[np.intp]:
     if codes.ndim == 0:
         raise InputError("by", f"must be the column with the series of each row, not {by!r}", f"pass by=frame[{by!r}]")
     if codes.ndim > 1:
-        raise InputError("by", f"has {codes.shape[1]} columns", "pass one, such as their texts joined")
+        raise InputError("by", f"has {codes.shape[1]} columns", "pass one column, such as their values joined as text")
     check_rows(codes, "by", n)
     if (codes < 0).any():
         raise InputError("by", "has missing values", "leave these rows out, or name their series")
@@ -129,7 +131,7 @@ def _series(by: Any, n: int) -> NDArray[np.intp]:
 
 
 def _goes_back(values: list[Any]) -> int | None:
-    """Place of the first value below the one before it, where values have an order in time."""
+    """Index of the first value below the previous one, if values are ordered in time."""
     texts = [str(value) for value in values]
     if any(isinstance(value, str) for value in values) and not (
         len(set(map(len, texts))) == 1 and all(map(ISO.fullmatch, texts))
@@ -137,5 +139,5 @@ def _goes_back(values: list[Any]) -> int | None:
         return None
     try:
         return next((i for i, (a, b) in enumerate(pairwise(values), start=1) if b < a), None)
-    except TypeError:  # no order, or not the same one for all
+    except TypeError:  # values that cannot be ordered
         return None

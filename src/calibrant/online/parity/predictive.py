@@ -1,4 +1,4 @@
-"""Forecasts of a number, one distribution per row: Gaussian, quantiles, samples, or a function."""
+"""Predictive distributions, one per row: Gaussian, quantiles, samples, or a cumulative distribution function."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from calibrant.numerics import Floats
 from calibrant.online.parity.panels import check_rows, index_of, same_order
 
 LARGEST = 1e150
-"""Beyond this, differences and ratios of values could overflow."""
+"""Largest value; beyond it, differences and ratios could overflow."""
 
 ROUNDING = 1e-9
-"""A cumulative distribution function may leave [0, 1] by this much."""
+"""How far a cumulative distribution function may leave [0, 1] by rounding."""
 
 DISTRIBUTIONS = (
-    "pass GaussianForecast(mean, sd), QuantileForecast(levels, values) for a table of quantiles, "
-    "SampleForecast(samples) for one of draws, or CdfForecast(cdf, n_rows)"
+    "pass GaussianForecast(mean, sd), QuantileForecast(levels, values) for quantiles, "
+    "SampleForecast(samples) for samples, or CdfForecast(cdf, n_rows)"
 )
-"""What can be passed as a forecast; the end of a sentence."""
+"""Accepted forecasts, as the end of a sentence."""
 
 
 class Predictive:
-    """Forecasts of a number: the distribution of row t says how likely each value is.
+    """Base class of predictive distributions, one per row.
 
-    A row whose numbers are missing (NaN) has no forecast, and its answers are NaN.
-    A subclass defines :meth:`cdf`, :meth:`quantile` and ``n_rows``, which ``len`` gives. ``index`` is that of the
-    columns of pandas from which it was made, if it was, so that rows in another order are noticed.
+    A row with missing numbers (NaN) has no forecast, and its results are NaN.
+    A subclass defines :meth:`cdf`, :meth:`quantile` and ``n_rows``, which ``len`` returns. ``index`` is the index of
+    the pandas columns it was made from, if any, so that rows in another order are detected.
     """
 
     index: Any = None
@@ -43,11 +43,11 @@ class Predictive:
         return self.n_rows
 
     def cdf(self, x: ArrayLike) -> Floats:
-        """Probability of at most ``x[t]`` in each row t; one number stands for all rows."""
+        """Probability of a value of at most ``x[t]`` in each row t; one number applies to all rows."""
         raise NotImplementedError
 
     def quantile(self, level: float) -> Floats:
-        """The least value that row t stays at or below with probability ``level``; infinite where there is none."""
+        """Quantile of each row at this level; infinite if there is none."""
         raise NotImplementedError
 
     def _points(self, x: ArrayLike) -> Floats:
@@ -57,13 +57,13 @@ class Predictive:
             return np.full(len(self), found[0])
         if len(found) != len(self):
             raise InputError(
-                "x", f"has {len(found)} values but there are {len(self)} forecasts", "pass one for each row"
+                "x", f"has {len(found)} values but there are {len(self)} forecasts", "pass one value per forecast"
             )
         return found
 
 
 class GaussianForecast(Predictive):
-    r"""A normal distribution for each row.
+    r"""Normal predictive distribution for each row.
 
     .. math:: F_t(x) = \Phi\bigl((x - \mu_t) / \sigma_t\bigr)
 
@@ -72,12 +72,13 @@ class GaussianForecast(Predictive):
     Parameters
     ----------
     mean, sd
-        One of each per row, or one ``sd`` for all.
+        Mean and standard deviation of each row; ``sd`` may be one number for all rows.
 
     Notes
     -----
-    Edge rules: an ``sd`` of 0 is all mass on the mean; a NaN in either is a row without forecast.
-    Guarantee: none, it is what the forecaster claims. Cost: O(rows). Reference: 002 section 7.3.2.
+    Edge cases: an ``sd`` of 0 puts all mass on the mean; NaN in either is a row without forecast.
+    Guarantee: no finite-sample guarantee; it is the forecaster's claim.
+    Cost: O(rows). Reference: Gupta (2023), section 7.3.2.
 
     Examples
     --------
@@ -91,7 +92,7 @@ class GaussianForecast(Predictive):
             raise InputError(
                 "mean" if mean is None else "sd",
                 "must be given",
-                "pass the mean of each row, and the standard deviation of each row, or one for all",
+                "pass the mean and the standard deviation of each row, or one standard deviation for all",
             )
         same_order(mean=mean, sd=sd)
         self.index = index_of(mean, sd)
@@ -102,41 +103,41 @@ class GaussianForecast(Predictive):
         check_rows(self.sd, "sd", self.n_rows, "mean")
         if (self.sd < 0.0).any():
             raise InputError(
-                "sd", "must be a standard deviation of at least 0", "pass its square root if it is a variance"
+                "sd", "must be a standard deviation of at least 0", "if it is a variance, pass its square root"
             )
 
     def cdf(self, x: ArrayLike) -> Floats:
-        """Probability of at most ``x[t]`` in each row t."""
+        """Probability of a value of at most ``x[t]`` in each row t."""
         return _normal_cdf(_ratio(self._points(x) - self.mean, self.sd))
 
     def quantile(self, level: float) -> Floats:
-        """The value that row t stays at or below with probability ``level``."""
+        """Quantile of each row at this level."""
         return np.asarray(self.mean + _times(_normal_score(level), self.sd))
 
 
 class QuantileForecast(Predictive):
-    r"""A distribution for each row from a few of its quantiles, Gaussian between neighbours.
+    r"""Predictive distribution for each row from a few quantiles, with Gaussian interpolation between them.
 
     .. math:: F_t(x) = \Phi\Bigl(z_k + (z_{k+1} - z_k) \frac{x - q_k}{q_{k+1} - q_k}\Bigr),
               \qquad q_k \le x < q_{k+1}, \quad z_k = \Phi^{-1}(\tau_k),
 
     where :math:`q_k` is the quantile of level :math:`\tau_k` of row t. Below the first and above the last quantile the
-    nearest piece goes on.
+    nearest piece is extended.
 
     Parameters
     ----------
     levels
-        At least two levels inside (0, 1), increasing.
+        At least two increasing quantile levels inside (0, 1).
     values
-        Row t holds its quantiles, one for each level.
+        Matrix of quantiles, one row per forecast and one column per level.
 
     Notes
     -----
-    Edge rules: quantiles that cross are sorted within their row, which brings them no farther from the true ones taken
-    together (Chernozhukov et al. 2010), and a :class:`CalibrantWarning` says in how many rows. Equal quantiles are a
-    point mass at that value; where the first or last two are equal there is nothing beyond them. A row with a NaN has
-    no forecast.
-    Guarantee: none. Cost: O(rows x levels). Reference: 002 section 7.B.1.
+    Edge cases: crossing quantiles are sorted within their row, which does not increase their overall distance from the
+    true quantiles (Chernozhukov et al. 2010), and a :class:`CalibrantWarning` gives the number of rows. Equal quantiles
+    are a point mass at that value; if the first or last two are equal, there is no mass beyond them. A row with a NaN
+    has no forecast.
+    Guarantee: no finite-sample guarantee. Cost: O(rows x levels). Reference: Gupta (2023), section 7.B.1.
 
     Examples
     --------
@@ -151,19 +152,19 @@ class QuantileForecast(Predictive):
         self.levels = np.asarray(read_floats(levels, "levels"), dtype=np.float64)
         if len(self.levels) < 2 or not (np.diff(self.levels) > 0.0).all():
             raise InputError(
-                "levels", "must be at least two increasing numbers", "a distribution needs two quantiles or more"
+                "levels", "must be at least two increasing numbers", "a distribution needs at least two quantiles"
             )
         if self.levels[-1] > 1.0 and self.levels[-1] <= 100.0:
             raise InputError("levels", "must lie inside (0, 1), and these look like percentages", "divide them by 100")
         if not (self.levels[0] > 0.0 and self.levels[-1] < 1.0):
             raise InputError(
-                "levels", "must lie inside (0, 1)", "drop the levels 0 and 1, which are the ends of the distribution"
+                "levels", "must lie inside (0, 1)", "drop the levels 0 and 1, the ends of the distribution"
             )
         self.index = index_of(values)
         rows = _matrix(values, "values")
         if rows.shape[1] != len(self.levels):
             raise InputError(
-                "values", f"has {rows.shape[1]} columns for {len(self.levels)} levels", "pass one for each"
+                "values", f"has {rows.shape[1]} columns for {len(self.levels)} levels", "pass one column per level"
             )
         rows[np.isnan(rows).any(axis=1)] = np.nan
         self.crossed = int((np.diff(rows, axis=1) < 0.0).any(axis=1).sum())
@@ -172,48 +173,49 @@ class QuantileForecast(Predictive):
         self.values, self.n_rows = np.sort(rows, axis=1), len(rows)
 
     def cdf(self, x: ArrayLike) -> Floats:
-        """Probability of at most ``x[t]`` in each row t."""
+        """Probability of a value of at most ``x[t]`` in each row t."""
         points = self._points(x)
         below = (self.values <= points[:, None]).sum(axis=1)
         left, right, z, step = self._piece(below)
         score = z + step * _ratio(points - left, right - left)
         found = _normal_cdf(np.where(np.isnan(left), np.nan, score))
-        last = np.maximum(below - 1, 0)  # a quantile has its very level, which normal scores would round
+        last = np.maximum(below - 1, 0)  # return the exact level at a quantile, which normal scores would round
         met = (below > 0) & (self.values[np.arange(len(self)), last] == points) & (left < right)
         return np.where(met, self.levels[last], found)
 
     def quantile(self, level: float) -> Floats:
-        """The value that row t stays at or below with probability ``level``."""
+        """Quantile of each row at this level."""
         score = _normal_score(level)
         left, right, z, step = self._piece(np.full(len(self), int((_normal_scores(self.levels) < score).sum())))
         return np.asarray(left + _times((score - z) / step, right - left))
 
     def _piece(self, below: NDArray[np.intp]) -> tuple[Floats, Floats, Floats, Floats]:
-        """Ends of the piece above ``below`` quantiles, the normal score of its left end, and the step to the right."""
+        """Ends of the piece above ``below`` quantiles, normal score of its left end, and step to its right end."""
         k = np.clip(below - 1, 0, len(self.levels) - 2)
         rows, scores = np.arange(len(self)), _normal_scores(self.levels)
         return self.values[rows, k], self.values[rows, k + 1], scores[k], scores[k + 1] - scores[k]
 
 
 class SampleForecast(Predictive):
-    r"""A distribution for each row from draws of it: members of an ensemble, or simulated paths.
+    r"""Predictive distribution for each row from samples: ensemble members or simulated paths.
 
     .. math:: F_t(x) = \frac{e + \#\{j : x_{tj} \le x\}}{m_t + 2e}
 
-    with :math:`m_t` draws :math:`x_{tj}` in row t and ``ends`` e, the weight beyond either end in draws: without it a
-    value outside the draws would have probability 0 or 1, which no calibration of log-odds could take back.
+    with :math:`m_t` samples :math:`x_{tj}` in row t and ``ends`` e, the mass beyond either end in units of samples.
+    Without it a value outside the samples would have probability 0 or 1, which calibration of log-odds cannot correct.
 
     Parameters
     ----------
     samples
-        Row t holds its draws; NaN where there are fewer.
+        Matrix of samples, one row per forecast; NaN in rows with fewer samples.
     ends
-        At least 0; 0 gives the plain empirical distribution.
+        Mass beyond either end, at least 0; 0 gives the empirical distribution.
 
     Notes
     -----
-    Edge rules: one draw is enough (1/4 below it, 3/4 from it on); a row without draws has no forecast.
-    Guarantee: none. Cost: O(rows x draws). Reference: 002 eq. 7.1 with the distribution of the draws.
+    Edge cases: one sample is enough (1/4 below it, 3/4 at and above it); a row without samples has no forecast.
+    Guarantee: no finite-sample guarantee.
+    Cost: O(rows x samples). Reference: Gupta (2023), eq. 7.1 with the distribution of the samples.
 
     Examples
     --------
@@ -223,22 +225,22 @@ class SampleForecast(Predictive):
 
     def __init__(self, samples: ArrayLike, *, ends: float = 0.5) -> None:
         if not (isinstance(ends, int | float) and 0.0 <= ends < np.inf):
-            raise InputError("ends", f"must be a number of draws of at least 0, not {ends!r}")
+            raise InputError("ends", f"must be a number of at least 0, not {ends!r}")
         self.index = index_of(samples)
         self.samples, self.ends = np.sort(_matrix(samples, "samples"), axis=1), float(ends)
         self.draws, self.n_rows = (~np.isnan(self.samples)).sum(axis=1), len(self.samples)
 
     def cdf(self, x: ArrayLike) -> Floats:
-        """Probability of at most ``x[t]`` in each row t."""
+        """Probability of a value of at most ``x[t]`` in each row t."""
         points = self._points(x)
         below = (self.samples <= points[:, None]).sum(axis=1)
         known = (self.draws > 0) & ~np.isnan(points)
         return np.where(known, (below + self.ends) / np.maximum(self.draws + 2.0 * self.ends, 1e-300), np.nan)
 
     def quantile(self, level: float) -> Floats:
-        """The least value that row t stays at or below with probability ``level``."""
+        """Quantile of each row at this level: the smallest sample that reaches it."""
         check_level(level)
-        # The k-th draw reaches (k + ends) / (m + 2 ends); a hair of slack so that 0.5 of 4 draws is the second.
+        # Sample k reaches (k + ends) / (m + 2 ends); with slack for rounding, so that 0.5 of 4 samples is the second.
         k = np.ceil(level * (self.draws + 2.0 * self.ends) - self.ends - ROUNDING).astype(np.intp)
         inside = self.samples[np.arange(len(self)), np.clip(k - 1, 0, np.maximum(self.draws - 1, 0))]
         out = np.where(k < 1, -np.inf, np.where(k > self.draws, np.inf, inside))
@@ -246,21 +248,23 @@ class SampleForecast(Predictive):
 
 
 class CdfForecast(Predictive):
-    """A distribution for each row from a function of your own.
+    """Predictive distribution for each row from a user-defined cumulative distribution function.
 
     Parameters
     ----------
     cdf
-        From an array of one value per row to the probabilities of at most these, as ``scipy.stats.norm(mean, sd).cdf``.
+        Function from an array of one value per row to the probabilities of at most these values, such as
+        ``scipy.stats.norm(mean, sd).cdf``.
     n_rows
         Number of rows.
     quantile
-        Its inverse, from one level to one value per row, if there is one.
+        Its inverse, from one level to one value per row, if available.
 
     Notes
     -----
-    Edge rules: an answer outside [0, 1] by more than rounding is refused; NaN is a row without forecast.
-    Guarantee: none. Cost: that of the function.
+    Edge cases: a result outside [0, 1] by more than rounding is an error; NaN is a row without forecast.
+    Guarantee: no finite-sample guarantee. Cost: that of the function.
+    Reference: Gupta (2023), eq. 7.1.
 
     Examples
     --------
@@ -287,18 +291,18 @@ class CdfForecast(Predictive):
         return self._inverse is not None
 
     def cdf(self, x: ArrayLike) -> Floats:
-        """Probability of at most ``x[t]`` in each row t."""
+        """Probability of a value of at most ``x[t]`` in each row t."""
         found = np.asarray(self._cdf(self._points(x)), dtype=np.float64)
         if found.shape != (self.n_rows,):
             raise self._other_shape("cdf", found)
         if (found < -ROUNDING).any() or (found > 1.0 + ROUNDING).any():
             raise InputError(
-                "cdf", "gave numbers outside [0, 1]", "pass a cumulative distribution function, not a density"
+                "cdf", "returned numbers outside [0, 1]", "pass a cumulative distribution function, not a density"
             )
         return np.clip(found, 0.0, 1.0)
 
     def quantile(self, level: float) -> Floats:
-        """The value that row t stays at or below with probability ``level``, if the inverse was given."""
+        """Quantile of each row at this level, if the inverse was given."""
         if self._inverse is None:
             raise InputError(
                 "quantile", "was not given", "pass CdfForecast(cdf, n_rows, quantile) if quantiles are needed"
@@ -311,16 +315,18 @@ class CdfForecast(Predictive):
             raise self._other_shape("quantile", found) from None
 
     def _other_shape(self, name: str, found: NDArray[Any]) -> InputError:
-        return InputError(name, f"gave the shape {found.shape} for {self.n_rows} rows", "it must give one number each")
+        return InputError(
+            name, f"returned the shape {found.shape} for {self.n_rows} rows", "it must return one number per row"
+        )
 
 
 _crossing = note(
-    "quantiles-cross", "values has quantiles that cross in {crossed:,} of {n:,} {nouns.rows}: they were sorted there"
+    "quantiles-cross", "values has crossing quantiles in {crossed:,} of {n:,} {nouns.rows}, which were sorted"
 )
 
 
 def as_predictive(forecast: Any, n_rows: int) -> Predictive:
-    """Distributions as they are, or from a function, or an object with a ``cdf`` such as ``scipy.stats.norm(0, 1)``."""
+    """A predictive distribution, from a function or an object with a ``cdf`` such as ``scipy.stats.norm(0, 1)``."""
     if isinstance(forecast, Predictive):
         return forecast
     if not isinstance(forecast, type) and callable(getattr(forecast, "cdf", None)):
@@ -334,7 +340,7 @@ def as_predictive(forecast: Any, n_rows: int) -> Predictive:
 
 
 def check_level(level: float) -> float:
-    """Refuse what is not a probability."""
+    """Validate a probability."""
     if not (isinstance(level, Real) and 0.0 <= level <= 1.0):
         raise InputError("level", f"must be a probability in [0, 1], not {level!r}")
     return float(level)
@@ -357,29 +363,31 @@ def _normal_score(level: float) -> float:
 
 
 def _ratio(gap: Floats, scale: Floats) -> Floats:
-    """Gap over scale; over a scale of 0 an infinity of its sign, plus at a gap of 0, as a point has its own mass."""
+    """Gap divided by scale; for a scale of 0 an infinity of the sign of the gap, positive for a gap of 0."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         found = gap / scale
     return np.where(scale == 0.0, np.where(np.isnan(gap), np.nan, np.where(gap >= 0.0, np.inf, -np.inf)), found)
 
 
 def _times(factor: Floats | float, scale: Floats) -> Floats:
-    """Factor times scale, and 0 at a scale of 0 even where the factor is infinite."""
+    """Factor times scale, and 0 for a scale of 0 even if the factor is infinite."""
     with np.errstate(invalid="ignore"):
         return np.where(scale == 0.0, 0.0, factor * scale)
 
 
 def _finite(values: NDArray[np.floating], name: str) -> Floats:
     if (np.abs(values) > LARGEST).any():
-        raise InputError(name, "holds an infinite or huge number", "rescale it, or pass NaN for a row without forecast")
+        raise InputError(
+            name, "contains an infinite or very large number", "rescale it, or pass NaN for a row without forecast"
+        )
     return np.asarray(values, dtype=np.float64)
 
 
 def _matrix(values: Any, name: str) -> Floats:
     if isinstance(values, np.ma.MaskedArray):
-        raise InputError(name, "is a masked array", f"pass {name}.filled(np.nan), NaN where there is no number")
+        raise InputError(name, "is a masked array", f"pass {name}.filled(np.nan)")
     try:
-        if hasattr(values, "iloc"):  # missing numbers of pandas' own kind become NaN
+        if hasattr(values, "iloc"):  # pandas' missing values become NaN
             values = values.to_numpy(dtype=np.float64, na_value=np.nan)
         rows = np.array(values, dtype=np.float64)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""How far the quantiles of forecasts cover other shares of the outcomes than they claim."""
+"""Quantile calibration error of predictive distributions."""
 
 from __future__ import annotations
 
@@ -19,33 +19,38 @@ if TYPE_CHECKING:
 def quantile_calibration_error(
     forecast: Predictive, y: ArrayLike, *, n_levels: int = 100, rows: ArrayLike | None = None
 ) -> Estimate:
-    r"""How far the quantiles of a forecast cover other shares of the outcomes than they claim.
+    r"""Quantile calibration error: mean difference between nominal and observed coverage of forecast quantiles.
 
     .. math:: \mathrm{QCE} = \frac1L \sum_{i=1}^{L} \Bigl|\frac1T \sum_{t=1}^{T}
               \mathbf{1}[y_t \le F_t^{-1}(p_i)] - p_i\Bigr|, \qquad p_i = \frac{i - 1}{L - 1},
 
-    with L = ``n_levels`` levels from 0 to 1 and outcomes :math:`y_t`; :math:`F_t^{-1}(0)` is the lower end of the
-    support.
+    with L = ``n_levels`` quantile levels from 0 to 1 and outcomes :math:`y_t`; :math:`F_t^{-1}(0)` is the lower end of
+    the support.
 
     Parameters
     ----------
     forecast
-        One distribution per row; of a :class:`CdfForecast` without inverse, :math:`F_t(y_t) \le p_i` is counted
-        instead, which is the same for a continuous one.
+        One distribution per row; for a :class:`CdfForecast` without inverse, :math:`F_t(y_t) \le p_i` is counted
+        instead, which is the same for a continuous distribution.
     y
         Outcomes; NaN where one is missing.
     n_levels
-        How many levels, the ends included.
+        Number of quantile levels, including 0 and 1.
     rows
-        Numbers of the rows to judge, or True and False for each; all by default. Rows without outcome or forecast are
-        left out.
+        Indices of the rows to use, or a boolean for each; by default all. Rows without outcome or forecast are left
+        out.
+
+    Returns
+    -------
+    Estimate
+        The error, with the value expected for correct forecasts as ``null``.
 
     Notes
     -----
-    Edge rules: no row left gives NaN and a note. ``null`` is what correct forecasts would show on average, by the
-    normal approximation; it holds for one-step forecasts, whose coverings are independent then.
-    Guarantee: none in finite samples. Quantile calibration does not imply parity calibration.
-    Cost: O(rows x levels). Reference: 002 section 7.A.
+    Edge cases: without rows the result is NaN with a note. ``null`` is the expected value for correct forecasts, by the
+    normal approximation, for one-step forecasts, whose coverage indicators are then independent.
+    Guarantee: no finite-sample guarantee. Quantile calibration does not imply parity calibration.
+    Cost: O(rows x levels). Reference: Gupta (2023), section 7.A.
 
     Examples
     --------
@@ -58,7 +63,7 @@ def quantile_calibration_error(
     from calibrant.metrics import Estimate  # here, so that a stream service starts without scipy
 
     if not is_whole(n_levels) or n_levels < 2:
-        raise InputError("n_levels", f"must be a whole number from 2 on, got {n_levels!r}")
+        raise InputError("n_levels", f"must be an integer of at least 2, got {n_levels!r}")
     name = f"quantile calibration error, {n_levels} levels"
     outcome = read_values(y, "y")
     same_order(y=y, forecast=forecast)
@@ -86,6 +91,4 @@ def _chosen(rows: ArrayLike, n: int) -> NDArray[np.intp]:
         found = np.asarray(rows)
         return np.asarray(np.arange(n)[found if found.size else found.astype(np.intp)], dtype=np.intp)
     except (IndexError, ValueError):
-        raise InputError(
-            "rows", f"must be numbers of rows from 0 to {n - 1}, or one True or False for each row"
-        ) from None
+        raise InputError("rows", f"must be row indices from 0 to {n - 1}, or one boolean for each row") from None

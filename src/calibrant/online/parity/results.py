@@ -1,4 +1,4 @@
-"""What comes of judging probabilities of a decrease: a row, a table, and what decisions cost."""
+"""Results of evaluating probabilities of a decrease: one result, a table, and the loss of decisions."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from calibrant.numerics import Floats
 if TYPE_CHECKING:
     from calibrant.metrics import Estimate
 
-COLUMNS = ("QCE", "PCE", "(if right)", "Sharp", "Acc", "AUROC")
+COLUMNS = ("QCE", "PCE", "(expected)", "Sharp", "Acc", "AUROC")
 
 
 @dataclass(frozen=True)
 class ParityResult:
-    """How good probabilities of a decrease (of a value that falls or stays) were; prints as the row of a table.
+    """Evaluation of probabilities of a decrease (a value that falls or stays); prints as a table of one row.
 
     Attributes
     ----------
     name
-        Whose probabilities.
+        Name of the forecast.
     n_rows, n_bins
-        Rows judged, and bins of equal width.
+        Number of rows evaluated, and of equal-width bins.
     base_rate, tie_rate
-        Share of the rows whose value falls or stays, and of those where it stays.
+        Share of rows whose value falls or stays, and share of rows whose value stays.
     qce
-        Quantile calibration error of the base forecast; None for probabilities that have no quantiles.
+        Quantile calibration error of the base forecast; None for probabilities without quantiles.
     pce
-        Parity calibration error; ``pce.null`` is what calibrated probabilities would show at this many rows.
+        Parity calibration error; ``pce.null`` is the expected value for calibrated probabilities at this sample size.
     sharpness
-        Between the square of the base rate (uninformative bins) and the base rate.
+        Sharpness, between the square of the base rate (uninformative bins) and the base rate.
     accuracy
-        Of saying "decrease" from 1/2 on.
+        Accuracy of predicting a decrease if its probability is at least 1/2.
     auroc
         Area under the ROC curve.
     """
@@ -60,7 +60,7 @@ class ParityResult:
         return (qce, self.pce.value, self.pce.null, *rest)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
+        """The result as plain data."""
         rates = {"base_rate": self.base_rate, "tie_rate": self.tie_rate}
         facts = {"name": self.name, "n_rows": self.n_rows, **rates, "n_bins": self.n_bins}
         metrics = {"pce": self.pce, "sharpness": self.sharpness, "accuracy": self.accuracy, "auroc": self.auroc}
@@ -74,12 +74,19 @@ class ParityResult:
 
 @dataclass(frozen=True)
 class ParityTable:
-    """Several results on the same rows, in the form of the tables of Gupta 2023, chapter 7; ``table["OPS"]`` is one.
+    """Several results on the same rows, as in the tables of Gupta (2023), chapter 7; ``table["OPS"]`` is one of them.
 
-    Columns: QCE, how far the quantiles of the base forecast cover other shares than they claim; PCE, how far the
-    probabilities of a decrease are from what happens, on average over bins; (if right), the PCE that calibrated
-    probabilities would show by chance; Sharp, how well bins separate decreases from rises, between the square of the
-    base rate and the base rate; Acc and AUROC, as for every classifier.
+    Attributes
+    ----------
+    results
+        The :class:`ParityResult` objects, the base forecast first.
+
+    Notes
+    -----
+    Columns: QCE, the quantile calibration error of the base forecast; PCE, the parity calibration error, the mean
+    difference between the probability of a decrease and its observed frequency over bins; (expected), the PCE expected
+    for calibrated probabilities; Sharp, sharpness, between the square of the base rate and the base rate; Acc and
+    AUROC, accuracy and area under the ROC curve.
     """
 
     results: tuple[ParityResult, ...]
@@ -93,11 +100,11 @@ class ParityTable:
         raise InputError("name", f"must be one of {known}, not {name!r}")
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
+        """The result as plain data."""
         return {"results": [result.to_dict() for result in self.results]}
 
     def __str__(self) -> str:
-        """A head, and one line for each."""
+        """A header, and one line for each result."""
         first = self.results[0]
         wide = max(len(result.name) for result in self.results)
         widths = [max(len(column), 6) for column in COLUMNS]
@@ -114,16 +121,16 @@ class ParityTable:
 
 @dataclass(frozen=True, eq=False)
 class DecisionResult:
-    """What was done in every row, and what it cost.
+    """Actions chosen in every row, and their losses.
 
     Attributes
     ----------
     actions
         Names of the actions.
     taken
-        Number of the action in each row.
+        Index of the action in each row.
     losses
-        Its loss in each row.
+        Loss in each row.
     """
 
     actions: tuple[Any, ...]
@@ -132,32 +139,32 @@ class DecisionResult:
 
     @property
     def total(self) -> float:
-        """Loss of all rows."""
+        """Total loss."""
         return float(self.losses.sum())
 
     @property
     def cumulative(self) -> Floats:
-        """Loss of rows up to each row."""
+        """Cumulative loss."""
         return np.cumsum(self.losses)
 
     @property
     def shares(self) -> dict[Any, float]:
-        """How often each action was taken."""
+        """Share of rows in which each action was chosen."""
         counts = np.bincount(self.taken, minlength=len(self.actions)) / len(self.taken)
         return dict(zip(self.actions, counts.tolist(), strict=True))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
+        """The result as plain data."""
         shares = [{"action": action, "share": share} for action, share in self.shares.items()]
         return {"n_rows": len(self.losses), "total": self.total, "shares": shares}
 
     def __str__(self) -> str:
         """One sentence."""
         shares = ", ".join(f"{action} {100.0 * share:.1f} %" for action, share in self.shares.items())
-        return f"A loss of {self.total:,.1f} over {len(self.losses):,} rows ({shares})."
+        return f"Total loss {self.total:,.1f} over {len(self.losses):,} rows (actions: {shares})."
 
 
 def falls_or_stays(base_rate: float, tie_rate: float) -> str:
-    """What counts as a decrease, and how much of it is a tie."""
+    """Shares of decreases and of ties, in words."""
     ties = f" ({100.0 * tie_rate:.1f} % stay)" if tie_rate else ""
     return f"{100.0 * base_rate:.1f} % fall or stay{ties}"

@@ -1,4 +1,4 @@
-"""Will the next value fall or stay? Probabilities of that from forecasts of a number, for online calibration."""
+"""Parity streams: probabilities that a series falls or stays, from predictive distributions."""
 
 from __future__ import annotations
 
@@ -29,43 +29,43 @@ from calibrant.online.parity.quantile_error import quantile_calibration_error
 from calibrant.online.parity.results import DecisionResult, ParityResult, ParityTable, falls_or_stays
 
 N_BINS = 30
-"""Bins of equal width in which parity is judged (002 section 7.3)."""
+"""Default number of equal-width bins of the parity calibration error (Gupta 2023, section 7.3)."""
 
 Said = Forecaster | ArrayLike | None
-"""Whose probabilities: a forecaster's, given ones, or (None) those of the base forecast."""
+"""A forecaster, probabilities, or None for the base forecast."""
 
 
 @dataclass(frozen=True, eq=False)
 class ParityStream:
-    r"""Probabilities of a decrease and what happened, in order of time; made by :func:`parity_stream`.
+    r"""Probabilities of a decrease and observed outcomes, in time order; created by :func:`parity_stream`.
 
-    Here and below a decrease is a value that falls or stays: a tie counts as one.
+    A decrease is a value that falls or stays: a tie counts as a decrease.
 
     Attributes
     ----------
     scores
-        :math:`p_t = F_t(y_{t-1})`: what the base forecast says of a decrease.
+        :math:`p_t = F_t(y_{t-1})`: probability of a decrease by the base forecast.
     outcomes
         1 where :math:`y_t \le y_{t-1}`, else 0.
     batches
-        Number of the batch of each row, from 0 on; None when each row is a batch of its own.
+        Batch number of each row, starting at 0; None if each row is its own batch.
     rows
-        Numbers of these rows among those given; the others had no previous value, no outcome or no forecast.
+        Indices of these rows among those given; the others had no previous value, no outcome or no forecast.
     given
-        How many rows were given.
+        Number of rows given.
     forecast, y
-        The base forecast and the values, of all rows given; the forecast is None if probabilities were given.
+        Base forecast and values of all rows given; the forecast is None if probabilities were given.
     previous
         :math:`y_{t-1}`: the value before each of these rows.
 
     Examples
     --------
     >>> from calibrant.online import GaussianForecast, OnlinePlatt, parity_stream
-    >>> y = np.random.default_rng(0).normal(size=4000)  # noise: what is high will fall
+    >>> y = np.random.default_rng(0).normal(size=4000)  # noise: high values tend to fall
     >>> stream = parity_stream(GaussianForecast(np.zeros(4000), 3.0), y)  # far too wide
     >>> print(stream.compare({"OPS": OnlinePlatt(gamma=0.001, rho=1e4)}))
     3,999 rows, 50.1 % fall or stay, 30 bins
-             QCE     PCE  (if right)   Sharp     Acc   AUROC
+             QCE     PCE  (expected)   Sharp     Acc   AUROC
     base  0.1454  0.1476      0.0250  0.3348  0.7507  0.8348
     OPS        -  0.0250      0.0272  0.3338  0.7497  0.8301
     """
@@ -85,14 +85,19 @@ class ParityStream:
 
     @property
     def ties(self) -> NDArray[np.bool_]:
-        """Where the value stays as it was."""
+        """Whether the value of each row equals the one before."""
         return np.asarray(self.y[self.rows] == self.previous)
 
     def forecasts(self, forecaster: Forecaster) -> Floats:
-        """What a copy of the forecaster would have said live: each batch is forecast, and then learned.
+        """Live forecasts of a copy of the forecaster: each batch is forecast, and then learned.
 
-        Rows of one batch are all forecast before any of their outcomes is known, so that the forecaster's certificate
-        holds for batches of one row only. The forecaster itself is not moved.
+        All rows of a batch are forecast before any of their outcomes is known, so the forecaster's certificate holds
+        only for batches of one row. The forecaster itself does not change.
+
+        Parameters
+        ----------
+        forecaster
+            A forecaster of one score.
         """
         learner = copy.deepcopy(one_score_forecaster(forecaster))
         if self.batches is None:
@@ -106,24 +111,29 @@ class ParityStream:
     def judge(
         self, said: Said = None, *, after: int = 0, n_bins: int = N_BINS, name: str | None = None
     ) -> ParityResult:
-        """One row of the table of chapter 7: calibration error, sharpness, accuracy and AUROC of parity.
+        """Calibration error, sharpness, accuracy and AUROC of parity probabilities, as in Gupta (2023), chapter 7.
 
         Parameters
         ----------
         said
-            A forecaster, whose live forecasts are judged; or probabilities, one for each row of the stream; or None for
-            the base forecast, whose quantile calibration is then judged too.
+            A forecaster, whose live forecasts are evaluated; or probabilities, one for each row of the stream; or None
+            for the base forecast, whose quantile calibration error is then included.
         after
-            Batches (rows, where there are no batches) that are learned first and not judged.
+            Number of batches (rows, if there are no batches) that are learned first and not evaluated.
         n_bins
-            Bins of equal width.
+            Number of equal-width bins.
         name
-            Of the row; by default that of the forecaster.
+            Name of the result; by default that of the forecaster.
+
+        Returns
+        -------
+        ParityResult
+            Prints as a table of one row.
 
         Notes
         -----
-        Guarantee: none in finite samples; that of the forecaster is its own certificate, for batches of one row.
-        Reference: 002 section 7.A.
+        Guarantee: no finite-sample guarantee here; the forecaster may have a certificate, for batches of one row.
+        Reference: Gupta (2023), section 7.A.
         """
         from calibrant.metrics import accuracy, auc, ece, sharpness  # here, so that a service starts without scipy
         from calibrant.metrics.binary.bins import tally_of
@@ -147,27 +157,29 @@ class ParityStream:
         )
 
     def compare(self, forecasters: Mapping[str, Said], *, after: int = 0, n_bins: int = N_BINS) -> ParityTable:
-        """The base forecast and others beside it, judged by :meth:`judge` on the same rows.
+        """Evaluate the base forecast and others on the same rows, as by :meth:`judge`.
 
         Parameters
         ----------
         forecasters
-            By name. Those of 002 Algorithm 7.1, with n rows in a batch: ``Refitted("platt", every=uf * n)`` is IW,
-            ``Refitted("platt", every=uf * n, window=ws * n)`` is MW, and ``OnlinePlatt(gamma=g, rho=(g * D) ** -2)`` is
-            OPS; ``Tracking(...)`` and ``Hedging(...)`` of these are calibeaten.
+            Forecasters by name. Those of Gupta (2023), Algorithm 7.1, with n rows in a batch, are
+            ``Refitted("platt", every=uf * n)`` for IW, ``Refitted("platt", every=uf * n, window=ws * n)`` for MW, and
+            ``OnlinePlatt(gamma=g, rho=(g * D) ** -2)`` for OPS; ``Tracking(...)`` and ``Hedging(...)`` of these are
+            the calibeating versions.
         after, n_bins
             As in :meth:`judge`.
 
         Notes
         -----
+        Guarantee: no finite-sample guarantee; see :meth:`judge`.
         OPS has gamma 0.1 and D 1 in Algorithm 7.2, as in chapter 6, and 0.001 and 10 for the cases of section 7.C.1:
-        then its steps do not shrink, and it follows the latest outcomes.
+        with these its steps do not shrink, and it follows the latest outcomes.
         """
         if not isinstance(forecasters, Mapping):
             raise InputError("forecasters", 'must be given by name, as in {"OPS": OnlinePlatt()}')
         if "base" in forecasters:
             raise InputError(
-                "forecasters", 'has the name "base", under which the base forecast stands', "choose another"
+                "forecasters", 'has the name "base", which is reserved for the base forecast', "choose another name"
             )
         results = [self.judge(after=after, n_bins=n_bins, name="base")]
         for name, said in forecasters.items():
@@ -177,36 +189,41 @@ class ParityStream:
     def decide(
         self, loss_matrix: ArrayLike, said: Said = None, *, actions: Sequence[Any] | None = None, after: int = 0
     ) -> DecisionResult:
-        """Take the action of least expected loss in every row, and add up what it cost.
+        """Total loss of choosing the action with the smallest expected loss in every row.
 
         Parameters
         ----------
         loss_matrix
-            One row per action, two columns: its loss when the value rises, and when it does not.
+            One row per action, two columns: its loss if the value rises, and if it does not.
         said, after
             As in :meth:`judge`.
         actions
-            Names; by default the numbers of the rows.
+            Names of the actions; by default the row numbers.
+
+        Returns
+        -------
+        DecisionResult
+            Prints as a sentence.
 
         Notes
         -----
-        Edge rule: at a tie the action that is best at higher probabilities is taken.
-        Reference: 002 section 7.3.1; :func:`calibrant.decisions.bayes_action`.
+        Edge case: of tied actions the one that is best at higher probabilities is chosen.
+        Reference: Gupta (2023), section 7.3.1; :func:`calibrant.decisions.choose_action`.
 
         Examples
         --------
         >>> stream = parity_stream([0.9, 0.2, 0.6, 0.1], [5.0, 4.0, 6.0, 7.0], previous=[6.0, 6.0, 5.0, 6.0])
         >>> print(stream.decide([[0.3, 0.5], [0.6, 0.2], [1.0, 0.0]], actions=["tight", "mild", "none"]))
-        A loss of 1.4 over 4 rows (tight 50.0 %, mild 25.0 %, none 25.0 %).
+        Total loss 1.4 over 4 rows (actions: tight 50.0 %, mild 25.0 %, none 25.0 %).
         """
-        from calibrant.decisions import bayes_action  # here, since few streams decide
+        from calibrant.decisions import choose_action  # imported here, since few streams need it
 
         losses = np.asarray(loss_matrix, dtype=np.float64)
-        policy = bayes_action(losses)
+        policy = choose_action(losses)
         names = tuple(range(len(losses)) if actions is None else actions)
         if len(names) != len(losses):
             raise InputError(
-                "actions", f"has {len(names)} names but loss_matrix has {len(losses)} rows", "name every row"
+                "actions", f"has {len(names)} names but loss_matrix has {len(losses)} rows", "pass one name per row"
             )
         judged = self._judged(after)
         taken = policy.decide(self._said(said)[judged]).astype(np.intp)
@@ -221,17 +238,19 @@ class ParityStream:
         if found is None or len(found) != len(self) or np.isnan(found).any():
             raise InputError(
                 "said",
-                f"must be a forecaster, or probabilities in [0, 1] for each of the {len(self)} rows of the stream, "
-                "none missing",
+                f"must be a forecaster, or a probability in [0, 1] for each of the {len(self)} rows of the stream, "
+                "without missing values",
             )
         return found
 
     def _judged(self, after: int) -> NDArray[np.bool_]:
         if not is_whole(after) or after < 0:
-            raise InputError("after", f"must be a whole number of batches from 0 on, got {after!r}")
+            raise InputError("after", f"must be an integer of at least 0, got {after!r}")
         found = (np.arange(len(self)) if self.batches is None else self.batches) >= after
         if not found.any():
-            raise InputError(Setting("after", after), "leaves no row to judge", "there are fewer batches")
+            raise InputError(
+                Setting("after", after), "leaves no row to evaluate", "there are fewer batches: pass a smaller number"
+            )
         return np.asarray(found)
 
     def _parts(self, batches: NDArray[np.intp]) -> list[slice]:
@@ -239,7 +258,7 @@ class ParityStream:
         return [slice(a, b) for a, b in zip([0, *ends[:-1]], ends, strict=True)]
 
     def __repr__(self) -> str:
-        """How many rows there are, and how many were left out."""
+        """Number of rows, and of rows left out."""
         rate = falls_or_stays(float(self.outcomes.mean()), float(self.ties.mean()))
         batches = "" if self.batches is None else f" in {self.batches[-1] + 1:,} batches"
         return f"<parity stream of {len(self):,} rows{batches}, {rate}; {self.given - len(self):,} left out>"
@@ -253,45 +272,50 @@ def parity_stream(
     by: ArrayLike | None = None,
     batch: ArrayLike | None = None,
 ) -> ParityStream:
-    r"""From forecasts of a number to probabilities that it will fall or stay, and whether it did.
+    r"""Convert predictive distributions of a series to probabilities that it falls or stays, with outcomes.
 
     .. math:: p_t = F_t(y_{t-1}), \qquad \tilde y_t = \mathbf{1}[y_t \le y_{t-1}],
 
-    where :math:`F_t` is the forecast distribution of the value :math:`y_t`, made before it is known, and
-    :math:`y_{t-1}` the value before it in the same series. **1 is a decrease**; a tie counts as one.
+    where :math:`F_t` is the predictive distribution of the value :math:`y_t`, made before it is known, and
+    :math:`y_{t-1}` the previous value of the same series. **1 is a decrease**; a tie counts as a decrease.
 
     Parameters
     ----------
     forecast
-        A :class:`GaussianForecast`, :class:`QuantileForecast` or :class:`SampleForecast`; or a function that gives
-        :math:`F_t(x_t)` for an array of one x per row, or an object with such a ``cdf``, as of scipy; or a
-        column of probabilities of a decrease, from a classifier.
+        A :class:`GaussianForecast`, :class:`QuantileForecast` or :class:`SampleForecast`; or a function that returns
+        :math:`F_t(x_t)` for an array of one x per row, or an object with such a ``cdf``, as in scipy; or a column of
+        probabilities of a decrease, from a classifier.
     y
-        The series itself, in order of time; NaN where a value is missing.
+        The series in time order; NaN for missing values.
     previous
         The value before each row, if it is not among the rows; for forecasts several steps ahead, the last value that
         was known when each was made.
     by
-        The series that each row belongs to; by default there is one. Rows are compared with the same series.
+        The series of each row; by default there is one. Rows are compared within their series.
     batch
-        What becomes known at one time, such as the week; rows of a batch stand together. All rows of a batch are
-        forecast before any of its outcomes is learned. By default each row is a batch. Numbers, dates and ISO dates
-        as text must increase; other values count in the order in which they come.
+        Rows that become known at the same time, such as the week; they must be adjacent. All rows of a batch are
+        forecast before any of its outcomes is learned. By default each row is a batch. Numbers, dates and ISO dates as
+        text must increase; other values are used in order of appearance.
+
+    Returns
+    -------
+    ParityStream
+        Scores and outcomes for online forecasters.
 
     Notes
     -----
-    Edge rules: a row without previous value (the first of its series, or after a NaN), outcome or forecast is left out;
-    the result says how many. The row before in the same series counts as its previous one, however long ago it was.
-    A batch with two rows of one series is refused, since the first would have to be known to forecast the second; pass
-    ``previous`` if it was. Columns of pandas with the same index in another order are refused, and so is a ``y`` whose
-    dates run backwards. Within a stream without batches, outcomes of other series at the same time are learned one by
-    one: that is 002's single-timeseries setting, which peeks at one state's week for the next state's. Outcomes of
-    forecasts several steps ahead come later than such a stream learns them: forecast and learn these in a loop of your
-    own, and pass what was said to :meth:`ParityStream.judge`.
-    Guarantee: none; a forecast whose quantiles are calibrated can be wrong about parity at every probability (002
-    section 7.1.1), which is why it is calibrated by an online forecaster.
+    Edge cases: a row without previous value (the first of its series, or after a NaN), outcome or forecast is left out;
+    the result gives their number. The previous row of the same series is used, however long ago it was. A batch with
+    two rows of one series is an error, since the first would have to be known to forecast the second; pass ``previous``
+    if it was. Pandas columns with the same index in another order are an error, and so is a ``y`` whose dates run
+    backwards. In a stream without batches, outcomes of other series at the same time are learned one by one: this is
+    the single-timeseries setting of Gupta (2023), in which one state's week informs the next state's forecast. Outcomes
+    of forecasts several steps ahead arrive later than such a stream learns them: forecast and learn these in your own
+    loop, and pass the forecasts to :meth:`ParityStream.judge`.
+    Guarantee: no finite-sample guarantee. A forecast whose quantiles are calibrated can be wrong about parity at every
+    probability (Gupta 2023, section 7.1.1), which is why an online forecaster calibrates it.
     Cost: one evaluation of the distributions, one sort of the series.
-    Reference: 002 section 7.2 and Algorithm 7.1.
+    Reference: Gupta (2023), section 7.2 and Algorithm 7.1.
 
     Examples
     --------
@@ -318,7 +342,7 @@ def parity_stream(
     kept = np.flatnonzero(~(np.isnan(values) | np.isnan(before) | np.isnan(scores)))
     if not len(kept):
         raise InputError(
-            "y", "has no row with a forecast, an outcome and a value before it", "there is nothing to compare"
+            "y", "has no row with a forecast, an outcome and a previous value", "there is nothing to compare"
         )
     outcomes = (values[kept] <= before[kept]).astype(np.float64)
     batches = None if numbers is None else np.unique(numbers[kept], return_inverse=True)[1].astype(np.intp)
@@ -326,7 +350,7 @@ def parity_stream(
 
 
 def _probabilities(forecast: Any, before: Floats) -> tuple[Predictive | None, Floats]:
-    """The distributions, if there are any, and their probabilities of at most the values before."""
+    """The distributions, if any, and their probabilities of at most the previous values."""
     found: Predictive | Floats | None
     if (
         forecast is None
@@ -335,26 +359,25 @@ def _probabilities(forecast: Any, before: Floats) -> tuple[Predictive | None, Fl
         or callable(getattr(forecast, "cdf", None))
         or is_matrix(forecast)
     ):
-        found = as_predictive(forecast, len(before))  # which refuses text and tables, and says what to make of them
+        found = as_predictive(forecast, len(before))  # rejects text and tables with a helpful error
     else:
         found = _chances(forecast)
     if found is None:
         raise InputError(
             "forecast",
-            "must be a predictive distribution, or a probability in [0, 1] for each row, and a point forecast is "
-            "neither",
+            "must be a predictive distribution, or a probability in [0, 1] for each row; a point forecast is neither",
             DISTRIBUTIONS,
         )
     check_rows(found, "forecast", len(before))
     if not isinstance(found, Predictive):
         return None, found
     known = ~np.isnan(before)
-    filled = np.where(known, before, before[known][0] if known.any() else 0.0)  # a user's function may choke on NaN
+    filled = np.where(known, before, before[known][0] if known.any() else 0.0)  # a user's function may fail on NaN
     return found, np.where(known, found.cdf(filled), np.nan)
 
 
 def _chances(column: Any) -> Floats | None:
-    """A column of probabilities, NaN where one is missing; None if it is none."""
+    """A column of probabilities, with NaN for missing ones; None if it is not one."""
     try:
         return np.asarray(check_scores(column, "probability"), dtype=np.float64)
     except InputError:

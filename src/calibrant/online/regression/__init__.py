@@ -1,1 +1,1 @@
-"""Calibration by regression: right on average on every group and every test function."""
+"""Calibration by regression: unbiased on every group and test function."""

@@ -1,4 +1,4 @@
-"""Calibration by regression: forecasts that are right on average on every group and every test function."""
+"""Calibration by regression: forecasts that are unbiased on every group and test function."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibrant.guarantees.online_promise import OnlineCertificate
-from calibrant.guarantees.refusal import Refusal
+from calibrant.guarantees.no_certificate import NoCertificate
+from calibrant.guarantees.online_certificate import OnlineCertificate
 from calibrant.maps import Map, PiecewiseLinearMap
 from calibrant.messages import InputError
 from calibrant.numerics import Floats
@@ -35,79 +35,79 @@ from calibrant.online.regression.group_features import feature_names, group_feat
 from calibrant.online.settings import read_only
 
 OwnFunctions = Callable[[float, float, Sequence[float]], Sequence[float]]
-"""From a forecast, a score and features to values in [-1, 1], continuous in the forecast."""
+"""Function of a forecast, a score and features with values in [-1, 1], continuous in the forecast."""
 
 MOST_REGRESSORS = 2_000
-"""With this many, a row takes about half a second."""
+"""Largest number of regressors; with this many, a row takes about half a second."""
 
 JUMP = 1e-6
-"""A fixed point that is missed by more than this has no continuous function behind it."""
+"""Largest error of a fixed point; a larger one means that a test function is not continuous."""
 
 OWN = "own"
-"""What a state says in the place of functions that only their owner has."""
+"""Placeholder in states for user-defined test functions."""
 
 
 @register("CalibratedRegression")
 class CalibratedRegression(Forecaster):
-    r"""A score and memberships of groups in, a probability out that is unbiased on every group, whoever picks outcomes.
+    r"""Online forecasts that are unbiased on every group, by ridge regression on its own forecasts.
 
     .. math:: \theta_t = \operatorname*{argmin}_\theta \sum_{\tau < t} (\theta \cdot f_\tau(p_\tau) - y_\tau)^2
               + \|\theta - \theta_0\|^2, \qquad p_t = \operatorname{clip}(\theta_t \cdot f_t(p_t)),
 
-    ridge regression on its own forecasts: :math:`f_t(p)` holds the features of row t, the functions of the forecast
-    that are asked for, the constant 1, the score and p itself, and the forecast is the fixed point. :math:`\theta_0` is
-    the score as it is, or zero without it. That p is among the regressors makes the errors :math:`p_t - y_t` nearly
-    orthogonal to every :math:`f_i`, which plain ridge regression does not (001, footnote 1).
+    where :math:`f_t(p)` contains the features of row t, the requested functions of the forecast, the constant 1, the
+    score and p itself, and the forecast is the fixed point. :math:`\theta_0` selects the score, or is zero without it.
+    Including p among the regressors makes the errors :math:`p_t - y_t` nearly
+    orthogonal to every :math:`f_i`, which plain ridge regression does not (Foster and Kakade 2006, footnote 1).
 
-    What is guaranteed of a group is its SUM of errors: as many events as were forecast, up to the bound. It is not that
-    forecasts of 0.2 come true in two of ten rows of the group, and of 0.8 in eight: forecasts that are too high here
-    and too low there cancel. That is asked for by ``each_feature=True`` with hats or polynomials.
+    The guarantee for a group is on its SUM of errors: as many events as were forecast, up to the bound. It does not say
+    that forecasts of 0.2 come true in two of ten rows of the group, and of 0.8 in eight: forecasts that are too high
+    and too low can cancel. For that, use ``each_feature=True`` with hats or polynomials.
 
     Parameters
     ----------
     n_features
-        Features of a row, memberships of groups, which may overlap, or other numbers in [-1, 1]: how many there are, or
-        what they are called. With names, columns of a frame and entries of a mapping are found by them, in any order
-        and among others; lists and arrays are in the order of the names. With a number all are read in their order,
-        also those of a frame.
+        Features of a row: memberships of groups, which may overlap, or other numbers in [-1, 1]. Their number or their
+        names. With names, columns of a frame and entries of a mapping are found by name, in any order and among others;
+        lists and arrays are in the order of the names. With a number all are read in order, also those of a frame.
     test_functions
         ``"features"``: unbiased on all rows, on each feature, and against the score and the forecast.
-        ``"polynomials"``: also against polynomials of the forecast up to degree ``size``. ``"hats"``: also against hats
-        on [0, 1], a continuous kind of bins. Or a function of (forecast, score, features) that returns
+        ``"polynomials"``: also against polynomials of the forecast up to degree ``size``. ``"hats"``: also against hat
+        functions on [0, 1], a continuous version of bins. Or a function of (forecast, score, features) that returns
         ``size`` numbers in [-1, 1] and is continuous in the forecast.
     size
-        Functions of the family, of which the first is the forecast itself, at most 64; by default 1, 4 or 16.
+        Number of functions of the family, of which the first is the forecast itself, at most 64; by default 1, 4 or 16.
     each_feature
-        Whether every function of the forecast is also asked for on each feature: with hats or polynomials, calibrated
-        inside each group at each level of the forecast. It costs ``n_features * size`` more regressors.
+        Whether every function of the forecast is also used on each feature: with hats or polynomials, calibrated inside
+        each group at each level of the forecast. It adds ``n_features * size`` regressors.
     growing
-        Whether the functions come one by one, as many as the cube root of the rows, up to ``size``.
+        Whether the functions are added one by one, as many as the cube root of the rows, up to ``size``.
     include_score
-        Whether the score is a regressor, at which the regression starts. Without it, the score is not looked at.
+        Whether the score is a regressor, at which the regression starts. Without it, the score is not used.
     clamp
-        Forecasts are clipped this far from 0 and 1, at most 0.25.
+        Forecasts are clipped to this distance from 0 and 1, at most 0.25.
 
     Notes
     -----
-    Features are checked on every row: ``n_features`` of them, none missing, each in [-1, 1]. Outcomes may lie anywhere
-    in [0, 1]. Equal and constant features do no harm. Forecasts have no draws: the same rows give the same numbers. A
-    line is cut at 0 and 1, so that forecasts of exactly 0 and 1 occur, from the second row on, where the log loss is
-    infinite: judge them by the Brier score, or pass ``clamp=0.001``.
+    Features are checked on every row: ``n_features`` of them, none missing, each in [-1, 1]. Outcomes may be any number
+    in [0, 1]. Equal and constant features are allowed. Forecasts are deterministic: the same rows give the same
+    numbers. Forecasts of exactly 0 and 1 occur, from the second row, for which the log loss can be infinite: evaluate
+    them by the Brier score, or pass ``clamp=0.001``.
 
     Guarantee: on every sequence, chosen by anyone who sees each forecast, after every row T and for each test function
     i, :math:`|\sum_t f_{t,i} (p_t - y_t)| \le \sqrt{\tau_i (c + n \ln(T + 1) + \kappa^2 T)}`, where
     :math:`\tau_i = 1 + \sum_t f_{t,i}^2`, n counts the regressors, :math:`\kappa` is the clamp, and c is 2 with the
     score and 1 without; for score and forecast 1 is added on the right. With the score the sum of squared errors is at
-    most :math:`n \ln(T + 1) + \kappa^2 T` above that of the score. It supposes that each outcome is learned before the
-    next forecast; where outcomes come late, it is about forecasts made anew when each is learned, not about those that
-    were said. Proof: docs/certificates/regression.md.
-    Cost: O(n^2) per row and numbers kept, however long the stream: the factors L D L' of the matrix, with the
-    right-hand side as a last row, are updated by rank one without subtraction in D.
-    Reference: 001 Algorithm 2, Theorem 3.3, Corollary 4.1 and sections III.C, IV.A; Gill et al. 1974, method C1.
+    most :math:`n \ln(T + 1) + \kappa^2 T` above that of the score. It assumes that each outcome is learned before the
+    next forecast. If outcomes come late, it holds for forecasts recomputed when each outcome is learned, not for those
+    that were issued. Proof: docs/certificates/regression.md.
+    Cost: O(n^2) time per row and O(n^2) numbers, however long the stream: the factors L D L' of the matrix, with the
+    right-hand side as the last row, are updated by rank one without subtraction in D.
+    Reference: Foster and Kakade (2006), Algorithm 2, Theorem 3.3, Corollary 4.1 and sections III.C, IV.A; Gill et al.
+    1974, method C1.
 
     Examples
     --------
-    The model says 0.5 to all, but the first group has no events and the second only events.
+    The model scores all rows 0.5, but the first group has no events and the second only events.
 
     >>> regression = CalibratedRegression(n_features=2)
     >>> for t in range(400):
@@ -115,7 +115,7 @@ class CalibratedRegression(Forecaster):
     >>> round(regression.predict_one(0.5, [1, 0]), 2), round(regression.predict_one(0.5, [0, 1]), 2)
     (0.0, 1.0)
 
-    With names, and what is guaranteed of 5,000 rows in a stream of 20,000:
+    With names, and the guarantee for a group of 5,000 rows in a stream of 20,000:
 
     >>> regression = CalibratedRegression(["north", "mobile"]).learn_one(0.5, 1, {"mobile": 1, "north": 0})
     >>> found = regression.certificate(20_000, group_rows=5_000)
@@ -145,7 +145,7 @@ class CalibratedRegression(Forecaster):
         include_score: bool = True,
         clamp: float = 0.0,
     ) -> None:
-        #: What the features are called, if they have names.
+        #: Names of the features, if any.
         self.feature_names = () if isinstance(n_features, Number) else feature_names(n_features)
         self.n_features = len(self.feature_names) or whole("n_features", n_features, 0, MOST_REGRESSORS)
         self.test_functions, self.clamp = test_functions, real("clamp", clamp, 0.0, MOST_CLAMP)
@@ -153,20 +153,18 @@ class CalibratedRegression(Forecaster):
         if test_functions == OWN:
             raise InputError(
                 "state",
-                "is of test_functions of your own, which no state can hold",
-                "build the forecaster with them, then call its restore(state)",
+                "has user-defined test_functions, which a state cannot store",
+                "create the forecaster with them, then call its restore(state)",
             )
         if not own and not (isinstance(test_functions, str) and test_functions in FAMILIES):
             raise InputError(
                 "test_functions", f"must be one of {', '.join(FAMILIES)}, or a function, not {test_functions!r}"
             )
         if own and (size is None or each_feature or growing):
-            raise InputError(
-                "size", "must be given with test_functions of your own, and each_feature and growing left out"
-            )
+            raise InputError("size", "must be given with user-defined test_functions, without each_feature and growing")
         self.size = whole("size", SIZES[str(test_functions)] if size is None else size, 1, LARGEST_SIZE)
         if self.size > 1 and test_functions == "features":
-            raise InputError("size", f"must be 1, or left out, for test_functions='features', not {size!r}")
+            raise InputError("size", f"must be 1 or left out for test_functions='features', not {size!r}")
         self.each_feature, self.growing = yes_no("each_feature", each_feature), yes_no("growing", growing)
         self.include_score = yes_no("include_score", include_score)
         # Functions of the forecast, of which the first is the forecast itself.
@@ -175,8 +173,8 @@ class CalibratedRegression(Forecaster):
         if self._n > MOST_REGRESSORS:
             raise InputError(
                 "n_features",
-                f"asks for {self._n:,} regressors, and {MOST_REGRESSORS:,} are the most, as a row costs their square",
-                "take fewer features, or fewer test functions of each",
+                f"needs {self._n:,} regressors, but at most {MOST_REGRESSORS:,} are allowed",
+                "use fewer features or fewer test functions",
             )
         self._clear()
 
@@ -193,7 +191,7 @@ class CalibratedRegression(Forecaster):
 
     @property
     def takes_features(self) -> bool:  # type: ignore[override]
-        """Whether rows need features beside the score."""
+        """Whether rows need features besides the score."""
         return self.n_features > 0
 
     # ---------------------------------------------------------------------------------------------------- one row
@@ -215,13 +213,13 @@ class CalibratedRegression(Forecaster):
         def value(q: float) -> float:
             return level + dot(slopes, functions(q))
 
-        if self.test_functions == "hats":  # of which k are linear between the points of the next power of two
+        if self.test_functions == "hats":  # k hats are linear between the points of the next power of two
             p = kinked_fixed_point(value, 1 << (self._active - 1).bit_length(), clamp)
         else:
             p = fixed_point(value, clamp)
         values = functions(p)
         if callable(self.test_functions) and abs(clip(level + dot(slopes, values), clamp) - p) > JUMP:
-            raise InputError("test_functions", f"must be continuous in the forecast, and they jump at {p:.6g}")
+            raise InputError("test_functions", f"must be continuous in the forecast, but jump at {p:.6g}")
         return p, values
 
     def _functions(self, s: float, xs: list[float]) -> Callable[[float], list[float]]:
@@ -236,7 +234,7 @@ class CalibratedRegression(Forecaster):
         return active_functions(self._seen, self._n_functions) if self.growing else self._n_functions
 
     def _collapsed(self, s: float, xs: list[float]) -> tuple[float, list[float]]:
-        """The regression on this row as a constant and one coefficient for each function of the forecast."""
+        """The regression for this row as a constant and one coefficient for each function of the forecast."""
         theta, d, k = self._theta, self.n_features, self._n_functions
         level = dot(theta, xs) + theta[self._n - 2 - self.include_score]
         if self.include_score:
@@ -248,7 +246,7 @@ class CalibratedRegression(Forecaster):
         return level, slopes
 
     def _regress(self, s: float, xs: list[float], values: list[float]) -> list[float]:
-        """All regressors of a row, in the order in which they are kept."""
+        """All regressors of a row, in storage order."""
         values = values + [0.0] * (self._n_functions - len(values))
         products = [x * v for v in values for x in xs] if self.each_feature else []
         return xs + products + values[1:] + ([1.0, s] if self.include_score else [1.0]) + [values[0]]
@@ -257,7 +255,7 @@ class CalibratedRegression(Forecaster):
         return self._take_in(score, label, self._one(features))
 
     def _take_in(self, s: float, y: float, xs: list[float]) -> float:
-        """Learn a row; the forecast made before."""
+        """Learn a row, and return the forecast before."""
         p, values = self._forecast(s, xs)
         row = self._regress(s, xs, values)
         error = p - y
@@ -294,59 +292,66 @@ class CalibratedRegression(Forecaster):
     @property
     @reading
     def errors(self) -> Floats:
-        r""":math:`\sum_t f_{t,i} (p_t - y_t)` of each test function so far; the first ``n_features`` are the features'.
+        r"""Sum of errors :math:`\sum_t f_{t,i} (p_t - y_t)` of each test function so far, the features first.
 
-        In events: 12 says that 12 more were forecast in the group than were seen. After the features come products of
-        the functions of the forecast with the features (if asked for), those functions themselves, the constant (all
-        rows), the score (if included) and the forecast.
+        In events: 12 means that 12 more events were forecast in the group than were observed. After the features come
+        products of the functions of the forecast with the features (if requested), those functions themselves, the
+        constant (all rows), the score (if included) and the forecast.
 
-        :math:`p_t` is the forecast at the moment when row t is learned. With late outcomes it is not what was said, of
-        which the errors may be several times larger: sum those from your own record of what was said.
+        :math:`p_t` is the forecast at the time when row t is learned. With late outcomes it is not the issued forecast,
+        whose errors may be several times larger: sum those from your own record of issued forecasts.
         """
         return np.array(self._errors)
 
     @property
     @reading
     def bounds(self) -> Floats:
-        r"""What the absolute :attr:`errors` cannot exceed, from the rows so far.
+        r"""Upper bounds on the absolute :attr:`errors`, from the rows so far.
 
         :math:`\sqrt{\tau_i (c + v + \kappa^2 T)}` with :math:`v = \sum_t (p_t - y_t)^2 q_t / (1 + q_t)`,
         :math:`q_t = f_t \cdot A_{t-1}^{-1} f_t`, which is never above :math:`n \ln(T + 1)`; 1 more for score and
-        forecast. Like the errors they are about forecasts at the moment of learning, not about what was said before.
+        forecast. Like the errors they are about forecasts at the time of learning, not about those issued before.
         """
         squares = diagonal(self._pivots, self._columns)
         found = np.sqrt(squares * (self._start + self._spent + self._inexact(self._seen)))
-        # For score and forecast a linear term is left, which is worth 1: see docs/certificates/regression.md.
+        # For score and forecast a linear term of at most 1 remains: see docs/certificates/regression.md.
         found[self._n - 1 - self.include_score :] += 1.0
         return found
 
     @property
     def _start(self) -> float:
-        """Squared distance from where the regression starts to the forecast itself."""
+        """Squared distance between the initial coefficients and those of the forecast itself."""
         return 2.0 if self.include_score else 1.0
 
     def _inexact(self, rows: int) -> float:
-        """What forecasts that are clipped, or that miss the fixed point by JUMP, may add to squared errors."""
+        """Most that clipping, or an error of JUMP in the fixed point, can add to squared errors."""
         return (self.clamp * self.clamp + (2.0 * JUMP if callable(self.test_functions) else 0.0)) * rows
 
     @reading
-    def certificate(self, n_rows: int | None = None, group_rows: int | None = None) -> OnlineCertificate | Refusal:
-        """What is guaranteed after ``n_rows`` rows (default: those learned), or of a group that has some of them.
+    def certificate(
+        self, n_rows: int | None = None, group_rows: int | None = None
+    ) -> OnlineCertificate | NoCertificate:
+        """The guarantee after ``n_rows`` rows, for all rows or for groups of a given size.
 
         Parameters
         ----------
         n_rows
-            Rows of the stream.
+            Number of rows of the stream; by default the rows learned so far.
         group_rows
-            Rows in a group that is one of the features. The bound, in events, grows as the root of it: it is for groups
-            of this many rows and of fewer, of which it is a larger share, and not for larger ones. Without it, the
-            guarantee is on all rows, on every feature, and on every test function, of which the first is the forecast
-            itself. Groups that are not features have none.
+            Number of rows in a group that is one of the features. The bound, in events, grows as its square root. It
+            holds for groups of up to this many rows, not for larger ones; for smaller groups it is a larger share.
+            Without it, the guarantee is for all rows, every feature, and every test function, of which the first is the
+            forecast itself. Groups that are not features have no guarantee.
+
+        Returns
+        -------
+        EventsCertificate or NoCertificate
+            Prints as a sentence.
 
         Notes
         -----
-        It is about the sum of errors of the forecasts made when each outcome is learned. With late outcomes these are
-        not the forecasts that were issued, of which nothing is guaranteed.
+        It is about the sum of errors of the forecasts at the time each outcome is learned. With late outcomes these are
+        not the forecasts that were issued, for which there is no guarantee.
         """
         rows = self._check_rows(n_rows)
         active = active_functions(max(rows - 1, 0), self._n_functions) if self.growing else self._n_functions
@@ -355,7 +360,7 @@ class CalibratedRegression(Forecaster):
         return found.everywhere(rows, spend) if group_rows is None else found.in_groups(rows, group_rows, spend)
 
     def _freeze(self) -> Map:
-        """The map at this time, where the forecast is a clipped line of the score alone."""
+        """The current map, if the forecast is a clipped line of the score alone."""
         level, slopes = self._collapsed(0.0, [])
         if self.n_features or self._n_functions > 1 or slopes[0] >= 1.0:
             return super()._freeze()
@@ -379,8 +384,8 @@ class CalibratedRegression(Forecaster):
     def _check(self, numbers: list[float]) -> None:
         super()._check(numbers)
         n, seen = self._n, numbers[0]
-        # Values of functions, errors and targets are at most 1, so that sums over rows are at most as many, and entries
-        # of a factor at most the root of what the matrix has on its diagonal over the pivot.
+        # Values of functions, errors and targets are at most 1, so sums over rows are at most the number of rows, and
+        # entries of a factor at most the square root of the diagonal of the matrix over the pivot.
         most = (1.0 + seen) * (1.0 + SLACK)
         errors, pivots = numbers[2 : 2 + n], numbers[2 + n : 2 + 2 * n]
         columns = self._split(numbers)

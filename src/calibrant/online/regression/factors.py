@@ -1,4 +1,4 @@
-"""The factors L D L' of the matrix of a ridge regression, with its right-hand side as a last row of L."""
+"""Factors L D L' of the matrix of a ridge regression, with its right-hand side as the last row of L."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from calibrant.numerics import Floats
 
 
 def absorb(pivots: list[float], columns: list[list[float]], v: list[float]) -> float:
-    """Add v v' to the matrix A, in place; 1 / (1 + f' A^-1 f), where f is v without its last entry, the target.
+    """Add v v' to the matrix A in place, and return 1 / (1 + f' A^-1 f), with f = v without its last entry, the target.
 
-    That is the share of a squared error that was not to be avoided. D grows without subtraction (Gill et al. 1974, C1).
+    The result is the unavoidable share of a squared error. D grows without subtraction (Gill et al. 1974, method C1).
 
     Examples
     --------
@@ -34,7 +34,7 @@ def absorb(pivots: list[float], columns: list[list[float]], v: list[float]) -> f
 
 
 def solve(columns: list[list[float]]) -> list[float]:
-    """The coefficients, from the last row of the factors by substitution."""
+    """The coefficients, by back substitution from the last row of the factors."""
     theta: list[float] = []
     for column in reversed(columns):
         theta.insert(0, column[-1] - dot(column, theta))
@@ -42,7 +42,7 @@ def solve(columns: list[list[float]]) -> list[float]:
 
 
 def diagonal(pivots: list[float], columns: list[list[float]]) -> Floats:
-    """The diagonal of the matrix: 1 and the sum of squares of each regressor."""
+    """The diagonal of the matrix: 1 plus the sum of squares of each regressor."""
     squares = np.zeros(len(pivots))
     for j, (pivot, column) in enumerate(zip(pivots, columns, strict=True)):
         squares[j] += pivot
@@ -51,7 +51,7 @@ def diagonal(pivots: list[float], columns: list[list[float]]) -> Floats:
 
 
 def dot(a: Sequence[float], b: Sequence[float]) -> float:
-    """Sum of products as far as the shorter goes, from the left, so that every Python gives the same bits."""
+    """Sum of products up to the shorter length, from left to right, bit-identical in every version of Python."""
     total = 0.0
     for x, y in zip(a, b, strict=False):
         total += x * y

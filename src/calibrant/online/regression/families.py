@@ -1,4 +1,4 @@
-"""Functions of a forecast on which calibration is asked for, and the forecasts that solve an equation in themselves."""
+"""Test functions of a forecast, and fixed points of forecasts."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from calibrant.messages import InputError
 
 Function = Callable[[float], float]
 Family = Callable[[float, int], list[float]]
-"""From a forecast and a number of functions to their values; the first is the forecast itself."""
+"""Function of a forecast and a number of functions that returns their values; the first is the forecast itself."""
 
 LARGEST_SIZE = 64
-"""Functions of one family: the dimension may grow with the rows, but not beyond this."""
+"""Largest number of functions of one family."""
 
 CLOSE = 2.0**-50
-"""A fixed point is found when the equation holds up to this."""
+"""Tolerance of the equation of a fixed point."""
 
 NARROW = 2.0**-54
-"""The search ends when its interval is as short as this, which it is after at most 108 steps."""
+"""Length of the interval at which the search ends, after at most 108 steps."""
 
 
 def polynomials(p: float, size: int) -> list[float]:
@@ -44,9 +44,9 @@ def polynomials(p: float, size: int) -> list[float]:
 def hats(p: float, size: int) -> list[float]:
     """The forecast, then hats at 1/2, at 1/4 and 3/4, at the odd eighths, and so on.
 
-    Each is 1 at its point, falls linearly to 0 at the neighbours of the same level, and is 0 beyond. With p and the
-    constant, ``size`` of them, a power of two, span all functions that are linear between the points k / size; without
-    end they are a basis of the continuous functions (Faber 1910, Schauder 1927).
+    Each is 1 at its point, falls linearly to 0 at the neighbors of the same level, and is 0 beyond. With p and the
+    constant, ``size`` of them, a power of two, span all functions that are linear between the points k / size. The
+    infinite sequence is a basis of the continuous functions (Faber 1910, Schauder 1927).
 
     Examples
     --------
@@ -70,17 +70,17 @@ FAMILIES: dict[str, Family] = {
     "polynomials": polynomials,
     "hats": hats,
 }
-"""Families by the name that users and states give."""
+"""Families by name."""
 
 SIZES = {"features": 1, "polynomials": 4, "hats": 16}
-"""How many functions are taken by default."""
+"""Default number of functions."""
 
 
 def active_functions(n_rows: int, size: int) -> int:
-    """How many functions of a growing family are in use after this many rows: the cube root of these, and one.
+    """Number of functions of a growing family in use after this many rows: the cube root of the rows, plus one.
 
-    The calibration error per row on functions with slope up to s is of order sqrt(k log T / T) + s / k with k hats
-    after T rows, which a k of the order of the cube root of T makes least, up to the logarithm.
+    With k hats after T rows, the calibration error per row on functions with slope up to s is of order
+    sqrt(k log T / T) + s / k. A k of the order of the cube root of T minimizes it, up to the logarithm.
 
     Examples
     --------
@@ -94,18 +94,18 @@ def active_functions(n_rows: int, size: int) -> int:
 
 
 def clip(z: float, clamp: float = 0.0) -> float:
-    """The nearest probability that is this far from 0 and 1."""
+    """The nearest probability that is at least ``clamp`` away from 0 and 1."""
     return clamp if z < clamp else 1.0 - clamp if z > 1.0 - clamp else z
 
 
 def line_fixed_point(level: float, slope: float, clamp: float = 0.0) -> float:
-    r"""A forecast p with p = clip(level + slope p), in closed form.
+    r"""Fixed point p = clip(level + slope p) of a line, in closed form.
 
-    Below a slope of 1 the line crosses the diagonal from above, at level / (1 - slope): a crossing beyond the ends, 0
-    and 1 unless clamped, leaves the nearer end as fixed point. Above 1 it crosses from below, and a crossing beyond
-    leaves the farther end; with a crossing inside both ends are fixed points as well, and the crossing is taken. At 1
-    the line runs along the diagonal: above it the upper end is the fixed point, below it the lower, and on it every
-    point is, so that one half is taken.
+    For a slope below 1 the line crosses the diagonal from above, at level / (1 - slope); if that is beyond the ends (0
+    and 1 unless clamped), the nearer end is the fixed point. For a slope above 1 it crosses from below; if that is
+    beyond the ends, the farther end is the fixed point, and if it is inside, both ends are fixed points too and the
+    crossing is returned. For a slope of 1 the line is parallel to the diagonal: above it the upper end is the fixed
+    point, below it the lower, and on it every point is, so 1/2 is returned.
 
     Examples
     --------
@@ -122,11 +122,10 @@ def line_fixed_point(level: float, slope: float, clamp: float = 0.0) -> float:
 
 
 def fixed_point(value: Function, clamp: float = 0.0) -> float:
-    """A forecast p with p = clip(value(p)), for any continuous function, by a search that cannot leave the ends.
+    """Fixed point p = clip(value(p)) of any continuous function, by a bracketing search.
 
-    clip(value(p)) - p is at least 0 at the lower end and at most 0 at the upper. Steps halve the interval and follow
-    the chord in turns, always keeping the two signs, so that 108 steps suffice whatever the function is, and a few
-    where it is smooth.
+    clip(value(p)) - p is at least 0 at the lower end and at most 0 at the upper end. The search alternates bisection
+    and secant steps and keeps the signs at the ends, so 108 steps suffice for any function, and a few for a smooth one.
 
     Examples
     --------
@@ -155,9 +154,9 @@ def fixed_point(value: Function, clamp: float = 0.0) -> float:
 
 
 def kinked_fixed_point(value: Function, pieces: int, clamp: float = 0.0) -> float:
-    """A forecast p with p = clip(value(p)), for a function that is linear between the points k / pieces.
+    """Fixed point p = clip(value(p)) of a function that is linear between the points k / pieces.
 
-    Points are halved like the interval of :func:`fixed_point`, and the piece that is left has a closed form.
+    Bisection over the points finds the piece, which has a closed form.
 
     Examples
     --------
@@ -175,16 +174,16 @@ def kinked_fixed_point(value: Function, pieces: int, clamp: float = 0.0) -> floa
         else:
             high, below = middle, gap
     left, right = clip(low / pieces, clamp), clip(high / pieces, clamp)
-    if above <= 0.0:  # at the lower end alone, which the cut makes a fixed point
+    if above <= 0.0:  # the lower end, which clipping makes a fixed point
         return left
-    if below >= 0.0:  # at the upper end, or a point that is fixed
+    if below >= 0.0:  # the upper end, or a fixed point
         return right
     return clip(left + (right - left) * above / (above - below), clamp)
 
 
 def own_values(found: Sequence[float], size: int) -> list[float]:
-    """What functions of the user gave, checked."""
+    """Validated values of a user's test functions."""
     values = [float(v) for v in found]
     if len(values) != size or not all(-1.0 <= v <= 1.0 for v in values):
-        raise InputError("test_functions", f"must return {size} numbers in [-1, 1] for every row, as size says")
+        raise InputError("test_functions", f"must return size={size} numbers in [-1, 1] for every row")
     return values

@@ -1,4 +1,4 @@
-"""Features of a row: memberships of groups, or other numbers in [-1, 1], by their names or in their order."""
+"""Features of a row: group memberships or other numbers in [-1, 1], by name or in order."""
 
 from __future__ import annotations
 
@@ -16,26 +16,27 @@ from calibrant.online.inputs import name_text, refuse_unpaired, shown
 
 
 def feature_names(given: Any) -> tuple[str, ...]:
-    """Names of features as text, in their order."""
-    found = given.tolist() if hasattr(given, "tolist") else given  # of an array, or of an index of pandas
+    """Names of features as text, in order."""
+    found = given.tolist() if hasattr(given, "tolist") else given  # an array or a pandas index
     listed = isinstance(found, Sequence) and not isinstance(found, str | bytes)
     try:
         names = [key_text(name, "n_features") or "" for name in found] if listed else []
     except InputError:
         names = []
     if not names or "" in names:
-        told = shown(given)
-        raise InputError("n_features", f"must be a whole number of at least 0, or the names of features, not {told}")
+        raise InputError(
+            "n_features", f"must be an integer of at least 0, or a list of feature names, not {shown(given)}"
+        )
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise InputError("n_features", f"names {twice!r} twice", "give each feature a name of its own")
+        raise InputError("n_features", f"contains {twice!r} twice", "use a different name for each feature")
     return tuple(names)
 
 
 def group_features(
     features: Any, n: int, d: int, names: tuple[str, ...] = (), scores: object = None
 ) -> list[list[float]]:
-    """Rows of d features for n scores: columns of a frame, or of a mapping, by the names, others in the order given.
+    """Rows of d features for n scores: columns of a frame or mapping by name, others in the given order.
 
     Examples
     --------
@@ -47,23 +48,23 @@ def group_features(
     if features is None and d == 0:
         return [[]] * n
     if features is None:
-        raise InputError("features", f"must be {d} numbers for each row, as n_features says; none were given")
+        raise InputError("features", f"must be {d} numbers for each row (n_features); none were given")
     refuse_unpaired(scores, features, "features")
     found = _named_matrix(features, names) if _has_names(features) and names else _matrix(features, d)
     if found.ndim == 2 and found.shape[1] == d and len(found) != n:
-        raise InputError("features", f"has {len(found):,} rows but scores has {n:,}", "pass one for each")
+        raise InputError("features", f"has {len(found):,} rows but scores has {n:,}", "pass one row for each score")
     if found.shape != (n, d):
-        raise InputError("features", f"must be {d} numbers for each row, as n_features says; got {found.shape[1:]}")
+        raise InputError("features", f"must be {d} numbers for each row (n_features); got shape {found.shape[1:]}")
     if np.isnan(found).any():
-        raise InputError("features", "has missing values", "say 0 for a row that is not in a group")
+        raise InputError("features", "has missing values", "pass 0 for a row that is not in a group")
     if not (np.abs(found) <= 1.0).all():
-        raise InputError("features", "must be in [-1, 1]", "1 in a group and 0 outside, say")
+        raise InputError("features", "must be in [-1, 1]", "for example, 1 in a group and 0 outside")
     rows: list[list[float]] = found.tolist()
     return rows
 
 
 def row_features(features: Any, d: int, names: tuple[str, ...] = ()) -> list[float]:
-    """The same for one row; a mapping, a row of a pandas frame and a named tuple have names.
+    """The same for one row; a mapping, a row of a pandas frame or a named tuple is read by name.
 
     Examples
     --------
@@ -83,24 +84,22 @@ def row_features(features: Any, d: int, names: tuple[str, ...] = ()) -> list[flo
 
 def _has_names(features: Any) -> bool:
     if hasattr(features, "collect"):
-        raise InputError("features", "is a table that is not in memory", "collect it first")
+        raise InputError("features", "is a lazy table", "collect it first")
     return isinstance(features, Mapping) or hasattr(features, "columns") or hasattr(features, "column_names")
 
 
 def _named_matrix(features: Any, names: tuple[str, ...]) -> Floats:
-    """The columns that are named, in the order of the names; others may be there."""
+    """The named columns, in the order of the names; other columns are ignored."""
     given = features if isinstance(features, Mapping) else getattr(features, "column_names", None) or features.columns
     found = [name_text(name) for name in given]
     missing = [name for name in names if name not in found]
     if missing:
-        raise InputError(
-            "features", f"lacks {first_names(missing)}, which n_features names", f"it has {first_names(found)}"
-        )
+        raise InputError("features", f"lacks {first_names(missing)} of n_features", f"it has {first_names(found)}")
     _refuse_twice(found, names)
     as_given = dict(zip(found, given, strict=True))
     columns = [_column(features[as_given[name]], name) for name in names]
     if len({len(column) for column in columns}) > 1:
-        raise InputError("features", "has columns of unequal length", "pass one number for each row in all of them")
+        raise InputError("features", "has columns of unequal length", "pass one number for each row in every column")
     return np.column_stack(columns)
 
 
@@ -120,17 +119,17 @@ def _refuse_twice(found: list[str], names: tuple[str, ...]) -> None:
 
 
 def _matrix(features: Any, d: int) -> Floats:
-    """Numbers; missing ones, of any library, as NaN."""
+    """Numbers, with missing values of any library as NaN."""
     if isinstance(features, Mapping):
         raise InputError(
-            "features", "are given by name, so that n_features must name them", "pass a list of names there"
+            "features", "has names, but n_features is a number", "pass a list of feature names as n_features"
         )
     try:
         found = np.asarray(features)
         if found.dtype.kind not in "biuf":
             found = read_floats(found.reshape(-1), "features").reshape(found.shape)
-    except InputError as error:  # text, dates and objects, of which it names one
-        fix = f"pass {d} numbers for each row, 1 in a group and 0 outside, say"
+    except InputError as error:  # text, dates and objects; the message shows one
+        fix = f"pass {d} numbers for each row, for example 1 in a group and 0 outside"
         raise InputError("features", error.problem, fix) from None
     except (TypeError, ValueError, Warning):  # rows of unequal length (a warning before numpy 1.24)
         raise InputError("features", "has rows of unequal length", f"pass {d} numbers for each row") from None

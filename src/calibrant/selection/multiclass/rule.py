@@ -1,4 +1,4 @@
-"""Which map of class scores, honestly: candidates searched and compared on unseen rows, and nested numbers."""
+"""Choice of a multiclass map: tuned candidates, compared by cross-validation, with nested estimates."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from calibrant.arrays.multiclass.rows import ClassRows
+from calibrant.arrays.multiclass.rows import MulticlassRows
 from calibrant.fits.softmax import LogRows, fit_slope
-from calibrant.maps import ClassMap
+from calibrant.maps import MulticlassMap
 from calibrant.messages import Note
 from calibrant.metrics.estimates import Estimate
 from calibrant.numerics import CLAMP, Floats
@@ -26,7 +26,7 @@ from calibrant.selection.comparison import (
 )
 from calibrant.selection.losses import Losses, constant_loss
 from calibrant.selection.multiclass.cross_validation import (
-    MOST_FULL,
+    MAX_MATRIX_CLASSES,
     Form,
     Given,
     Setting,
@@ -47,34 +47,34 @@ FORMS: dict[str, Form] = {
 }
 """Form of the softmax map of each candidate, simplest first."""
 
-ROWS = {"identity": 0.0, "temperature": 50.0, "vector": 50.0, "structured": 50.0}
-"""Rows from which on each of them is tried."""
+MIN_ROWS = {"identity": 0.0, "temperature": 50.0, "vector": 50.0, "structured": 50.0}
+"""Rows that each candidate needs to be tried."""
 
-FEW = 200.0
-"""Rows below which a map must be better than the model by two standard errors."""
+FEW_ROWS = 200.0
+"""Number of rows below which a map must be better than the original model by two standard errors."""
 
 
 @dataclass(frozen=True)
-class ClassCandidate:
-    """What may be chosen: a softmax map whose setting is searched for, or any other way to a map."""
+class MulticlassCandidate:
+    """A method that may be chosen: a softmax map whose setting is searched for, or any other method."""
 
     name: str
     rows: float = 0.0
     given: Given | None = None
 
     @classmethod
-    def named(cls, name: str, rows: float | None = None) -> ClassCandidate:
+    def named(cls, name: str, rows: float | None = None) -> MulticlassCandidate:
         """One of :data:`FORMS`."""
-        return cls(name, ROWS[name] if rows is None else rows)
+        return cls(name, MIN_ROWS[name] if rows is None else rows)
 
     def why_not(self, rows: float, classes: int) -> Note | None:
         """Why it is not tried; None when it is."""
-        if self.given is None and self.name == "structured" and classes > MOST_FULL:
-            return too_many_classes(MOST_FULL)
+        if self.given is None and self.name == "structured" and classes > MAX_MATRIX_CLASSES:
+            return too_many_classes(MAX_MATRIX_CLASSES)
         return needs_rows(self.rows) if rows < self.rows else None
 
     def found(self, view: View) -> Trial:
-        """What of it does best on some parts of the rows."""
+        """Its best setting on some of the folds."""
         if self.given is not None:
             return self.given
         trials = view.trials
@@ -83,7 +83,7 @@ class ClassCandidate:
         return searched(view, Setting(FORMS[self.name], CLAMP, middle(trials.size)))
 
 
-def fitted(trial: Trial, rows: ClassRows) -> ClassMap:
+def fitted(trial: Trial, rows: MulticlassRows) -> MulticlassMap:
     """The map of a trial, fitted to all rows."""
     if isinstance(trial, Given):
         return trial.fit(rows)
@@ -93,8 +93,8 @@ def fitted(trial: Trial, rows: ClassRows) -> ClassMap:
 
 
 @dataclass(frozen=True)
-class ClassComparison(Comparison):
-    """What was compared, on rows that the maps had not seen; prints as a table."""
+class MulticlassComparison(Comparison):
+    """Cross-fitted losses of all candidates; prints as a table."""
 
     default: str = "structured"
 
@@ -105,44 +105,43 @@ class ClassComparison(Comparison):
 
     @property
     def rule_text(self) -> str:
-        """The rule in plain words."""
+        """The rule in words."""
         return (
-            f"The candidate {self.default}, or one that is better by two standard errors, is chosen unless "
-            f"{self.original} has the same or a lower loss, or the loss of a simpler candidate is higher by "
-            f"{self.within}."
-            f" Where the choice raises the nested loss, {self.original} is kept."
+            f"Rule: {self.default}, or the best candidate that beats it by {CERTAINTY:g} SE, unless {self.original} "
+            f"has the same or a lower loss, or a simpler candidate is {self.within}. If the choice raises the nested "
+            f"loss, {self.original} is kept."
         )
 
 
 @dataclass(frozen=True)
-class ClassSelection:
-    """The chosen candidate, its setting, what it was compared with, and nested numbers of the whole procedure."""
+class MulticlassSelection:
+    """The chosen candidate, its setting, the comparison, and nested losses of the whole procedure."""
 
     name: str
     trial: Trial
-    comparison: ClassComparison
+    comparison: MulticlassComparison
     before: Estimate
     after: Estimate
     change: Estimate
 
 
-def select_classes(trials: Trials, candidates: Sequence[ClassCandidate], rows: float) -> ClassSelection:
-    r"""The structured map, unless something else is better or something simpler as good; and what that is worth.
+def select_classes(trials: Trials, candidates: Sequence[MulticlassCandidate], rows: float) -> MulticlassSelection:
+    r"""Choose the structured map, unless another candidate is better or a simpler one is as good.
 
-    With :math:`L_c` the mean loss of candidate c on rows that its maps had not seen, and :math:`s_{c,d}` the standard
-    error of :math:`L_c - L_d` from paired rows: d is the structured map (above 128 classes the temperature), or the
-    candidate of least loss among those with :math:`L_c + 2 s_{c,d} < L_d`. Then
+    With :math:`L_c` the mean loss of candidate c on held-out rows, and :math:`s_{c,d}` the standard error of
+    :math:`L_c - L_d` from paired rows: d is the structured map (above 128 classes the temperature map), or the
+    candidate of lowest loss among those with :math:`L_c + 2 s_{c,d} < L_d`. The choice is
 
-    - the model as it is, if :math:`L_{identity} \le L_d`, below 200 rows if :math:`L_{identity} \le L_d + 2 s`;
+    - the original model, if :math:`L_{identity} \le L_d`, or below 200 rows if :math:`L_{identity} \le L_d + 2 s`;
     - else the first c, simplest first, with :math:`L_c - L_d + 2 s_{c,d} \le t`, where t is 0.07 % of the loss of
-      predicting the class rates for every row;
+      predicting the class frequencies for every row;
     - else d.
 
-    If the nested loss of the choice is above that of the model, the model is kept.
+    If the nested loss of the choice is above that of the original model, the original model is kept.
 
-    ``candidates`` come simplest first, and the first is the model as it is. ``before``, ``after`` and ``change`` are
-    nested: in each part of the rows the loss of what the same search and the same rule choose on the other parts, or
-    those before it. Without two parts that can be compared the model is kept.
+    ``candidates`` come simplest first, and the first is the original model. ``before``, ``after`` and ``change`` are
+    nested: for each fold, the loss of what the same search and the same rule choose on the other folds, or on those
+    before it. Without two folds that can be compared the original model is kept.
     """
     loss, parts = trials.loss, trials.parts
     tie = _negligible(trials, trials.folds.shares.sum(axis=0))
@@ -165,18 +164,18 @@ def select_classes(trials: Trials, candidates: Sequence[ClassCandidate], rows: f
         compared(each.name, flat, place.get(each.name), best, each.why_not(rows, trials.size), tie)
         for each in candidates
     )
-    comparison = ClassComparison(loss, tried[0].name, lines, tie, default=tried[default].name)
-    return ClassSelection(tried[best].name, found[best], comparison, before, after, change)
+    comparison = MulticlassComparison(loss, tried[0].name, lines, tie, default=tried[default].name)
+    return MulticlassSelection(tried[best].name, found[best], comparison, before, after, change)
 
 
 def _negligible(trials: Trials, weights: Floats) -> float:
-    """Differences of mean losses up to this are negligible, by the class rates of rows with these weights."""
+    """Largest difference of mean losses that is negligible, by the class frequencies of rows with these weights."""
     mass = np.bincount(trials.rows.labels, weights, trials.size)
     return NEGLIGIBLE_SHARE * constant_loss(mass / mass.sum(), trials.loss)
 
 
-def _default(tried: Sequence[ClassCandidate]) -> int:
-    """The column of what is taken when nothing speaks against it."""
+def _default(tried: Sequence[MulticlassCandidate]) -> int:
+    """The column of the default candidate."""
     names = [each.name for each in tried]
     for name in ("structured", "temperature"):
         if name in names:
@@ -184,17 +183,17 @@ def _default(tried: Sequence[ClassCandidate]) -> int:
     return len(names) - 1
 
 
-def _found(view: View, tried: Sequence[ClassCandidate]) -> tuple[list[Trial], Losses]:
+def _found(view: View, tried: Sequence[MulticlassCandidate]) -> tuple[list[Trial], Losses]:
     found = [each.found(view) for each in tried]
     return found, view.losses(found)
 
 
 def settled(losses: Losses, default: int, tie: float) -> int:
-    """The column that the rule of :func:`select_classes` takes."""
+    """The column chosen by the rule of :func:`select_classes`."""
     columns = range(len(losses.sums))
     ahead = [c for c in columns if c == default or _surely_better(losses, c, default)]
     taken = min(ahead, key=lambda column: losses.means[column])
-    if losses.size < FEW and not _surely_better(losses, taken, 0):
+    if losses.size < FEW_ROWS and not _surely_better(losses, taken, 0):
         return 0
     return choose(losses, columns, tie, taken)
 
@@ -204,8 +203,8 @@ def _surely_better(losses: Losses, column: int, default: int) -> bool:
     return worse < -CERTAINTY * spread
 
 
-def _nested(trials: Trials, tried: Sequence[ClassCandidate], default: int) -> list[Losses]:
-    """By part. First column: the model. Second: what is chosen without the part that it is judged on."""
+def _nested(trials: Trials, tried: Sequence[MulticlassCandidate], default: int) -> list[Losses]:
+    """Losses by fold. First column: the original model. Second: what is chosen without the fold."""
     made = []
     for part in trials.parts:
         others = [each for each in trials.parts if (each < part if trials.folds.forward else each != part)]

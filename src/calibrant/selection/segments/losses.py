@@ -1,4 +1,4 @@
-"""Honest numbers about segments: losses on rows that the maps had not seen."""
+"""Losses of segment maps on held-out rows."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from calibrant.selection.losses import Loss, Losses
 from calibrant.selection.rule import Candidate
 from calibrant.tallies import Tally
 
-SAME = 1e-9
-"""Log-odds that differ by less are those of one probability, and its rounding."""
+TIE_TOLERANCE = 1e-9
+"""Log-odds that differ by less are tied: the difference is rounding."""
 
 
 def random_parts(cells: SegmentCells, count: int, random_state: int) -> tuple[tuple[Ints, Tally], ...]:
-    """Random parts of the rows: the numbers of their cells, and a tally over these numbers as if they were scores.
+    """Random folds: the numbers of their cells, and a tally over these numbers as if they were scores.
 
     The draw is on the counts, so that the order of rows does not matter.
     """
@@ -34,41 +34,41 @@ def random_parts(cells: SegmentCells, count: int, random_state: int) -> tuple[tu
 
 
 def reference(tally: Tally) -> Candidate:
-    """What the model itself says: its probabilities, or Platt's map where real scores are none."""
-    found = CANDIDATES["platt" if tally.kind == "real" else "identity"]
+    """The original model: its probabilities, or Platt scaling where scores are not probabilities."""
+    found = CANDIDATES["platt" if tally.score_type == "real" else "identity"]
     return replace(found, least=0.0)
 
 
 def kept(tally: Tally) -> Map:
-    """The model as it is, fitted as :func:`reference` says."""
+    """The map of the original model, as defined by :func:`reference`."""
     return reference(tally).fit(tally)
 
 
 def by_number(values: Floats) -> StepMap:
-    """From the number of a cell to its probability."""
+    """Map from the number of a cell to its probability."""
     return StepMap(np.arange(1.0, len(values)) - 0.5, values)
 
 
-too_few_to_judge = note("too-few-to-judge", "too few {nouns.rows} to fit to some and judge on others")
+too_few_to_judge = note("too-few-to-judge", "too few {nouns.rows} to fit on some and evaluate on others")
 
 
 @note("sources-unjudged")
 def sources_unjudged(voice: Voice, sources: tuple[str, ...]) -> str:
     """Of a mean over sources."""
-    return f"without {', '.join(sources)}: too few {voice.nouns.rows} to judge them"
+    return f"without {', '.join(sources)}: too few {voice.nouns.rows} to evaluate them"
 
 
 def estimate(
     name: str, losses: Losses | None, weights: Sequence[float], loss: Loss, notes: tuple[Note, ...] = ()
 ) -> Estimate:
-    """A combination of mean losses, with its 95 % interval."""
+    """A linear combination of mean losses, with its 95 % confidence interval."""
     if losses is None:
         return Estimate(name, float("nan"), notes=(too_few_to_judge(),))
     return Estimate(name, *losses.interval(np.array(weights), loss), notes=notes)
 
 
 def weighted_mean(name: str, found: Mapping[str, tuple[float, Estimate]]) -> Estimate:
-    """Mean over sources, which share no rows, by their rows; a note names those whose estimate is not known."""
+    """Mean over sources without common rows, weighted by rows; a note names sources without an estimate."""
     known = [(weight, each.value, each.se or 0.0) for weight, each in found.values() if not np.isnan(each.value)]
     if not known:
         return Estimate(name, float("nan"), notes=(too_few_to_judge(),))
@@ -82,17 +82,17 @@ def weighted_mean(name: str, found: Mapping[str, tuple[float, Estimate]]) -> Est
 
 @dataclass(frozen=True)
 class SplitTies(Ranking):
-    """Higher scores keep higher probabilities, but equal scores do not get equal ones."""
+    """Higher scores get higher probabilities, but tied scores may get different ones."""
 
     def __str__(self) -> str:
         """One sentence."""
-        areas = f"AUC {self.before:.4f} to {self.after:.4f} on the fitted rows"
+        areas = f"AUC {self.before:.4f} -> {self.after:.4f} on the fitted rows"
         shown = areas if self.before == self.before else "one class, so no AUC"
-        return f"Ranking kept; equal scores differ by segment ({shown})."
+        return f"Ranking unchanged, except that tied scores differ by segment ({shown})."
 
 
 def ranking_between(cells: SegmentCells, x: Floats) -> Ranking:
-    """The order of the scores against that of log-odds x, on the rows that have both."""
+    """Compare the order of the scores with that of log-odds x, on rows that have both."""
     scores = np.where(np.isnan(x), np.nan, cells.axis[cells.place])
     before, after = (auc(cells.ranked(each)).value for each in (scores, expit(x)))
     known = np.flatnonzero(~np.isnan(x))
@@ -103,10 +103,10 @@ def ranking_between(cells: SegmentCells, x: Floats) -> Ranking:
 
 
 def _ranking(low: Floats, high: Floats, before: float, after: float) -> Ranking:
-    """From the least and the largest log-odds at each score, in ascending order of the scores."""
-    falls = bool((np.maximum.accumulate(high)[:-1] > low[1:] + SAME).any())
-    rises = bool((np.minimum.accumulate(low)[:-1] + SAME < high[1:]).any())
-    split = bool((high > low + SAME).any())
+    """From the smallest and the largest log-odds at each score, in ascending order of the scores."""
+    falls = bool((np.maximum.accumulate(high)[:-1] > low[1:] + TIE_TOLERANCE).any())
+    rises = bool((np.minimum.accumulate(low)[:-1] + TIE_TOLERANCE < high[1:]).any())
+    split = bool((high > low + TIE_TOLERANCE).any())
     if falls:
         return Ranking("mixed" if rises or split else "reversed", before, after)
     if split:

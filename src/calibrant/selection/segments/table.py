@@ -1,4 +1,4 @@
-"""What became of each segment, as a table that prints itself."""
+"""A table of segments: observed and predicted events, and the correction of each segment."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from calibrant.metrics.estimates import Estimate
 from calibrant.numerics import Floats, expit
 from calibrant.tallies import Counts
 
-MOST_SHOWN = 25
+MAX_SHOWN = 25
+"""Number of segments that ``print`` shows."""
 
 
 @dataclass(frozen=True)
 class SegmentLine:
-    """One segment: what was predicted by the map of all, what happened, and what it got of its own.
+    """One segment: observed events, events predicted before and after, and the segment's own correction.
 
-    ``level`` is what is added to the log-odds at the segment's centre and ``slope`` what they are stretched by there,
-    after what other columns did before; 0 and 1 leave the segment as it was. ``sd`` is the level's posterior standard
-    deviation, NaN where it has none.
+    ``predicted_before`` is by the global map. ``level`` is the shift of the log-odds at the segment's center and
+    ``slope`` their slope there, after the corrections of earlier columns; 0 and 1 mean no correction. ``sd`` is the
+    posterior standard deviation of the shift, NaN if there is none.
     """
 
     column: str
@@ -38,13 +39,13 @@ class SegmentLine:
 
 @dataclass(frozen=True)
 class SegmentTable:
-    """Every segment of every column; prints those that were moved farthest."""
+    """Every segment of every column; prints those with the largest changes."""
 
     lines: tuple[SegmentLine, ...]
 
     @classmethod
     def of(cls, cells: SegmentCells, x: Floats, stages: Stages, sds: dict[str, Floats] | None = None) -> SegmentTable:
-        """From log-odds x of the map of all, and the stages that follow it."""
+        """From log-odds x of the global map, and the stages that follow it."""
         before, after = expit(x), expit(cells.after(x, stages))
         n = cells.n.astype(np.float64)
         found = []
@@ -56,7 +57,7 @@ class SegmentTable:
         return cls(tuple(found))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data; numbers that do not exist are None."""
+        """Plain data; missing numbers are None."""
         return {
             "segments": [
                 {key: None if isinstance(v, float) and np.isnan(v) else v for key, v in asdict(line).items()}
@@ -69,15 +70,15 @@ class SegmentTable:
         return len(self.lines)
 
     def __str__(self) -> str:
-        """A table, the segments that were moved farthest first."""
-        return self.head(MOST_SHOWN)
+        """A table, the segments with the largest changes first."""
+        return self.head(MAX_SHOWN)
 
     def head(self, most: int) -> str:
-        """The table of at most so many segments, those that were moved farthest."""
+        """The table of at most ``most`` segments, those with the largest changes in predicted events."""
         ordered = sorted(self.lines, key=_distance, reverse=True)
         shown = ordered[:most]
         width = max([7, *(len(_name(line)) for line in shown)])
-        head = f"{'segment':<{width}} {'rows':>9} {'happened':>9} {'before':>9} {'after':>9} {'level':>7} {'slope':>6}"
+        head = f"{'segment':<{width}} {'rows':>9} {'observed':>9} {'before':>9} {'after':>9} {'shift':>7} {'slope':>6}"
         more = [f"and {len(self) - len(shown):,} more"] if len(shown) < len(self) else []
         return "\n".join([head, *(_text(line, width) for line in shown), *more])
 
@@ -85,25 +86,25 @@ class SegmentTable:
 def differences(name: str, scales: Scales) -> str:
     """How much the segments of a column differ, in one sentence."""
     if not any(scales):
-        return f"By {name}, the labels give no reason to tell segments apart: all keep the map of all."
+        return f"By {name}, there is no evidence that segments differ: all use the global map."
     factor = f"{np.exp(scales.level):.2f}"
-    parts = [f"the odds of a typical one are {factor} or 1 / {factor} times those of the map of all"]
+    parts = [f"odds are typically {factor} or 1 / {factor} times those of the global map"]
     parts = parts if scales.level else []
-    parts += [f"slopes are typically off 1 by {scales.slope:.2f}"] if scales.slope else []
-    far = [f"about {scales.far:.1%} of them differ far more"] if scales.far else []
+    parts += [f"slopes typically differ from 1 by {scales.slope:.2f}"] if scales.slope else []
+    far = [f"about {scales.far:.1%} of segments differ far more"] if scales.far else []
     return f"By {name}, segments differ: {'; '.join([*(parts or ['most of them not at all']), *far])}."
 
 
 def worth(gain: Estimate) -> str:
-    """What segments add to the map of all on rows that were not seen, in one sentence; empty where it is not known."""
+    """Gain from segments over the global map on held-out rows, in one sentence; empty if it is not known."""
     if np.isnan(gain.value):
         return ""
-    numbers = f"{gain.value:+.4f}, 95 % interval {gain.low:+.4f} to {gain.high:+.4f}"
+    numbers = f"{gain.value:+.4f}, 95 % CI {gain.low:+.4f} to {gain.high:+.4f}"
     if gain.high is not None and gain.high < 0.0:
-        return f" Of this, segments make {numbers}."
+        return f" Contribution of segments: {numbers}."
     if gain.low is not None and gain.low > 0.0:
-        return f" Segments make it worse than the map of all alone ({numbers})."
-    return f" Segments gain nothing that can be seen ({numbers})."
+        return f" Segments are worse than the global map alone ({numbers})."
+    return f" Segments show no significant gain over the global map ({numbers})."
 
 
 def _sums(cells: SegmentCells, name: str, values: Floats | Counts) -> Floats:
@@ -112,23 +113,23 @@ def _sums(cells: SegmentCells, name: str, values: Floats | Counts) -> Floats:
 
 
 def _lines(cells: SegmentCells, x: Floats, name: str, stages: Stages) -> tuple[Floats, Floats]:
-    """Level and slope of each segment over all stages of its column, each at the centre that it found."""
+    """Shift and slope of each segment over all stages of its column, each at the center of that stage."""
     levels, slopes = np.zeros(len(cells.columns[name])), np.ones(len(cells.columns[name]))
     for column, lines in stages:
         if column == name:
             p = expit(x)
             weight = cells.n * p * (1.0 - p)
             mass = _sums(cells, name, weight)
-            centre = _sums(cells, name, weight * x) / np.where(mass > 0.0, mass, 1.0)
+            center = _sums(cells, name, weight * x) / np.where(mass > 0.0, mass, 1.0)
             for code, (slope, intercept) in lines.items():
-                levels[code] += intercept + (slope - 1.0) * centre[code]
+                levels[code] += intercept + (slope - 1.0) * center[code]
                 slopes[code] *= slope
         x = cells.moved(x, column, lines)
     return levels, slopes
 
 
 def _distance(line: SegmentLine) -> float:
-    """Events by which the prediction moved; without a prediction last."""
+    """Change in the number of predicted events; segments without a prediction come last."""
     moved = abs(line.predicted_after - line.predicted_before)
     return -1.0 if np.isnan(moved) else moved
 

@@ -1,0 +1,142 @@
+"""Why no certificate is issued: a code for programs, and the reason in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from calibrant.guarantees.provenance import MulticlassProvenance, Provenance, Sampling
+from calibrant.messages import PYTHON, Advice, Argument, Phrase, Setting, Voice
+
+
+class NoCertificateCode(StrEnum):
+    """Reason for not issuing a certificate."""
+
+    COMMON_ROWS = "common-rows"
+    """The same rows chose the bins and estimate their rates."""
+    EMPTY = "empty"
+    """No bin or region has rows inside."""
+    FIXED_DRAW = "fixed-draw"
+    """A seed fixes a random split that has few possible outcomes."""
+    GROUPED = "grouped"
+    IMPORTANCE_WEIGHTS = "importance-weights"
+    INJECTIVE = "injective"
+    """The map is injective, such as a curve: no distribution-free guarantee is possible."""
+    MOVED = "moved"
+    """The map was adjusted to another base rate after the fit."""
+    MOVING_BINS = "moving-bins"
+    """The bins would change with more rows, so an always-valid interval is not available."""
+    NOT_FITTED = "not-fitted"
+    """The calibrator is not fitted."""
+    NO_THEOREM = "no-theorem"
+    """No known theorem covers the method, or its settings."""
+    OUT_OF_FOLD = "out-of-fold"
+    POOLED = "pooled"
+    """All classes with rows share a map."""
+    SAMPLED_BY_CLASS = "sampled-by-class"
+    SELECTED = "selected"
+    SEVERAL_MAPS = "several-maps"
+    """There is one map for each segment or class; a certificate is about one of them."""
+    TIME_ORDERED = "time-ordered"
+    TOO_MANY_CLASSES = "too-many-classes"
+    VACUOUS = "vacuous"
+    """The bound is vacuous: it always holds."""
+
+
+@dataclass(frozen=True, eq=False)
+class NoCertificate:
+    """Why no certificate is issued; false in a condition, a sentence when printed.
+
+    Attributes
+    ----------
+    code
+        The reason as a value that programs can compare.
+    reason
+        The reason as a sentence, without its period.
+
+    Examples
+    --------
+    >>> print(NoCertificate(NoCertificateCode.GROUPED, "the rows are grouped"))
+    No certificate: the rows are grouped.
+    """
+
+    code: NoCertificateCode
+    reason: str | Phrase
+
+    def __bool__(self) -> bool:
+        """False: there is no certificate."""
+        return False
+
+    def __call__(
+        self, alpha: float | None = None, *, interval: str | None = None, coverage: str | None = None
+    ) -> NoCertificate:
+        """The refusal itself, so that ``certificate()`` works the same on a calibrator and on a loaded calibration."""
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        """Whether code and text are the same; a stored refusal has its reason as plain text."""
+        return isinstance(other, NoCertificate) and (self.code, str(self)) == (other.code, str(other))
+
+    def __hash__(self) -> int:
+        return hash((self.code, str(self)))
+
+    def say(self, voice: Voice) -> str:
+        """One sentence, in the terms of Python, the command line or a report."""
+        return f"No certificate: {voice.say(self.reason)}."
+
+    def __str__(self) -> str:
+        return self.say(PYTHON)
+
+
+IMPOSSIBLE = NoCertificate(
+    NoCertificateCode.INJECTIVE,
+    Phrase(
+        "no distribution-free guarantee is possible for an injective map, whatever the number of rows "
+        "(Gupta 2023, Theorem 3.3): {use}",
+        use=Advice.USE_BINNING,
+    ),
+)
+
+
+IMPOSSIBLE_OF_CLASSES = NoCertificate(
+    NoCertificateCode.INJECTIVE,
+    "no distribution-free guarantee is possible for an injective map, whatever the number of rows "
+    "(Gupta 2023, Theorem 3.3): use TopLabelHistogramBinning or ClasswiseHistogramBinning if you need a certificate",
+)
+
+
+def gate(provenance: Provenance | MulticlassProvenance) -> NoCertificate | None:
+    """Why rows with this provenance cannot support a certificate, or None if they can."""
+    if provenance.weight_type == "importance":
+        return NoCertificate(
+            NoCertificateCode.IMPORTANCE_WEIGHTS,
+            Phrase(
+                "the rows have importance weights, and the theorems are for unweighted rows; if the weights are counts "
+                "of repeated rows, fit with {counts}; if rows were sampled by class alone, fit with {by_class}",
+                counts=Setting("weight_type", "frequency"),
+                by_class=Setting("weight_type", "by-class"),
+            ),
+        )
+    if provenance.weight_type == "by-class" and isinstance(provenance, MulticlassProvenance):
+        return NoCertificate(
+            NoCertificateCode.SAMPLED_BY_CLASS,
+            "the rows were sampled by class, which can be corrected for two classes only",
+        )
+    return _REFUSALS.get(provenance.sampling)
+
+
+_DECLARED: dict[Sampling, str | Phrase] = {
+    "grouped": Phrase(
+        "rows of the same group ({groups}) may depend on each other, and the theorems need independent rows",
+        groups=Argument("groups"),
+    ),
+    "time-ordered": Phrase(
+        "rows ordered in time ({time}) may depend on each other, and the theorems need independent rows",
+        time=Argument("time"),
+    ),
+    "out-of-fold": "the scores are out-of-fold: they come from several models, none of which is the deployed one",
+    "selected": "the map was selected among several candidates on the same rows, which the theorems do not cover",
+}
+_REFUSALS: dict[Sampling, NoCertificate] = {
+    sampling: NoCertificate(NoCertificateCode(sampling), reason) for sampling, reason in _DECLARED.items()
+}

@@ -1,0 +1,150 @@
+"""Certificates of online forecasters: a bound over a stream of rows, and the assumptions it needs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from decimal import ROUND_CEILING, Context
+from enum import StrEnum
+from typing import Any
+
+
+class OnlineAssumption(StrEnum):
+    """Assumptions of an online certificate that cannot be checked on the rows."""
+
+    IN_ORDER = "outcomes-in-order"
+    """The certificate is about the forecast at the time its outcome is learned; this makes it the issued forecast.
+    Enough for deterministic forecasters, for which rows without an outcome do not matter."""
+    IN_TURN = "outcome-before-next-forecast"
+    SECRET_DRAWS = "secret-draws"
+    NOT_RESUMED = "not-resumed"
+    FIXED_LENGTH = "fixed-length"
+    CLIPPED_SCORES = "clipped-scores"
+    CLIPPED_EXPERTS = "clipped-experts"
+    CLIPPED_COPIES = "clipped-copies"
+    FEATURES_BEFORE = "features-before-forecast"
+    GROUP_FEATURES = "group-features"
+    CONTINUOUS_TESTS = "continuous-test-functions"
+
+    def words(self, clamp: float | None = None) -> str:
+        """The assumption in words; ``clamp`` is the distance of clipped scores from 0 and 1.
+
+        Examples
+        --------
+        >>> OnlineAssumption.CLIPPED_SCORES.words(0.01)
+        'forecaster and best map see scores clipped to [0.01, 0.99]'
+        """
+        if clamp is None:
+            return _WORDS[self]
+        return _WORDS[self].format(low=all_digits(clamp), high=all_digits(1.0 - clamp))
+
+
+_WORDS = {
+    OnlineAssumption.IN_ORDER: "each outcome is learned before the next forecast",
+    OnlineAssumption.IN_TURN: (
+        "each forecast is followed by its own outcome, which is learned before the next forecast is requested, since a "
+        "forecast without a timely outcome reveals the next draw"
+    ),
+    OnlineAssumption.SECRET_DRAWS: (
+        "no outcome depends on the random draw of its own row, so the key (random_state) and the state must stay secret"
+    ),
+    OnlineAssumption.NOT_RESUMED: (
+        "the forecaster is not resumed from an earlier state, as after a crash, except through redrawn(), since its "
+        "draws have been seen"
+    ),
+    OnlineAssumption.FIXED_LENGTH: "neither the number of rows nor such a restart depends on the draws",
+    OnlineAssumption.CLIPPED_SCORES: "forecaster and best map see scores clipped to [{low}, {high}]",
+    OnlineAssumption.CLIPPED_EXPERTS: "forecasts of experts are clipped 2^-32 from 0 and 1, also in the comparison",
+    OnlineAssumption.CLIPPED_COPIES: "the copies' forecasts are clipped 2^-32 from 0 and 1",
+    OnlineAssumption.FEATURES_BEFORE: "features are fixed before the forecast",
+    OnlineAssumption.GROUP_FEATURES: "a feature is 1 in its group and 0 outside",
+    OnlineAssumption.CONTINUOUS_TESTS: "the test functions are continuous in the forecast",
+}
+
+RANDOMIZED = (
+    OnlineAssumption.IN_TURN,
+    OnlineAssumption.SECRET_DRAWS,
+    OnlineAssumption.NOT_RESUMED,
+    OnlineAssumption.FIXED_LENGTH,
+)
+"""Assumptions of a bound on the mean over the forecaster's draws."""
+
+
+@dataclass(frozen=True)
+class OnlineCertificate:
+    """A guarantee for a sequence of forecasts, whoever chooses the outcomes.
+
+    Attributes
+    ----------
+    quantity
+        What is bounded, as a phrase: "the calibration error in bins of width 0.1".
+    bound
+        Upper bound on the quantity.
+    n_rows
+        Number of rows that the bound is for: the first ones that the forecaster has learned, or will have learned,
+        since it was created.
+    expected
+        Whether the bound is on the mean over the forecaster's own random draws, rather than on every sequence.
+    assumptions
+        What must hold, as codes; ``words`` of each is the sentence.
+    theorem
+        Where it is proved.
+    learned
+        How many of these rows are learned already; the bound includes their forecasts, issued or not.
+    clamp
+        Distance of clipped scores from 0 and 1, if the assumptions state one.
+
+    Examples
+    --------
+    >>> quantity = "the calibration error in bins of width 0.1"
+    >>> print(OnlineCertificate(quantity, 0.01, 1000, False, (), "Gupta 2023, 8.5"))  # doctest: +ELLIPSIS
+    After its first 1,000 rows, the calibration error in bins of width 0.1 is at most 0.01, on every sequence ...
+    """
+
+    quantity: str
+    bound: float
+    n_rows: int
+    expected: bool
+    assumptions: tuple[OnlineAssumption, ...]
+    theorem: str
+    learned: int = field(default=0, kw_only=True)
+    clamp: float | None = field(default=None, kw_only=True)
+
+    @property
+    def when(self) -> str:
+        """After how many rows, as the beginning of a sentence."""
+        part = f" ({self.learned:,} already learned)" if 0 < self.learned < self.n_rows else ""
+        return f"After its first {self.n_rows:,} rows{part},"
+
+    @property
+    def assumed(self) -> str:
+        """The assumptions as a sentence; empty if there are none."""
+        words = (each.words(self.clamp) for each in self.assumptions)
+        return f"It assumes that {'; that '.join(words)}." if self.assumptions else ""
+
+    def __str__(self) -> str:
+        """The bound, its theorem and its assumptions."""
+        mean = "on average over its own random draws, and a single run may exceed it"
+        where = mean if self.expected else "on every sequence"
+        stated = f"{self.when} {self.quantity} is at most {rounded_up(self.bound, 4)}, {where} ({self.theorem})."
+        return f"{stated} {self.assumed}".rstrip()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The certificate as plain JSON, with assumptions as codes."""
+        return {**asdict(self), "assumptions": [each.value for each in self.assumptions]}
+
+
+def all_digits(x: float) -> str:
+    """All digits of a number: a ball or range that is printed larger than it is would guarantee too much."""
+    return repr(float(x)).removesuffix(".0")
+
+
+def rounded_up(bound: float, digits: int) -> str:
+    """The bound with this many digits, rounded up; only tiny numbers have an exponent.
+
+    Examples
+    --------
+    >>> rounded_up(705.5154, 4), rounded_up(0.0020104, 2), rounded_up(0.14, 2), rounded_up(12345.6, 4)
+    ('705.6', '0.0021', '0.14', '12,350')
+    """
+    found = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(float(bound))).normalize()
+    return f"{found:g}" if 0 < found < 1e-4 else f"{found:,f}"

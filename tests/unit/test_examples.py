@@ -1,0 +1,35 @@
+"""The scripts in `examples` run as they stand."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def run(name: str, *arguments: str) -> str:
+    command = [sys.executable, str(EXAMPLES / name), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_boosters_are_better_after_calibration() -> None:
+    lines = [line.split() for line in run("boosters.py").splitlines() if "log loss" in line]
+    assert lines
+    for words in lines:
+        before, after = (float(word) for word in words if word.startswith("0."))
+        assert after < before
+
+
+@pytest.mark.slow
+def test_the_picture_of_the_readme_is_small(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    run("readme_picture.py", str(tmp_path / "readme.png"))
+    assert 10_000 < (tmp_path / "readme.png").stat().st_size < 60_000
