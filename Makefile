@@ -19,7 +19,7 @@ DOCS := .venv-docs
 
 .DEFAULT_GOAL := check
 .NOTPARALLEL:
-.PHONY: fast check nightly venv lint types layers lowest bench test docs
+.PHONY: fast check nightly venv lint types layers lowest torch bench test docs
 
 FAST := -m "not engine and not slow" tests/unit tests/contracts
 
@@ -32,7 +32,7 @@ check: venv lint types layers bench test
 
 # Everything at full size, and the lowest versions of the dependencies. Takes hours.
 nightly: export CI := true
-nightly: venv lint types layers lowest bench
+nightly: venv lint types layers lowest torch bench
 	$(BIN)/python -m pytest -n 2 --dist worksteal --full
 
 venv: $(VENV)/installed
@@ -62,12 +62,25 @@ $(LOWEST)/installed: pyproject.toml requirements/lowest.txt
 lowest: $(LOWEST)/installed
 	$(LOWEST)/bin/python -m pytest -n 2 --dist worksteal --lowest $(FAST)
 
+TORCH := .venv-torch
+
+$(TORCH)/installed: pyproject.toml
+	$(PYTHON) -m venv $(TORCH)
+	$(TORCH)/bin/python -m pip install --quiet "pip>=25.1"
+	$(TORCH)/bin/python -m pip install --quiet --editable ".[onnx]" --group torch
+	@touch $@
+
+# Real tensors: torch and JAX, on the CPU.
+torch: $(TORCH)/installed
+	$(TORCH)/bin/python -m pytest -q tests/unit/test_tensors.py tests/engine/test_torch.py
+
 # Limits on speed and quality, which tests cannot check beside each other.
 bench: venv
 	$(BIN)/python benchmarks/fit.py --quick --gate
 	$(BIN)/python benchmarks/metrics.py --quick --gate
 	$(BIN)/python benchmarks/store.py --quick --gate
 	$(BIN)/python benchmarks/online.py --quick --gate
+	$(BIN)/python benchmarks/scorer.py --quick --gate
 	$(BIN)/python benchmarks/certificates.py --quick
 	$(BIN)/python benchmarks/significance.py --quick
 	$(BIN)/python benchmarks/engine.py --quick --gate --rounds 2

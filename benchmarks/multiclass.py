@@ -4,6 +4,7 @@
     python benchmarks/multiclass.py --cache folder --store ours.csv      # every case; scores of base models are kept
     python benchmarks/multiclass.py --read ours.csv docs/benchmarks/multiclass_peers.csv      # the tables
     python benchmarks/multiclass.py --read ... --without "dirichletcal full" MatrixScaling    # with more cases
+    python benchmarks/multiclass.py --speed --gate                       # time and memory with 100 classes alone
 
 Cases and data: `multiclass_pools.py`. Losses and the peers: `multiclass_peers.py`. A table gives, over the cases that
 every method has, the mean log loss, its mean rank with a standard error over cases, and the same of the Brier score;
@@ -18,6 +19,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+import tracemalloc
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -25,10 +27,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from measure import Job
+from measure import run as measure
 from multiclass_peers import LOSSES, class_wise_error, losses, top_label_error
 from multiclass_pools import Case, cases, shipped_cases
 
-from calibrant import BetaScaling, IsotonicCalibrator, TemperatureScaling
+from calibrant import BetaScaling, IsotonicCalibrator, TemperatureScaling, metrics
 from calibrant.multiclass import (
     ClasswiseHistogramBinning,
     DirichletScaling,
@@ -48,6 +52,9 @@ FAR, ENOUGH_CASES = 0.02, 30
 
 MOST_FREE = 20
 """Largest number of classes with which the matrix and the Dirichlet map are run: they have K (K + 1) parameters."""
+
+MOST_MEMORY, NOISE = 2.0, 1.25
+"""Peak memory beyond the scores, in units of them; and by how much a limit may be missed, as machines are noisy."""
 
 OURS: Mapping[str, Callable[[], Any]] = {
     "calibrate": MulticlassAutoCalibrator,
@@ -168,6 +175,73 @@ def kept_lines(found: Iterable[Case]) -> list[dict[str, Any]]:
     return lines
 
 
+# ----------------------------------------------------------------------------------------------- time with many classes
+
+
+def hard_rows(rows: int = 5_000, classes: int = 100) -> tuple[np.ndarray, np.ndarray]:
+    """Logits like those of a network that is too sure of itself, and confuses some classes more than others."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(classes, size=rows)
+    alike = rng.normal(size=(classes, 12))
+    alike = 3.0 * (alike @ alike.T) / 12
+    z = alike[y] + 2.0 * rng.normal(size=(rows, classes))
+    z[np.arange(rows), y] += 4.0
+    return 1.5 * z, y
+
+
+def one_pass(z: np.ndarray, y: np.ndarray, slopes: np.ndarray, intercepts: np.ndarray) -> np.ndarray:
+    """Log loss and gradient of a matrix of slopes, as anyone would write them: the unit of time."""
+    places = np.arange(len(y)), y
+    a = z @ slopes.T + intercepts
+    a -= a.max(axis=1, keepdims=True)
+    e = np.exp(a)
+    sums = e.sum(axis=1)
+    e /= sums[:, None]
+    e[places] -= 1.0
+    return np.append((e.T @ z).ravel(), (np.log(sums) - a[places]).sum())
+
+
+def speed() -> list[str]:
+    """Passes and peak memory of each fit, printed; what is above its limit is returned."""
+    z, y = hard_rows()
+    z -= np.log(np.exp(z).sum(axis=1, keepdims=True))
+    p = np.exp(z)
+    size = z.shape[1]
+    slopes, none = np.eye(size), np.zeros(size)
+
+    def fit(name: str) -> Callable[[], object]:
+        return lambda: OURS[name]().fit(z, y, classes=range(size), score_type="logit")
+
+    def error(uncertainty: bool | None) -> Callable[[], object]:
+        return lambda: metrics.ece(p, y, notion="class-wise", classes=range(size), uncertainty=uncertainty)
+
+    unit = Job("a pass", lambda: [one_pass(z, y, slopes, none) for _ in range(10)])
+    value = Job("class-wise ECE, the value", error(False))
+    jobs = [
+        Job(name, fit(name), "a pass", limit)
+        for name, limit in (("VectorScaling", 20.0), ("DirichletScaling", 60.0), ("calibrate", 150.0))
+    ]
+    null = Job("class-wise ECE, with its null value", error(None), value.name, 3.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        measure([unit, value, null, *jobs], 2, warm_up=False)
+    missed = []
+    for job in (*jobs, null):
+        ratio = job.cost / (unit.cost / 10.0 if job.against == unit.name else value.cost)
+        print(f"{job.name:<40}{job.cost:8.3f} s {ratio:8.1f} x {job.against} (limit {job.limit:g})")
+        if ratio > (job.limit or np.inf) * NOISE:
+            missed.append(f"{job.name} takes {ratio:.0f} times {job.against}")
+    for job in jobs:
+        tracemalloc.start()
+        job.run()
+        peak = tracemalloc.get_traced_memory()[1] / z.nbytes
+        tracemalloc.stop()
+        print(f"{job.name:<40}{peak:8.2f} x the scores at the peak of memory (limit {MOST_MEMORY:g})")
+        if peak > MOST_MEMORY * NOISE:
+            missed.append(f"{job.name} takes {peak:.2f} times the memory of the scores")
+    return missed
+
+
 def main() -> None:
     """Parse, run, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -179,7 +253,15 @@ def main() -> None:
     parser.add_argument("--without", nargs="+", default=[], help="methods that are left out, which were not run on all")
     parser.add_argument("--sources", nargs="+", choices=["deep net", "cover type", "uci"])
     parser.add_argument("--methods", nargs="+", choices=list(OURS), default=list(OURS))
+    parser.add_argument("--speed", action="store_true", help="only time and memory with 100 classes")
     given = parser.parse_args()
+    slow = speed() if given.speed else []
+    if slow:
+        print("\n".join(slow))
+    if given.gate and slow:
+        sys.exit(1)
+    if given.speed:
+        return
     if given.read:
         found = pd.concat([pd.read_csv(file) for file in given.read]).drop_duplicates(KEY)
     else:

@@ -17,6 +17,7 @@ ROOT = HERE.parent
 sys.path.insert(0, str(ROOT / "tools"))
 
 import benchmark_pages  # noqa: E402
+import door_table  # noqa: E402
 import reference_pages  # noqa: E402
 import support_table  # noqa: E402
 from sphinx_gallery.sorting import FileNameSortKey  # noqa: E402
@@ -114,6 +115,7 @@ def _write_pages() -> None:
     """Write the generated pages, which Git does not keep; before Sphinx looks which pages there are."""
     reference_pages.write(HERE / "reference")
     support_table.write(HERE / "reference" / "support.md")
+    door_table.write(HERE / "reference" / "doors.md")
     benchmark_pages.write(HERE / "benchmarks" / "files.md")
     for page in (HERE / "gallery").glob("plot_*.rst"):  # of examples that are gone
         if not (ROOT / "examples" / "gallery" / f"{page.stem}.py").exists():

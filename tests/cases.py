@@ -11,6 +11,9 @@ import pytest
 
 Test = Callable[..., None]
 
+NO_TORCH, NO_JAX = "torch is not installed: see make torch", "JAX is not installed: see make torch"
+"""Why tests of real tensors are skipped in the environment of the other tests; listed in ``tests/conftest.py``."""
+
 NO_FORK, NO_TIMER = "this system has no fork", "this system has no interval timers"
 """Why tests of forked processes and of signal handlers are skipped on Windows; listed in ``tests/conftest.py``."""
 

@@ -24,13 +24,18 @@ ALLOWED_SKIPS: Mapping[str, str] = {
     "SCIPY_ARRAY_API is not set: not checking array_api input": (
         "scikit-learn's check of other array libraries; scores and labels become numpy arrays here"
     ),
+    "torch is not installed: see make torch": "several gigabytes; an environment of its own runs them each night",
+    "JAX is not installed: see make torch": "the same environment",
     NO_DATA: "public data that are not part of the repository",
     "this system has no fork": "Windows; forecasters are guarded there as everywhere, and processes share none",
     "this system has no interval timers": "Windows; nothing else interrupts a step at an arbitrary point",
     "limits on the size of files need POSIX": "a full disk is simulated by such a limit, which Windows does not have",
 }
 
-OPTIONAL = "duckdb|matplotlib|numba|onnx|onnxruntime|pandas|polars|pyarrow|pyspark|river|sqlglot"
+OPTIONAL = (
+    "array_api_strict|catboost|duckdb|lightgbm|matplotlib|numba|onnx|onnxruntime|pandas|polars|pyarrow|pyspark|river|sqlglot"
+    "|xgboost"
+)
 
 # The same under `--lowest` alone, as patterns: the environment holds the core dependencies and nothing else.
 ALLOWED_SKIPS_LOWEST: Mapping[str, str] = {

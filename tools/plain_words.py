@@ -131,7 +131,9 @@ def pieces_of_string(token: tokenize.TokenInfo) -> Iterator[Piece]:
 
 
 def pieces_of_text(path: Path, source: str) -> Iterator[Piece]:
-    """All lines, except quotations in the errata and the table of names in the changelog."""
+    """All lines, except quotations in the errata, old printouts and the table of names in the changelog."""
+    if path.name == "printouts.md":
+        source = re.sub(r"(?s)(?<=\nBefore:\n\n```text\n).*?(?=```)", lambda old: "\n" * old[0].count("\n"), source)
     if path.name == "errata.md":
         source = re.sub(r'"[^"\n]*(?:\n[^"\n]+)?"', lambda quoted: re.sub(r"[^\n]", " ", quoted[0]), source)
     for number, line in enumerate(source.split("\n"), start=1):

@@ -5,40 +5,44 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import ScoreType, check_scores
-from calibrant.arrays.columns import refuse_names
+from calibrant.arrays.columns import is_tensor, refuse_names
 from calibrant.arrays.paths import local_path
 from calibrant.arrays.score_types import MulticlassScoreType
 from calibrant.guarantees.certificate import Certificate
 from calibrant.guarantees.content import Content
 from calibrant.guarantees.no_certificate import NoCertificate
 from calibrant.guarantees.provenance import UNCALIBRATED, MulticlassProvenance, Provenance
-from calibrant.maps import Columns, Map, MulticlassMap, PathMap, TopMap
+from calibrant.maps import Columns, Map, MulticlassMap, PathMap, SoftmaxMap, TopMap
 from calibrant.maps.base import by_name, needed_columns, unwrapped
 from calibrant.maps.classes import top_labels
-from calibrant.messages import Advice, InputError
+from calibrant.messages import Advice, InputError, Shown, count_text
 
 if TYPE_CHECKING:
     import onnx
 
     from calibrant.export.onnx.graph import Precision, Shape
     from calibrant.export.proof import Proof
+    from calibrant.export.scorer import Scorer
     from calibrant.maps.paths import PathForecast
 
-BY_SEGMENT = "SegmentCalibrator"
-"""The method whose maps may or may not need groups, depending on the fitted rows."""
+BY_SEGMENT = ("SegmentCalibrator", "MulticlassSegmentCalibrator")
+"""The methods whose maps may or may not need groups, depending on the fitted rows."""
+
+LARGEST_DOUBLE = float(np.finfo(np.float64).max)
 
 ScoreColumns = Mapping[str, str] | Sequence[str] | None
 """Names of the columns of scores in a table: by input of the map, in their order, or None for the same names."""
 
 
 @dataclass(frozen=True)
-class Calibration:
+class Calibration(Shown):
     """A fitted map with its provenance and its certificate. :func:`load` returns it; it needs only numpy.
 
     Parameters
@@ -137,17 +141,19 @@ class Calibration:
 
         Returns
         -------
-        array, or frame
-            Probabilities. For a frame with ``score``, the same kind of frame with the column ``name`` added; see
-            :func:`calibrant.engine.apply`. For a multiclass map, one column for each of ``map.outputs``, in the form of
-            the input; a row with a missing score has no probabilities.
+        array, Series, tensor or frame
+            Probabilities. A pandas or polars Series of scores gives a Series of the same index and name. A tensor
+            (torch, JAX, CuPy, the array API) gives a tensor of its library on its device, in float64 for float64 and
+            integers, else in float32. For a frame with ``score``, the same kind of frame with the column ``name``
+            added; see :func:`calibrant.engine.apply`. For a multiclass map, one column for each of ``map.outputs``, in
+            the form of the input; a row with a missing score has no probabilities.
         """
         column, groups = _score_and_groups(score, by, source)
         if self.classes:
-            if column is not None or groups is not None:
+            if column is not None or (groups is not None and not self.map.columns and not self._may_need_none):
                 raise InputError("scores", "have one column per class and need no other column", "pass them alone")
             matrix, rebuild = self._checked_rows(scores)
-            return rebuild(self.map.apply(matrix), self.map.outputs)
+            return rebuild(self.map.apply(matrix, self._groups_of_rows(scores, groups)), self.map.outputs)
         if column is not None:
             from calibrant.engine.columns import apply  # here, so that arrays load no engine
 
@@ -155,12 +161,24 @@ class Calibration:
         refuse_names("transform", by=groups)
         if groups is not None and self._may_need_none:
             groups = None
-        return self.map.apply(check_scores(scores, self.score_type), needed_columns(self.map, groups, "by"))
+        found = self.map.apply(check_scores(scores, self.score_type), needed_columns(self.map, groups, "by"))
+        return self._returned(scores, found)
+
+    @staticmethod
+    def _returned(scores: Any, found: NDArray[Any]) -> Any:
+        """Results for a Series or a tensor in the same form; otherwise as they are."""
+        if type(scores).__name__ == "Series":
+            return _like_series(scores, found)
+        if not is_tensor(scores):
+            return found
+        from calibrant.arrays.tensors import as_given  # here: few calls have tensors
+
+        return as_given(scores, found)
 
     @property
     def _may_need_none(self) -> bool:
         """Whether groups are ignored: if no segment was found to differ, the map needs the score alone."""
-        return not self.map.columns and self.provenance is not None and self.provenance.method == BY_SEGMENT
+        return not self.map.columns and self.provenance is not None and self.provenance.method in BY_SEGMENT
 
     def _renamed(self, by: Any) -> dict[str, str]:
         """Names of the columns of groups in a frame, where they differ from those in the map."""
@@ -178,12 +196,24 @@ class Calibration:
             "by", "does not name columns of the frame", "leave it out, or pass {'name in the map': 'name in the frame'}"
         )
 
+    def _groups_of_rows(self, scores: Any, by: Any) -> dict[str, Any] | None:
+        """The groups that a map of several classes needs, if not passed from columns of the frame of scores."""
+        if not self.map.columns:
+            return None
+        refuse_names("transform", by=by)
+        frame = by_name(scores)
+        if by is None and isinstance(frame, Mapping):
+            by = {name: frame[name] for name in self.map.columns if name in frame}
+        return needed_columns(self.map, by, "by")
+
     def _checked_rows(self, scores: Any) -> Any:
         """A checked matrix of class scores, and a function that returns results in the form of the input."""
         from calibrant.arrays.multiclass.rows import check_class_scores  # here: maps of one score do without
 
         columns = self.provenance.columns if isinstance(self.provenance, MulticlassProvenance) else ()
-        return check_class_scores(scores, self._class_map.classes, self.score_type, columns)
+        map_ = self._class_map
+        kept = not isinstance(map_, SoftmaxMap) or map_.keeps_zeros
+        return check_class_scores(scores, map_.classes, self.score_type, columns, masked=kept)
 
     @property
     def _class_map(self) -> MulticlassMap:
@@ -191,9 +221,10 @@ class Calibration:
             raise InputError("map", "is a map of one score, but a multiclass map is needed", "use transform")
         return self.map
 
-    def predict_proba(self, scores: Any) -> NDArray[Any]:
-        """Probabilities of several classes as in :meth:`transform`, always as an array."""
-        return self.map.apply(self._checked_rows(scores)[0])
+    def predict_proba(self, scores: Any) -> Any:
+        """Probabilities of several classes as in :meth:`transform`, as an array also for a frame."""
+        found = self.map.apply(self._checked_rows(scores)[0], self._groups_of_rows(scores, None))
+        return self._returned(scores, found)
 
     def predict(self, scores: Any) -> NDArray[Any]:
         """The most likely class after calibration, as written in the labels of the fit.
@@ -212,7 +243,7 @@ class Calibration:
             )
         if isinstance(self.map, TopMap | PathMap):
             return self.map.labels(matrix)[:, 0]
-        return top_labels(self.map.apply(matrix), 1)[:, 0]
+        return top_labels(self.map.apply(matrix, self._groups_of_rows(scores, None)), 1)[:, 0]
 
     def forecast(self, scores: Any) -> PathForecast:
         """Probabilities along the path of the predicted leaf, for each row; needs a map of a taxonomy."""
@@ -221,6 +252,39 @@ class Calibration:
                 "forecast", f"needs a map of a taxonomy, but this is a {type(self.map).__name__}", "use transform"
             )
         return self.map.forecast(self._checked_rows(scores)[0])
+
+    def scorer(self) -> Scorer:
+        """The map as a plain Python function of one float, for services that score one case at a time.
+
+        ``score(p)`` is the probability of one score, ``score(p, "north")`` that of a map by segment, with one segment
+        for each of ``map.columns``. It does not allocate arrays, may be called from several threads, and costs about as
+        much as the formula written inline. Scores are read and refused as in :meth:`transform`: None and NaN give NaN.
+        Tables give the same doubles as :meth:`transform`; curves differ from it by at most the last bit of ``math.log``
+        and ``math.exp`` against numpy's.
+
+        Returns
+        -------
+        callable
+            A function of a score, and of segments if the map needs them, that returns a float. Functions cannot be
+            pickled: build one in each process.
+
+        Examples
+        --------
+        >>> from calibrant.maps import LogitAffineMap
+        >>> score = Calibration(LogitAffineMap(0.8, -0.1)).scorer()
+        >>> round(score(0.5), 3)
+        0.475
+        """
+        from calibrant.export.scorer import scorer_of  # here, so that reading a document loads no exports
+
+        if self.classes:
+            raise InputError(
+                "scorer", f"needs a map of one score, but this one has {len(self.classes)} classes", "use transform"
+            )
+        kind = self.score_type
+        first, last = (0.0, 1.0) if kind == "probability" else (-LARGEST_DOUBLE, LARGEST_DOUBLE)
+        score = scorer_of(self.map, first, last, lambda s: float(check_scores([s], kind)[0]))
+        return (lambda s, *_: score(s)) if self._may_need_none else score
 
     # ------------------------------------------------------------------------------------------------------ exporting
 
@@ -306,7 +370,81 @@ class Calibration:
             return self.provenance.columns or None
         return columns
 
-    def to_onnx(self, dtype: Precision = "float32", *, shape: Shape | None = ("n",)) -> onnx.ModelProto:
+    def to_python(self) -> str:
+        """The map of one score as the source of a Python function ``calibrate``, which needs no package.
+
+        ``calibrate(score)``, or ``calibrate(score, region)`` for a map by group, with one argument for each of
+        ``map.columns``. None and NaN give NaN; other scores are clipped to the range of the map, as in SQL.
+        :meth:`export_source` writes it after a comparison with :meth:`transform`.
+
+        Returns
+        -------
+        str
+            A Python module.
+
+        Examples
+        --------
+        >>> from calibrant.maps import StepMap
+        >>> print(Calibration(StepMap([0.5], [0.1, 0.8])).to_python().split("def ")[1])
+        calibrate(score):
+            if score is None or score != score:
+                return nan
+            x = float(score)
+            j = bisect_right(knots_1, x)
+            x = values_1[j]
+            return x
+        """
+        from calibrant.export.source.proof import source_of
+
+        return source_of(self.map, "python")
+
+    def to_c(self) -> str:
+        """The map of one score as the source of a C function, ``double calibrate(double score)``.
+
+        It is C99 and allocates nothing. Groups are UTF-8 text, ``const char *``, and NULL for a missing one.
+
+        Returns
+        -------
+        str
+            A C file; see :meth:`to_python` for what it does, and :meth:`export_source`.
+        """
+        from calibrant.export.source.proof import source_of
+
+        return source_of(self.map, "c")
+
+    def export_source(self, path: str | PathLike[str]) -> Proof:
+        """Write :meth:`to_python` to a ``.py`` file, or :meth:`to_c` to a ``.c`` file, with a proof in a comment.
+
+        Before it is written, the source is run by Python, or compiled by the C compiler at hand, on the scores of
+        :meth:`export_sql`. If a result differs from :meth:`transform`, nothing is written
+        (:class:`calibrant.ExportMismatchError`).
+
+        Parameters
+        ----------
+        path
+            File to write.
+
+        Returns
+        -------
+        Proof
+            What was compared, and the largest difference.
+        """
+        from calibrant.export.files import write_whole
+        from calibrant.export.source.proof import language_of, proven_source
+
+        target = local_path(path)
+        text, proof = proven_source(self.map, language_of(target))
+        write_whole(target, text)
+        return proof
+
+    def to_onnx(
+        self,
+        dtype: Precision = "float32",
+        *,
+        shape: Shape | None = ("n",),
+        opset: int | None = None,
+        ir_version: int | None = None,
+    ) -> onnx.ModelProto:
         """The map as an ONNX model, checked in onnxruntime, with the proof in its metadata.
 
         The input is ``score`` and the output ``calibrated``; groups need a text input for each column and a
@@ -320,6 +458,9 @@ class Calibration:
         shape
             Declared shape of inputs and outputs. ``None`` leaves it open, which onnxruntime accepts and
             ``onnx.checker`` does not.
+        opset, ir_version
+            Versions of the operator set and of the format, by default 17 and 8. ``onnx.compose.merge_models`` needs
+            those of the network: ``network.opset_import[0].version`` and ``network.ir_version``.
 
         Returns
         -------
@@ -328,10 +469,16 @@ class Calibration:
         """
         from calibrant.export.onnx.model import proven_model
 
-        return proven_model(self.map, self.to_json(), dtype, shape)
+        return proven_model(self.map, self.to_json(), dtype, shape, opset, ir_version)
 
     def export_onnx(
-        self, path: str | PathLike[str], dtype: Precision = "float32", *, shape: Shape | None = ("n",)
+        self,
+        path: str | PathLike[str],
+        dtype: Precision = "float32",
+        *,
+        shape: Shape | None = ("n",),
+        opset: int | None = None,
+        ir_version: int | None = None,
     ) -> Proof:
         """Write :meth:`to_onnx` to ``path``; nothing is written if a result differs from :meth:`transform`.
 
@@ -339,7 +486,7 @@ class Calibration:
         ----------
         path
             File to write.
-        dtype, shape
+        dtype, shape, opset, ir_version
             As in :meth:`to_onnx`.
 
         Returns
@@ -350,7 +497,29 @@ class Calibration:
         from calibrant.export.onnx.model import write_model
 
         target = local_path(path)
-        return write_model(self.to_onnx(dtype, shape=shape), target)
+        return write_model(self.to_onnx(dtype, shape=shape, opset=opset, ir_version=ir_version), target)
+
+    def to_torch(self) -> Any:
+        """The map as a ``torch.nn.Module`` without parameters to train, checked against :meth:`transform`.
+
+        The input is a tensor of scores, or rows of class scores for several classes; the output has its type, and
+        float32 for half precision. Gradients pass through curves, lines and softmax; those of steps are zero. Numbers
+        are buffers in double precision, also after ``module.half()``; ``module.to(device)`` moves them. Maps by group,
+        on a simplex and of a taxonomy are refused: export them with :meth:`to_onnx`.
+
+        Returns
+        -------
+        torch.nn.Module
+            A module from scores to probabilities. For a map of top classes, ``module.labels(scores)`` are the columns
+            of the classes.
+
+        Notes
+        -----
+        Guarantee: that of the certificate of the map, up to the rounding of probabilities to float32.
+        """
+        from calibrant.export.torch_modules import to_torch
+
+        return to_torch(self.map)
 
     # -------------------------------------------------------------------------------------------------------- storing
 
@@ -368,24 +537,54 @@ class Calibration:
         return cls(*read(text))
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the document to ``path``, completely or not at all; :func:`calibrant.load` reads it."""
+        """Write the JSON document to ``path``, completely or not at all; :func:`calibrant.load` reads it."""
         from calibrant.export.files import write_whole
 
-        write_whole(local_path(path), self.to_json() + "\n")
+        target = local_path(path)
+        refuse_other_format(target)
+        write_whole(target, self.to_json() + "\n")
 
     def __str__(self) -> str:
         """Map, provenance and certificate."""
-        lines, data = [repr(self.map)], self.provenance
+        lines, data = [f"Calibration: {self.map.words}"], self.provenance
         if data is not None:
             if data.status == "uncalibrated":
                 lines.insert(0, UNCALIBRATED)
             of = data.score_type
             rows = f"rows of {len(self.classes)} classes ({of})" if self.classes else f"{of} scores"
-            events = f" with {data.events:,.12g} events" if isinstance(data, Provenance) else ""
-            lines.append(f"  {data.method} fitted to {data.n:,.12g} {rows}{events}")
+            events = f" with {count_text(data.events)} events" if isinstance(data, Provenance) else ""
+            lines.append(f"  {data.method} fitted to {count_text(data.n)} {rows}{events}")
         if self.certificate is not None:
             lines.append(f"  {self.certificate}")
         return "\n".join(lines)
+
+
+OTHER_FORMATS = {
+    ".joblib": "joblib.dump writes the whole calibrator",
+    ".onnx": "export_onnx writes ONNX",
+    ".pickle": "pickle.dump writes the whole calibrator",
+    ".pkl": "pickle.dump writes the whole calibrator",
+    ".skops": "skops.io.dump writes the whole calibrator",
+    ".sql": "export_sql writes SQL",
+}
+"""Endings of file names that stand for another format than JSON, and what writes it."""
+
+
+def refuse_other_format(path: Path) -> None:
+    """Refuse the name of a file in another format: the document is JSON."""
+    instead = OTHER_FORMATS.get(path.suffix.lower())
+    if instead is not None:
+        name = f"{path.stem}.json"
+        raise InputError("path", f"ends in {path.suffix}, but save writes JSON", f"pass {name!r}; {instead}")
+
+
+def _like_series(given: Any, values: NDArray[Any]) -> Any:
+    """Values as a pandas or polars Series with the index and name of the given one; else unchanged."""
+    if np.shape(values) != np.shape(given):
+        return values
+    if hasattr(given, "iloc"):  # pandas
+        return type(given)(values, index=given.index, name=given.name)
+    return type(given)(given.name, values) if hasattr(given, "to_arrow") else values
 
 
 def _score_and_groups(score: Any, by: Any, source: Any) -> tuple[str | None, Any]:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from calibrant.arrays import ScoreType, check_scores
 from calibrant.calibration import Calibration, as_calibration
 from calibrant.maps import Map
-from calibrant.messages import Advice, InputError
+from calibrant.messages import Advice, InputError, Shown
 from calibrant.numerics import Floats, first_double
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ ENDS: dict[ScoreType, tuple[float, float]] = {
 
 
 @dataclass(frozen=True)
-class Cut:
+class Cut(Shown):
     """A decision threshold on the probability; ``float(cut)`` is the probability.
 
     Attributes
@@ -71,7 +71,7 @@ class Cut:
 
 
 @dataclass(frozen=True)
-class Policy:
+class Policy(Shown):
     """The best action for each probability: ``actions[k]`` between cuts k - 1 and k; a cut belongs to the upper action.
 
     Attributes

@@ -30,6 +30,7 @@ class Advice(Enum):
     DROP_ROWS = "drop these rows"
     DROP_UNLABELED = "drop these rows; a label that has not arrived is not a negative"
     FILTER_ROWS = "find out where they come from and filter them out, or pass unusable='leave out' to skip them"
+    FIT_CLASSES = "cal = calibrant.calibrate(scores, y)"
     FIT_FIRST = "fit a calibrator first"
     FIT_ONE_SEGMENT = "fit HistogramBinning to the rows of one segment to get a certificate for it"
     FIT_PLATT = "cal = calibrant.PlattScaling().fit(scores, y)"
@@ -37,6 +38,7 @@ class Advice(Enum):
     NAME_SCORES = "pass the column of scores"
     ONE_AGAINST_REST = "two classes are needed, so pass y == c for one class c against the rest"
     PASS_GUARANTEE = "pass guarantee=(epsilon, alpha)"
+    PASS_CLAMP = "pass clamp= with half a rounding unit, such as clamp=0.005 for two decimals"
     PASS_PROBABILITIES = "pass probabilities, such as model.predict_proba(X)[:, 1]"
     REPAIR_OR_DROP_ROWS = "repair or drop these rows"
     SEE_COMPARISON = "see comparison_"
@@ -103,6 +105,8 @@ class Nouns:
     rate: str = "event rate"
     probabilities: str = "probabilities"
     more_labels: str = "more labels"
+    non_events: str = ""
+    """Empty for "non-" and the name of the events."""
 
 
 class Voice:
@@ -146,6 +150,28 @@ class Voice:
 
 
 PYTHON = Voice()
+
+
+# ------------------------------------------------------------------------------------------------------------ notebooks
+
+
+class Shown:
+    """Base class of results that print well: a notebook shows the printed text.
+
+    Examples
+    --------
+    >>> class Answer(Shown):
+    ...     def __str__(self):
+    ...         return "x < 2"
+    >>> "x &lt; 2" in Answer()._repr_html_()
+    True
+    """
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the printed text."""
+        from calibrant.notebook import text_block  # not needed to fit and apply
+
+        return text_block(str(self))
 
 
 # --------------------------------------------------------------------------------------------------------------- errors
@@ -327,6 +353,17 @@ def warn(message: Note) -> None:
 # --------------------------------------------------------------------------------------------------------------- words
 
 
+def count_text(value: float) -> str:
+    """A count with separators; a sum of weights with four digits, or as an integer from 1,000 up.
+
+    Examples
+    --------
+    >>> count_text(1_234_567.0), count_text(6285.48739356), count_text(12.5), count_text(0.123456)
+    ('1,234,567', '6,285', '12.5', '0.1235')
+    """
+    return f"{value:,.0f}" if value == round(value) or value >= 1000.0 else f"{value:.4g}"
+
+
 def plural(count: float, noun: str, nouns: str | None = None, *, shown: str | None = None) -> str:
     """A count with its noun; ``shown`` is the count as text, for example rounded.
 
@@ -336,7 +373,7 @@ def plural(count: float, noun: str, nouns: str | None = None, *, shown: str | No
     ('1 row', '1,200 rows', '2 classes')
     """
     if shown is None:
-        shown = f"{count:,.12g}" if isinstance(count, float) else f"{count:,}"
+        shown = count_text(count) if isinstance(count, float) else f"{count:,}"
     return f"{shown} {noun if count == 1 else nouns or noun + 's'}"
 
 

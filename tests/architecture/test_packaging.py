@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 CORE = {"narwhals", "numpy", "scikit-learn", "scipy"}
 EXTRAS = {"cli", "duckdb", "fast", "onnx", "plot", "spark", "sql", "store"}
 STEPS = ["venv", "lint", "types", "layers", "bench", "test"]
-OTHERS = ["fast", "nightly", "lowest", "docs"]
+OTHERS = ["fast", "nightly", "lowest", "torch", "docs"]
 
 
 @pytest.fixture(scope="module")

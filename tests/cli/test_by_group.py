@@ -184,9 +184,9 @@ def test_a_method_may_be_named_for_the_map_of_all(calibrant: Any, columns: dict[
     ("words", "told"),
     [
         ("--multicalibrate", "--multicalibrate needs segments: pass their columns with --by, or leave it out"),
-        ("--by land --source w", "--by and --source cannot be combined: leave one of them out"),
-        ("--by land --guarantee 0.1", "--guarantee cannot be combined with --by: leave one of them out"),
-        ("--source land --groups patient", "--groups cannot be combined with --source: leave one of them out"),
+        ("--by land --source w", "--by and --source cannot be combined: join the columns into one"),
+        ("--by land --guarantee 0.001", "--guarantee cannot be met in any segment of 'land'"),
+        ("--by land --guarantee 0.3 --groups patient", "--guarantee is not possible: rows of the same group"),
         ("--source lnd", "rows.csv has no column 'lnd' (--source): did you mean 'land'?"),
         ("--by score", "--by score holds 0."),
     ],
@@ -195,7 +195,7 @@ def test_what_cannot_be_fitted_by_segment_is_told(calibrant: Any, words: str, to
     assert told in calibrant("fit", "rows.csv", *words.split(), "--out", "m.json", code=1).stderr
 
 
-def test_a_store_holds_no_rows_to_fit_segments_to(calibrant: Any) -> None:
+def test_a_store_is_fitted_by_its_own_segments_only(calibrant: Any) -> None:
     calibrant("tally", "rows.csv", "--by", "land", "--store", "kept", "--day", "2026-01-01")
-    told = calibrant("fit", "kept", "--by", "land", "--out", "m.json", code=1).stderr
-    assert "kept is a tally store, and --by needs rows: pass files of rows" in told
+    told = calibrant("fit", "kept", "--by", "day", "--out", "m.json", code=1).stderr
+    assert "--by day is not a segment of the tally store: it has land" in told

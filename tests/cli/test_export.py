@@ -52,6 +52,30 @@ def test_export_writes_a_model(run: Any, fitted: cb.Calibration, dtype: str) -> 
     assert json.loads(run("verify", "map.onnx", "--json").stdout)["scores"] > 100_000
 
 
+def test_export_writes_a_model_of_chosen_versions(run: Any, fitted: cb.Calibration) -> None:
+    import onnx
+
+    assert run("export", "map.json", "--out", "map.onnx", "--opset", "20", "--ir-version", "10").exit_code == 0
+    model = onnx.load("map.onnx")
+    assert (model.opset_import[0].version, model.ir_version) == (20, 10)
+    done = run("export", "map.json", "--out", "other.onnx", "--opset", "3")
+    assert done.exit_code != 0
+    assert "--opset must be the version of an operator set, got 3" in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize(("name", "language"), [("map.py", "Python"), ("map.c", "C")])
+def test_export_writes_source(run: Any, fitted: cb.Calibration, name: str, language: str) -> None:
+    done = run("export", "map.json", "--out", name)
+    assert done.exit_code == 0
+    assert f"Wrote {name}. Compared with the map on" in done.stdout
+    plain = fitted.to_python() if language == "Python" else fitted.to_c()
+    assert set(plain.splitlines()) < set(Path(name).read_text().splitlines())  # and the proof
+    for option in (["--dialect", "sqlite"], ["--opset", "17"]):
+        refused = run("export", "map.json", "--out", f"other-{name}", *option)
+        assert refused.exit_code == 1
+        assert f"does not apply to {language}" in refused.stderr
+
+
 def test_an_edited_file_fails_the_pipeline(run: Any, fitted: cb.Calibration) -> None:
     run("export", "map.json", "--out", "map.sql")
     path = Path("map.sql")

@@ -255,10 +255,6 @@ FIT = {
         "rows.csv --guarantee 0.1 --groups patient",
         "--guarantee is not possible: rows of the same group (--groups) may depend on each other",
     ),
-    "two ways to split rows": (
-        "rows.csv --groups patient --time day",
-        "--groups and --time cannot both split the rows: pass one of them",
-    ),
     "two ways to say how many bins": (
         "rows.csv --method binning --n-bins 5 --epsilon 0.1",
         "--n-bins and --epsilon both set the number of bins: pass one of them",
@@ -508,3 +504,18 @@ def test_without_duckdb_the_install_line_is_printed(here):
     assert done.returncode == 1
     assert done.stderr.startswith("error: ")
     assert 'pip install "calibrant[cli]"' in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["fit", "rows.csv", "--out", "map.json", "--method", "plat"], "unknown value 'plat': did you mean 'platt'?"),
+        (["check", "rows.csv", "--score-type", "logits"], "unknown value 'logits': did you mean 'logit'?"),
+        (["report", "rows.csv", "--style", "xyz"], "unknown value 'xyz': pass one of general"),
+    ],
+)
+def test_an_unknown_value_suggests_the_nearest(words, said, here):
+    done = command_line(*words)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Value error" not in done.stderr

@@ -30,6 +30,7 @@ from calibrant.maps import (
     CLASS_KINDS,
     BetaMap,
     ComposeMap,
+    GroupedSoftmaxMap,
     IdentityMap,
     LogitAffineMap,
     MulticlassMap,
@@ -138,6 +139,24 @@ SAMPLES: dict[str, list[MulticlassMap]] = {
         simplex("grid", 5, AB, "logit"),
     ],
     "path": [path(), path("logit"), flat_path()],
+    "grouped-softmax": [
+        GroupedSoftmaxMap(AB, [2.0], [], "probability", 1e-9, "it's", ("x",), [0.5], [0.0, 1.0]),
+        GroupedSoftmaxMap(ABC, [0.7], [], "logit", 0.1, "site", ("1", "true"), [0.8, 1.3], RNG.normal(size=6)),
+        GroupedSoftmaxMap(
+            ABC,
+            RNG.normal(size=9),
+            [0.1, 0.2, 0.3],
+            "probability",
+            1e-6,
+            "site",
+            ("a", "größe 数", ""),
+            [1.0, 0.9, 2.0],
+            RNG.normal(size=9),
+        ),
+        GroupedSoftmaxMap(
+            ODD, RNG.normal(size=8), RNG.normal(size=8), "logit", 1e-6, "g", ("a", "b"), [1.0, 0.0], RNG.normal(size=16)
+        ),
+    ],
 }
 
 EVERY = [pytest.param(m, id=f"{kind}-{j}") for kind in sorted(SAMPLES) for j, m in enumerate(SAMPLES[kind])]

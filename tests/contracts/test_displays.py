@@ -18,6 +18,7 @@ from calibrant.calibrators.multiclass.simplex import SimplexBinning
 from calibrant.displays import (
     CanonicalValidityDisplay,
     ClasswiseDisplay,
+    DecisionCurveDisplay,
     MapDisplay,
     MulticlassErrorDisplay,
     PlanDisplay,
@@ -62,6 +63,8 @@ OF_ROWS: dict[str, Build] = {
     "reliability": ReliabilityDisplay.from_predictions,
     "reliability, bins": lambda *a, **k: ReliabilityDisplay.from_predictions(*a, curve="bins", **k),
     "reliability, acceptance": lambda *a, **k: ReliabilityDisplay.from_predictions(*a, acceptance=True, **k),
+    "reliability, spline": lambda *a, **k: ReliabilityDisplay.from_predictions(*a, curve="spline", **k),
+    "decision curve": DecisionCurveDisplay.from_predictions,
     "reliability, log-odds": lambda *a, **k: ReliabilityDisplay.from_predictions(*a, axes="log-odds", **k),
     "reliability, log-odds bins": lambda *a, **k: ReliabilityDisplay.from_predictions(
         *a, axes="log-odds", curve="bins", **k
@@ -93,6 +96,12 @@ OF_CLASS_ROWS: dict[str, Build] = {
     "top-label": TopLabelDisplay.from_predictions,
     "top-label, bin": lambda p, *a, **k: TopLabelDisplay.from_predictions(p, *a, n_bins=1, **k).zoom(0.5),
     "class-wise": ClasswiseDisplay.from_predictions,
+    "top-label, after": lambda p, *a, **k: TopLabelDisplay.from_predictions(
+        p, *a, after=np.full(np.shape(p), 1 / 3), **k
+    ),
+    "class-wise, after": lambda p, *a, **k: ClasswiseDisplay.from_predictions(
+        p, *a, after=np.full(np.shape(p), 1 / 3), **k
+    ),
     "class-wise, bins": lambda *a, **k: ClasswiseDisplay.from_predictions(*a, curve="bins", **k),
     "class errors": MulticlassErrorDisplay.from_predictions,
     "class errors, after": lambda p, *a, **k: MulticlassErrorDisplay.from_predictions(
@@ -156,6 +165,7 @@ LISTED: dict[str, Callable[[], Any]] = {
 
 FIRST = {
     "CanonicalValidityDisplay": "canonical validity",
+    "DecisionCurveDisplay": "decision curve",
     "MulticlassErrorDisplay": "class errors",
     "ClasswiseDisplay": "class-wise",
     "MapDisplay": "map, binning",
@@ -309,6 +319,12 @@ def test_a_picture_is_legible(name, subtests):
             points, box = line.get_transform().transform(line.get_xydata()), legend.get_window_extent()
             inside = (points > [box.x0, box.y0]) & (points < [box.x1, box.y1])
             assert inside.all(axis=1).mean() <= 0.1
+    with subtests.test("a notebook shows it"):
+        assert picture._repr_html_() is None  # on an open figure, which the notebook shows itself
+        plt.close(figure)
+        if name in ONE_OF_EACH:
+            assert picture._repr_html_().startswith('<img src="data:image/png;base64,')
+        assert repr(picture).startswith(f"<{type(picture).__name__}: ")
     with subtests.test("words above the picture stay on a canvas without a layout"):
         bare = mpl.figure.Figure()
         ax = picture.plot(bare.add_subplot()).ax_
@@ -342,7 +358,7 @@ def assert_alike(one: Any, other: Any, tolerance: float = 1e-9) -> None:
 def without_noise(data: Any) -> Any:
     """Data without what depends on how much the rows are worth."""
     if isinstance(data, dict):
-        noisy = ("low", "high", "outside", "heaped")
+        noisy = ("low", "high", "outside", "tied")
         return {key: without_noise(value) for key, value in data.items() if key not in noisy}
     return [without_noise(value) for value in data] if isinstance(data, list) else data
 
@@ -404,7 +420,7 @@ def test_edges_are_drawn(name, subtests):
 # ----------------------------------------------------------------------------------------------------- rows of classes
 
 
-CHANCE = ("low", "high", "delta_chance", "null", "null_high", "gray", "shown", "heaped", "outside", "error_by_chance")
+CHANCE = ("low", "high", "delta_chance", "null", "null_high", "gray", "shown", "tied", "outside", "error_by_chance")
 
 
 def without_chance(data: Any) -> Any:

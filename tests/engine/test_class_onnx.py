@@ -25,8 +25,8 @@ ort = pytest.importorskip("onnxruntime")
 pytestmark = pytest.mark.engine
 
 
-def run(model: Any, scores: Any) -> Any:
-    return session_of(model.SerializeToString()).run(None, {"scores": scores})
+def run(model: Any, scores: Any, groups: Any = None) -> Any:
+    return session_of(model.SerializeToString()).run(None, {"scores": scores, **(groups or {})})
 
 
 def test_top_classes_come_with_their_labels() -> None:
@@ -55,7 +55,8 @@ def test_any_number_of_rows(subtests: pytest.Subtests) -> None:
             for kind in SAMPLES:
                 map_ = SAMPLES[kind][0]
                 given = np.resize(some_rows(map_), (rows, len(map_.classes))).astype(np.float32)
-                found = run(to_onnx(map_), given)[0]
+                groups = {name: np.full(rows, "x", dtype=object) for name in map_.columns}
+                found = run(to_onnx(map_), given, groups)[0]
                 assert found.shape == (rows, len(map_.outputs))
                 assert found.dtype == np.float32
 

@@ -21,7 +21,7 @@ from calibrant.export.errors import DocumentError, ExportMismatchError
 from calibrant.export.sql import file
 from calibrant.export.sql.dialects import DIALECTS, EXECUTED_DIALECTS, engine_of
 from calibrant.export.sql.engines import Engine
-from calibrant.export.sql.expressions import LONGEST, MOST_CLASSES, to_sql
+from calibrant.export.sql.expressions import MAX_CHARACTERS, MAX_CLASSES, to_sql
 from calibrant.export.sql.file import BETWEEN, SqlFile, prove_sql
 from calibrant.export.sql.interpreter import reader
 from calibrant.export.tolerance import only_copies
@@ -149,13 +149,13 @@ def test_columns_that_do_not_fit_are_refused(subtests: pytest.Subtests) -> None:
 
 
 def test_what_is_too_long_for_an_engine_is_refused_with_a_way_out() -> None:
-    many = tuple(f"c{j}" for j in range(MOST_CLASSES + 1))
+    many = tuple(f"c{j}" for j in range(MAX_CLASSES + 1))
     with pytest.raises(InputError, match="the map has 101 classes: use to_onnx"):
         to_sql(SoftmaxMap(many, [1.5], [], "logit", 0.1))
     few = many[:90]
-    with pytest.raises(InputError, match=f"more than {LONGEST:,} characters for this map: use to_onnx"):
+    with pytest.raises(InputError, match=f"more than {MAX_CHARACTERS:,} characters for this map: use to_onnx"):
         to_sql(SoftmaxMap(few, np.ones(90 * 90) / 7, [], "logit", 0.1))
-    assert len("".join(to_sql(SoftmaxMap(many[:40], [1.5], [], "logit", 0.1)).values())) < LONGEST
+    assert len("".join(to_sql(SoftmaxMap(many[:40], [1.5], [], "logit", 0.1)).values())) < MAX_CHARACTERS
     with pytest.raises(InputError, match="dialect must be one of"):
         to_sql(COOLER, dialect="algol")
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calibrant.engine.collecting import collect_frame
+from calibrant.arrays.frames import collect_frame
 from calibrant.engine.engines import with_cells
 from calibrant.engine.frames import tally
 from calibrant.numerics import Grid

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from calibrant import PlattScaling, SegmentCalibrator
+from calibrant import PlattScaling, SegmentCalibrator, calibrate
 from calibrant.arrays import check_rows
 from calibrant.arrays.keys import read_keys
 from calibrant.fits.multicalibration import Repairs, repair
@@ -181,3 +181,28 @@ def test_intervals_of_the_change_cover_the_change_on_new_rows(mode, full_size):
         change = excess(cal.transform(expit(new_x), new_place), truth) - excess(expit(new_x), truth)
         covered += cal.change_.low <= change <= cal.change_.high
     assert stats.binomtest(covered, samples, 0.9, alternative="less").pvalue > LEVEL
+
+
+@pytest.mark.slow
+def test_a_guarantee_by_segment_holds_for_all_segments_at_once(full_size):
+    """Bins of three segments with different curves, one of them small; scores are uniform, so true rates are exact."""
+    alpha, samples, false, certified = 0.2, 2_000 if full_size else 25, 0, 0
+    powers = {"a": 1.0, "b": 2.0, "c": 0.5}
+    rng = np.random.default_rng(11)
+    for _ in range(samples):
+        segment = rng.choice(list(powers), 700, p=[0.5, 0.35, 0.15])
+        scores = rng.random(700)
+        y = rng.random(700) < scores ** np.array([powers[each] for each in segment])
+        cal = calibrate(scores, y, by=segment, guarantee=(0.3, alpha), score_type="probability", cv=2)
+        wrong = False
+        for name, certificate in cal.certificates_.items():
+            edges = np.concatenate([[0.0], certificate.about.knots, [1.0]])
+            power = powers[name] + 1.0
+            rates = np.diff(edges**power) / power / np.diff(edges)
+            off = np.abs(cal.sources_[name].bins_.outputs - rates)[certificate.covered]
+            inside = (rates >= certificate.lower) & (rates <= certificate.upper)
+            wrong |= bool((off > 0.3).any() or not inside[certificate.covered].all())
+            certified += 1
+        false += wrong
+    assert certified > 2 * samples  # mostly all three
+    assert stats.binomtest(false, samples, alpha, alternative="greater").pvalue > 1e-3

@@ -134,7 +134,7 @@ def test_numbers_held_as_objects() -> None:
 def test_what_no_argument_takes(subtests) -> None:
     for name in ["scores", "y", "sample_weight", "groups", "time"]:
         for value, problem in [
-            (np.full((4, 2), 0.5), "pass one column, such as model"),
+            (np.full((4, 2), 0.4), "pass one column, such as model"),
             (np.zeros((4, 3)), "has shape (4, 3): pass one column"),
             (np.zeros((1, 4)), "has shape (1, 4): pass one column"),
             (np.zeros((2, 1, 2)), "pass one column"),

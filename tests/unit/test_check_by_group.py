@@ -136,11 +136,11 @@ def test_a_map_by_segment_on_its_own_rows_says_why_it_is_not_cross_fitted():
         verdict = check(table["s"], table["y"], by={"region": table["region"]}, calibration=given)
         assert verdict.in_sample
         assert verdict.status == "cannot tell"
-        assert "maps by segment are not cross-fitted here" in str(verdict)
+        assert "maps by segment are not cross-validated here" in str(verdict)
     fresh = world(seed=1)
     verdict = check(fresh["s"], fresh["y"], by={"region": fresh["region"]}, calibration=cal)
     assert verdict.status == "calibrated"
-    assert "not cross-fitted here" not in str(verdict)
+    assert "not cross-validated here" not in str(verdict)
 
 
 def test_segments_that_came_to_nothing_are_not_fitted_anew_from_a_tally():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from calibrant import HistogramBinning, InputError
+from calibrant import HistogramBinning, InputError, TemperatureScaling
 from calibrant.displays import (
     CanonicalValidityDisplay,
     ClasswiseDisplay,
@@ -225,7 +225,7 @@ def test_the_classes_worst_beyond_chance_are_shown_and_the_others_counted():
 def test_a_class_without_rows_is_shown_without_a_warning(plt):
     display = ClasswiseDisplay.from_predictions([[0.6, 0.3, 0.1]] * 30, ["a", "b"] * 15, classes="abc").plot()
     assert {panel["class"]: panel["events"] for panel in display.data["panels"]} == {"a": 15.0, "b": 15.0, "c": 0.0}
-    assert len(display.panels_) == 3
+    assert len(display.panels_) == 6
 
 
 def test_rows_need_not_sum_to_one_for_class_wise_pictures():
@@ -451,11 +451,12 @@ def test_cells_are_counted_by_class_and_bin():
 def test_three_classes_share_a_row_and_its_axes_and_numbers_are_called_classes(plt):
     display = ClasswiseDisplay.from_predictions(*draw(300)).plot()
     display.figure_.draw_without_rendering()
-    assert len({round(panel.get_position().y0, 6) for panel in display.panels_}) == 1
-    assert len({(panel.get_xlim(), panel.get_ylim()) for panel in display.panels_}) == 1
-    assert {panel.get_title(loc="left") for panel in display.panels_} == {"class 0", "class 1", "class 2"}
-    assert all(panel.get_xlabel() for panel in display.panels_)
-    for panel, one in zip(display.panels_, display.panels, strict=True):
+    panels, counts = display.panels_[:3], display.panels_[3:]
+    assert len({round(panel.get_position().y0, 6) for panel in panels}) == 1
+    assert len({(panel.get_xlim(), panel.get_ylim()) for panel in panels}) == 1
+    assert {panel.get_title(loc="left") for panel in panels} == {"class 0", "class 1", "class 2"}
+    assert all(panel.get_xlabel() for panel in counts)
+    for panel, one in zip(panels, display.panels, strict=True):
         assert panel.texts[0].get_text().replace("\n", "; ", 1).startswith(f"{one.series.events:,.0f} rows; error")
 
 
@@ -490,3 +491,59 @@ def test_a_missing_binning_is_one_sentence():
     for display in (SimplexDisplay, CanonicalValidityDisplay):
         with pytest.raises(InputError, match="binning is missing: pass a fitted SimplexBinning"):
             display.from_predictions(*draw(50))
+
+
+# ---------------------------------------------------------------------------------------------------- before and after
+
+
+def shifted(n: int = 900) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Class probabilities that are too extreme, labels, and the right probabilities."""
+    rng = np.random.default_rng(7)
+    z = rng.normal(0.0, 1.2, (n, 3))
+    right, extreme = (np.exp(k * z) / np.exp(k * z).sum(axis=1, keepdims=True) for k in (1.0, 2.5))
+    return extreme, np.array(list("abc"))[(rng.random((n, 1)) > right.cumsum(axis=1)[:, :-1]).sum(axis=1)], right
+
+
+@pytest.mark.parametrize("display", [TopLabelDisplay, ClasswiseDisplay, MulticlassErrorDisplay])
+def test_a_calibrator_and_the_probabilities_it_gives_show_the_same_before_and_after(display, plt):
+    extreme, y, _ = shifted()
+    fitted = TemperatureScaling().fit(extreme, y)
+    by_calibrator = display.from_predictions(extreme, y, after=fitted)
+    assert by_calibrator.data == display.from_predictions(extreme, y, after=fitted.transform(extreme)).data
+    by_calibrator.plot()
+    legends = [ax.get_legend() for ax in by_calibrator.figure_.axes if ax.get_legend() is not None]
+    words = " ".join(text.get_text() for legend in legends for text in legend.get_texts())
+    assert "before" in words
+    assert "after" in words
+
+
+def test_the_picture_after_calibration_is_that_of_the_calibrated_probabilities():
+    extreme, y, right = shifted()
+    both, alone = (TopLabelDisplay.from_predictions(*args) for args in ((right, y), (extreme, y)))
+    shown = TopLabelDisplay.from_predictions(extreme, y, after=right)
+    assert shown.data["bins"] == both.data["bins"]
+    assert shown.data["before"] == alone.data["bins"]
+    panels = ClasswiseDisplay.from_predictions(extreme, y, after=right).data["panels"]
+    before = {one["class"]: one for one in ClasswiseDisplay.from_predictions(extreme, y).data["panels"]}
+    after = {one["class"]: one for one in ClasswiseDisplay.from_predictions(right, y).data["panels"]}
+    for one in panels:
+        assert one["error"] == after[one["class"]]["error"]
+        assert one["before"]["error"] == before[one["class"]]["error"]
+        assert one["before"]["cells"]["rate"] == before[one["class"]]["cells"]["rate"]
+
+
+def test_what_cannot_be_after_is_refused():
+    extreme, y, right = shifted(60)
+    with pytest.raises(InputError, match="after is one column"):
+        ClasswiseDisplay.from_predictions(extreme, y, after=right[:, 0])
+    with pytest.raises(InputError, match="after needs a matrix"):
+        TopLabelDisplay.from_predictions(right.max(axis=1), y, named=y, after=right)
+
+
+def test_each_class_has_its_counts(plt):
+    extreme, y, _ = shifted()
+    display = ClasswiseDisplay.from_predictions(extreme, y).plot()
+    counts = display.panels_[len(display.panels) :]
+    for panel, one in zip(counts, display.panels, strict=True):
+        events, others = (np.asarray(patch.get_data().values) for patch in panel.patches)
+        assert (events.sum(), -others.sum()) == (one.series.events, one.series.rows - one.series.events)

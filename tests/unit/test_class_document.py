@@ -21,7 +21,7 @@ from calibrant.calibrators.multiclass.binning import ClasswiseHistogramBinning, 
 from calibrant.calibrators.multiclass.hierarchy import PathCalibrator
 from calibrant.calibrators.multiclass.reduction import Reduction
 from calibrant.export.errors import DocumentError
-from calibrant.export.sql.expressions import LONGEST, score_columns, to_sql
+from calibrant.export.sql.expressions import MAX_CHARACTERS, score_columns, to_sql
 from calibrant.export.verify import verify
 from calibrant.guarantees.certificate import Certificate
 from calibrant.guarantees.issuing import PathBins, issue_paths
@@ -275,6 +275,8 @@ def test_a_wrong_class_among_the_columns_is_named() -> None:
 def test_long_text_is_refused_in_favour_of_a_model() -> None:
     names = tuple(f"class {j}" for j in range(100))
     for many in (names, names[:60]):
-        with pytest.raises(InputError, match=rf"more than {LONGEST:,} characters for this map: use to_onnx instead$"):
+        with pytest.raises(
+            InputError, match=rf"more than {MAX_CHARACTERS:,} characters for this map: use to_onnx instead$"
+        ):
             to_sql(SoftmaxMap(many, [1.5], [], "logit", 1e-9))
     assert len(to_sql(SoftmaxMap(names[:30], [1.5], [], "logit", 1e-9))) == 30

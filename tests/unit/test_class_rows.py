@@ -251,8 +251,15 @@ def test_a_class_that_no_column_is_for_is_refused_by_name() -> None:
         check_class_rows(P, ["a", "b", "dog"], classes=ABC)
     with pytest.raises(InputError, match="'dog'"):
         check_class_rows(pd.DataFrame(P, columns=list(ABC)), ["a", "b", "dog"])
-    with pytest.raises(InputError, match=r"'p_a', 'p_b', 'p_c'\): pass classes=.* or drop these rows"):
-        check_class_rows(pd.DataFrame(P, columns=["p_a", "p_b", "p_c"]), ["a", "b", "c"])
+    with pytest.raises(InputError, match=r"'p_a', 'q_b', 'r_c'\): pass classes=.* or drop these rows"):
+        check_class_rows(pd.DataFrame(P, columns=["p_a", "q_b", "r_c"]), ["a", "b", "c"])
+
+
+def test_a_common_beginning_or_end_of_the_columns_is_not_part_of_the_classes(subtests) -> None:
+    for columns in (["p_a", "p_b", "p_c"], ["a (prob)", "b (prob)", "c (prob)"]):
+        with subtests.test(columns=columns):
+            rows = check_class_rows(pd.DataFrame(P, columns=columns), ["a", "b", "a"])
+            assert (rows.classes, rows.columns, rows.labels.tolist()) == (("a", "b", "c"), tuple(columns), [0, 1, 0])
 
 
 def test_one_hot_labels_are_refused_with_what_to_pass(subtests) -> None:
@@ -425,12 +432,14 @@ def test_huge_finite_logits_are_no_missing_scores() -> None:
             given = np.array([[large] * 3, [-large] * 3, [large, -large, 0.0], [1.0, 2.0, 3.0]], dtype)
             assert np.isfinite(cooler.transform(given)).all()
             assert check_class_rows(given, ["a", "b", "c", "a"], score_type="logit").score_type == "logit"
+    with pytest.raises(InputError, match="infinities"):
+        cooler.transform([[np.inf, 1.0, 2.0]])
+    masked = cooler.transform([[-np.inf, 1.0, 2.0]])  # a masked class
+    np.testing.assert_array_equal(masked, cooler.transform([[-1e6, 1.0, 2.0]]))
     for bad in (np.inf, -np.inf):
         with pytest.raises(InputError, match="infinities"):
-            cooler.transform([[bad, 1.0, 2.0]])
-        with pytest.raises(InputError, match="infinities"):
             cooler.transform([[bad, -bad, 2.0], [1.0, 2.0, np.nan]])
-        with pytest.raises(InputError, match="infinities"):
+        with pytest.raises(InputError, match="infinities" if bad > 0 else "-inf, first in row 0"):
             check_class_rows([[bad, 1.0, 2.0]] * 3, ["a", "b", "c"])
 
 

@@ -10,21 +10,35 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
-from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cross_val_score
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+from sklearn.utils import get_tags
 from tests import worlds
 
 from calibrant import (
+    AutoCalibrator,
     CalibrantWarning,
     CalibratedClassifier,
     Certificate,
     HistogramBinning,
+    InputError,
     IsotonicCalibrator,
     NoCertificate,
     PlattScaling,
+    SamplingCorrection,
     Tally,
+    TemperatureScaling,
+)
+from calibrant.maps import StepMap, TopMap
+from calibrant.multiclass import (
+    MulticlassAutoCalibrator,
+    Reduction,
+    SimplexBinning,
+    TopLabelHistogramBinning,
+    VectorScaling,
 )
 
 
@@ -166,10 +180,9 @@ def test_a_tie_at_one_half_goes_where_argmax_goes(model: LogisticRegression) -> 
     np.testing.assert_array_equal(wrapped.predict(X), wrapped.classes_[np.argmax(p, axis=1)])
 
 
-@pytest.mark.parametrize("cv", ["prefit", 3])
-def test_three_classes_are_refused(model: LogisticRegression, cv: Any) -> None:
-    with pytest.raises(ValueError, match="binary"):
-        CalibratedClassifier(model, PlattScaling(), cv=cv).fit(worlds.features()[0], np.arange(400) % 3)
+def test_a_third_class_is_refused_where_the_model_knows_two(model: LogisticRegression) -> None:
+    with pytest.raises(InputError, match=r"y has the classes \[0, 1, 2\], but the fitted model has \[0, 1\]"):
+        CalibratedClassifier(model, PlattScaling()).fit(worlds.features()[0], np.arange(400) % 3)
 
 
 def test_one_class_is_refused_where_the_model_is_fitted() -> None:
@@ -287,3 +300,174 @@ def test_nothing_is_fitted_before_fit(model: LogisticRegression) -> None:
     for call in (wrapped.predict, wrapped.predict_proba, lambda _: wrapped.certificate()):
         with pytest.raises(NotFittedError):
             call(worlds.features()[0])
+
+
+# --- no calibrator, and a correction ----------------------------------------------------------------------------------
+
+
+def test_the_default_is_the_automatic_choice(model: LogisticRegression) -> None:
+    X, y = worlds.features()
+    wrapped = CalibratedClassifier(model).fit(X, y)
+    assert isinstance(wrapped.calibrator_, AutoCalibrator)
+    scores = model.predict_proba(X)[:, 1]
+    assert wrapped.calibrator_.map_ == AutoCalibrator().fit(scores, y).map_
+    assert wrapped.get_params(deep=False)["calibrator"] is None
+    assert "calibrator" in clone(wrapped).set_params(calibrator=PlattScaling()).get_params()
+
+
+def test_a_sampling_correction_is_applied_as_it_is(model: LogisticRegression) -> None:
+    X, y = worlds.features()
+    fix = SamplingCorrection(kept_negatives=0.1)
+    expected = fix.transform(model.predict_proba(X)[:, 1])
+    wrapped = CalibratedClassifier(model, fix).fit(X, y)
+    np.testing.assert_array_equal(wrapped.predict_proba(X)[:, 1], expected)
+    np.testing.assert_array_equal(clone(wrapped).fit(X, y).predict_proba(X)[:, 1], expected)
+    assert wrapped.notes_ == ()
+    assert isinstance(wrapped.certificate(), NoCertificate)
+
+
+def test_with_a_correction_the_model_is_trained_once() -> None:
+    X, y = worlds.features()
+    CountsFits.fits = 0
+    fix = SamplingCorrection(class_weight=3.0)
+    wrapped = CalibratedClassifier(CountsFits(), fix, cv=5).fit(X, y)
+    assert CountsFits.fits == 1
+    plain = LogisticRegression().fit(X, y).predict_proba(X)[:, 1]
+    np.testing.assert_array_equal(wrapped.predict_proba(X)[:, 1], fix.transform(plain))
+    with pytest.raises(InputError, match="needs a model with predict_proba"):
+        CalibratedClassifier(RidgeClassifier(), fix, cv=5).fit(X, y)
+    with pytest.raises(InputError, match="ensemble needs folds, and does not go with SamplingCorrection"):
+        CalibratedClassifier(CountsFits(), fix, cv=5, ensemble=True).fit(X, y)
+
+
+# --- several classes --------------------------------------------------------------------------------------------------
+
+
+def three(n: int = 500, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Three features and three classes."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3))
+    return X, (X + rng.gumbel(size=X.shape)).argmax(axis=1)
+
+
+MATRIX = [
+    VectorScaling(),
+    TemperatureScaling(),
+    MulticlassAutoCalibrator(),
+    Reduction("class-wise", PlattScaling(), normalized=True),
+    SimplexBinning(),
+]
+
+
+@pytest.mark.parametrize("calibrator", MATRIX, ids=repr)
+def test_a_matrix_is_mapped_as_by_hand(calibrator: Any) -> None:
+    X, y = three()
+    train, rest = (X[:200], y[:200]), (X[200:], y[200:])
+    model = LogisticRegression(C=100.0).fit(*train)
+    wrapped = CalibratedClassifier(model, calibrator).fit(*rest)
+    by_hand = clone(calibrator).fit(model.predict_proba(rest[0]), rest[1])
+    p = wrapped.predict_proba(X)
+    np.testing.assert_array_equal(p, by_hand.predict_proba(model.predict_proba(X)))
+    np.testing.assert_allclose(p.sum(axis=1), 1.0)
+    np.testing.assert_array_equal(wrapped.predict(X), wrapped.classes_[p.argmax(axis=1)])
+    assert wrapped.calibrator_.provenance_.sampling == "independent"
+
+
+def test_several_classes_out_of_fold() -> None:
+    X, y = three()
+    words = np.array(["red", "green", "blue"])[y]
+    wrapped = CalibratedClassifier(LogisticRegression(), TemperatureScaling(), cv=3).fit(X, words)
+    scores = cross_val_predict(LogisticRegression(), X, words, cv=3, method="predict_proba")
+    assert wrapped.classes_.tolist() == ["blue", "green", "red"]
+    assert wrapped.calibrator_.map_ == TemperatureScaling().fit(scores, words).map_
+    assert wrapped.calibrator_.map_.classes == ("blue", "green", "red")
+    assert (wrapped.predict(X) == words).mean() > 0.5
+    assert "out-of-fold" in str(wrapped.certificate())
+
+
+def test_the_default_for_several_classes_is_automatic_too() -> None:
+    X, y = three()
+    wrapped = CalibratedClassifier(LogisticRegression(), cv=3).fit(X, y)
+    assert isinstance(wrapped.calibrator_, MulticlassAutoCalibrator)
+    np.testing.assert_allclose(wrapped.predict_proba(X).sum(axis=1), 1.0)
+
+
+def test_labels_of_every_type(subtests) -> None:
+    X, y = three(200)
+    for names in [("a", "b", "c"), ("c", "a", "b"), (3, 1, 2), (-1, 0, 7), (2.0, 1.0, 3.0)]:
+        with subtests.test(names=names):
+            labels = np.array(names)[y]
+            wrapped = CalibratedClassifier(LogisticRegression(), VectorScaling(), cv=2).fit(X, labels)
+            np.testing.assert_array_equal(wrapped.classes_, np.unique(labels))
+            assert wrapped.predict(X).dtype == labels.dtype
+            assert (wrapped.predict(X) == labels).mean() > 0.5
+
+
+def test_two_classes_as_a_matrix(model: LogisticRegression) -> None:
+    X, y = worlds.features()
+    wrapped = CalibratedClassifier(model, VectorScaling()).fit(X, y)
+    by_hand = VectorScaling().fit(model.predict_proba(X), y)
+    np.testing.assert_array_equal(wrapped.predict_proba(X), by_hand.predict_proba(model.predict_proba(X)))
+
+
+@pytest.mark.parametrize("cv", ["prefit", 3])
+def test_decision_functions_of_two_and_more_classes_are_logits(cv: Any) -> None:
+    X, y = three()
+    for labels in (y, y % 2):
+        ridge = RidgeClassifier().fit(X, labels)
+        wrapped = CalibratedClassifier(ridge, VectorScaling(), cv=cv).fit(X, labels)
+        assert wrapped.calibrator_.provenance_.score_type == "logit"
+        assert (wrapped.predict(X) == ridge.predict(X)).mean() > 0.9
+    svc = SVC(decision_function_shape="ovo").fit(X[:, :2], np.arange(len(X)) % 4)
+    with pytest.raises(InputError, match="estimator returns 6 columns for 4 classes: pass a model with one column"):
+        CalibratedClassifier(svc, VectorScaling()).fit(X[:, :2], np.arange(len(X)) % 4)
+
+
+def test_a_map_of_the_top_class_keeps_the_models_class_and_shares_the_rest() -> None:
+    X, y = three(1_500)
+    model = LogisticRegression(C=100.0).fit(X[:300], y[:300])
+    wrapped = CalibratedClassifier(model, TopLabelHistogramBinning(n_bins=2)).fit(X[300:], y[300:])
+    p, raw = wrapped.predict_proba(X), model.predict_proba(X)
+    top = raw.argmax(axis=1)
+    np.testing.assert_array_equal(wrapped.predict(X), model.classes_[top])
+    np.testing.assert_allclose(p.sum(axis=1), 1.0)
+    rows = np.arange(len(X))
+    np.testing.assert_array_equal(p[rows, top], wrapped.calibrator_.transform(raw)[:, 0])
+    second, third = np.argsort(raw, axis=1)[:, 1], np.argsort(raw, axis=1)[:, 0]
+    np.testing.assert_allclose(p[rows, second] / p[rows, third], raw[rows, second] / raw[rows, third])
+    assert isinstance(wrapped.certificate(0.1), Certificate)
+
+
+def test_shares_of_classes_to_which_the_model_gives_nothing_are_equal() -> None:
+    top = TopMap(("a", "b", "c"), 1, (StepMap([], [0.6]),), "probability")
+    np.testing.assert_allclose(top.of_every_class([[0.0, 1.0, 0.0]]), [[0.2, 0.6, 0.2]])
+    both = TopMap(("a", "b"), 2, (StepMap([], [0.6]), StepMap([], [0.3])), "logit")
+    np.testing.assert_allclose(both.of_every_class([[0.0, 1.0]]), [[0.3, 0.6]])
+
+
+def test_a_class_that_some_fold_was_not_trained_on_has_probability_zero_there() -> None:
+    X, y = three(60)
+    y[y == 2] = 0
+    y[:2] = 2
+    folds = [(np.arange(30, 60), np.arange(30)), (np.arange(30), np.arange(30, 60))]
+    wrapped = CalibratedClassifier(GaussianNB(), TemperatureScaling(), cv=folds).fit(X, y)
+    assert wrapped.classes_.tolist() == [0, 1, 2]
+    assert np.isfinite(wrapped.predict_proba(X)).all()
+    with pytest.raises(InputError, match=r"cv has a fold whose training rows lack the class 2.*: lower cv"):
+        CalibratedClassifier(RidgeClassifier(), TemperatureScaling(), cv=folds).fit(X, y)
+
+
+def test_weights_and_groups_reach_a_map_of_classes() -> None:
+    X, y = three(300)
+    model = LogisticRegression().fit(X, y)
+    weight, groups = np.random.default_rng(1).uniform(0.5, 2.0, 300), np.arange(300) // 3
+    wrapped = CalibratedClassifier(model, VectorScaling()).fit(X, y, weight, groups=groups)
+    by_hand = VectorScaling().fit(model.predict_proba(X), y, weight)
+    np.testing.assert_array_equal(wrapped.calibrator_.map_.intercept, by_hand.map_.intercept)
+    assert wrapped.calibrator_.provenance_.sampling == "grouped"
+
+
+def test_several_classes_are_said_to_be_possible_where_they_are() -> None:
+    for calibrator, many in ((None, True), (VectorScaling(), True), (PlattScaling(), False)):
+        tags = get_tags(CalibratedClassifier(LogisticRegression(), calibrator, cv=3))
+        assert tags.classifier_tags.multi_class is many

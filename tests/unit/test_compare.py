@@ -6,6 +6,8 @@ import json
 from importlib import import_module
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
@@ -109,3 +111,98 @@ def test_small_differences_keep_their_digits() -> None:
 def test_losses_at_the_clamp_are_named_so() -> None:
     change = compare([0.0, 0.5, 0.5], [0.1, 0.5, 0.5], [1, 0, 1])
     assert change.differences[0].name == "Log loss, scores clipped to 2^-32 from 0 and 1"
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Frames, several classes, labels
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def classes(n: int = 900) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(4)
+    p = rng.dirichlet([2.0, 1.0, 1.0], n)
+    y = (rng.random((n, 1)) > p.cumsum(axis=1)).sum(axis=1)
+    return 0.6 * p[:, [0, 2, 1]] + 0.4 * p, p, y
+
+
+def test_columns_of_a_frame_give_what_arrays_give() -> None:
+    """A frame was refused as a matrix of classes."""
+    old, new, y = models(300)
+    group = np.arange(300) // 3
+    expected = compare(old, new, y, groups=group)
+    columns = {"a": old, "b": new, "y": y, "g": group}
+    for frame in (pd.DataFrame(columns), pl.DataFrame(columns)):
+        change = compare(frame, score_old="a", score_new="b", label="y", groups="g")
+        assert change.differences == expected.differences
+    for call, message in (
+        (
+            lambda: compare(frame, "a", "b", "y"),
+            "scores_new looks like the name of a column: pass compare",
+        ),
+        (lambda: compare(frame, score_old="a", label="y"), "score_new is missing"),
+        (lambda: compare(old, new), "y is missing"),
+        (lambda: compare(frame, new, score_old="a", score_new="b", label="y"), "scores_new is given beside the names"),
+    ):
+        with pytest.raises(InputError, match=message):
+            call()
+
+
+def test_two_columns_are_compared_by_the_second() -> None:
+    old, new, y = models(300)
+    expected = compare(old, new, y)
+    change = compare(*(np.column_stack([1.0 - p, p]) for p in (old, new)), y)
+    assert change.differences == expected.differences
+    assert change.crossings == expected.crossings
+    named = compare(*(pd.DataFrame({"no": 1.0 - p, "yes": p}) for p in (old, new)), np.where(y == 1, "yes", "no"))
+    assert named.differences == expected.differences
+
+
+def test_classes_are_compared_by_log_loss_brier_score_and_accuracy() -> None:
+    old, new, y = classes()
+    weight = np.random.default_rng(1).random(len(y))
+    for w in (None, weight):
+        change = compare(old, new, y, w)
+        loss, brier, accuracy = change.differences
+        for scores, mine in ((old, "old"), (new, "new")):
+            assert getattr(loss, mine) == pytest.approx(log_loss(y, scores, sample_weight=w))
+            squares = ((scores - np.eye(3)[y]) ** 2).sum(axis=1)
+            assert getattr(brier, mine) == pytest.approx(np.average(squares, weights=w))
+            assert getattr(accuracy, mine) == pytest.approx(np.average(scores.argmax(axis=1) == y, weights=w))
+        assert (loss.words, brier.words, accuracy.words) == ("better", "better", "better")
+    half = 1.96 * np.std(np.log(old[np.arange(900), y] / new[np.arange(900), y]), ddof=1) / 30.0
+    loss = compare(old, new, y).differences[0]
+    assert (loss.high - loss.low) / 2 == pytest.approx(half, rel=0.01)
+    assert change.old.notion == change.new.notion == "confidence"
+    assert not change.crossings
+    assert len(compare(old, new, y, thresholds=[0.5, 0.8]).crossings) == 2
+    assert json.loads(json.dumps(change.to_dict()))["differences"][2]["name"] == "Accuracy"
+    frame = pd.DataFrame(np.column_stack([old, new]), columns=["a0", "a1", "a2", "b0", "b1", "b2"]).assign(y=y)
+    named = compare(frame, score_old=["a0", "a1", "a2"], score_new=["b0", "b1", "b2"], label="y")
+    assert named.differences[0] == loss
+
+
+def test_labels_are_compared_together() -> None:
+    rng = np.random.default_rng(4)
+    p = rng.beta(2, 3, (600, 3))
+    y = (rng.random((600, 3)) < p).astype(int)
+    change = compare(p**2, p, y)
+    assert change.old.notion == "multi-label"
+    assert change.differences[0].old == pytest.approx(log_loss(y.ravel(), (p**2).ravel()))
+    assert change.differences[0].words == "better"
+
+
+def test_a_label_of_probability_zero_does_not_make_the_difference_infinite() -> None:
+    old, new, y = classes(200)
+    old = old.copy()
+    old[0] = np.eye(3)[(y[0] + 1) % 3]
+    first = compare(old, new, y).differences[0]
+    assert first.name == "Log loss, scores clipped to 2^-32 from 0 and 1"
+    assert np.isfinite(first.old)
+
+
+def test_a_matrix_is_not_compared_with_one_column() -> None:
+    old, new, y = classes(50)
+    with pytest.raises(InputError, match="scores_new is one column, and the other model has a matrix"):
+        compare(old, new[:, 0], y)
+    with pytest.raises(InputError, match="scores_new holds NaN or infinities"):
+        compare(old, np.where(new > 0.9, np.nan, new), y)

@@ -14,7 +14,7 @@ from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
 from sklearn.naive_bayes import GaussianNB
 from tests import worlds
 
-from calibrant import Calibration, NoCertificate, VennAbers, load
+from calibrant import Calibration, InputError, NoCertificate, VennAbers, load
 from calibrant.calibrators.cross_venn_abers import CrossVennAbers
 from calibrant.fits.venn_abers import merged_pairs
 
@@ -120,9 +120,9 @@ def test_folds_that_disagree_cross_their_pair():
 
 def test_what_cannot_be_fitted_is_refused():
     X = worlds.features(40)[0]
-    with pytest.raises(ValueError, match="binary"):
+    with pytest.raises(InputError, match=r"y has 3 classes, .* binary .*: pass the model to CalibratedClassifier"):
         CrossVennAbers(LogisticRegression()).fit(X, np.arange(40) % 3)
-    with pytest.raises(ValueError, match="1 class"):
+    with pytest.raises(ValueError, match="only one class"):
         CrossVennAbers(LogisticRegression()).fit(X, np.zeros(40, int))
     with pytest.raises(ValueError, match="lower cv"):
         CrossVennAbers(LogisticRegression(), cv=KFold(2)).fit(X, np.repeat([0, 1], 20))

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from tests import worlds
 
-from calibrant import BetaScaling, HistogramBinning, InputError, IsotonicCalibrator, PlattScaling, crossfit
+from calibrant import BetaScaling, HistogramBinning, InputError, IsotonicCalibrator, PlattScaling, crossfit, plan
+from calibrant.calibrators import SegmentCalibrator, TemperatureScaling
+from calibrant.multiclass import Reduction, VectorScaling
+from calibrant.selection.split import split_rows
 
 CALIBRATORS = [PlattScaling(), BetaScaling(), IsotonicCalibrator(), HistogramBinning(n_bins=3)]
 by_calibrator = pytest.mark.parametrize("calibrator", CALIBRATORS, ids=lambda cal: type(cal).__name__)
@@ -191,8 +195,8 @@ def test_labels_and_kinds_pass_through() -> None:
 
 def test_what_cannot_be_split_is_refused(subtests) -> None:
     for options, sentence in [
-        ({"cv": 1}, "cv must be at least 2"),
-        ({"groups": np.arange(30), "time": np.arange(30)}, "groups and time cannot both"),
+        ({"cv": 1}, "cv must be an integer of at least 2"),
+        ({"groups": np.zeros(30), "time": np.arange(30)}, "groups leave no earlier row to fit for period 2"),
         ({"groups": np.arange(30) % 3, "cv": 5}, "cv=5 asks for more folds than there are groups, 3: lower it"),
         ({"time": np.arange(30) // 10, "cv": 5}, "cv=5 asks for 6 periods, but there are 3 distinct times"),
         ({"cv": 29}, "cv=29 asks for more folds than there are minority-class rows, 10"),
@@ -242,3 +246,123 @@ def test_odd_weights_work_or_are_refused_in_words(subtests) -> None:
                     PlattScaling(), scores, y, np.asarray(weight, dtype=np.float64).ravel(), weight_type=weights
                 )
                 np.testing.assert_array_equal(out, plain)
+
+
+def test_with_time_and_groups_no_row_is_mapped_by_its_future_or_its_group() -> None:
+    scores, y = rows(240)
+    time, groups = np.arange(240), np.random.default_rng(0).integers(0, 60, 240)
+    place = {score: row for row, score in enumerate(scores.tolist())}
+    for train, test in _folds(scores, y, time=time, groups=groups, cv=3):
+        fitted, mapped = (np.array([place[each] for each in part]) for part in (train, test))
+        assert fitted.max() < mapped.min()
+        assert not set(groups[fitted]) & set(groups[mapped])
+
+
+def test_a_matrix_is_mapped_by_fits_to_other_rows(subtests) -> None:
+    p, y = worlds.classes(90, 3, seed=1, tilt=0.4)
+    names = np.array(["a", "b", "c"])[y]
+    maps = [TemperatureScaling(), VectorScaling(clamp=1e-6), Reduction("class-wise", PlattScaling())]
+    maps.append(Reduction("top-label", PlattScaling(), min_rows=5))
+    for calibrator in maps:
+        with subtests.test(calibrator=type(calibrator).__name__):
+            groups = np.arange(90) % 9
+            out = crossfit(calibrator, p, names, groups=groups, cv=3)
+            assert out.shape == (90, 1 if calibrator is maps[-1] else 3)
+            moved = names.copy()
+            moved[0] = "c" if names[0] != "c" else "a"
+            again = crossfit(calibrator, p, moved, groups=groups, cv=3)
+            np.testing.assert_array_equal(again[groups == 0], out[groups == 0])
+            assert (again != out).any()
+    frame = pd.DataFrame(p, columns=["a", "b", "c"])
+    np.testing.assert_array_equal(
+        crossfit(TemperatureScaling(), frame, names), crossfit(TemperatureScaling(), p, names)
+    )
+    assert crossfit(None, p[:, :2] / p[:, :2].sum(axis=1, keepdims=True), y == 1).shape == (90, 2)
+
+
+def test_a_matrix_walks_forward_and_rows_of_weight_zero_are_nan() -> None:
+    p, y = worlds.classes(60, 3, seed=2)
+    weights = np.ones(60)
+    weights[5] = 0
+    out = crossfit(TemperatureScaling(), p, y, weights, time=np.arange(60), cv=3)
+    assert np.isnan(out).all(axis=1).sum() == 16  # the first period, with the row of weight 0 in it
+    assert np.isnan(out[5]).all()
+    assert np.isnan(out[:15]).all()
+
+
+def test_a_matrix_of_labels_is_one_problem_per_column() -> None:
+    rng = np.random.default_rng(3)
+    s = rng.random((200, 3))
+    y = (rng.random((200, 3)) < s**2).astype(int)
+    out = crossfit(PlattScaling(), s, y)
+    for place in range(3):
+        np.testing.assert_array_equal(out[:, place], crossfit(PlattScaling(), s[:, place], y[:, place]))
+    with pytest.raises(InputError, match="y has shape \\(200, 2\\) but scores has \\(200, 3\\)"):
+        crossfit(PlattScaling(), s, y[:, :2])
+    with pytest.raises(InputError, match="hold other values than 0 and 1"):
+        crossfit(PlattScaling(), s, y * 2)
+    with pytest.raises(InputError, match="these are classes, not several labels"):
+        crossfit(PlattScaling(), s / s.sum(axis=1, keepdims=True), np.eye(3, dtype=int)[y.argmax(axis=1)])
+
+
+def test_segments_are_fitted_and_mapped_by_fold() -> None:
+    scores, y, segment = worlds.segments({"east": -1.0, "west": 1.0}, n=600, seed=4)
+    out = crossfit(SegmentCalibrator(PlattScaling()), scores, y, by=segment)
+    assert out[segment == "west"].mean() > out[segment == "east"].mean() + 0.2
+    assert np.isfinite(out).all()
+
+
+def test_a_calibrator_that_does_not_fit_the_scores_is_refused(subtests) -> None:
+    p, y = worlds.classes(60, 3, seed=2)
+    for call, sentence in [
+        (lambda: crossfit(PlattScaling(), p, y), "calibrator must be a calibrator of several classes"),
+        (lambda: crossfit(VectorScaling(), p[:, 0], y == 0), "calibrator must be a calibrator of one score"),
+        (lambda: crossfit(TemperatureScaling(), p, y, positive=1), "positive cannot be combined with a matrix"),
+        (lambda: crossfit(PlattScaling(), p[:, 0], y == 0, classes=[0, 1]), "classes are for a matrix"),
+        (lambda: crossfit(PlattScaling(), p[:, 0], y == 0, by=y), "by needs a calibrator by segment"),
+    ]:
+        with subtests.test(sentence=sentence), pytest.raises(InputError, match=sentence):
+            call()
+
+
+def test_a_split_by_time_and_groups_keeps_both_apart() -> None:
+    rng = np.random.default_rng(5)
+    time, groups = rng.permutation(300), rng.integers(0, 80, 300)
+    train, calibrate, test = split_rows(300, time=time, groups=groups)
+    assert time[train].max() < time[calibrate].min() < time[calibrate].max() < time[test].min()
+    sets = [set(groups[part]) for part in (train, calibrate, test)]
+    assert not sets[0] & sets[1]
+    assert not (sets[0] | sets[1]) & sets[2]
+    np.testing.assert_array_equal(test, split_rows(300, time=time).test)
+    with pytest.raises(InputError, match="groups leave the training set empty"):
+        split_rows(30, time=np.arange(30), groups=np.zeros(30))
+
+
+def test_two_columns_of_two_classes_are_read_as_the_second(subtests) -> None:
+    scores, y = rows()
+    two = np.column_stack([1 - scores, scores])
+    for form, given in {"array": two, "list": two.tolist(), "frame": pd.DataFrame(two, columns=["no", "yes"])}.items():
+        with subtests.test(form=form):
+            np.testing.assert_array_equal(crossfit(PlattScaling(), given, y), crossfit(PlattScaling(), scores, y))
+            one, other = (PlattScaling().fit(each, y) for each in (scores, given))
+            assert one.map_ == other.map_
+            np.testing.assert_array_equal(other.transform(given), one.transform(scores))
+    assert "the second is read" in str(PlattScaling().fit(two, y))
+    names = np.where(y == 1, "bad", "good")
+    with pytest.raises(InputError, match="pass the column of the event"):
+        PlattScaling().fit(two, names, positive="bad")
+    with pytest.raises(InputError, match="has shape"):
+        PlattScaling().fit(two * 1.5, y)
+
+
+def test_a_plan_for_several_classes_shares_alpha() -> None:
+    wise = plan(n_bins=10, epsilon=0.1, n_classes=5, notion="class-wise")
+    assert wise.n == plan(n_bins=10, epsilon=0.1, alpha=0.02).n
+    assert wise.alpha == 0.1
+    p = worlds.classes(200, 4, seed=1)[0]
+    made = plan(n=2000, n_bins=3, scores=p)
+    assert (made.classes, made.notion, len(made.outlook)) == (4, "confidence", 3)
+    assert made.epsilon == plan(n=2000, n_bins=3).epsilon
+    assert "labels for each predicted class" in str(plan(n=900, n_bins=3, n_classes=4, notion="top-label"))
+    with pytest.raises(InputError, match="n_classes must be an integer of at least 2"):
+        plan(n=900, n_bins=3, n_classes=1)

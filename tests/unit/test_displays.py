@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from tests import worlds
 
-from calibrant import HistogramBinning, InputError, IsotonicCalibrator, PlattScaling, Tally
-from calibrant.displays import MapDisplay, PlanDisplay, ReliabilityDisplay, ValidityDisplay, plan, rates, style
+from calibrant import CalibrantWarning, HistogramBinning, InputError, IsotonicCalibrator, PlattScaling, Tally
+from calibrant.displays import (
+    DecisionCurveDisplay,
+    MapDisplay,
+    PlanDisplay,
+    ReliabilityDisplay,
+    ValidityDisplay,
+    plan,
+    rates,
+    style,
+)
 from calibrant.displays.rates import binned_points, few_cells, few_distinct, informative_range, isotonic_points
 from calibrant.displays.validity import certified_steps
 from calibrant.engine import Grid
 from calibrant.guarantees.bounds import umd_epsilon
 from calibrant.maps import LogitAffineMap, StepMap
+from calibrant.metrics import calibration_curve, net_benefit
 from calibrant.metrics.binary.bins import Bins
 from calibrant.metrics.binary.validity import validity_curve
 
@@ -259,19 +271,122 @@ def test_overlay_takes_the_names_given():
 def test_the_legend_says_the_level(plt):
     display = of(np.linspace(0.1, 0.9, 30), np.arange(30) % 2, confidence=0.8).plot()
     labels = [text.get_text() for text in display.ax_.get_legend().get_texts()]
-    assert any(label.startswith("80 % of calibrated models") for label in labels)
+    assert any(label == "expected if calibrated\n(80 %, pointwise)" for label in labels)
 
 
 def test_counts_by_outcome_stand_below(plt):
     display = of([0.2] * 8 + [0.8] * 4, [0] * 6 + [1] * 2 + [1] * 4).plot()
-    others, events = (np.asarray(patch.get_data().values) for patch in display.counts_ax_.patches)
-    assert (others.sum(), events.sum()) == (6, 6)
+    events, others = (np.asarray(patch.get_data().values) for patch in display.counts_ax_.patches)
+    assert (events.sum(), others.sum()) == (6, -6)
+    assert [text.get_text() for text in display.counts_ax_.texts] == ["events", "no events"]
     assert display.counts_ax_.get_yscale() == "linear"
 
 
-def test_counts_that_span_much_have_a_logarithmic_axis(plt):
-    scores = np.repeat([0.2, 0.8], [2_000, 10])
-    assert of(scores, np.arange(2_010) % 2).plot().counts_ax_.get_yscale() == "log"
+def test_a_bin_of_one_row_is_visible_beside_one_of_thousands_and_ticks_are_many(plt):
+    scores = np.concatenate([np.repeat([0.2, 0.8], [6_000, 10]), np.linspace(0.3, 0.7, 60)])
+    panel = of(scores, np.arange(6_070) % 2).plot().counts_ax_
+    place = panel.transData.transform
+    whole = panel.bbox.height / 2.0
+    assert (place((0.5, 1.0)) - place((0.5, 0.0)))[1] > 0.05 * whole
+    assert len(panel.get_yticks()) >= 5
+    assert [tick.get_text() for tick in panel.get_yticklabels()] == ["1,000", "10", "0", "10", "1,000"]
+
+
+def test_a_curve_does_not_end_in_a_step_of_a_few_rows():
+    rng = np.random.default_rng(5)
+    scores = np.sort(rng.random(1_000))
+    y = (rng.random(1_000) < 0.5 * scores).astype(int)
+    y[-3:] = 1
+    assert pytest.approx(y[-10:].mean(), abs=0.35) == of(scores, y).series[0].cells.rate[-1]
+    assert of(scores, y).series[0].cells.rate[-1] < 0.9
+    for n in (2, 3, 9, 50):  # with fewer than ten rows nothing is pooled but what must be
+        rates_ = isotonic_points(Tally.from_arrays(np.arange(1, n + 1) / (n + 1), np.arange(n) == n - 1), 0.9).rate
+        assert rates_[-1] == pytest.approx(1.0 if n < 20 else 1.0 / 5.0)
+        assert (np.diff(rates_) >= 0).all()
+
+
+def test_linear_axes_follow_the_data_when_all_scores_are_small(plt):
+    rng = np.random.default_rng(0)
+    scores = rng.beta(8, 60, 3_000)
+    display = of(scores, rng.random(3_000) < scores, axes="linear")
+    low, high = display.layout.limits
+    assert low == 0.0
+    assert scores.max() < high < 0.5
+    assert of(1 - scores, rng.random(3_000) < 1 - scores, axes="linear").layout.limits[1] == 1.0
+    assert of(rng.random(500), rng.random(500) < 0.5).layout.limits == (0.0, 1.0)
+
+
+def test_grades_without_events_fill_the_picture(plt):
+    scores = np.repeat([0.0001, 0.0003, 0.0008, 0.002], [237, 322, 172, 69])
+    with pytest.warns(CalibrantWarning):
+        display = of(scores, np.zeros(800, int)).plot()
+    places = display.ax_.transData.transform(np.column_stack([scores, scores]))[:, 0]
+    assert np.ptp(places) > 0.5 * display.ax_.bbox.width
+
+
+@pytest.mark.parametrize("layout", [None, "constrained"])
+def test_two_pictures_side_by_side_have_their_own_titles_and_nothing_touches(plt, layout):
+    rng = np.random.default_rng(0)
+    scores = rng.random(500)
+    figure, axes = plt.subplots(1, 2, figsize=(11, 5), layout=layout)
+    for ax, name in zip(axes, ("old", "new"), strict=True):
+        of(scores, rng.random(500) < scores, label=name).plot(ax)
+    figure.canvas.draw()
+    assert [ax.get_title(loc="left") for ax in axes] == ["Reliability: old", "Reliability: new"]
+    boxes = [ax.get_tightbbox() for ax in axes]
+    assert all(box.y1 <= figure.bbox.y1 - 2 for box in boxes)
+    assert boxes[0].x1 < boxes[1].x0
+
+
+@pytest.mark.parametrize("way", ["figsize", "ax", "later"])
+def test_a_column_of_a_journal_is_wide_enough(plt, way):
+    rng = np.random.default_rng(0)
+    scores = rng.random(500)
+    display = of(scores, rng.random(500) < scores)
+    if way == "ax":
+        display.plot(plt.subplots(figsize=(3.5, 4))[1])
+    else:
+        display.plot(figsize=(3.5, 4) if way == "figsize" else None)
+    figure = display.figure_
+    figure.set_size_inches(3.5, 4)
+    figure.canvas.draw()
+    width, height = display.ax_.bbox.width / figure.bbox.width, display.ax_.bbox.height / figure.bbox.height
+    assert width > 0.6
+    assert height > 0.35
+    box = display.ax_.get_tightbbox()
+    assert box.x0 >= 0.0
+    assert box.y1 <= figure.bbox.y1 + 1
+    caption = display.ax_.texts[0].get_window_extent()
+    assert caption.x1 <= figure.bbox.x1
+
+
+def test_title_and_caption_can_be_given_and_left_out(plt):
+    display = of([0.2, 0.7] * 20, [0, 1] * 20)
+    assert display.plot(title="Site A", caption="See text.").ax_.get_title(loc="left") == "Site A"
+    assert display.ax_.texts[0].get_text() == "See text."
+    bare = display.plot(title="", caption="").ax_
+    assert (bare.get_title(loc="left"), bare.texts[0].get_text()) == ("", "")
+    with pytest.raises(InputError, match="figsize"):
+        display.plot(bare, figsize=(3, 3))
+
+
+def test_the_smooth_curve_is_that_of_the_metric_and_its_band_is_worked_by_hand():
+    rng = np.random.default_rng(2)
+    scores = rng.random(2_000)
+    y = (rng.random(2_000) < scores**2).astype(int)
+    smooth = of(scores, y, curve="spline").series[0].smooth
+    curve = calibration_curve(scores, y, at=smooth.score)
+    np.testing.assert_allclose(smooth.rate, curve.rates, rtol=1e-9)
+    # With two events of four rows at one score: log-odds 0 with standard error 1 / sqrt(4 * 0.25) = 1.
+    one = of([0.5] * 4, [0, 1, 0, 1], curve="spline").series[0].smooth
+    np.testing.assert_allclose(one.high, 1 / (1 + np.exp(-1.959964)), rtol=1e-6)
+    np.testing.assert_allclose(one.low, 1 / (1 + np.exp(1.959964)), rtol=1e-6)
+
+
+def test_a_smooth_curve_that_is_not_defined_is_left_out_and_the_caption_says_so(plt):
+    display = of([0.1, 0.2, 0.8, 0.9], [0, 0, 1, 1], curve="spline").plot()
+    assert display.series[0].smooth is None
+    assert "No smooth curve" in display.caption
 
 
 def test_the_caption_counts_rows_and_events():
@@ -281,7 +396,7 @@ def test_the_caption_counts_rows_and_events():
 
 
 def test_wrong_options_are_named(subtests):
-    for name, value in (("curve", "spline"), ("axes", "log"), ("confidence", 1.0), ("n_bins", 0)):
+    for name, value in (("curve", "loess"), ("axes", "log"), ("confidence", 1.0), ("n_bins", 0)):
         with subtests.test(name), pytest.raises(InputError, match=name):
             of([0.2, 0.7], [0, 1], **{"acceptance": True, name: value})
 
@@ -475,3 +590,53 @@ def test_axes_in_log_odds_keep_a_place_for_zero(plt):
     labels = [text.get_text() for text in display.ax_.get_yticklabels()]
     assert labels[0] == "0 %"
     assert "1 %" in labels
+
+
+# --- from an estimator ------------------------------------------------------------------------------------------------
+
+
+def test_an_estimator_is_drawn_as_its_predictions_are() -> None:
+    X, y = worlds.features(600)
+    words = np.where(y == 1, "yes", "no")
+    model = LogisticRegression().fit(X[:200], words[:200])
+    p, rest = model.predict_proba(X[200:])[:, 1], y[200:]
+    by_hand = ReliabilityDisplay.from_predictions(p, rest, curve="bins")
+    assert ReliabilityDisplay.from_estimator(model, X[200:], words[200:], curve="bins").data == by_hand.data
+    other = ReliabilityDisplay.from_estimator(model, X[200:], words[200:], positive="no", curve="bins")
+    assert other.data == ReliabilityDisplay.from_predictions(1.0 - p, 1 - rest, curve="bins").data
+    with pytest.raises(InputError, match="positive='maybe' is not a class of the estimator"):
+        ReliabilityDisplay.from_estimator(model, X, words, positive="maybe")
+    with pytest.raises(InputError, match="estimator must be a fitted classifier with predict_proba, not RidgeClassi"):
+        ReliabilityDisplay.from_estimator(RidgeClassifier().fit(X, y), X, y)
+    three = y + (X[:, 2] > 0)
+    many = LogisticRegression().fit(X, three)
+    with pytest.raises(InputError, match="estimator has 3 classes: pass positive=, the class to draw against the rest"):
+        ReliabilityDisplay.from_estimator(many, X, three)
+    assert ReliabilityDisplay.from_estimator(many, X, three, positive=2).series[0].events == (three == 2).sum()
+
+
+# ----------------------------------------------------------------------------------------------------- decision curves
+
+
+def test_a_decision_curve_is_the_net_benefit_with_its_interval(plt):
+    scores, y = np.array([0.1, 0.3, 0.6, 0.8] * 25), np.array([0, 0, 1, 1] * 25)
+    display = DecisionCurveDisplay.from_predictions(scores, y, thresholds=[0.2, 0.5, 0.7])
+    curve = net_benefit(scores, y, thresholds=[0.2, 0.5, 0.7])
+    model = display.data["models"][0]
+    assert model["net_benefit"] == curve.model.tolist() == [0.4375, 0.5, 0.25]
+    np.testing.assert_allclose(np.subtract(model["high"], model["low"]), 2 * 1.959964 * curve.se, rtol=1e-6)
+    labels = [text.get_text() for text in display.plot().ax_.get_legend().get_texts()]
+    assert sorted(labels) == ["model", "treat all", "treat none"]
+
+
+def test_several_models_and_before_and_after_share_a_decision_curve():
+    scores, y = np.linspace(0.05, 0.95, 40), np.arange(40) % 3 == 0
+    several = DecisionCurveDisplay.from_predictions({"old": scores, "new": scores**2}, y)
+    pair = DecisionCurveDisplay.from_predictions(scores, y, after=scores**2)
+    assert [model["label"] for model in several.data["models"]] == ["old", "new"]
+    assert [model["label"] for model in pair.data["models"]] == ["before", "after"]
+    assert several.data["models"][1]["net_benefit"] == pair.data["models"][1]["net_benefit"]
+    with pytest.raises(InputError, match="after was passed with several models"):
+        DecisionCurveDisplay.from_predictions({"old": scores, "new": scores}, y, after=scores)
+    with pytest.raises(InputError, match="different thresholds"):
+        DecisionCurveDisplay({"a": net_benefit(scores, y), "b": net_benefit(scores, y, thresholds=[0.5])})

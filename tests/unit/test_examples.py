@@ -14,7 +14,9 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 def run(name: str, *arguments: str) -> str:
     command = [sys.executable, str(EXAMPLES / name), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ)
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=os.environ | {"OMP_NUM_THREADS": "1"}
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -33,3 +35,10 @@ def test_the_picture_of_the_readme_is_small(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     run("readme_picture.py", str(tmp_path / "readme.png"))
     assert 10_000 < (tmp_path / "readme.png").stat().st_size < 60_000
+
+
+@pytest.mark.parametrize("name", ["data_scientist.py", "deep_learning.py"])
+def test_a_first_hour_runs_to_its_end(name: str) -> None:
+    printed = run(f"first_hours/{name}")
+    assert "MISCALIBRATED" in printed
+    assert "Traceback" not in printed

@@ -738,7 +738,7 @@ def test_certificates_with_draws_state_their_assumptions() -> None:
     for game in (Foster99(), Hedging(Identity()), Hedging(Identity(), shares="means")):
         for told in game.certificates(10_000):
             assert told.expected
-            assert "on average over its own random draws, and a single run may exceed it (" in str(told)
+            assert "on average over its own random draws.\n  A single run may exceed it.\n  Basis: " in str(told)
             assert (
                 "each forecast is followed by its own outcome, which is learned before the next forecast is requested"
                 in str(told)

@@ -665,11 +665,11 @@ def test_what_was_fitted_is_printed() -> None:
     cal = ClasswiseHistogramBinning(100).fit(p, y)
     printed = str(cal).splitlines()
     assert printed[0] == "ClasswiseHistogramBinning() fitted to 900 rows of 3 classes, probability scores"
-    assert printed[1] == "  PerClassMap(3 classes): 27 bins of 99 to 100 rows"
+    assert printed[1] == "  one map for each of 3 classes: 27 bins of 99 to 100 rows"
     assert isinstance(cal.map_, PerClassMap)
     assert str(ClasswiseHistogramBinning(50)) == "ClasswiseHistogramBinning(points_per_bin=50), not fitted"
     scaled = str(Reduction("class-wise", PlattScaling()).fit(p, y))
-    assert "PerClassMap(3 classes)\n" in scaled
+    assert "one map for each of 3 classes\n" in scaled
     assert "No certificate" in scaled
 
 

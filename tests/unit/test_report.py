@@ -19,6 +19,7 @@ from calibrant.reporting.page import write_html
 from calibrant.reporting.sections import PARTS, sections
 from calibrant.reporting.styles import STYLES
 from calibrant.tallies import GroupedTally, Tally
+from calibrant.verdict import check
 
 NASTY = "<script>alert('x')</script> & \"quoted\" | {rows} [a](b) *c*"
 
@@ -124,8 +125,9 @@ def test_all_styles_show_the_same_figures(full):
 
 def test_every_style_shows_every_part_in_its_own_order(full):
     orders = [[part.key for part in sections(full.contents, style)] for style in STYLES.values()]
-    assert all(sorted(order) == sorted(PARTS) for order in orders)
-    assert orders[0] == list(PARTS)
+    of_one_score = [part for part in PARTS if part != "classes"]
+    assert all(sorted(order) == sorted(of_one_score) for order in orders)
+    assert orders[0] == of_one_score
     assert len(set(map(tuple, orders))) == len(STYLES)
     for style in STYLES.values():
         assert set(style.headings) | set(style.first) <= set(PARTS)
@@ -215,7 +217,7 @@ def test_edges_give_a_report_in_every_form(subtests):
             assert json.loads(made.to_json()) == made.to_dict()
             title, _, *parts = made.to_markdown().split("\n## ")
             assert title.startswith("# Calibration of predicted risks\n")
-            assert len(parts) == len(PARTS) - 3  # the verdict was left out; no segments, no periods
+            assert len(parts) == len(PARTS) - 4  # the verdict was left out; no classes, no segments, no periods
             assert not any(re.search(r"\b(nan|inf|None)\b|[{}]", part) for part in parts)
             assert len(Page(without_picture(made)).named("h2")) == len(parts) + 1
 
@@ -379,7 +381,7 @@ def test_small_p_values_are_legible_in_markdown():
 def test_heaped_scores_are_described_as_they_are_drawn():
     scores, y = rows(300)
     for made, heaped in ((report(scores.round(1), y), True), (report(scores, y), False)):
-        assert ("The points are event rates at each score" in without_picture(made)) is heaped
+        assert ("The points are the event rate at each score" in without_picture(made)) is heaped
         assert ("shows the event rate at each score" in made.to_markdown()) is heaped
 
 
@@ -416,7 +418,7 @@ def test_the_page_is_built_for_readers_of_every_kind(pages, subtests):
             assert page.named("html") == [{"lang": "en"}]
             assert "width=device-width" in str(page.named("meta"))
             assert len(page.named("h1")) == len(page.named("title")) == len(page.named("main")) == 1
-            assert len(page.named("h2")) == len(PARTS)
+            assert len(page.named("h2")) == len(PARTS) - 1  # no classes
             assert {attrs.get("scope") for attrs in page.named("th")} == {"row", "col"}
             assert len(page.named("table")) == len(page.named("caption")) == len(page.named("thead"))
             (picture,) = page.named("svg")
@@ -538,3 +540,59 @@ def test_without_matplotlib_html_says_what_to_install_and_the_rest_works(full, m
         full.to_html()
     assert full.to_markdown()
     assert full.to_json()
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Several classes and labels
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def class_rows(n: int = 800) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(8)
+    p = rng.dirichlet([1.5, 1.0, 1.0], n)
+    y = (rng.random((n, 1)) > p.cumsum(axis=1)).sum(axis=1)
+    sharp = p**1.7
+    return sharp / sharp.sum(axis=1, keepdims=True), np.array(["ant", "bee", "cat"])[y]
+
+
+def test_a_report_on_classes_is_about_the_confidence_and_lists_the_classes(subtests: pytest.Subtests) -> None:
+    p, y = class_rows()
+    verdict = check(p, y, classes=["ant", "bee", "cat"])
+    for style in ("general", "credit", "clinical"):
+        with subtests.test(style=style):
+            made = report(p, y, classes=["ant", "bee", "cat"], style=style)
+            text = made.to_markdown()
+            assert made.verdict == verdict
+            assert "correct predictions" in made.subtitle
+            assert "## By class" in text
+            assert "Maps that would help" in text
+            assert "Losses of all classes" in text
+            assert "Net benefit" not in text
+            assert "accuracys" not in text
+            assert "| ant |" in text
+    data = json.loads(made.to_json())
+    assert next(each["name"] for each in data["class_losses"]) == "log loss"
+    assert data["verdict"]["classes"]["bee"]["status"] == verdict.classes["bee"].status
+    assert data["class_errors"]["display"]
+    page = made.to_html()
+    assert page.count("<svg") == 2
+    assert 'id="classes-' in page
+
+
+def test_a_report_on_labels_lists_the_labels() -> None:
+    rng = np.random.default_rng(5)
+    p = rng.beta(2, 3, (900, 2))
+    y = (rng.random((900, 2)) < p * [1.0, 0.5]).astype(int)
+    made = report(p, y, classes=["sport", "news"])
+    text = made.to_markdown()
+    assert made.verdict.notion == "multi-label"
+    assert "Labels, significant deviations first" in text
+    assert "| news |" in text
+    assert made.to_html().count("<svg") == 1
+
+
+def test_a_report_on_two_columns_is_that_on_the_second() -> None:
+    rng = np.random.default_rng(5)
+    p = rng.beta(2, 3, 400)
+    y = rng.random(400) < p
+    assert report(np.column_stack([1.0 - p, p]), y).to_json() == report(p, y).to_json()

@@ -107,7 +107,8 @@ def test_accuracy_of_true_probabilities_by_hand() -> None:
     # right with 0.8, 0.6, 0.6, 0.8, 0.9: 3.7 of 5; variances 0.16 + 0.24 + 0.24 + 0.16 + 0.09 = 0.89
     found = accuracy(SCORES, LABELS)
     assert (found.value, found.null) == pytest.approx((0.8, 0.74))
-    assert found.null_high == 1.0, "0.74 + 1.5 sqrt(0.89) / 5 lies beyond what is possible"
+    assert found.null_high is None, "larger is better, so the limit is the one below"
+    assert found.null_low == pytest.approx(0.74 - 1.757 * math.sqrt(0.89) / 5, abs=1e-3)
     assert found.se == pytest.approx(math.sqrt(0.8 * 0.2 / 4))
     assert found.high == 1.0, "an interval does not leave the possible values"
 
@@ -270,9 +271,11 @@ def test_null_and_null_high_are_those_of_all_possible_labels(subtests) -> None:
             spread = math.sqrt((chance * (values - mean) ** 2).sum())
             high = mean + upper_point((chance * (values - mean) ** 3).sum() / spread**3) * spread
             high = high if square is log_loss else min(high, 1.0)
+            if metric is accuracy:  # below the mean, since larger is better
+                high = mean - upper_point(-(chance * (values - mean) ** 3).sum() / spread**3) * spread
             found = metric(scores, [0, 0, 1, 1, 1])
             expected = (math.sqrt(mean), math.sqrt(high)) if metric is rmse else (mean, high)
-            assert (found.null, found.null_high) == pytest.approx(expected)
+            assert (found.null, found.null_low if metric is accuracy else found.null_high) == pytest.approx(expected)
 
 
 def test_standard_errors_under_weights_are_those_of_the_influence_of_rows(subtests) -> None:

@@ -539,7 +539,7 @@ def test_the_forms_say_the_same() -> None:
 def test_the_sentence_of_counts_reads_as_promised() -> None:
     tally = Tally.from_table([5_000], [1_034], edges=[], scores=[0.1824])
     text = str(judge(Evidence(tally)))
-    assert "Predicted 912 events, 1,034 observed (13 % more); expected range 859 to 966 (5,000 rows)." in text
+    assert "Predicted 912 events, 1,034 observed (13 % more); 95 % expected range 859 to 966 (5,000 rows)." in text
 
 
 def test_mistakes_are_answered_in_a_sentence(subtests: pytest.Subtests) -> None:
@@ -734,7 +734,7 @@ def test_an_interval_outside_the_tolerance_is_explained_where_the_verdict_is_ope
 
 
 def test_numbers_at_a_limit_are_told_apart_from_it() -> None:
-    """A slope of 0.7966 is not "0.80 (tolerated 0.80 to 1.20)"."""
+    """A slope of 0.7966 is not "0.80 (tolerance 0.80 to 1.20)"."""
     verdict = replace(judged(20_000), tolerance=(0.2, 0.2))
     assert verdict.slope is not None
     for value, said in ((0.798, "0.798"), (0.7985, "0.798"), (0.7995, "0.799")):
@@ -746,7 +746,7 @@ def test_small_sums_are_not_rounded_to_nothing() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         text = str(check(np.repeat([0.0001, 0.0003, 0.0008, 0.002], [237, 322, 172, 69]), np.zeros(800, dtype=int)))
-    assert "Predicted 0.4 events, 0 observed; expected range 0 to 2 (800 rows)." in text
+    assert "Predicted 0.4 events, 0 observed; 95 % expected range 0 to 2 (800 rows)." in text
 
 
 def test_classes_have_no_expected_range() -> None:
@@ -925,9 +925,10 @@ SAID = {
     ),
     hints.impossible_scores(1.0, 12.0): (
         "1 event had a score of exactly 0 and 12 rows with a score of exactly 1 had no event, which makes the "
-        "log loss infinite. Were the scores rounded?",
+        "log loss infinite. Were the scores rounded? Pass clamp= with half a rounding unit, such as clamp=0.005 for "
+        "two decimals.",
         "1 default had a PD of exactly 0 and 12 loans with a PD of exactly 1 had no default, which makes the log "
-        "loss infinite. Were the PDs rounded?",
+        "loss infinite. Were the PDs rounded? See pass_clamp.",
     ),
     log_odds_predict(1234.4): (
         "intercept and slope use these log-odds, which predict 1,234 events in total",
@@ -946,10 +947,10 @@ SAID = {
         "available; pass --time or --groups to define folds",
     ),
     segments_not_crossfitted(): (
-        "maps by segment are not cross-fitted here, because each fold would need its own choice of segments: see the "
-        "calibrator's before_ and after_, which are losses on held-out rows",
-        "maps by segment are not cross-fitted here, because each fold would need its own choice of segments: see the "
-        "calibrator's before_ and after_, which are losses on held-out loans",
+        "maps by segment are not cross-validated here, because each fold would need its own choice of segments: see "
+        "the calibrator's before_ and after_, which are losses on held-out rows",
+        "maps by segment are not cross-validated here, because each fold would need its own choice of segments: see "
+        "the calibrator's before_ and after_, which are losses on held-out loans",
     ),
     rows_without_probability(12, 3400): (
         "12 of 3,400 rows get no probability from the map and are left out",

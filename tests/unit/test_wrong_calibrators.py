@@ -26,7 +26,7 @@ from calibrant import (
 )
 from calibrant.calibrators import ScalingBinning
 from calibrant.calibrators.base import check_calibrator
-from calibrant.multiclass import MulticlassAutoCalibrator, Reduction, VectorScaling
+from calibrant.multiclass import MulticlassAutoCalibrator, PathCalibrator, Reduction, VectorScaling
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(120, 2))
@@ -65,8 +65,13 @@ PLACES: dict[str, tuple[str, Callable[[Any], Any]]] = {
     ),
 }
 
-OPTIONAL = ("reduction", "segments", "scaling", "scaling in cv", "scaling among candidates in cv")
+OPTIONAL = ("crossfit", "reduction", "segments", "scaling", "scaling in cv", "scaling among candidates in cv")
 """Places where None stands for a default."""
+
+CLASSIFIERS = ("prefit", "cv")
+"""Places that take a correction and calibrators of several classes too; None is the automatic choice."""
+
+TAKEN_BY_CLASSIFIERS = ("SamplingCorrection", "a map of several classes")
 
 WRONG = {
     "IsotonicRegression": (IsotonicRegression(), r"not IsotonicRegression\(\): pass IsotonicCalibrator\(\)"),
@@ -89,6 +94,8 @@ class Untrained(LogisticRegression):
 def test_it_is_refused_with_what_to_pass_instead(subtests) -> None:
     for wrong in WRONG:
         for place in PLACES:
+            if place in CLASSIFIERS and wrong in TAKEN_BY_CLASSIFIERS:
+                continue
             with subtests.test(wrong=wrong, place=place):
                 (argument, use), (given, told) = PLACES[place], WRONG[wrong]
                 with pytest.raises(InputError, match=rf"^{argument}.*{told}"):
@@ -111,7 +118,7 @@ def test_names_are_for_candidates(subtests) -> None:
 
 
 def test_none_is_refused_where_it_has_no_meaning(subtests) -> None:
-    for place in [each for each in PLACES if each not in OPTIONAL]:
+    for place in [each for each in PLACES if each not in (*OPTIONAL, *CLASSIFIERS)]:
         with subtests.test(place=place):
             argument, use = PLACES[place]
             with pytest.raises(
@@ -152,6 +159,26 @@ def test_candidates_of_classes_are_refused_with_what_to_pass_instead() -> None:
     ):
         with pytest.raises(InputError, match=rf"^candidates.*{told}"):
             MulticlassAutoCalibrator([given]).fit(CLASSES, NAMED)
+
+
+def test_calibrators_of_several_classes_are_refused_before_anything_is_trained(subtests) -> None:
+    for given, told in (
+        (VectorScaling, r"^calibrator must be an instance, and VectorScaling is a class: pass VectorScaling\(\)"),
+        (Reduction("class-wise", "isotonic"), r"^calibrator must be .*: pass IsotonicCalibrator\(\)"),
+        (Reduction("no such notion"), "no such notion"),
+        (MulticlassAutoCalibrator(["plat"]), r"^candidates must be .* not 'plat'"),
+        (PathCalibrator({"a": "top", "b": "top"}), "^calibrator"),
+    ):
+        with subtests.test(given=given), pytest.raises(InputError, match=told):
+            CalibratedClassifier(Untrained(), given, cv=3).fit(X, NAMED)
+
+
+def test_a_calibrator_of_one_score_is_refused_for_three_classes_with_what_to_pass_instead() -> None:
+    told = r"^y has 3 classes, and PlattScaling\(\) calibrates one score.*: leave calibrator out, or pass Reduction\("
+    with pytest.raises(InputError, match=told):
+        CalibratedClassifier(Untrained(), PlattScaling(), cv=3).fit(X, NAMED)
+    with pytest.raises(InputError, match=r"^y has 3 classes, and SamplingCorrection is for two"):
+        CalibratedClassifier(Untrained(), SamplingCorrection(class_weight=2.0), cv=3).fit(X, NAMED)
 
 
 def test_a_stored_calibration_is_refused(tmp_path: Any) -> None:

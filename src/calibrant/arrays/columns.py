@@ -46,6 +46,10 @@ def _convert(values: Any, name: str | Setting) -> NDArray[Any]:
     """Read anything that is not a numpy array yet as one; nulls become NaN, None or the library's own missing value."""
     if hasattr(values, "nnz") and (hasattr(values, "toarray") or hasattr(values, "todense")):
         raise InputError(name, "is a sparse matrix", "pass a dense column, such as column.toarray().ravel()")
+    if is_tensor(values):
+        from calibrant.arrays.tensors import read_tensor  # here: few calls have tensors
+
+        return read_tensor(values, name)
     nullable = getattr(getattr(values, "dtype", None), "numpy_dtype", None)
     try:
         if isinstance(nullable, np.dtype) and nullable.kind == "f":  # pandas Float64 and double[pyarrow]: no objects
@@ -62,6 +66,12 @@ def _convert(values: Any, name: str | Setting) -> NDArray[Any]:
     if a.dtype.kind in "US" and isinstance(values, (list, tuple)):
         return np.array(values, dtype=object)  # numpy would turn numbers, NaN too, into text in a list with text
     return a
+
+
+def is_tensor(values: Any) -> bool:
+    """Whether this is an array of another library that supports DLPack."""
+    known = isinstance(values, np.ndarray | np.generic)
+    return not known and all(hasattr(values, name) for name in ("__dlpack_device__", "shape", "dtype"))
 
 
 def _describe(values: object) -> str:
@@ -198,6 +208,8 @@ def check_list(name: str, value: object) -> None:
 
 def value_range(a: NDArray[Any]) -> tuple[float, float]:
     """Smallest and largest value in one pass over memory; both NaN when there is a NaN."""
+    if a.size <= CHUNK:
+        return float(a.min()), float(a.max())
     parts = (a[i : i + CHUNK] for i in range(0, a.size, CHUNK))
     ends = np.array([(part.min(), part.max()) for part in parts])
     return float(ends[:, 0].min()), float(ends[:, 1].max())

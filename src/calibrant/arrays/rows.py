@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -23,8 +23,9 @@ from calibrant.arrays.columns import (
 from calibrant.arrays.labels import encode_labels, label_column, warn_about_labels
 from calibrant.arrays.score_types import ScoreType, refuse_outside, settle_kind
 from calibrant.arrays.sides import check_time, check_weights, side_column
-from calibrant.messages import Advice, Note, note
+from calibrant.messages import Advice, InputError, Note, note
 
+second_column_read = note("second-column-read", "two columns of {nouns.probabilities}: the second is read")
 rows_without_weight = note("rows-without-weight", "{dropped} of {n} {nouns.rows} have weight zero and were dropped")
 
 
@@ -65,6 +66,21 @@ class Rows:
         """All that was guessed or converted."""
         return (*self.kind_notes, *self.other_notes)
 
+    def take(self, rows: NDArray[Any]) -> Rows:
+        """Some of the rows, by index or boolean mask."""
+
+        def part(a: Any) -> Any:
+            return None if a is None else a[rows]
+
+        return replace(
+            self,
+            scores=self.scores[rows],
+            labels=self.labels[rows],
+            weights=part(self.weights),
+            groups=part(self.groups),
+            time=part(self.time),
+        )
+
 
 def check_rows(
     scores: object,
@@ -82,7 +98,7 @@ def check_rows(
     Parameters
     ----------
     scores : array-like of shape (n,) or (n, 1)
-        Finite numbers, in any real dtype.
+        Finite numbers, in any real dtype. Of two columns of probabilities that sum to 1, the second is read.
     y : array-like of shape (n,)
         0/1, bool, -1/1, or any two values together with `positive`.
     sample_weight : array-like of shape (n,), optional
@@ -132,7 +148,10 @@ def check_rows(
     """
     check_option("score_type", score_type, (*get_args(ScoreType), None))
     check_option("weight_type", weight_type, ("importance", "frequency"))
-    s = read_floats(scores, "scores")
+    second = second_column(scores)
+    if second is not None and positive is not None:
+        _check_second(y, positive)
+    s = read_floats(scores if second is None else second, "scores")
     n = s.size
     if n == 0:
         refuse_empty("scores")
@@ -167,8 +186,44 @@ def check_rows(
         time=when,
         score_type=found,
         other_notes=(*label_notes, *weight_notes, *time_notes),
-        kind_notes=kind_notes,
+        kind_notes=kind_notes if second is None else (*kind_notes, second_column_read()),
     )
+
+
+def second_column(scores: Any) -> NDArray[Any] | None:
+    """The probabilities of the second class, if scores are two columns of probabilities that sum to 1; else None.
+
+    Examples
+    --------
+    >>> second_column([[0.2, 0.8], [0.7, 0.3]]).tolist(), second_column([[0.2, 0.9]]) is None
+    ([0.8, 0.3], True)
+    """
+    shape = getattr(scores, "shape", None)
+    if shape is None and isinstance(scores, list | tuple) and scores and isinstance(scores[0], list | tuple):
+        shape = (len(scores), len(scores[0]))
+    if not isinstance(shape, tuple) or len(shape) != 2 or shape[1] != 2 or hasattr(scores, "column_names"):
+        return None
+    try:
+        matrix = np.asarray(scores.to_numpy() if hasattr(scores, "columns") else scores)
+    except Exception:  # foreign objects raise what they like, and are refused elsewhere
+        return None
+    if matrix.dtype.kind != "f" or matrix.shape != shape or not len(matrix):
+        return None
+    sums, known = matrix.sum(axis=1, dtype=np.float64), ~np.isnan(matrix).any(axis=1)
+    if not known.any() or not (np.abs(sums[known] - 1.0) <= 1e-3).all() or float(matrix[known].min()) < 0.0:
+        return None
+    return np.ascontiguousarray(matrix[:, 1])
+
+
+def _check_second(y: object, positive: object) -> None:
+    """Refuse two columns if the event is the first of the sorted labels, to which the first column belongs."""
+    names = sorted({str(each) for each in np.unique(np.asarray(y).astype(str)).tolist()})
+    if len(names) == 2 and str(positive) == names[0]:
+        raise InputError(
+            "scores",
+            f"has two columns, of which the second belongs to {names[1]!r}, and the event is {names[0]!r}",
+            "pass the column of the event, such as model.predict_proba(X)[:, 0]",
+        )
 
 
 def check_scores(
@@ -207,7 +262,8 @@ def check_scores(
     array([0.25,  nan])
     """
     check_option("score_type", score_type, get_args(ScoreType))
-    s = read_floats(scores, name, keep_float32=True)
+    second = second_column(scores) if score_type == "probability" else None
+    s = read_floats(scores if second is None else second, name, keep_float32=True)
     if s.size == 0:
         return s
     low, high = value_range(s)

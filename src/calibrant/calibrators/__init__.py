@@ -24,11 +24,13 @@ if TYPE_CHECKING:
     from calibrant.calibrators.multiclass.binning import ClasswiseHistogramBinning as ClasswiseHistogramBinning
     from calibrant.calibrators.multiclass.binning import TopLabelHistogramBinning as TopLabelHistogramBinning
     from calibrant.calibrators.multiclass.hierarchy import PathCalibrator as PathCalibrator
+    from calibrant.calibrators.multiclass.multilabel import MultilabelCalibrator as MultilabelCalibrator
     from calibrant.calibrators.multiclass.reduction import Reduction as Reduction
     from calibrant.calibrators.multiclass.scaling import DirichletScaling as DirichletScaling
     from calibrant.calibrators.multiclass.scaling import MatrixScaling as MatrixScaling
     from calibrant.calibrators.multiclass.scaling import StructuredScaling as StructuredScaling
     from calibrant.calibrators.multiclass.scaling import VectorScaling as VectorScaling
+    from calibrant.calibrators.multiclass.segments import MulticlassSegmentCalibrator as MulticlassSegmentCalibrator
     from calibrant.calibrators.multiclass.simplex import SimplexBinning as SimplexBinning
     from calibrant.calibrators.segments import SegmentCalibrator as SegmentCalibrator
     from calibrant.calibrators.temperature import TemperatureScaling as TemperatureScaling
@@ -48,6 +50,8 @@ _HOMES = {
     "LogitShift": "binary.scaling",
     "MatrixScaling": "multiclass.scaling",
     "MulticlassAutoCalibrator": "multiclass.auto",
+    "MulticlassSegmentCalibrator": "multiclass.segments",
+    "MultilabelCalibrator": "multiclass.multilabel",
     "PathCalibrator": "multiclass.hierarchy",
     "PlattScaling": "binary.scaling",
     "Reduction": "multiclass.reduction",
@@ -77,6 +81,8 @@ __all__ = [
     "LogitShift",
     "MatrixScaling",
     "MulticlassAutoCalibrator",
+    "MulticlassSegmentCalibrator",
+    "MultilabelCalibrator",
     "PathCalibrator",
     "PlattScaling",
     "Reduction",

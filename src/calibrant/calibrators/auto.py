@@ -20,12 +20,12 @@ from calibrant.guarantees.certificate import Certificate, Coverage, IntervalName
 from calibrant.guarantees.issuing import Bins, issue
 from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.guarantees.provenance import Sampling
-from calibrant.maps import BetaMap, LogitAffineMap, Map
-from calibrant.messages import Advice, Argument, InputError, Note, Phrase, Voice, note
+from calibrant.maps import Map
+from calibrant.messages import Advice, Argument, InputError, Note, Phrase, Voice, count_text, note
 from calibrant.numerics import Grid
 from calibrant.selection.candidates import BLEND, CANDIDATES, RATES, REAL_BLEND
 from calibrant.selection.comparison import needs_minority_rows, needs_rows, nested_sentence
-from calibrant.selection.folds import Folds, check_one_split
+from calibrant.selection.folds import Folds
 from calibrant.selection.guarantee import Guarantee, guaranteed_bins
 from calibrant.selection.losses import Loss
 from calibrant.selection.original_model import OriginalTest
@@ -56,14 +56,14 @@ CHOSEN = NoCertificate(
 class AutoCalibrator(Chooser, BinaryCalibrator):
     r"""Choose a calibration method by cross-validation: a blend of several maps, or something simpler if as good.
 
-    Candidates are cross-fitted. With :math:`L_c` the mean loss of candidate c on held-out rows and :math:`s_{c,d}` the
+    With :math:`L_c` the mean loss of candidate c on held-out rows (cross-validation) and :math:`s_{c,d}` the
     standard error of :math:`L_c - L_d` from paired rows, the map fitted to all rows is
 
     - the original model, if its loss is no greater than that of the blend;
     - else the simplest candidate with :math:`L_c - L_{blend} + 2 s_{c, blend} \le t`, where t is 0.07 % of the loss of
       a constant prediction, the event rate;
     - else the blend: a weighted average of the original model, a beta map shrunk toward it, a spline, an isotonic curve
-      and Venn-Abers, with the weights of lowest cross-fitted loss. It increases wherever one of them does.
+      and Venn-Abers, with the weights of lowest cross-validated loss. It increases wherever one of them does.
 
     Three checks follow. The original model is also kept if choices made without each fold do not lower the loss on the
     folds left out. But if a test of its intercept and slope rejects it (significance level 0.01, with the same groups
@@ -113,7 +113,7 @@ class AutoCalibrator(Chooser, BinaryCalibrator):
     weights_ : dict
         Weights of the blend by candidate, if the blend was chosen; else empty.
     comparison_ : Comparison
-        All candidates with their cross-fitted losses; prints as a table.
+        All candidates with their cross-validated losses; prints as a table.
     before_, after_, change_ : Estimate
         Mean loss of the original model, mean loss of this whole procedure, choice and checks included, and the
         difference, with 95 % confidence intervals, all on the same rows. They come from nested cross-validation: a fold
@@ -128,8 +128,9 @@ class AutoCalibrator(Chooser, BinaryCalibrator):
 
     Notes
     -----
-    Rows of one group stay together, and with ``time`` every fold is evaluated by a fit to its past: pass one of them.
-    The rows of a frame are then read into memory; otherwise they are counted where they are. With
+    Rows of one group stay together, and with ``time`` every fold is evaluated by a fit to its past; with both, the fit
+    leaves out earlier rows of the groups in the fold. The rows of a frame are then read into memory; otherwise they are
+    counted where they are. With
     ``weight_type="by-class"``, bins with a guarantee are computed on the rows as sampled and then moved; a choice
     without a guarantee weights the rows.
     Edge cases: scores of type ``"real"`` are not probabilities, so Platt scaling takes the place of the original model.
@@ -181,7 +182,6 @@ class AutoCalibrator(Chooser, BinaryCalibrator):
         return DEFAULT_ALPHA if self.guarantee is None else self.guarantee[1]
 
     def _splits_rows(self, groups: object, time: object) -> bool:
-        check_one_split(groups, time)
         return groups is not None or time is not None
 
     def _fit_score_rows(self, rows: Rows, sampling: Sampling, *, by_class: bool) -> Self:
@@ -277,7 +277,7 @@ class AutoCalibrator(Chooser, BinaryCalibrator):
             return f"the labels have only one class, so {what}."
         if minority >= BLEND_ROWS and data.n >= SHRUNKEN_ROWS:
             return f"there was only one candidate or one fold, so nothing could be compared and {what}."
-        rows = f"{data.n:,.6g} rows with {minority:,.6g} of the minority class"
+        rows = f"{count_text(data.n)} rows with {count_text(minority)} of the minority class"
         return f"{rows} are too few to compare candidates, so {what}."
 
     def _describe(self, voice: Voice) -> str:
@@ -303,12 +303,10 @@ class AutoCalibrator(Chooser, BinaryCalibrator):
     def _in_words(self) -> str:
         if self.weights_:
             return " + ".join(f"{100 * weight:.0f} % {name}" for name, weight in self.weights_.items())
-        if isinstance(self.map_, LogitAffineMap):
-            return f"slope {self.map_.slope:.4g}, intercept {self.map_.intercept:.4g} on the {self.map_.on}"
-        if isinstance(self.map_, BetaMap):
-            shrunk = " shrunk toward the original model" if self.choice_ == "shrunken" else ""
-            return f"beta map{shrunk}: a {self.map_.a:.4g}, b {self.map_.b:.4g}, c {self.map_.c:.4g}"
-        return rates_text(self.map_) if self.choice_ == RATES.name else repr(self.map_)
+        if self.choice_ == RATES.name:
+            return rates_text(self.map_)
+        shrunk = "shrunk toward the original model; " if self.choice_ == "shrunken" else ""
+        return f"{shrunk}{self.map_.words}"
 
     def _not_tried(self, voice: Voice) -> list[str]:
         """Candidates that need more rows than there are; the unit is stated once, at the end."""
@@ -346,7 +344,7 @@ def _shortened(outcome: Note, voice: Voice) -> str:
     """What a candidate needs, without the unit if that is minority-class rows."""
     if outcome.code != needs_minority_rows.code:
         return outcome.say(voice)
-    return f"needs at least {outcome.values['needed']:,.6g}"
+    return f"needs at least {count_text(outcome.values['needed'])}"
 
 
 @note("no-interior-scores")

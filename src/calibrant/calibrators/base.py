@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
+from sklearn.utils import ClassifierTags
 from sklearn.utils.validation import check_is_fitted
 
 from calibrant.arrays import Rows, ScoreType, check_rows
-from calibrant.arrays.columns import check_option, need_names, refuse_empty, refuse_names, score_and_label
+from calibrant.arrays.columns import check_option, is_tensor, need_names, refuse_empty, refuse_names, score_and_label
+from calibrant.arrays.labels import labels_minus_one, labels_read
 from calibrant.calibration import Calibration
 from calibrant.fits.needs import minority_rows
 from calibrant.fits.prior_correction import WeightType, class_odds, refuse_by_class, restored
@@ -32,15 +34,16 @@ from calibrant.guarantees.no_certificate import (
 )
 from calibrant.guarantees.provenance import Provenance, Sampling, Status
 from calibrant.maps import Map, MulticlassMap, StepMap
-from calibrant.messages import PYTHON, Advice, InputError, Note, Phrase, Setting, Voice, note
+from calibrant.messages import PYTHON, Advice, InputError, Note, Phrase, Setting, Voice, count_text, note
 from calibrant.numerics import Ends, to_float32
 from calibrant.tallies import Resolution, Tally, ends_at, repeat_notes
 
 if TYPE_CHECKING:
     import onnx
 
-    from calibrant.export.onnx.graph import Precision, Shape
+    from calibrant.export.onnx.graph import Precision
     from calibrant.export.proof import Proof
+    from calibrant.export.scorer import Scorer
 
 M = TypeVar("M", covariant=True)
 
@@ -122,22 +125,79 @@ class Calibrator(BaseEstimator):
 
         Returns
         -------
-        array, or frame
-            Probabilities; for multiclass maps a matrix, or a frame with one column for each of ``map_.outputs``. With
-            ``score``, the same kind of frame with the column ``name`` added, in double precision; see
+        array, Series or frame
+            Probabilities; a pandas or polars Series of scores gives a Series of the same index and name. For multiclass
+            maps a matrix, or a frame with one column for each of ``map_.outputs``. After :meth:`set_output`, a frame.
+            With ``score``, the same kind of frame with the column ``name`` added, in double precision; see
             :func:`calibrant.engine.apply`. Lazy frames stay lazy.
         """
-        return self._applicable().transform(scores, score, name=name)
+        p = self._applicable().transform(scores, score, name=name)
+        return p if score is not None else self._contained(p, scores)
+
+    def set_output(self, *, transform: Literal["default", "pandas", "polars"] | None = None) -> Self:
+        """Set the type of the result of :meth:`transform`, as in scikit-learn's transformers.
+
+        Parameters
+        ----------
+        transform
+            ``"pandas"`` or ``"polars"`` for a frame with the columns of :meth:`get_feature_names_out`; ``"default"``
+            for the type of the input; None changes nothing.
+
+        Returns
+        -------
+        self
+            The calibrator.
+
+        Examples
+        --------
+        >>> from calibrant import PlattScaling
+        >>> cal = PlattScaling().fit([0.1, 0.3, 0.6, 0.8], [0, 1, 0, 1]).set_output(transform="pandas")
+        >>> cal.transform([0.2, 0.7]).columns.tolist()
+        ['calibrated']
+        """
+        check_option("transform", transform, ("default", "pandas", "polars", None))
+        if transform is not None:
+            self._sklearn_output_config = {"transform": transform}  # scikit-learn's clone copies it by this name
+        return self
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """Names of the columns of :meth:`transform` in a frame; ``input_features`` are not used."""
+        check_is_fitted(self, "map_")
+        return np.array(self.map_.outputs, dtype=object)
+
+    def _contained(self, p: Any, scores: Any) -> Any:
+        """Probabilities as the frame that :meth:`set_output` has set."""
+        wanted = getattr(self, "_sklearn_output_config", {}).get("transform", "default")
+        if wanted == "default":
+            return p
+        names = self.get_feature_names_out().tolist()
+        matrix = np.asarray(p).reshape(-1, len(names))
+        if wanted == "polars":
+            import polars as pl
+
+            return pl.DataFrame({name: matrix[:, j] for j, name in enumerate(names)})
+        import pandas as pd
+
+        index = scores.index if hasattr(scores, "iloc") else None
+        return pd.DataFrame(matrix, columns=names, index=index)
 
     def _applicable(self) -> Calibration:
         """The calibration without its certificate, which may take a while to compute."""
         check_is_fitted(self, "map_")
         return Calibration(self.map_, self.provenance_, None)
 
+    def scorer(self) -> Scorer:
+        """The map as a plain Python function of one float; see :meth:`Calibration.scorer`."""
+        return self._applicable().scorer()
+
     def predict_proba(self, scores: Any) -> NDArray[Any]:
         """Probabilities as an array: columns ``1 - p`` and ``p``, or one column per class."""
-        p = self.transform(scores)
-        return np.asarray(p) if self._of_classes else both_classes(p)
+        p = self._applicable().transform(scores)
+        if is_tensor(p):
+            from calibrant.arrays.tensors import as_given, read_tensor  # here: few calls have tensors
+
+            return cast(NDArray[Any], p if self._of_classes else as_given(p, both_classes(read_tensor(p, "scores"))))
+        return np.asarray(p) if self._of_classes else both_classes(np.asarray(p))
 
     def fit_transform(self, scores: Any, y: ArrayLike | None = None, **fit_params: Any) -> Any:
         """Fit, then transform the same scores; to evaluate the result use :func:`calibrant.crossfit` instead."""
@@ -202,19 +262,46 @@ class Calibrator(BaseEstimator):
         """Write the SQL with its proof; see :meth:`Calibration.export_sql`."""
         return self.calibration_.export_sql(path, columns, dialect, connection=connection, by=by)
 
-    def to_onnx(self, dtype: Precision = "float32", *, shape: Shape | None = ("n",)) -> onnx.ModelProto:
-        """The map as an ONNX model with its proof; see :meth:`Calibration.to_onnx`."""
-        return self.calibration_.to_onnx(dtype, shape=shape)
+    def to_python(self) -> str:
+        """The map as the source of a Python function; see :meth:`Calibration.to_python`."""
+        return self._applicable().to_python()
 
-    def export_onnx(
-        self, path: str | PathLike[str], dtype: Precision = "float32", *, shape: Shape | None = ("n",)
-    ) -> Proof:
+    def to_c(self) -> str:
+        """The map as the source of a C function; see :meth:`Calibration.to_c`."""
+        return self._applicable().to_c()
+
+    def export_source(self, path: str | PathLike[str]) -> Proof:
+        """Write the Python or C source with its proof; see :meth:`Calibration.export_source`."""
+        return self._applicable().export_source(path)
+
+    def to_onnx(self, dtype: Precision = "float32", **options: Any) -> onnx.ModelProto:
+        """The map as an ONNX model with its proof; see :meth:`Calibration.to_onnx`."""
+        return self.calibration_.to_onnx(dtype, **options)
+
+    def export_onnx(self, path: str | PathLike[str], dtype: Precision = "float32", **options: Any) -> Proof:
         """Write the ONNX model with its proof; see :meth:`Calibration.export_onnx`."""
-        return self.calibration_.export_onnx(path, dtype, shape=shape)
+        return self.calibration_.export_onnx(path, dtype, **options)
+
+    def to_torch(self) -> Any:
+        """The map as a ``torch.nn.Module``; see :meth:`Calibration.to_torch`."""
+        return self._applicable().to_torch()
 
     def __str__(self) -> str:
         """The fitted map, its data and its guarantee."""
         return self.say(PYTHON)
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the fitted calibrator in words."""
+        from calibrant.notebook import text_block  # not needed to fit and apply
+
+        return text_block(str(self))
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
+        """For notebooks: the fitted calibrator in words; before the fit scikit-learn's diagram of its parameters."""
+        if hasattr(self, "map_"):
+            return {"text/plain": repr(self), "text/html": self._repr_html_()}
+        diagram: dict[str, str] = super()._repr_mimebundle_(**options)
+        return diagram
 
     def say(self, voice: Voice) -> str:
         """The same in the words of a voice."""
@@ -222,7 +309,7 @@ class Calibrator(BaseEstimator):
             return f"{self!r}, not fitted"
         weighted = self.provenance_.weight_type == "importance" and not self._of_classes
         lines = [
-            f"{self!r} fitted to {self._fitted_to()}",
+            f"{self._title()} fitted to {self._fitted_to()}",
             f"  {self._describe(voice)}",
             *([] if self._of_classes else [f"  {self.ranking_}"]),
             *(f"  {line}" for line in certificate_text(self.certificate(), voice).splitlines()),
@@ -231,20 +318,27 @@ class Calibrator(BaseEstimator):
         ]
         return "\n".join(lines)
 
+    def _title(self) -> str:
+        """The calibrator with its parameters, as the beginning of what is printed."""
+        return repr(self)
+
     def _fitted_to(self) -> str:
         data = self.provenance_
         if self._of_classes:
             classes = f"{len(data.class_mass):,} classes{_UNITS[data.weight_type]}"
-            return f"{data.n:,.12g} rows of {classes}, {data.score_type} scores"
-        return f"{data.n:,.12g} {data.score_type} scores with {data.events:,.12g} events{_UNITS[data.weight_type]}"
+            return f"{count_text(data.n)} rows of {classes}, {data.score_type} scores"
+        rows, events = count_text(data.n), count_text(data.events)
+        return f"{rows} {data.score_type} scores with {events} events{_UNITS[data.weight_type]}"
 
     def _describe(self, voice: Voice) -> str:
-        return repr(self.map_)
+        return str(self.map_.words)
 
     def __sklearn_tags__(self) -> Any:
-        """Labels are needed."""
+        """Labels are needed; a classifier of its scores, so that scikit-learn stratifies folds and scores it as one."""
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
+        tags.estimator_type = "classifier"
+        tags.classifier_tags = ClassifierTags(multi_class=False)
         return tags
 
 
@@ -261,11 +355,14 @@ class BinaryCalibrator(Calibrator):
         What was guessed, converted or decided during the fit; ``str(note)`` is a sentence.
     ranking_ : Ranking
         Effect of the map on the order of the fitted scores.
+    classes_ : ndarray
+        The two classes as they were written in ``y``, the event last; 0 and 1 for frames and tallies.
     status_ : str
         ``"calibrated"``; after an automatic choice also ``"kept"`` or ``"uncalibrated"``.
     """
 
     map_: Map
+    classes_: NDArray[Any]
 
     #: Resolutions of a tally that the method can work with.
     _accepts: ClassVar[tuple[Resolution, ...]] = ("exact", "grid", "bins")
@@ -373,7 +470,9 @@ class BinaryCalibrator(Calibrator):
             positive=positive,
             score_type=score_type,
         )
-        return self._fit_score_rows(rows, sampling, by_class=weight_type == "by-class")
+        self._fit_score_rows(rows, sampling, by_class=weight_type == "by-class")
+        self.classes_ = _classes_as_written(rows, y)
+        return self
 
     def _splits_rows(self, groups: object, time: object) -> bool:
         """Whether the method splits rows by these groups or times, so that a frame is read into memory."""
@@ -414,7 +513,7 @@ class BinaryCalibrator(Calibrator):
         self.provenance_ = Provenance.of(type(self).__name__, tally, sampling, self._status())
         if odds is not None:
             self.provenance_ = replace(self.provenance_, weight_type="by-class")
-        self.n_features_in_ = 1
+        self.n_features_in_, self.classes_ = 1, np.array([0, 1])
         return self
 
     def _fit_part(self, tally: Tally, notes: tuple[Note, ...] = ()) -> Self:
@@ -453,6 +552,30 @@ class BinaryCalibrator(Calibrator):
         """The fitted map, notes, and further attributes; nothing is set here."""
         raise NotImplementedError
 
+    def predict(self, scores: Any, **by: Any) -> NDArray[Any]:
+        """The more likely class after calibration, as written in ``y``; the first of ``classes_`` at exactly 1/2.
+
+        Parameters
+        ----------
+        scores
+            Scores, as in :meth:`transform`.
+        **by
+            Segments, for calibrators by segment.
+
+        Returns
+        -------
+        ndarray
+            One of ``classes_`` for each score.
+        """
+        p = self.predict_proba(scores, **by)[:, 1]
+        if np.isnan(p).any():
+            row = int(np.isnan(p).argmax())
+            raise InputError(
+                "scores", f"has no probability in row {row}, so there is no more likely class", Advice.DROP_ROWS
+            )
+        classes = getattr(self, "classes_", np.array([0, 1]))  # calibrators by segment have none
+        return np.asarray(classes[(p > 0.5).astype(np.intp)])
+
     def __sklearn_tags__(self) -> Any:
         """One-dimensional input for one score; a matrix for several classes."""
         tags = super().__sklearn_tags__()
@@ -482,7 +605,7 @@ def check_calibrator(given: Any, name: str = "calibrator") -> BinaryCalibrator:
     calibrant.messages.InputError: calibrator must be a calibrator of one score, not 'isotonic': pass
     IsotonicCalibrator()
     """
-    if isinstance(given, type) and issubclass(given, BinaryCalibrator):
+    if isinstance(given, type) and issubclass(given, Calibrator):
         raise InputError(name, f"must be an instance, and {given.__name__} is a class", f"pass {given.__name__}()")
     wrong = f"must be a calibrator of one score, not {given!r}"
     if isinstance(given, Calibration):
@@ -544,8 +667,19 @@ def certificate_text(certificate: object, voice: Voice) -> str:
 
 def both_classes(p: NDArray[Any]) -> NDArray[Any]:
     """Columns ``1 - p`` and ``p``; in float32 neither is rounded to 0 or 1."""
+    p = np.asarray(p)
     other = 1.0 - p.astype(np.float64)
     return np.column_stack([to_float32(other) if p.dtype == np.float32 else other, p])
+
+
+def _classes_as_written(rows: Rows, y: Any) -> NDArray[Any]:
+    """The negative class and the event as they were written in the labels."""
+    for each in rows.other_notes:
+        if each.code == labels_minus_one.code:
+            return np.array([-1, 1])
+        if each.code == labels_read.code and each.values["negative"] is not None:
+            return np.array([each.values["negative"], each.values["positive"]])
+    return np.array([False, True]) if getattr(getattr(y, "dtype", None), "kind", "") == "b" else np.array([0, 1])
 
 
 def _too_few(needed: int, tally: Tally) -> tuple[Note, ...]:

@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypedDict, Unpack, overload
+from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 from numpy.typing import ArrayLike
 
 from calibrant.arrays import ScoreType
 from calibrant.arrays.columns import refuse_names
+from calibrant.arrays.multiclass.labels import is_indicator
 from calibrant.arrays.multiclass.rows import is_matrix
 from calibrant.arrays.score_types import MulticlassScoreType
 from calibrant.calibrators.auto import AutoCalibrator
 from calibrant.calibrators.base import refuse_places
 from calibrant.calibrators.multiclass.auto import MulticlassAutoCalibrator
+from calibrant.calibrators.multiclass.multilabel import MultilabelCalibrator
+from calibrant.calibrators.multiclass.segments import MulticlassSegmentCalibrator
 from calibrant.calibrators.segments import SegmentCalibrator, SegmentMethod
 from calibrant.fits.prior_correction import BY_CLASS, IMPORTANCE, WeightType
 from calibrant.guarantees.no_certificate import NoCertificate
 from calibrant.guarantees.provenance import Sampling
 from calibrant.messages import Argument, InputError, Phrase, Setting
 from calibrant.selection.losses import Loss
-from calibrant.tallies import Tally
+from calibrant.tallies import GroupedTally, Tally
 
-Fitted = AutoCalibrator | SegmentCalibrator | MulticlassAutoCalibrator
-"""Result of :func:`calibrate`: a SegmentCalibrator with segments, a MulticlassAutoCalibrator for a matrix, else an
+Fitted = (
+    AutoCalibrator | SegmentCalibrator | MulticlassAutoCalibrator | MulticlassSegmentCalibrator | MultilabelCalibrator
+)
+"""Result of :func:`calibrate`: a SegmentCalibrator with segments, a MulticlassAutoCalibrator for a matrix, a
+MulticlassSegmentCalibrator for a matrix with segments, a MultilabelCalibrator for several labels, else an
 AutoCalibrator."""
 
 SeparateMethod = Literal["shrink", "separate"]
@@ -88,6 +94,9 @@ def calibrate(
     label: str,
     by: str | Sequence[str],
     segment_method: SegmentMethod = "shrink",
+    groups: str | None = None,
+    time: str | None = None,
+    guarantee: tuple[float, float] | None = None,
     **options: Unpack[RowOptions],
 ) -> SegmentCalibrator: ...
 
@@ -102,7 +111,21 @@ def calibrate(
     label: str,
     source: str,
     segment_method: SeparateMethod = "separate",
+    groups: str | None = None,
+    time: str | None = None,
+    guarantee: tuple[float, float] | None = None,
     **options: Unpack[RowOptions],
+) -> SegmentCalibrator: ...
+
+
+@overload
+def calibrate(
+    scores: GroupedTally,
+    *,
+    by: str | Sequence[str] = "segment",
+    segment_method: SegmentMethod = "shrink",
+    guarantee: tuple[float, float] | None = None,
+    **options: Unpack[OneScore],
 ) -> SegmentCalibrator: ...
 
 
@@ -163,7 +186,7 @@ def calibrate(
     positive: Any = None,
     score_type: ScoreType | MulticlassScoreType | None = None,
     **options: Unpack[OneScore],
-) -> AutoCalibrator | MulticlassAutoCalibrator: ...
+) -> AutoCalibrator | MulticlassAutoCalibrator | MultilabelCalibrator: ...
 
 
 @overload
@@ -175,8 +198,12 @@ def calibrate(
     by: Any = None,
     source: Any = None,
     segment_method: SegmentMethod = "shrink",
+    groups: ArrayLike | None = None,
+    time: ArrayLike | None = None,
+    guarantee: tuple[float, float] | None = None,
+    classes: Sequence[Any] | None = None,
     **options: Unpack[RowOptions],
-) -> SegmentCalibrator: ...
+) -> SegmentCalibrator | MulticlassSegmentCalibrator: ...
 
 
 def calibrate(
@@ -213,14 +240,17 @@ def calibrate(
     ----------
     scores
         Probabilities, log-odds or any real score: a column; a frame, if ``score`` and ``label`` name its columns; a
-        :class:`Tally` alone; or a matrix or a frame with one column of scores per class.
+        :class:`Tally` alone; tallies by segment (a :class:`GroupedTally`, such as a window of a tally store), with the
+        names of their columns as ``by``; or a matrix or a frame with one column of scores per class.
     y
-        Labels: 0/1, booleans, -1/1, or two other values with ``positive``; for a matrix the classes.
+        Labels: 0/1, booleans, -1/1, or two other values with ``positive``; for a matrix the classes. A matrix of 0 and
+        1 with one column per label is a multi-label target: each label is calibrated as a binary problem.
     sample_weight
         Weight of each row; with a frame the name of its column.
     by
         Segments: a column, a mapping of names to columns, or names of columns of the frame. A global map is chosen on
-        all rows; then each segment gets the correction that its rows support. Not for a matrix.
+        all rows; then each segment gets the correction that its rows support. For a matrix one column, which is passed
+        as such.
     source
         Source of each score (model, prompt, wording), if scores of different sources are not comparable: a column, or
         the name of one. Each source gets a separate map, chosen on its own rows; a source with too few rows gets no
@@ -236,7 +266,9 @@ def calibrate(
         Number of folds.
     guarantee : (epsilon, alpha), optional
         Choose among numbers of bins, so that with confidence 1 - alpha every bin is within epsilon of its true rate.
-        If that cannot be certified, an error is raised. Not with ``by`` or ``source``, and not for a matrix.
+        If that cannot be certified, an error is raised. With ``by`` or ``source`` each segment gets separate bins and
+        an equal share of alpha; segments that cannot meet it get no probability, and the others hold simultaneously.
+        Not for a matrix.
     clamp : float, optional
         Clip probabilities to [clamp, 1 - clamp] before their log-odds are taken; see :class:`AutoCalibrator`.
     look : int
@@ -250,10 +282,10 @@ def calibrate(
         weight per class, which is verified.
     groups
         Group of each row, for dependent rows such as those of one patient: an array, or the name of a column. Rows of a
-        group share a fold, and no certificate is issued. Not with ``by`` or ``source``.
+        group share a fold, and no certificate is issued: the theorems are for exchangeable rows.
     time
-        Timestamp of each row: every fold is evaluated by a fit to earlier rows, and no certificate is issued. Not with
-        ``by`` or ``source``.
+        Timestamp of each row: every fold is evaluated by a fit to earlier rows, with ``groups`` to earlier rows of
+        other groups, and no certificate is issued.
     positive
         The label of an event, if labels are not 0/1. Not for a matrix.
     classes : sequence
@@ -266,8 +298,9 @@ def calibrate(
 
     Returns
     -------
-    AutoCalibrator, SegmentCalibrator or MulticlassAutoCalibrator
-        The fitted calibrator: a SegmentCalibrator with ``by`` or ``source``, a MulticlassAutoCalibrator for a matrix.
+    AutoCalibrator, SegmentCalibrator, MulticlassAutoCalibrator, MulticlassSegmentCalibrator or MultilabelCalibrator
+        The fitted calibrator: a SegmentCalibrator with ``by`` or ``source``, a MulticlassAutoCalibrator for a matrix, a
+        MulticlassSegmentCalibrator for a matrix with ``by``, a MultilabelCalibrator for several labels.
         ``print`` shows the choice and its change in loss; ``transform`` applies it; ``save`` stores it.
 
     Notes
@@ -297,82 +330,134 @@ def calibrate(
             "needs segments",
             Phrase("pass them as {by}", by=Argument("by")),
         )
+    if by is not None and source is not None:
+        raise InputError(
+            "source",
+            Phrase("cannot be combined with {by}", by=Argument("by")),
+            "join both into one column, and pass it as one of them",
+        )
+    described: dict[str, Any] = {"weight_type": weight_type, "groups": groups, "time": time, "sampling": sampling}
     if score is None and label is None and is_matrix(scores):
         if isinstance(y, str) and isinstance(sample_weight, str):
             refuse_places("calibrate", scores, y, sample_weight)
-        refused = {"by": by, "source": source, "guarantee": guarantee, "positive": positive, "clamp": clamp}
-        _refuse_of_classes({name: value for name, value in refused.items() if value is not None})
+        refused = {"source": source, "guarantee": guarantee, "positive": positive, "clamp": clamp}
+        several = is_indicator(y)
+        _refuse_of_classes({name: value for name, value in refused.items() if value is not None}, several)
+        if several:
+            _refuse_of_labels({"by": by, "classes": classes, "score_type": score_type})
+            each = AutoCalibrator(candidates, loss=loss, cv=cv, random_state=random_state)
+            return MultilabelCalibrator(each).fit(scores, y, sample_weight, **described)
         chooser = MulticlassAutoCalibrator(candidates, loss=loss, cv=cv, random_state=random_state)
-        sides: dict[str, Any] = {
-            "weight_type": weight_type,
-            "groups": groups,
-            "time": time,
-            "score_type": score_type,
-            "sampling": sampling,
-        }
-        return chooser.fit(scores, **{"y": y, "sample_weight": sample_weight, "classes": classes, **sides})
+        given: dict[str, Any] = {"sample_weight": sample_weight, "classes": classes, "score_type": score_type}
+        if by is None:
+            return chooser.fit(scores, **{"y": y, **given, **described})
+        if segment_method != "shrink":
+            raise InputError(
+                Setting("segment_method", segment_method),
+                "is for one score, not for a matrix of class scores",
+                "leave it out: segments of a matrix are shrunk toward the global map",
+            )
+        segmented_classes = MulticlassSegmentCalibrator(chooser, random_state=random_state)
+        return segmented_classes.fit(scores, **{"y": y, "by": _column_of_segments(by), **given, **described})
     if classes is not None:
         raise InputError("classes", "are for a matrix with one column per class", "pass that, or leave them out")
     how: dict[str, Any] = {"loss": loss, "cv": cv, "guarantee": guarantee, "clamp": clamp, "look": look}
     cal = AutoCalibrator(candidates, **how, random_state=random_state)
-    given = {
-        "score": score,
-        "label": label,
-        "positive": positive,
-        "score_type": score_type,
-        "groups": groups,
-        "time": time,
-    }
-    if isinstance(scores, Tally):
-        given |= {"y": y, "sample_weight": sample_weight, "by": by, "source": source}
-        extra = [name for name, value in given.items() if value is not None]
-        if extra:
-            raise InputError(
-                extra[0],
-                "cannot be combined with a tally, which already contains labels and weights",
-                "pass the tally alone",
-            )
-        return _with_guarantee(cal.fit_tally(scores, sampling=sampling))
+    known: dict[str, Any] = {"score": score, "label": label, "positive": positive, "score_type": score_type}
+    where = by if source is None else _named(source, in_frame=score is not None or isinstance(scores, GroupedTally))
+    segmented = _segmented(cal, segment_method if source is None else "separate")
+    if isinstance(scores, Tally | GroupedTally):
+        extra = {"y": y, "sample_weight": sample_weight, "groups": groups, "time": time, **known}
+        if isinstance(scores, Tally):
+            extra |= {"by": by, "source": source}
+        _refuse_with_tally([name for name, value in extra.items() if value is not None])
+        if isinstance(scores, Tally):
+            return _with_guarantee(cal.fit_tally(scores, sampling=sampling))
+        return _with_guarantee(segmented.fit_tally(scores, where or "segment", sampling=sampling))
     if score is None and label is None:
         refuse_places("calibrate", scores, y, sample_weight)
         refuse_names("calibrate", source=source)
-    if by is None and source is None:
-        return _with_guarantee(cal.fit(scores, y, sample_weight, weight_type=weight_type, sampling=sampling, **given))
+    if where is None:
+        return _with_guarantee(cal.fit(scores, y, sample_weight, **known, **described))
     if weight_type == "by-class":
         raise InputError(
-            BY_CLASS, "cannot be combined with by or source", Phrase("pass {importance}", importance=IMPORTANCE)
+            BY_CLASS,
+            "cannot be combined with by or source",
+            Phrase("pass {importance}, or calibrate the rows of each segment alone", importance=IMPORTANCE),
         )
-    refused = {"groups": groups, "time": time, "guarantee": guarantee}
-    extra = [name for name, value in refused.items() if value is not None]
-    if by is not None and source is not None:
-        extra = ["source"]
-    if extra:
-        other = Argument("by" if by is not None else "source")
-        raise InputError(extra[0], Phrase("cannot be combined with {other}", other=other), "pass one of them")
-    how_apart = segment_method if source is None else "separate"
-    segmented = SegmentCalibrator(cal, segment_method=how_apart, random_state=random_state)
-    known = {name: given[name] for name in ("score", "label", "positive", "score_type")}
-    where = by if source is None else _named(source, in_frame=score is not None)
-    return segmented.fit(scores, y, where, sample_weight, weight_type=weight_type, sampling=sampling, **known)
+    return _with_guarantee(segmented.fit(scores, y, where, sample_weight, **known, **described))
 
 
-def _refuse_of_classes(given: Mapping[str, Any]) -> None:
-    """Reject arguments that cannot be combined with a matrix."""
+def _segmented(cal: AutoCalibrator, segment_method: SegmentMethod) -> SegmentCalibrator:
+    """The calibrator by segment; a guarantee needs separate maps, which is therefore its default."""
+    if cal.guarantee is not None and segment_method == "shrink":
+        segment_method = "separate"
+    return SegmentCalibrator(cal, segment_method=segment_method, random_state=cal.random_state)
+
+
+def _refuse_with_tally(extra: list[str]) -> None:
+    """Reject arguments that cannot be combined with a tally."""
+    if not extra:
+        return
+    if extra[0] in ("by", "source"):
+        raise InputError(
+            extra[0], "cannot be combined with a tally of all rows", "pass a GroupedTally, with tallies by segment"
+        )
+    fix = "pass the tally alone"
+    if extra[0] in ("groups", "time"):
+        fix = "pass the rows instead: a tally does not contain their groups and times"
+    raise InputError(extra[0], "cannot be combined with a tally, which already contains labels and weights", fix)
+
+
+def _column_of_segments(by: Any) -> Any:
+    """The segments of a matrix, which are passed as a column and not by its name."""
+    if isinstance(by, str):
+        fix = f"for a matrix pass the column itself, frame[{by!r}]"
+        raise InputError(Setting("by", by), "looks like the name of a column", fix)
+    return by
+
+
+def _refuse_of_classes(given: Mapping[str, Any], several: bool) -> None:
+    """Reject arguments that cannot be combined with a matrix; ``several`` labels are columns of binary problems."""
+    column = "calibrate each column of scores and labels separately"
     instead = {
-        "guarantee": "use TopLabelHistogramBinning or ClasswiseHistogramBinning for a guarantee for several classes",
+        "source": "calibrate the rows of each source separately",
+        "guarantee": "use TopLabelHistogramBinning, ClasswiseHistogramBinning or Reduction('confidence', "
+        "HistogramBinning()) for a guarantee for several classes",
         "positive": "pass classes, the labels in the order of the columns",
         "clamp": "leave it out; it is chosen by cross-validation",
     }
     for name in given:
-        way = instead.get(name, "calibrate each subset of the rows separately")
-        raise InputError(name, "cannot be combined with a matrix of scores of several classes", way)
+        what = "several labels" if several else "scores of several classes"
+        raise InputError(name, f"cannot be combined with a matrix of {what}", column if several else instead[name])
 
 
-def _with_guarantee(cal: AutoCalibrator) -> AutoCalibrator:
-    """The calibrator; an error if a guarantee was requested and there is no certificate."""
-    found = None if cal.guarantee is None else cal.certificate()
-    if isinstance(found, NoCertificate):
-        raise InputError("guarantee", "cannot be met", found.reason)
+def _refuse_of_labels(given: Mapping[str, Any]) -> None:
+    """Reject arguments that have no meaning for several labels."""
+    instead = {
+        "by": "calibrate each column of scores and labels with by",
+        "classes": "name the columns of the scores or of y",
+        "score_type": "pass probabilities, such as the sigmoid of logits, and leave it out",
+    }
+    for name, value in given.items():
+        if value is not None:
+            raise InputError(name, "cannot be combined with a matrix of several labels", instead[name])
+
+
+Guaranteed = TypeVar("Guaranteed", AutoCalibrator, SegmentCalibrator)
+
+
+def _with_guarantee(cal: Guaranteed) -> Guaranteed:
+    """The calibrator; an error if a guarantee was requested and a certificate is missing."""
+    if isinstance(cal, SegmentCalibrator):
+        base = cal.calibrator
+        asked = getattr(base, "guarantee", None) is not None
+        found = list(cal.certificates_.values()) if asked else []
+    else:
+        found = [] if cal.guarantee is None else [cal.certificate()]
+    for each in found:
+        if isinstance(each, NoCertificate):
+            raise InputError("guarantee", "cannot be met", each.reason)
     return cal
 
 

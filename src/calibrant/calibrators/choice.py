@@ -12,7 +12,7 @@ from calibrant.selection.comparison import Compared, Comparison
 
 
 class Chooser(Calibrator):
-    """Base class of calibrators that choose among candidates by their cross-fitted losses."""
+    """Base class of calibrators that choose among candidates by their cross-validated losses."""
 
     choice_: str
     comparison_: Comparison

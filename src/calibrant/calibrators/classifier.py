@@ -2,158 +2,97 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal, NamedTuple, Self, cast
+from typing import Any, Literal, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, _clone_parametrized, clone
+from sklearn.base import _clone_parametrized, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.model_selection import BaseCrossValidator, check_cv
-from sklearn.utils import assert_all_finite, get_tags, indexable
-from sklearn.utils.metaestimators import _safe_split
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import _check_method_params, _check_sample_weight, check_is_fitted
+from sklearn.model_selection import BaseCrossValidator
+from sklearn.utils.validation import check_is_fitted
 
-from calibrant.arrays.labels import label_column
-from calibrant.calibrators.base import BinaryCalibrator, check_calibrator
+from calibrant.arrays.keys import key_text
+from calibrant.calibrators.base import BinaryCalibrator, Calibrator, both_classes, check_calibrator
+from calibrant.calibrators.multiclass.base import MulticlassCalibrator
+from calibrant.calibrators.scoring import Arguments, ScoringClassifier, Target, check_two, refuse_many, times_left_out
 from calibrant.guarantees.certificate import Certificate
-from calibrant.guarantees.no_certificate import NoCertificate
+from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.guarantees.provenance import Sampling
-from calibrant.messages import InputError, plural
+from calibrant.maps import TopMap
+from calibrant.messages import InputError, Note, note
 from calibrant.numerics import Floats
-from calibrant.tallies import Tally
+from calibrant.shift.sampling import SamplingCorrection
 
 INDEPENDENT: Sampling = "independent"
 OUT_OF_FOLD: Sampling = "out-of-fold"
-METHODS = ("predict_proba", "decision_function")
 
-Splits = list[tuple[NDArray[np.intp], NDArray[np.intp]]]
-Scored = tuple[Any, NDArray[Any], Floats]  # the model in use, its classes, and scores for fitting the map
+AVERAGED = NoCertificate(
+    NoCertificateCode.NO_THEOREM,
+    "the probabilities are means over several models with a map each, and no theorem here covers such means: use a "
+    "fitted model with HistogramBinning if you need a certificate",
+)
 
-
-class Fold(NamedTuple):
-    """The held-out rows, the model trained on the other rows, and its scores of the held-out rows."""
-
-    rows: NDArray[np.intp]
-    model: Any
-    scores: Floats
-
-
-class ScoringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
-    """Base class of calibrated classifiers: two named classes, and the scores of the wrapped model.
-
-    The model gets rows, labels and weights as the user passed them and checks them itself: only it knows which
-    columns, types and missing values it accepts.
-
-    Attributes
-    ----------
-    n_features_in_, feature_names_in_
-        Those of the fitted model, if it has them.
-    """
-
-    estimator: Any
-    classes_: NDArray[Any]
-
-    def _model(self) -> Any:
-        """A fitted model."""
-        return self.estimator_
-
-    @property
-    def n_features_in_(self) -> int:
-        """Number of features that the model was fitted to."""
-        return cast(int, self._model().n_features_in_)
-
-    @property
-    def feature_names_in_(self) -> NDArray[Any]:
-        """Names of the features that the model was fitted to."""
-        return cast("NDArray[Any]", self._model().feature_names_in_)
-
-    def _method(self) -> str:
-        found = next((name for name in METHODS if hasattr(self.estimator, name)), None)
-        if found is None:
-            raise InputError(
-                "estimator",
-                f"must have {' or '.join(METHODS)}, but {type(self.estimator).__name__} has neither",
-                "pass a classifier that returns scores",
-            )
-        return found
-
-    def _kind(self) -> Any:
-        return "probability" if self._method() == "predict_proba" else "real"
-
-    def _scores(self, estimator: Any, X: Any) -> Floats:
-        scores = np.asarray(getattr(estimator, self._method())(X), dtype=np.float64)
-        return scores[:, 1] if scores.ndim == 2 else scores
-
-    def _trained(self, X: Any, y: Any, params: dict[str, Any]) -> Any:
-        return clone(self.estimator).fit(X, y, **params)
-
-    def _folds(
-        self, cv: Any, X: Any, y: Any, labels: NDArray[Any], params: dict[str, Any], *, once: bool = False
-    ) -> Iterator[Fold]:
-        """The folds, checked before any model is trained; with ``once``, each row must be in exactly one of them.
-
-        Rows are selected by scikit-learn's own functions, without conversion.
-        """
-        rows, answers = indexable(X, y)
-        splits = list(check_cv(cv, labels, classifier=True).split(rows, answers))
-        check_splits(splits, labels, once=once)
-        for train, test in splits:
-            some, theirs = _safe_split(self.estimator, rows, answers, train)
-            model = self._trained(some, theirs, _check_method_params(rows, params, train))
-            held, _ = _safe_split(self.estimator, rows, None, test, train)
-            yield Fold(test, model, self._scores(model, held))
-
-    def predict_proba(self, X: ArrayLike) -> NDArray[Any]:
-        """Calibrated probabilities, one column per entry of ``classes_``."""
-        raise NotImplementedError
-
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The class with the larger calibrated probability; the first class at exactly one half."""
-        p = self.predict_proba(X)[:, 1]
-        return np.asarray(self.classes_[(p > 0.5).astype(np.intp)])
-
-    def __sklearn_tags__(self) -> Any:
-        """Two classes; the input that the model accepts."""
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        if hasattr(self.estimator, "__sklearn_tags__"):
-            tags.input_tags = get_tags(self.estimator).input_tags
-        return tags
+rows_without_score = note(
+    "rows-without-score",
+    "{left_out:,} of {n:,} {nouns.rows} are never held out by cv and have no out-of-fold score: the map is fitted to "
+    "the others",
+)
 
 
 @dataclass(eq=False, repr=False)
 class CalibratedClassifier(ScoringClassifier):
-    """A binary classifier with calibrated probabilities.
+    """A scikit-learn classifier with calibrated probabilities, for two classes or more.
 
     Parameters
     ----------
     estimator
-        The classifier; its ``predict_proba`` (else ``decision_function``) gives the score.
-    calibrator
-        Any binary calibrator, such as ``PlattScaling()`` or ``AutoCalibrator()``.
-    cv : "prefit", int or splitter
+        The classifier; its ``predict_proba`` (else ``decision_function``) gives the scores.
+    calibrator : calibrator or SamplingCorrection, optional
+        By default :class:`AutoCalibrator`, and :class:`MulticlassAutoCalibrator` for more than two classes. Any
+        calibrator of one score for two classes, such as ``PlattScaling()``; any calibrator of
+        :mod:`calibrant.multiclass` for two or more, except ``PathCalibrator``. A ``SamplingCorrection`` is applied as
+        it is: nothing is fitted but the estimator.
+    cv : "prefit", int, splitter or list of (train, test)
         ``"prefit"`` (default): ``estimator`` is already fitted and is never refitted; rows passed to ``fit`` must be
-        new to it. Otherwise one map is fitted to out-of-fold scores of all rows, and the estimator is refitted on all
-        rows: one model and one map, not one per fold. No certificate is then issued, because the out-of-fold scores
-        come from other models than the one in use.
+        new to it. So is an estimator in scikit-learn's ``FrozenEstimator``. Otherwise one map is fitted to out-of-fold
+        scores, and the estimator is refitted on all rows: one model and one map, not one per fold. An integer gives
+        stratified folds, by whole groups if ``groups`` is passed to ``fit``. Rows that a splitter never holds out, such
+        as the first block of ``TimeSeriesSplit``, have no score and are left out of the map, with a note. A splitter
+        that holds out a row several times needs ``ensemble=True``.
+    ensemble : bool
+        One model and one map for each fold, and the mean of their probabilities, as in scikit-learn's
+        ``CalibratedClassifierCV``. The mean of several models is often a little better than one model. The price:
+        predictions take as many times longer as there are folds, each map is fitted to the rows of one fold only, and
+        there is no single map to store or export.
     weight_type : {"importance", "frequency"}
         Meaning of ``sample_weight`` for the map; see :meth:`BinaryCalibrator.fit`.
 
     Attributes
     ----------
-    classes_, estimator_, calibrator_
-        Labels in the order of the classifier's columns, the classifier and the fitted calibrator.
+    classes_
+        Labels in the order of the classifier's columns.
+    estimator_, calibrator_
+        The classifier and the fitted calibrator; not with ``ensemble=True``.
+    estimators_, calibrators_ : list
+        Those of each fold, with ``ensemble=True`` only.
+    notes_ : tuple of Note
+        What was left out, guessed or decided during the fit; ``str(note)`` is a sentence.
     n_features_in_, feature_names_in_
         Those of the classifier, if it has them.
 
     Notes
     -----
-    Guarantee: with ``"prefit"`` that of the calibrator; otherwise no finite-sample guarantee.
-    Cost: one fit of the map; with ``cv``, also one fit of the model per fold and one on all rows.
+    A calibrator of top classes, such as ``TopLabelHistogramBinning``, calibrates the probability of the class that the
+    model ranks first. The others share the rest in the model's proportions, and ``predict`` keeps the model's class.
+    Rows of a class-wise calibrator need not sum to 1, unless it is ``normalized``.
+    Guarantee: with ``"prefit"`` that of the calibrator, unless ``groups`` are passed; otherwise no finite-sample
+    guarantee. Out-of-fold scores come from other models than the one in use, and with ``ensemble=True`` a mean of
+    several maps is in use, which no theorem here covers. With ``TimeSeriesSplit`` rows may also depend on each other.
+    Cost: one fit of the map; with ``cv``, also one fit of the model per fold and one on all rows. With
+    ``ensemble=True``, one fit of the model and of the map per fold.
 
     Examples
     --------
@@ -165,83 +104,258 @@ class CalibratedClassifier(ScoringClassifier):
     >>> model = CalibratedClassifier(LogisticRegression(), PlattScaling(), cv=3).fit(X, y)
     >>> model.classes_.tolist(), model.predict_proba(X[:2]).shape
     (['no', 'yes'], (2, 2))
+    >>> three = np.where(X[:, 1] > 1, "maybe", y)
+    >>> CalibratedClassifier(LogisticRegression(), cv=3).fit(X, three).predict_proba(X[:2]).shape
+    (2, 3)
     """
 
     estimator: Any
-    calibrator: BinaryCalibrator
+    calibrator: Calibrator | SamplingCorrection | None = None
     _: KW_ONLY
-    cv: Literal["prefit"] | int | BaseCrossValidator = "prefit"
+    cv: Literal["prefit"] | int | BaseCrossValidator | Iterable[Any] = "prefit"
+    ensemble: bool = False
     weight_type: Literal["importance", "frequency"] = "importance"
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        groups: ArrayLike | None = None,
+        **fit_params: Any,
+    ) -> Self:
         """Fit the map, and the estimator unless it is prefit.
 
         Parameters
         ----------
-        X, y, sample_weight
-            Rows, labels and weights. The estimator gets them as they are passed: frames stay frames, and the estimator
-            decides about missing values.
+        X, y
+            Rows and labels. The estimator gets them as they are passed: frames stay frames, and the estimator decides
+            about missing values.
+        sample_weight
+            Weight of each row, for the estimator and the map. A ``Pipeline`` passes it to its last step. If the
+            estimator takes no weights, only the map uses them, with a warning.
+        groups
+            Group of each row, for rows that depend on each other: for the splitter, and for the folds of an automatic
+            choice. Rows of one group are never used both for a model and for its map. No certificate is then issued.
+        **fit_params
+            Further arguments of the estimator's ``fit``; those with one entry per row are split with the rows. If
+            metadata routing is enabled in scikit-learn, arguments go where they are requested.
 
         Returns
         -------
         self
             The fitted classifier.
         """
-        check_calibrator(self.calibrator)
-        kind, labels = self._kind(), two_labels(y)
-        weight = None if sample_weight is None else _check_sample_weight(sample_weight, labels)
-        params = {} if sample_weight is None else {"sample_weight": sample_weight}
-        model, classes, scores = self._prefit(X, labels) if self._is_prefit() else self._refitted(X, y, labels, params)
-        tally = Tally.from_arrays(scores, labels == classes[1], weight, weight_type=self.weight_type, score_type=kind)
-        sampling = INDEPENDENT if self._is_prefit() else OUT_OF_FOLD
-        self.calibrator_ = clone(self.calibrator).fit_tally(tally, sampling=sampling)
-        self.classes_, self.estimator_ = classes, model
+        target, prefit = Target.of(y), self._is_prefit()
+        self._method()
+        if prefit:
+            _check_prefit(self.estimator)
+        classes = self._known_classes(target) if prefit else target.found
+        calibrator = self._settled(len(classes))
+        arguments = self._arguments(target, sample_weight, groups, fit_params, trains=not prefit)
+        for name in ("estimator_", "calibrator_", "estimators_", "calibrators_"):
+            self.__dict__.pop(name, None)
+        if self.ensemble:
+            self._fit_ensemble(X, target, calibrator, arguments)
+        elif isinstance(calibrator, SamplingCorrection):
+            self._fit_corrected(X, target, calibrator, arguments, classes)
+        elif prefit:
+            model = FrozenEstimator(self.estimator)
+            scores = self._scored(model, X, calibrator, classes)
+            fitted = self._mapped(calibrator, scores, target, classes, arguments, sampling=INDEPENDENT)
+            self._keep(classes, model, fitted)
+        else:
+            self._fit_out_of_fold(X, target, calibrator, arguments)
         return self
 
-    def _is_prefit(self) -> bool:
-        return isinstance(self.cv, str) and self.cv == "prefit"
+    # ------------------------------------------------------------------------------------------------- ways of fitting
 
-    def _prefit(self, X: Any, labels: NDArray[Any]) -> Scored:
-        _check_prefit(self.estimator)
-        model = FrozenEstimator(self.estimator)
-        classes = self._known_classes(labels)
-        return model, classes, self._scores(model, X)
-
-    def _known_classes(self, labels: NDArray[Any]) -> NDArray[Any]:
-        """The two classes of the prefit model, else those of ``y`` in sorted order."""
-        found = np.unique(labels)
-        classes = np.asarray(getattr(self.estimator, "classes_", found))
+    def _fit_corrected(
+        self, X: Any, target: Target, calibrator: SamplingCorrection, arguments: Arguments, classes: NDArray[Any]
+    ) -> None:
+        """A known correction: there are no folds, because no map is fitted."""
+        if self._is_prefit():
+            self._keep(classes, FrozenEstimator(self.estimator), calibrator)
+            return
         check_two(classes)
-        if not set(found.tolist()) <= set(classes.tolist()):
+        model = self._trained(X, target.given, arguments.model)
+        self._keep(target.named_by(model), model, calibrator)
+
+    def _fit_out_of_fold(self, X: Any, target: Target, calibrator: Calibrator, arguments: Arguments) -> None:
+        """One map of out-of-fold scores, and the model of all rows."""
+        splits, classes = self._splits(self.cv, X, target, arguments), target.found
+        times = times_left_out(splits, len(target.labels))
+        if times.max() > 1:
             raise InputError(
-                "y", f"has the classes {found.tolist()}, but the fitted model has {classes.tolist()}", "pass its labels"
+                "cv",
+                f"holds out {np.count_nonzero(times > 1):,} of {len(times):,} rows several times, so that they have "
+                "several scores",
+                "pass ensemble=True, which has a map for each fold, or a splitter such as StratifiedKFold",
+            )
+        many = _takes_matrix(calibrator, classes)
+        scores = np.zeros((len(times), len(classes)) if many else len(times))
+        for fold in self._folds(
+            splits, X, target.given, arguments.model, lambda model, rows: self._scored(model, rows, calibrator, classes)
+        ):
+            scores[fold.rows] = fold.scores
+        model = self._trained(X, target.given, arguments.model)
+        named = classes if many else target.named_by(model)
+        rows = np.flatnonzero(times)
+        fitted = self._mapped(calibrator, scores[rows], target, named, arguments, rows, OUT_OF_FOLD)
+        left_out = len(times) - len(rows)
+        self._keep(named, model, fitted, (rows_without_score(left_out, len(times)),) if left_out else ())
+
+    def _fit_ensemble(
+        self, X: Any, target: Target, calibrator: Calibrator | SamplingCorrection, arguments: Arguments
+    ) -> None:
+        """A model and a map for each fold."""
+        if self._is_prefit() or isinstance(calibrator, SamplingCorrection):
+            why = "a fitted model" if self._is_prefit() else "SamplingCorrection, which is not fitted to folds"
+            raise InputError("ensemble", f"needs folds, and does not go with {why}", "leave it out")
+        splits, classes = self._splits(self.cv, X, target, arguments), target.found
+        folds = list(
+            self._folds(
+                splits,
+                X,
+                target.given,
+                arguments.model,
+                lambda model, rows: self._scored(model, rows, calibrator, classes),
+            )
+        )
+        self.calibrators_ = [
+            self._mapped(calibrator, fold.scores, target, classes, arguments, fold.rows, OUT_OF_FOLD) for fold in folds
+        ]
+        self.estimators_ = [fold.model for fold in folds]
+        self.classes_ = classes
+        self.notes_ = tuple(dict.fromkeys(each for one in self.calibrators_ for each in one.notes_))
+
+    def _keep(self, classes: NDArray[Any], model: Any, calibrator: Any, notes: tuple[Note, ...] = ()) -> None:
+        self.classes_, self.estimator_, self.calibrator_ = classes, model, calibrator
+        self.notes_ = (*notes, *getattr(calibrator, "notes_", ()))
+
+    # ------------------------------------------------------------------------------------------------------------ maps
+
+    def _scored(self, model: Any, X: Any, calibrator: Any, classes: NDArray[Any]) -> Floats:
+        """The scores that the calibrator takes: one column per class, or those of the second class."""
+        return self._matrix(model, X, classes) if _takes_matrix(calibrator, classes) else self._scores(model, X)
+
+    def _mapped(
+        self,
+        calibrator: Calibrator,
+        scores: Floats,
+        target: Target,
+        classes: NDArray[Any],
+        arguments: Arguments,
+        rows: NDArray[np.intp] | slice = slice(None),
+        sampling: Sampling = INDEPENDENT,
+    ) -> Any:
+        """A copy of the calibrator, fitted to the scores of these rows."""
+        codes = target.codes(classes)[rows]
+        described: dict[str, Any] = {
+            "weight_type": self.weight_type,
+            "groups": None if arguments.groups is None else np.asarray(arguments.groups)[rows],
+            "sampling": sampling,
+        }
+        weight = None if arguments.weight is None else arguments.weight[rows]
+        copy = cast(Any, clone(calibrator))
+        if scores.ndim == 1:
+            return copy.fit(scores, codes == 1, weight, score_type=self._kind(), **described)
+        names = _names(classes)
+        kind = "probability" if self._kind() == "probability" else "logit"
+        return copy.fit(scores, names[codes], weight, classes=names.tolist(), score_type=kind, **described)
+
+    def _settled(self, size: int) -> Any:
+        """The calibrator for this number of classes, checked before anything is trained."""
+        given = self.calibrator
+        if given is None:
+            return _automatic(size)
+        if isinstance(given, SamplingCorrection):
+            if size > 2:
+                raise refuse_many(f"has {size} classes, and SamplingCorrection is for two", "leave calibrator out")
+            if self._kind() != "probability":
+                raise InputError("calibrator", f"{given!r} needs a model with predict_proba", "pass another calibrator")
+            return given
+        if isinstance(given, MulticlassCalibrator) and not given._for_classifiers:
+            problem = f"is a {type(given).__name__}, which has no probability for every class"
+            raise InputError("calibrator", problem, "fit it to the model's scores, outside of a classifier")
+        if isinstance(given, MulticlassCalibrator):
+            given._check_settings()
+            return given
+        binary = check_calibrator(given)
+        if size > 2:
+            raise refuse_many(
+                f"has {size} classes, and {binary!r} calibrates one score",
+                f"leave calibrator out, or pass Reduction('class-wise', {binary!r}, normalized=True), a map per class",
+            )
+        return binary
+
+    def _is_prefit(self) -> bool:
+        return isinstance(self.estimator, FrozenEstimator) or (isinstance(self.cv, str) and self.cv == "prefit")
+
+    def _known_classes(self, target: Target) -> NDArray[Any]:
+        """The classes of the prefit model, else those of ``y`` in sorted order."""
+        classes = target.typed(np.asarray(getattr(self.estimator, "classes_", target.found)))
+        if len(classes) < 2:
+            check_two(classes)
+        if not set(target.found.tolist()) <= set(classes.tolist()):
+            raise InputError(
+                "y",
+                f"has the classes {target.found.tolist()}, but the fitted model has {classes.tolist()}",
+                "pass its labels",
             )
         return classes
 
-    def _refitted(self, X: Any, y: Any, labels: NDArray[Any], params: dict[str, Any]) -> Scored:
-        """The model fitted to all rows, and the out-of-fold score of each row."""
-        scores = np.empty(len(labels))
-        for fold in self._folds(self.cv, X, y, labels, params, once=True):
-            scores[fold.rows] = fold.scores
-        model = self._trained(X, y, params)
-        return model, class_names(model, labels), scores
-
     def __sklearn_clone__(self) -> Self:
         """A clone keeps a prefit model fitted, as cross-validation and grid searches need."""
-        if not self._is_prefit():
+        if not self._is_prefit() or isinstance(self.estimator, FrozenEstimator):
             return cast(Self, _clone_parametrized(self))
-        frozen = self.estimator if isinstance(self.estimator, FrozenEstimator) else FrozenEstimator(self.estimator)
-        return type(self)(frozen, clone(self.calibrator, safe=False), cv=self.cv, weight_type=self.weight_type)
+        frozen = type(self)(**(self.get_params(deep=False) | {"estimator": FrozenEstimator(self.estimator)}))
+        if hasattr(self, "_metadata_request"):
+            frozen._metadata_request = self._metadata_request
+        return cast(Self, _clone_parametrized(frozen))
+
+    # ----------------------------------------------------------------------------------------------------- predictions
+
+    def _model(self) -> Any:
+        return self.estimators_[0] if hasattr(self, "estimators_") else self.estimator_
 
     def predict_proba(self, X: ArrayLike) -> NDArray[Any]:
         """Calibrated probabilities, one column per entry of ``classes_``."""
-        check_is_fitted(self, "calibrator_")
-        return np.asarray(self.calibrator_.predict_proba(self._scores(self.estimator_, X)))
+        check_is_fitted(self, "classes_")
+        if not hasattr(self, "estimators_"):
+            return self._calibrated(self.estimator_, self.calibrator_, X)
+        pairs = zip(self.estimators_, self.calibrators_, strict=True)
+        return np.asarray(np.mean([self._calibrated(model, calibrator, X) for model, calibrator in pairs], axis=0))
+
+    def _calibrated(self, model: Any, calibrator: Any, X: Any) -> NDArray[Any]:
+        if not _is_of_classes(calibrator):
+            return both_classes(np.asarray(calibrator.transform(self._scores(model, X))))
+        matrix = self._matrix(model, X, self.classes_)
+        if isinstance(calibrator.map_, TopMap):
+            return calibrator.map_.of_every_class(matrix)
+        return np.asarray(calibrator.predict_proba(matrix))
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """The class with the largest calibrated probability; the model's own class for maps of top classes."""
+        check_is_fitted(self, "classes_")
+        if isinstance(getattr(getattr(self, "calibrator_", None), "map_", None), TopMap):
+            named = self.calibrator_.map_.labels(self._matrix(self.estimator_, X, self.classes_))
+            return np.asarray(self.classes_[named[:, 0]])
+        return super().predict(X)
 
     def certificate(self, alpha: float | None = None) -> Certificate | NoCertificate:
         """The guarantee of the fitted map, or the reason why there is none; ``alpha`` defaults to the calibrator's."""
-        check_is_fitted(self, "calibrator_")
-        return cast(BinaryCalibrator, self.calibrator_).certificate(alpha)
+        check_is_fitted(self, "classes_")
+        if hasattr(self, "estimators_"):
+            return AVERAGED
+        return cast("Certificate | NoCertificate", self.calibrator_.certificate(alpha))
+
+    def __sklearn_tags__(self) -> Any:
+        """Several classes, if the calibrator takes them."""
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = self.calibrator is None or isinstance(self.calibrator, MulticlassCalibrator)
+        return tags
 
 
 def _check_prefit(estimator: Any) -> None:
@@ -253,47 +367,32 @@ def _check_prefit(estimator: Any) -> None:
         ) from None
 
 
-def two_labels(y: Any) -> NDArray[Any]:
-    """Labels of at most two classes."""
-    labels = label_column(y, "y")
-    assert_all_finite(labels, input_name="y")
-    check_classification_targets(labels)
-    if type_of_target(labels, input_name="y") == "multiclass":
-        raise ValueError("Only binary classification is supported. The type of the target is multiclass.")
-    return labels
+def _automatic(size: int) -> Calibrator:
+    """The calibrator that is used by default; loaded only then."""
+    from calibrant.calibrators.auto import AutoCalibrator
+    from calibrant.calibrators.multiclass.auto import MulticlassAutoCalibrator
+
+    return AutoCalibrator() if size <= 2 else MulticlassAutoCalibrator()
 
 
-def check_two(classes: NDArray[Any]) -> None:
-    """Raise an error unless there are two classes."""
-    if len(classes) != 2:
-        raise ValueError(
-            f"Only binary classification is supported, but there {'is' if len(classes) == 1 else 'are'} "
-            f"{plural(len(classes), 'class', 'classes')}"
-        )
+def _takes_matrix(calibrator: Any, classes: NDArray[Any]) -> bool:
+    """Whether the calibrator gets one column per class; with two classes those of one score do not."""
+    return isinstance(calibrator, MulticlassCalibrator) and not (
+        len(classes) == 2 and isinstance(calibrator, BinaryCalibrator)
+    )
 
 
-def class_names(model: Any, labels: NDArray[Any]) -> NDArray[Any]:
-    """The classes in the model's order; sorted if it lists none, or others (such as text for booleans)."""
-    found = np.unique(labels)
-    known = np.asarray(getattr(model, "classes_", found))
-    return known if set(known.tolist()) == set(found.tolist()) else found
+def _is_of_classes(calibrator: Any) -> bool:
+    return isinstance(calibrator, Calibrator) and calibrator._of_classes
 
 
-def check_splits(splits: Splits, labels: NDArray[Any], *, once: bool) -> None:
-    """Reject folds that cannot be used to train or calibrate; with ``once``, also those that are not a partition."""
-    check_two(np.unique(labels))
-    if not splits:
-        raise InputError("cv", "has no folds", "pass a number of folds, such as 5")
-    for train, test in splits:
-        if np.intersect1d(train, test).size:
-            raise InputError("cv", "uses some rows both for a model and for its calibrator", "use disjoint sets")
-        if len(np.unique(labels[train])) < 2:
-            raise InputError("cv", "has a fold whose training rows have only one class", "lower cv, or stratify")
-    times = np.bincount(np.concatenate([test for _, test in splits]), minlength=len(labels))
-    if once and (times != 1).any():
-        raise InputError(
-            "cv",
-            f"must leave out every row exactly once, but {np.count_nonzero(times != 1):,} of {len(labels):,} rows are "
-            "left out never or several times",
-            "pass a number of folds, or a splitter such as StratifiedKFold",
-        )
+def _names(classes: NDArray[Any]) -> NDArray[Any]:
+    """The classes as a map of classes can name them: themselves, or else their text, or their numbers."""
+    values = classes.tolist()
+    try:
+        texts = [key_text(value) for value in values]
+    except InputError:
+        texts = [str(value) for value in values]
+        values = texts
+    usable = len(set(texts)) == len(texts) and all(texts)
+    return np.array(values) if usable else np.arange(len(values))

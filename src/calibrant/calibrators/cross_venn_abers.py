@@ -9,10 +9,10 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.model_selection import BaseCrossValidator
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from calibrant.calibrators.binary.venn_abers import VennAbers
-from calibrant.calibrators.classifier import ScoringClassifier, class_names, two_labels
+from calibrant.calibrators.scoring import ScoringClassifier, Target, refuse_many
 from calibrant.fits.venn_abers import merged_pairs
 from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.numerics import Floats
@@ -81,29 +81,45 @@ class CrossVennAbers(ScoringClassifier):
     cv: int | BaseCrossValidator | Iterable[Any] = 5
     weight_type: Literal["importance", "frequency"] = "importance"
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        groups: ArrayLike | None = None,
+        **fit_params: Any,
+    ) -> Self:
         """Fit a model and a calibrator for each fold.
 
         Parameters
         ----------
-        X, y, sample_weight
-            Rows, labels and weights. The models get them as they are passed: frames stay frames, and the models decide
-            about missing values.
+        X, y
+            Rows, and labels of two classes. The models get them as they are passed: frames stay frames, and the models
+            decide about missing values.
+        sample_weight, groups, **fit_params
+            As in :meth:`CalibratedClassifier.fit`.
 
         Returns
         -------
         self
             The fitted classifier.
         """
-        kind, labels = self._kind(), two_labels(y)
-        weight = None if sample_weight is None else _check_sample_weight(sample_weight, labels)
-        params = {} if sample_weight is None else {"sample_weight": sample_weight}
-        folds = list(self._folds(self.cv, X, y, labels, params))
-        classes = class_names(folds[0].model, labels)
+        target, kind = Target.of(y), self._kind()
+        if len(target.found) > 2:
+            raise refuse_many(
+                f"has {len(target.found)} classes, and Venn-Abers prediction is for two",
+                "pass the model to CalibratedClassifier with cv=5 and ensemble=True",
+            )
+        arguments = self._arguments(target, sample_weight, groups, fit_params)
+        splits = self._splits(self.cv, X, target, arguments)
+        folds = list(self._folds(splits, X, target.given, arguments.model, self._scores))
+        classes = target.named_by(folds[0].model)
+        events, weight = target.codes(classes) == 1, arguments.weight
         tallies = [
             Tally.from_arrays(
                 fold.scores,
-                labels[fold.rows] == classes[1],
+                events[fold.rows],
                 None if weight is None else weight[fold.rows],
                 weight_type=self.weight_type,
                 score_type=kind,

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import reduce
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self, cast, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
 from calibrant.arrays import Rows, ScoreType, check_rows
-from calibrant.arrays.columns import check_option, refuse_names, score_and_label
-from calibrant.arrays.keys import Keys
+from calibrant.arrays.columns import check_option, read_numbers, refuse_names, score_and_label
+from calibrant.arrays.keys import Keys, key_text
 from calibrant.calibrators.auto import AutoCalibrator
 from calibrant.calibrators.base import BinaryCalibrator, both_classes, check_calibrator, refuse_places
 from calibrant.fits.multicalibration import Change, repair
@@ -25,12 +25,12 @@ from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.guarantees.provenance import Provenance, Sampling, Status
 from calibrant.maps import ByGroupMap
 from calibrant.maps.base import by_name
-from calibrant.messages import Advice, InputError, Note, Phrase, Voice, note, plural
+from calibrant.messages import Advice, InputError, Note, Phrase, Voice, count_text, note, plural
 from calibrant.metrics.estimates import Estimate
 from calibrant.numerics import Floats, expit
 from calibrant.selection.comparison import decimals_of
-from calibrant.selection.folds import FOLDS, Folds
-from calibrant.selection.losses import NAMES, Loss, Losses, outputs_of
+from calibrant.selection.folds import FOLDS, Folds, dependent_folds, take_rows
+from calibrant.selection.losses import NAMES, Loss, Losses, outputs_of, row_losses
 from calibrant.selection.rule import Candidate, select
 from calibrant.selection.segments.losses import (
     by_number,
@@ -43,7 +43,7 @@ from calibrant.selection.segments.losses import (
     weighted_mean,
 )
 from calibrant.selection.segments.table import SegmentTable, differences, worth
-from calibrant.tallies import GroupedTally, Tally, end_notes, repeat_notes_of_rows
+from calibrant.tallies import GroupedTally, Tally, end_notes, in_effective_rows, repeat_notes, repeat_notes_of_rows
 
 SegmentMethod = Literal["shrink", "multicalibrate", "separate"]
 
@@ -55,9 +55,23 @@ UNPROVED = NoCertificate(
     ),
 )
 
+UNPROVED_GLOBAL = NoCertificate(
+    NoCertificateCode.NO_THEOREM,
+    Phrase(
+        "whether segments differ was tested on these rows, which no theorem here covers: {alone}",
+        alone=Advice.FIT_ONE_SEGMENT,
+    ),
+)
+
 SEVERAL = NoCertificate(
     NoCertificateCode.SEVERAL_MAPS,
     Phrase("a certificate is for one map, but each source has its own: {ask}", ask=Advice.ASK_ONE_SOURCE),
+)
+
+TOGETHER = NoCertificate(
+    NoCertificateCode.SEVERAL_MAPS,
+    "each segment has a map and a certificate of its own, at its share of alpha, and all hold simultaneously with the "
+    "requested confidence: see certificates_",
 )
 
 MAX_SHOWN_SEGMENTS, MAX_SHOWN_SOURCES = 5, 10
@@ -97,7 +111,9 @@ class SegmentCalibrator(BinaryCalibrator):
 
     ``segment_method="separate"``: scores of different origin (models, prompts, verbal confidences) are not one score.
     Each source gets a separate map, chosen and fitted on its own rows. A source with fewer than 10 minority-class rows,
-    and one that was not in the fitted rows, is uncalibrated: NaN.
+    and one that was not in the fitted rows, is uncalibrated: NaN. If the calibrator has a guarantee (epsilon, alpha),
+    each source gets bins that are within epsilon of their true rates, at an equal share of alpha, and a source for
+    which this cannot be met is uncalibrated.
 
     Parameters
     ----------
@@ -136,10 +152,16 @@ class SegmentCalibrator(BinaryCalibrator):
     and events in ``segments_`` add up to the effective sample size; ``weight_type="frequency"`` declares repetitions.
     If no segment differs, the map needs the score alone. Above 65,536 rows, segments are counted on a grid of about
     1,000 cells; the global map is fitted to all scores.
-    Guarantee: no finite-sample guarantee for the map. With ``"multicalibrate"`` the probability of any change is at
-    most ``alpha`` if the global map is right for every segment; two things are approximations: that it is fitted to the
-    same rows, which is conservative for maps of few parameters, and the tail of the slope test. Importance weights that
-    depend on the labels are not covered (see :func:`~calibrant.fits.multicalibration.repair`).
+    With ``groups`` or ``time``, the losses and every choice use folds by group or forward in time; with both, forward
+    and without the earlier rows of a fold's groups. The total over sources then takes their errors as fully correlated.
+    Guarantee: no finite-sample guarantee for the map, unless the calibrator has a guarantee and the method is
+    ``"separate"``: then every bin of every calibrated source is within epsilon of its true rate, simultaneously with
+    confidence 1 - alpha, for independent rows. Given the sources of all rows, those of one source are independent draws
+    from its distribution, and the shares of alpha add up to alpha. With ``"multicalibrate"`` the probability of any
+    change is at most ``alpha`` if the global map is right for every segment; two things are approximations: that it is
+    fitted to the same rows, which is conservative for maps of few parameters, and the tail of the slope test.
+    Importance weights that depend on the labels are not covered (see
+    :func:`~calibrant.fits.multicalibration.repair`).
     Cost: that of the calibrator, six times on cells; then one pass over the rows, and passes over segments by cells.
     Reference: Efron and Morris (1973) for shrinkage; Hebert-Johnson et al. (2018) for multicalibration.
 
@@ -171,6 +193,8 @@ class SegmentCalibrator(BinaryCalibrator):
         score: str | None = None,
         label: str | None = None,
         weight_type: Literal["importance", "frequency"] = "importance",
+        groups: ArrayLike | str | None = None,
+        time: ArrayLike | str | None = None,
         positive: Any = None,
         score_type: ScoreType | None = None,
         sampling: Sampling = "independent",
@@ -180,8 +204,11 @@ class SegmentCalibrator(BinaryCalibrator):
         Parameters
         ----------
         scores, y, sample_weight, score, label, weight_type, positive, score_type, sampling
-            As in :meth:`BinaryCalibrator.fit`. With a frame, ``score=``, ``label=``, ``by=`` (one name or several) and
-            ``sample_weight=`` name its columns, which are read into memory.
+            As in :meth:`BinaryCalibrator.fit`. With a frame, ``score=``, ``label=``, ``by=`` (one name or several),
+            ``sample_weight=``, ``groups=`` and ``time=`` name its columns, which are read into memory.
+        groups, time
+            Group and timestamp of each row, for dependent rows: they define the folds of every choice and of the
+            losses. The corrections themselves are fitted to all rows as if these were independent.
         by
             One column of segments (text, integers or booleans), or a mapping from names to columns. A single column
             keeps its own name, if it has one; otherwise it is called ``"segment"``.
@@ -192,43 +219,78 @@ class SegmentCalibrator(BinaryCalibrator):
             The fitted calibrator.
         """
         self._check()
+        if sampling == "independent":
+            sampling = "grouped" if groups is not None else "time-ordered" if time is not None else "independent"
         named = score_and_label(y, score, label)
         if named is not None:
-            scores, y, by, sample_weight = frame_columns(scores, *named, by, sample_weight)
+            sides = {"sample_weight": sample_weight, "groups": groups, "time": time}
+            scores, y, by, (sample_weight, groups, time) = frame_columns(scores, *named, by, sides)
         refuse_places("fit", scores, y, by)
-        refuse_names("fit", y=y, by=by, sample_weight=sample_weight)
+        refuse_names("fit", y=y, by=by, sample_weight=sample_weight, groups=groups, time=time)
         if y is None or by is None:
             missing = "y" if y is None else "by"
             raise InputError(missing, "is missing", "pass labels and segments, as in fit(scores, y, by)")
         keys = read_by(by)
-        index = None if sample_weight is None else np.arange(len(next(iter(keys.values())).codes))
         rows = check_rows(
-            scores, y, sample_weight, weight_type=weight_type, groups=index, positive=positive, score_type=score_type
+            scores,
+            y,
+            sample_weight,
+            weight_type=weight_type,
+            groups=groups,
+            time=time,
+            positive=positive,
+            score_type=score_type,
         )
-        size = len(rows.scores) if index is None else len(index)
-        keys, rows = taken_keys(keys, rows.groups, size), replace(rows, groups=None)
-        self.notes_, self.n_features_in_ = (*rows.notes, *repeat_notes_of_rows(rows)), 1
-        self.columns_ = tuple(keys)
+        weights = None if sample_weight is None else read_numbers(sample_weight, "sample_weight")
+        kept = None if weights is None else np.flatnonzero(weights > 0)
+        keys = taken_keys(keys, kept, len(rows.scores) if weights is None else len(weights))
+        repeats = () if rows.groups is not None else repeat_notes_of_rows(rows)
+        self._begin((*rows.notes, *repeats), tuple(keys))
+        if self.segment_method == "separate":
+            column, each = self._one_column(keys)
+            parts = {name: take_rows(rows, each.codes == code) for code, name in enumerate(each.names)}
+            tallies = {name: Tally.from_rows(replace(part, groups=None, time=None)) for name, part in parts.items()}
+            self._fit_sources(column, tallies, sampling, SegmentCells.of(rows, keys), Tally.from_rows(rows), parts)
+        else:
+            plain = rows.groups is None and rows.time is None
+            whole = Tally.from_rows(rows)
+            self.global_ = (
+                self._base()._fit_tally(whole, sampling, rows.notes)
+                if plain
+                else self._base()._fit_score_rows(rows, sampling, by_class=False)
+            )
+            self._fit_segments(whole, SegmentCells.of(rows, keys), None if plain else (rows, keys))
+        return self
+
+    def _one_column(self, keys: Mapping[str, Any]) -> tuple[str, Any]:
+        if len(keys) != 1:
+            raise InputError(
+                "by",
+                f"must be one column of sources with segment_method='separate', got {len(keys)} columns",
+                "join them into one column",
+            )
+        return next(iter(keys.items()))
+
+    def _begin(self, notes: tuple[Note, ...], columns: tuple[str, ...]) -> None:
+        """Empty results of a fit."""
+        self.notes_, self.n_features_in_ = notes, 1
+        self.columns_ = columns
         self.sources_: dict[str, BinaryCalibrator] = {}
         self.scales_: dict[str, Scales] = {}
         self.changes_: tuple[Change, ...] = ()
         self.uncalibrated_: tuple[str, ...] = ()
         self._worth: dict[str, tuple[Estimate, Estimate, Estimate]] = {}
-        if self.segment_method == "separate":
-            self._fit_sources(rows, keys, sampling)
-        else:
-            self._fit_segments(rows, keys, sampling)
-        return self
 
     def _check(self) -> None:
         check_option("segment_method", self.segment_method, get_args(SegmentMethod))
         if not 0.0 < self.alpha < 1.0:
             raise InputError("alpha", f"must lie strictly between 0 and 1, got {self.alpha!r}")
-        if self.calibrator is not None and getattr(check_calibrator(self.calibrator), "guarantee", None) is not None:
+        guarantee = None if self.calibrator is None else getattr(check_calibrator(self.calibrator), "guarantee", None)
+        if guarantee is not None and self.segment_method != "separate":
             raise InputError(
                 "calibrator",
-                "must not have a guarantee, which would hold for one map of all rows only",
-                "leave the guarantee out",
+                f"has a guarantee, which does not survive the corrections of segment_method={self.segment_method!r}",
+                "pass segment_method='separate', or leave the guarantee out",
             )
 
     def _base(self) -> BinaryCalibrator:
@@ -244,12 +306,15 @@ class SegmentCalibrator(BinaryCalibrator):
 
     # -------------------------------------------------------------------------------------------- segments of one score
 
-    def _fit_segments(self, rows: Rows, keys: Mapping[str, Keys], sampling: Sampling) -> None:
-        tally = Tally.from_rows(rows)
-        self.global_: BinaryCalibrator | None = self._base()._fit_tally(tally, sampling, rows.notes)
+    global_: BinaryCalibrator | None = field(init=False)
+
+    def _fit_segments(
+        self, tally: Tally, cells: SegmentCells, split: tuple[Rows, Mapping[str, Keys]] | None = None
+    ) -> None:
+        """The corrections that follow the global map; ``split`` are the rows, if groups or times define the folds."""
+        assert self.global_ is not None
         read = end_notes(self.global_._clipped(tally))
         self.notes_ = (*self.notes_, *read)
-        cells = SegmentCells.of(rows, keys)
         x = cells.log_odds(self.global_.map_)
         sds = None
         if self.segment_method == "shrink":
@@ -264,14 +329,13 @@ class SegmentCalibrator(BinaryCalibrator):
         seen = self.global_.provenance_
         self.provenance_ = replace(seen, method=type(self).__name__, status="calibrated" if stages else seen.status)
         self.ranking_ = ranking_between(cells, cells.after(x, stages)) if stages else self.global_.ranking_
-        self._judge(cells, read)
+        self._judge(list(self._crossed(cells) if split is None else self._crossed_rows(*split)), read)
 
     def _stages(self, cells: SegmentCells, x: Floats) -> Stages:
         return shrink(cells, x).stages if self.segment_method == "shrink" else repair(cells, x, self.alpha).stages
 
-    def _judge(self, cells: SegmentCells, read: tuple[Note, ...]) -> None:
+    def _judge(self, losses: list[Losses], read: tuple[Note, ...]) -> None:
         """Cross-validated losses of the original model, of the global map and of the whole procedure."""
-        losses = list(self._crossed(cells))
         total = reduce(Losses.__add__, losses) if losses else None
         name = NAMES[self._loss]
         self.before_ = estimate(f"{name}, before", total, [1.0, 0.0, 0.0], self._loss, read)
@@ -290,54 +354,119 @@ class SegmentCalibrator(BinaryCalibrator):
             outputs = (cells.log_odds(kept(tally)), x, cells.after(x, stages))
             yield Losses.of(part, (), outputs_of([by_number(expit(each)) for each in outputs], part), self._loss)
 
+    def _crossed_rows(self, rows: Rows, keys: Mapping[str, Keys]) -> Iterator[Losses]:
+        """The same with folds by groups or forward in time, row by row."""
+        count, weights = getattr(self.calibrator, "cv", FOLDS), in_effective_rows(rows).weights
+        mass = np.ones(len(rows.scores)) if weights is None else weights.astype(np.float64)
+        clusters = None if rows.groups is None else np.unique(rows.groups, return_inverse=True)[1]
+        for train, test in dependent_folds(rows, count, self.random_state):
+            seen = take_rows(rows, train)
+            cells = SegmentCells.of(seen, {name: Keys(each.codes[train], each.names) for name, each in keys.items()})
+            tally = self._base()._clipped(Tally.from_rows(seen))
+            fitted = self._base().fit_tally(tally).map_
+            stages = self._stages(cells, cells.log_odds(fitted))
+            after = cells.followed(fitted, stages)
+            by = {name: Keys(keys[name].codes[test], keys[name].names) for name in after.columns}
+            s, y = rows.scores[test], rows.labels[test]
+            outputs = np.array([kept(tally).apply(s), fitted.apply(s), after.apply(s, by or None)])
+            hit, miss = row_losses(outputs, self._loss)
+            lines = np.where(y == 1, hit, miss)
+            yield Losses.of_rows(lines, mass[test], None if clusters is None else clusters[test])
+
     # ------------------------------------------------------------------------------------------------ sources of scores
 
-    def _fit_sources(self, rows: Rows, keys: Mapping[str, Keys], sampling: Sampling) -> None:
-        if len(keys) != 1:
-            raise InputError(
-                "by", f"must be one column of sources with segment_method='separate', got {len(keys)} columns"
-            )
-        ((column, each),) = keys.items()
-        tallies = GroupedTally.from_rows(replace(rows, groups=each.codes), None)
+    def _fit_sources(
+        self,
+        column: str,
+        tallies: Mapping[str, Tally],
+        sampling: Sampling,
+        cells: SegmentCells,
+        whole: Tally,
+        parts: Mapping[str, Rows] | None = None,
+    ) -> None:
+        """A map for each source, from its tally or, if groups or times define the folds, from its rows."""
         numbers: dict[str, tuple[float, tuple[Estimate, Estimate, Estimate]]] = {}
-        for code, name in enumerate(each.names):
-            tally = tallies[code]
-            if minority_rows(tally.for_fitting()) < SHRUNKEN_ROWS:
+        for name, tally in tallies.items():
+            rows = None if parts is None or _plain(parts[name]) else parts[name]
+            fitted = self._source_fit(tally, rows, sampling, len(tallies))
+            if fitted is None:
                 self.uncalibrated_ += (name,)
                 continue
-            fitted = self._base()._fit_tally(tally, sampling, ())
             self.sources_[name] = fitted
             self.notes_ += tuple(of_source(name, each) for each in end_notes(fitted._clipped(tally)))
-            self._worth[name] = self._numbers(fitted, tally)
+            self._worth[name] = self._numbers(fitted, tally, rows)
             numbers[name] = (float(tally.total), self._worth[name])
         if not self.sources_:
-            raise InputError(
-                "by",
-                f"has no source in {column!r} with {SHRUNKEN_ROWS} minority-class rows, so none can be calibrated",
-                "collect more labels",
-            )
+            raise self._no_source(column)
         self.global_ = None
         maps = tuple(fitted.map_ for fitted in self.sources_.values())
         self.map_ = ByGroupMap(column, tuple(self.sources_), maps, None)
-        self._look_at_sources(SegmentCells.of(rows, keys), column)
+        self._look_at_sources(cells, column)
         states = {fitted.provenance_.status for fitted in self.sources_.values()}
         state: Status = "calibrated" if "calibrated" in states else "kept" if "kept" in states else "uncalibrated"
-        self.provenance_ = Provenance.of(type(self).__name__, Tally.from_rows(rows), sampling, state)
+        self.provenance_ = Provenance.of(type(self).__name__, whole, sampling, state)
+        shared = sampling == "grouped"  # groups may be in several sources
         self.before_, self.after_, self.change_ = (
-            weighted_mean(name, {source: (weight, found[place]) for source, (weight, found) in numbers.items()})
+            weighted_mean(name, {source: (weight, found[place]) for source, (weight, found) in numbers.items()}, shared)
             for place, name in enumerate(f"{NAMES[self._loss]}, {when}" for when in ("before", "after", "change"))
         )
         self.gain_ = Estimate(f"{NAMES[self._loss]}, change by segments", float("nan"), notes=(no_global_map(),))
 
-    def _numbers(self, fitted: BinaryCalibrator, tally: Tally) -> tuple[Estimate, Estimate, Estimate]:
+    def _source_fit(self, tally: Tally, rows: Rows | None, sampling: Sampling, count: int) -> BinaryCalibrator | None:
+        """The calibrator of one of ``count`` sources; None with too few rows, or if a guarantee cannot be met."""
+        guarantee = self._guarantee
+        if guarantee is None:
+            if minority_rows(tally.for_fitting()) < SHRUNKEN_ROWS:
+                return None
+            base = self._base()
+            if rows is not None:
+                return base._fit_score_rows(rows, sampling, by_class=False)
+            return base._fit_tally(tally, sampling, ())
+        base = self._base().set_params(guarantee=(guarantee[0], guarantee[1] / count))
+        try:
+            return cast(BinaryCalibrator, base)._fit_tally(tally, sampling, ())
+        except InputError as problem:
+            if problem.argument != "guarantee":
+                raise
+            return None
+
+    @property
+    def _guarantee(self) -> tuple[float, float] | None:
+        found: tuple[float, float] | None = getattr(self.calibrator, "guarantee", None)
+        return found
+
+    def _no_source(self, column: str) -> InputError:
+        """The error if no source can be calibrated."""
+        if self._guarantee is None:
+            return InputError(
+                "by",
+                f"has no source in {column!r} with {SHRUNKEN_ROWS} minority-class rows, so none can be calibrated",
+                "collect more labels",
+            )
+        epsilon, alpha = self._guarantee
+        return InputError(
+            "guarantee",
+            f"cannot be met in any segment of {column!r}, each with its share of alpha = {alpha:g}",
+            f"allow a larger epsilon than {epsilon:g}, collect more labels, or join segments",
+        )
+
+    @property
+    def certificates_(self) -> dict[str, Certificate | NoCertificate]:
+        """The certificate of each source's own map, by source; after a guarantee they hold simultaneously."""
+        return {name: fitted.certificate() for name, fitted in self.sources_.items()}
+
+    def _numbers(
+        self, fitted: BinaryCalibrator, tally: Tally, rows: Rows | None
+    ) -> tuple[Estimate, Estimate, Estimate]:
         """Held-out losses of one source: those of its automatic choice, or else cross-fitted here."""
         if isinstance(fitted, AutoCalibrator):
             return fitted.before_, fitted.after_, fitted.change_
         whole = fitted._clipped(tally.for_fitting())
         only = Candidate("fitted", lambda seen: clone(fitted).fit_tally(seen).map_)
-        found = select(
-            Folds.at_random(whole, FOLDS, self.random_state), [only], whole, self._loss, keep=reference(whole)
-        )
+        folds = Folds.at_random(whole, FOLDS, self.random_state)
+        if rows is not None:
+            folds = Folds.of_rows(rows, FOLDS, None, self.random_state).with_ends(whole.ends)
+        found = select(folds, [only], whole, self._loss, keep=reference(whole))
         return found.before, found.after, found.change
 
     def _look_at_sources(self, cells: SegmentCells, column: str) -> None:
@@ -359,9 +488,52 @@ class SegmentCalibrator(BinaryCalibrator):
 
     # ---------------------------------------------------------------------------------------------------- using the map
 
-    def fit_tally(self, tally: Tally, *, sampling: Sampling = "independent") -> Self:
-        """Raises an error: a tally of scores does not contain segments."""
-        raise InputError("tally", "does not contain the segments of its rows", "use fit(scores, y, by)")
+    def fit_tally(  # type: ignore[override]
+        self, tally: GroupedTally, by: str | Sequence[str] = "segment", *, sampling: Sampling = "independent"
+    ) -> Self:
+        """Fit to tallies by segment, such as a window of a tally store.
+
+        Parameters
+        ----------
+        tally
+            Tallies by segment, or by tuples of segments of several columns.
+        by
+            Name of the column of segments, or of each column of a tuple.
+        sampling
+            How the rows were obtained, as in :meth:`fit`.
+
+        Returns
+        -------
+        self
+            The fitted calibrator.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> scores, country = rng.beta(2, 5, 6000), rng.choice(["de", "fr"], 6000)
+        >>> odds = scores / (1 - scores) * np.where(country == "fr", 2.5, 1.0)
+        >>> counts = GroupedTally.from_arrays(scores, rng.random(6000) < odds / (1 + odds), groups=country)
+        >>> cal = SegmentCalibrator().fit_tally(counts, "country")
+        >>> cal.transform([0.3, 0.3], ["de", "fr"]).round(2).tolist()
+        [0.3, 0.52]
+        """
+        self._check()
+        check_option("sampling", sampling, get_args(Sampling))
+        if not isinstance(tally, GroupedTally):
+            raise InputError(
+                "tally", "does not contain the segments of its rows", "pass a GroupedTally, or use fit(scores, y, by)"
+            )
+        whole = tally.total()
+        cells = SegmentCells.of_tallies(tally, whole, [by] if isinstance(by, str) else list(by))
+        self._begin(repeat_notes(whole), tuple(cells.columns))
+        if self.segment_method == "separate":
+            column, names = self._one_column(cells.columns)
+            parts = {str(key_text(key)): each for key, each in tally.items() if key_text(key) is not None}
+            self._fit_sources(column, {name: parts[name] for name in names}, sampling, cells, whole)
+        else:
+            self.global_ = self._base()._fit_tally(whole, sampling, ())
+            self._fit_segments(whole, cells)
+        return self
 
     def transform(
         self, scores: Any, score: Any = None, by: Any = None, *, source: Any = None, name: str = "calibrated"
@@ -391,7 +563,8 @@ class SegmentCalibrator(BinaryCalibrator):
                 raise InputError(
                     "by", f"must name its columns, {', '.join(map(repr, self.columns_))}", "pass a mapping"
                 )
-        return self._applicable().transform(scores, score, by, source=source, name=name)
+        p = self._applicable().transform(scores, score, by, source=source, name=name)
+        return p if isinstance(score, str) else self._contained(p, scores)
 
     def predict_proba(self, scores: ArrayLike, by: By | None = None) -> NDArray[Any]:
         """Columns ``1 - p`` and ``p``."""
@@ -414,7 +587,11 @@ class SegmentCalibrator(BinaryCalibrator):
         return self.transform(scores, fit_params.get("score"), None if "score" in fit_params else by)
 
     def _certify(self, alpha: float, interval: IntervalName, coverage: Coverage) -> Certificate | NoCertificate:
-        return SEVERAL if self.segment_method == "separate" else UNPROVED
+        if self._guarantee is not None:
+            return TOGETHER
+        if self.segment_method == "separate":
+            return SEVERAL
+        return UNPROVED if self.map_.columns else UNPROVED_GLOBAL
 
     def _describe(self, voice: Voice) -> str:
         first = [] if self.global_ is None else [f"Global map: {_in_words(self.global_)}."]
@@ -430,7 +607,7 @@ class SegmentCalibrator(BinaryCalibrator):
         if not len(self.segments_):
             return ["No row has a segment: all get the global map."]
         if self.segment_method == "shrink":
-            lines = [differences(name, scales) for name, scales in self.scales_.items()]
+            lines = [differences(name, scales, self.segments_.of_column(name)) for name, scales in self.scales_.items()]
             title = "Observed events, and events predicted before and after (largest changes first):"
             table = [title, self.segments_.head(MAX_SHOWN_SEGMENTS)]
             return [*lines, *"\n".join(table).splitlines()] if self.map_.columns else lines
@@ -438,7 +615,7 @@ class SegmentCalibrator(BinaryCalibrator):
         level = f"family-wise significance level {self.alpha:g}"
         if not self.changes_:
             return [f"No change: {count}, none differs significantly from the global map ({level})."]
-        common = [f"All rows: intercept {self._common:+.3f}, so that predicted and observed events agree in total."]
+        common = [f"All rows: intercept {self._common:+z.3f}, so that predicted and observed events agree in total."]
         common = common if self._common else []
         unfinished = (
             [] if self._settled else ["Stopped at the limit on rounds: some segments still differ significantly."]
@@ -450,10 +627,10 @@ class SegmentCalibrator(BinaryCalibrator):
         """The map of one source, its rows, and its change in loss."""
         fitted, (before, after, change) = self.sources_[name], self._worth[name]
         data = fitted.provenance_
-        source = f"{name}: {_in_words(fitted)}; {data.n:,.6g} rows, {data.events:,.6g} events"
+        source = f"{name}: {_in_words(fitted)}; {count_text(data.n)} rows, {count_text(data.events)} events"
         if np.isnan(change.value):
             return f"{source}."
-        return f"{source}; {NAMES[self._loss]} {before.value:.4f} -> {after.value:.4f} ({change.value:+.4f})."
+        return f"{source}; {NAMES[self._loss]} {before.value:.4f} -> {after.value:.4f} ({change.value:+z.4f})."
 
     def _elsewhere(self) -> list[str]:
         """What rows of unseen segments get."""
@@ -473,6 +650,8 @@ class SegmentCalibrator(BinaryCalibrator):
         if not self.uncalibrated_:
             return []
         named = ", ".join(self.uncalibrated_)
+        if self._guarantee is not None:
+            return [f"Uncalibrated (guarantee not met, no probability): {named}."]
         return [f"Uncalibrated (fewer than {SHRUNKEN_ROWS} minority-class rows, no probability): {named}."]
 
     def _honest(self, voice: Voice) -> str:
@@ -484,14 +663,19 @@ class SegmentCalibrator(BinaryCalibrator):
         without = f" (without {named})" if unjudged else ""
         places = decimals_of(max(abs(change.low or 0.0), abs(change.high or 0.0)))
         numbers = [f"{each.value:.{places}f}" for each in (self.before_, self.after_)]
-        ends = [f"{value:+.{places}f}" for value in (change.value, change.low, change.high)]
+        ends = [f"{value:+z.{places}f}" for value in (change.value, change.low, change.high)]
         return (
             f"Cross-validation{without}: {name} {numbers[0]} -> {numbers[1]} "
             f"({ends[0]}, 95 % CI {ends[1]} to {ends[2]}).{worth(self.gain_)}"
         )
 
 
+def _plain(rows: Rows) -> bool:
+    """Whether neither groups nor times define the folds."""
+    return rows.groups is None and rows.time is None
+
+
 def _in_words(fitted: BinaryCalibrator) -> str:
     if not isinstance(fitted, AutoCalibrator):
-        return repr(fitted.map_)
+        return fitted.map_.words
     return "original model" if fitted.choice_ == "identity" else fitted.choice_

@@ -7,7 +7,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.metaestimators import available_if
 
 from calibrant.arrays.multiclass.rows import MulticlassRows, is_matrix
 from calibrant.calibrators.base import BinaryCalibrator, Fit
@@ -115,7 +114,6 @@ class TemperatureScaling(BinaryCalibrator, MulticlassCalibrator):
             return rates_text(inner)
         return f"temperature {self.temperature_:.4g} (slope {inner.slope:.4g} on the {inner.on})"
 
-    @available_if(lambda self: self._of_classes)  # type: ignore[untyped-decorator]
-    def predict(self, scores: Any) -> NDArray[Any]:
-        """The most likely class after calibration; for a matrix only."""
-        return MulticlassCalibrator.predict(self, scores)
+    def predict(self, scores: Any, **by: Any) -> NDArray[Any]:
+        """The most likely class after calibration, as written in ``y``."""
+        return MulticlassCalibrator.predict(self, scores) if self._of_classes else super().predict(scores, **by)

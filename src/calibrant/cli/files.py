@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -153,6 +154,24 @@ def read_rows(
     return with_numbers(_chosen(rows, files, where), wanted)
 
 
+def matching_columns(connection: Any, files: Sequence[str], names: Sequence[str], but: str | None) -> list[str]:
+    """Column names, with globs such as ``p_*`` replaced by the columns that they match, except ``but``."""
+    if not any(glob.has_magic(name) for name in names):
+        return list(names)
+    there = _reader(connection, files, False)({}).columns
+    found: list[str] = []
+    for name in names:
+        if name in there or not glob.has_magic(name):
+            found.append(name)
+            continue
+        matched = [column for column in there if fnmatchcase(column, name) and column != but]
+        if not matched:
+            listed = ", ".join(map(repr, there[:SHOWN_COLUMNS]))
+            raise Mistake(f"--score {in_shell(name)}", "matches no column", f"columns: {listed}")
+        found += matched
+    return list(dict.fromkeys(found))
+
+
 def _chosen(rows: Any, files: Sequence[str], where: str | None) -> Any:
     """The rows that satisfy a condition; there must be at least one."""
     import duckdb
@@ -227,15 +246,19 @@ def _listed(files: Sequence[str]) -> str:
     return files[0] if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
 
 
-def load_map(path: str) -> Calibration:
-    """Load a saved map."""
+def load_map(path: str, *, several: bool = False) -> Calibration:
+    """Load a saved map; one of several classes only if the command supports it."""
     from calibrant.calibration import load
     from calibrant.export.errors import DocumentError
 
     try:
         found = load(path)
-        if found.classes:
-            raise Mistake(path, f"is a map of {len(found.classes)} classes; the command line supports binary maps only")
+        if found.classes and not several:
+            raise Mistake(
+                path,
+                f"is a map of {len(found.classes)} classes, which this command does not take",
+                "use calibrant apply first, then pass its columns",
+            )
         return found
     except FileNotFoundError:
         raise Mistake(f"the map {path}", "does not exist", f"create it with calibrant fit ... --out {path}") from None

@@ -9,7 +9,7 @@ from typing import Any
 from calibrant.cli.shell import in_shell
 from calibrant.cli.voice import Mistake
 from calibrant.export.sql.dialects import quote
-from calibrant.maps import ByGroupMap, ComposeMap, Map
+from calibrant.maps import ByGroupMap, ComposeMap, GroupedSoftmaxMap, Map
 from calibrant.messages import plural
 
 SHOWN = 3
@@ -96,6 +96,8 @@ def _listed(map_: Map) -> dict[str, tuple[list[str], bool]]:
         if isinstance(part, ByGroupMap):
             before, mapped = found.get(part.by, ([], True))
             found[part.by] = (list(dict.fromkeys([*before, *part.groups])), mapped and part.default is not None)
+        elif isinstance(part, GroupedSoftmaxMap):
+            found[part.by] = (list(part.groups), True)
     return found
 
 

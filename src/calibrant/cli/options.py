@@ -8,8 +8,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass, replace
+from difflib import get_close_matches
 from enum import StrEnum
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
@@ -49,6 +50,14 @@ class KindName(StrEnum):
     real = "real"
 
 
+class NotionName(StrEnum):
+    """What is judged of several classes."""
+
+    confidence = "confidence"
+    class_wise = "class-wise"
+    top_label = "top-label"
+
+
 def path(*names: str, metavar: str = "FILE", help_: str) -> Any:
     """An option for the path of a file or folder."""
     return typer.Option(*names, callback=local, metavar=metavar, help=help_)
@@ -82,6 +91,10 @@ RequireAllDays = Annotated[
 
 # The defaults of --score and --label are filled in later: None means that they were not given.
 Score = Annotated[str | None, text("--score", "COL", "Column of scores. [default: score]")]
+Scores = Annotated[
+    list[str] | None,
+    text("--score", "COL", "Column of scores; of several classes repeat it, or use a glob: 'p_*'. [default: score]"),
+]
 Label = Annotated[str | None, text("--label", "COL", "Column of observed labels. [default: label]")]
 Weight = Annotated[str | None, text("--weight", "COL", "Column of weights.")]
 Frequency = Annotated[bool, typer.Option("--frequency", help="Weights are counts: weight 3 stands for 3 rows.")]
@@ -89,6 +102,10 @@ By = Annotated[list[str] | None, text("--by", "COL", "Column of segments; repeat
 Time = Annotated[str | None, text("--time", "COL", "Column with the date or time of each row.")]
 Groups = Annotated[
     str | None, text("--groups", "COL", "Column of groups of dependent rows, such as patient or customer.")
+]
+Notion = Annotated[
+    NotionName | None,
+    typer.Option("--notion", show_default=False, help="Several classes: what is judged. [default: confidence]"),
 ]
 Positive = Annotated[str | None, text("--positive", "VALUE", "Label of the event, if labels are not 0 and 1.")]
 ScoreType = Annotated[KindName | None, typer.Option("--score-type", show_default=False, help="Type of the scores.")]
@@ -111,7 +128,7 @@ Force = Annotated[bool, typer.Option("--force", help="Overwrite the output file.
 class Columns:
     """Options that assign columns to roles and select rows; ``source`` is an option of one command only."""
 
-    score: Score = None
+    scores: Scores = None
     label: Label = None
     weight: Weight = None
     frequency: Frequency = False
@@ -125,18 +142,29 @@ class Columns:
 
     def with_defaults(self) -> Columns:
         """With the default columns score and label where none are given."""
-        defaults = {name: name for name in ("score", "label") if getattr(self, name) is None}
-        return replace(self, **defaults)  # type: ignore[arg-type]
+        return replace(self, scores=self.scores or ["score"], label="label" if self.label is None else self.label)
+
+    @property
+    def score(self) -> str | None:
+        """The column of scores; the first of them, of several classes."""
+        return self.scores[0] if self.scores else None
+
+    @property
+    def several(self) -> bool:
+        """Whether there is more than one column of scores."""
+        return self.scores is not None and len(self.scores) > 1
 
     @property
     def given(self) -> list[str]:
         """Options that were given."""
-        return [f"--{name.replace('_', '-')}" for name, value in vars(self).items() if value]
+        names = {"scores": "score"}
+        return [f"--{names.get(name, name).replace('_', '-')}" for name, value in vars(self).items() if value]
 
     @property
     def named(self) -> dict[str, str | None]:
         """Columns by option."""
         named = {f"--{role}": getattr(self, role) for role in ("score", "label", "weight", "time", "groups", "source")}
+        named |= {f"--score ({name})": name for name in (self.scores or ())[1:]}
         return named | {"--by" if place == 0 else f"--by ({name})": name for place, name in enumerate(self.by or ())}
 
 
@@ -164,7 +192,7 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
         else:
             given = [(parameter.name, parameter.default, kind)]
         parameters += [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=_parsed(annotation))
             for name, default, annotation in given
         ]
 
@@ -178,6 +206,44 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {each.name: each.annotation for each in parameters}
     return run
+
+
+def _parsed(annotation: Any) -> Any:
+    """The annotation of an option; if its values are an enum, it is read by :func:`one_of`."""
+    kinds = [kind for kind in _leaves(annotation) if isinstance(kind, type) and issubclass(kind, StrEnum)]
+    for option in getattr(annotation, "__metadata__", ()) if kinds else ():
+        option.parser = one_of(kinds[0])
+        option.metavar = option.metavar or f"[{'|'.join(kinds[0])}]"
+    return annotation
+
+
+def _leaves(annotation: Any) -> list[Any]:
+    """The types inside ``Annotated``, ``list`` and ``| None``."""
+    inside = get_args(annotation)[:1] if hasattr(annotation, "__metadata__") else get_args(annotation)
+    return [leaf for each in inside for leaf in _leaves(each)] if inside else [annotation]
+
+
+def one_of(names: type[StrEnum]) -> Callable[[str], StrEnum]:
+    """A reader of the names of an enum that suggests the nearest name.
+
+    Examples
+    --------
+    >>> try:
+    ...     one_of(KindName)("logits")
+    ... except typer.BadParameter as problem:
+    ...     print(problem.message)
+    unknown value 'logits': did you mean 'logit'? Values: probability, logit, real
+    """
+
+    def read(text: str) -> StrEnum:
+        values = [name.value for name in names]
+        if text in values:
+            return names(text)
+        near = get_close_matches(text.lower().replace("_", "-"), values, 1)
+        meant = f"did you mean {near[0]!r}? Values:" if near else "pass one of"
+        raise typer.BadParameter(f"unknown value {text!r}: {meant} {', '.join(values)}")
+
+    return read
 
 
 def tolerance_of(text: str) -> tuple[float, float]:

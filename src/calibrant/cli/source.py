@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from calibrant.arrays import check_rows
 from calibrant.arrays.labels import labels_minus_one
 from calibrant.cli import console
-from calibrant.cli.files import connect, find_files, is_store, read_rows
+from calibrant.cli.files import connect, find_files, is_store, matching_columns, read_rows
 from calibrant.cli.numbers import MISSING, leave_out, refuse_text, type_of, uncounted, with_type
 from calibrant.cli.options import Columns, DayRange
 from calibrant.cli.voice import CommandLine, Mistake
@@ -44,20 +44,24 @@ class Rows:
         *,
         quiet: bool = False,
     ) -> None:
-        self.columns = of = columns.with_defaults()
+        of = columns.with_defaults()
         if of.frequency and of.weight is None:
             raise Mistake("--frequency", "needs weights", "pass their column with --weight, or leave --frequency out")
         self.quiet = quiet
         self.connection = connect()
         more = dict(more_scores or {})
-        numbers = (of.score, of.label, of.weight, *more.values())
+        files = find_files(inputs)
+        self.columns = of = replace(of, scores=matching_columns(self.connection, files, of.scores or (), of.label))
+        several = of.several or len(more) > 2  # labels of several classes are names, not numbers
+        numbers = (*(of.scores or ()), None if several else of.label, of.weight, *more.values())
 
         def read() -> Any:
             named = more | of.named
-            rows = read_rows(self.connection, find_files(inputs), named, numbers=numbers, where=of.where)
-            for option, name in ((more or {"--score": of.score}) | {"--weight": of.weight}).items():
+            rows = read_rows(self.connection, files, named, numbers=numbers, where=of.where)
+            scored = list(more.items()) or [("--score", name) for name in of.scores or ()]
+            for option, name in (*scored, ("--weight", of.weight)):
                 if name is not None:
-                    refuse_text(rows, name, option)
+                    refuse_text(rows, name, option.split(" (")[0])
             zoned = [name for name in rows.columns if type_of(rows, name) == "TIMESTAMPTZ_NS"]
             return with_type(rows, zoned, "TIMESTAMPTZ")  # the other type is unknown to narwhals
 
@@ -71,7 +75,7 @@ class Rows:
         """Keyword arguments of ``fit``; with ``by``, those of ``check`` and ``report``."""
         of = self.columns
         return {
-            "score": of.score,
+            "score": of.scores if of.several else of.score,
             "label": of.label,
             "sample_weight": of.weight,
             "weight_type": "frequency" if of.frequency else "importance",
@@ -107,6 +111,8 @@ class Rows:
         except Mistake:
             raise
         except InputError as problem:
+            if self.columns.several:
+                raise self._mistake(problem) from None
             closer = self._look_closely()
             if not isinstance(closer, Note):
                 raise self._mistake(closer or problem) from None
@@ -118,7 +124,8 @@ class Rows:
         """An error of the library in terms of columns and options."""
         if isinstance(error, UnusableRows):
             return uncounted(error.found)
-        return Mistake.of(error, CommandLine(self.columns.score, self.columns.label))
+        of = self.columns
+        return Mistake.of(error, CommandLine(None if of.several else of.score, of.label))
 
     def _look_closely(self) -> InputError | Note | None:
         """Run the array checks on some rows: they detect percentages, swapped columns, labels 1 and 2.

@@ -1,5 +1,6 @@
 """Plots: each display first computes its numbers (``data``), then draws them with ``plot``."""
 
+from calibrant.displays.decisions import DecisionCurveDisplay
 from calibrant.displays.map import MapDisplay
 from calibrant.displays.multiclass.error import MulticlassErrorDisplay
 from calibrant.displays.multiclass.panels import ClasswiseDisplay
@@ -12,6 +13,7 @@ from calibrant.displays.validity import ValidityDisplay
 __all__ = [
     "CanonicalValidityDisplay",
     "ClasswiseDisplay",
+    "DecisionCurveDisplay",
     "MapDisplay",
     "MulticlassErrorDisplay",
     "PlanDisplay",

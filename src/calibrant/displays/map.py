@@ -147,7 +147,7 @@ class MapDisplay(Display):
             "score": self.score.tolist(),
             "output": self.output.tolist(),
             "intervals": intervals,
-            "promise": None if certificate is None else str(certificate),
+            "certificate": None if certificate is None else str(certificate),
         }
 
     @property
@@ -183,7 +183,7 @@ class MapDisplay(Display):
         ax.plot(self.score, self.output, color=style.COLORS[0], linewidth=1.8, label=self.name, zorder=3)
         ax.set_xlabel({"probability": "Score", "logit": "Score (log-odds)", "real": "Score"}[self.score_type])
         ax.set_ylabel("Calibrated probability")
-        style.caption(ax, "Calibration map", self.caption)
+        self._head(ax, "Calibration map")
         style.place_legend(ax, drawn)
 
     def _draw_intervals(self, ax: Axes, certificate: Certificate) -> list[tuple[Floats, Floats]]:

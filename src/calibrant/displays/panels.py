@@ -4,26 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
+
 from calibrant.displays.style import figure_of
 from calibrant.numerics import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-WIDE_RANGE = 100.0
-"""Ratio of the largest to the smallest count above which an axis of counts is logarithmic."""
+WIDE_RANGE = 30.0
+"""Ratio of the largest to the smallest count above which an axis of counts is about logarithmic."""
 
 
 def panel_below(ax: Axes) -> Axes:
     """Axes for counts below ``ax``, in part of its space and with the same horizontal axis."""
     figure, place = figure_of(ax), ax.get_subplotspec()
     if place is not None:
-        parts = place.subgridspec(2, 1, height_ratios=(4.2, 1.0), hspace=0.0)
+        # Without a layout engine, leave room for tick labels.
+        apart = 0.12 if figure.canvas.figure.get_layout_engine() is None else 0.0
+        parts = place.subgridspec(2, 1, height_ratios=(3.4, 1.0), hspace=apart)
         ax.set_subplotspec(parts[0])
         return figure.add_subplot(parts[1], sharex=ax)
     box = ax.get_position(original=True)
-    ax.set_position((box.x0, box.y0 + 0.24 * box.height, box.width, 0.76 * box.height))
-    return figure.add_axes((box.x0, box.y0, box.width, 0.17 * box.height), sharex=ax)
+    ax.set_position((box.x0, box.y0 + 0.28 * box.height, box.width, 0.72 * box.height))
+    return figure.add_axes((box.x0, box.y0, box.width, 0.22 * box.height), sharex=ax)
 
 
 def panel_beside(ax: Axes) -> Axes:
@@ -62,12 +66,54 @@ def panels_under(ax: Axes, count: int, across: int) -> list[Axes]:
     return [figure.add_axes((x, y, 0.9 * width, 0.72 * height)) for x, y in corners]
 
 
-def axis_of_counts(panel: Axes, counts: Floats, which: Literal["x", "y"], counted: bool) -> None:
-    """Set limits and label of an axis of counts; logarithmic if the counts have a wide range."""
-    if counts.max() > WIDE_RANGE * counts.min():
-        getattr(panel, f"set_{which}scale")("log")
-        getattr(panel, f"set_{which}lim")(0.6 * float(counts.min()), 1.8 * float(counts.max()))
+def axis_of_counts(
+    panel: Axes, counts: Floats, which: Literal["x", "y"], counted: bool, *, mirrored: bool = False
+) -> None:
+    r"""Set limits, ticks and label of an axis of counts.
+
+    With a wide range of counts the scale is :math:`\log(1 + n / n_0)`, where :math:`n_0` is the smallest count, so that
+    a bar of one row is visible beside one of a million. With ``mirrored`` the axis has the same counts to both sides.
+    """
+    most, least = float(counts.max()), 1.0 if counted else float(counts.min())
+    wide = most > WIDE_RANGE * float(counts.min())
+    if wide:
+
+        def forward(n: Floats) -> Floats:
+            return np.asarray(np.sign(n) * np.log10(1.0 + np.abs(n) / least))
+
+        def inverse(z: Floats) -> Floats:
+            return np.asarray(np.sign(z) * least * (10.0 ** np.minimum(np.abs(z), 300.0) - 1.0))
+
+        getattr(panel, f"set_{which}scale")("function", functions=(forward, inverse))
+        powers = 10.0 ** np.arange(np.ceil(np.log10(least)), np.floor(np.log10(most)) + 1.0)
+        kept: list[float] = []
+        room = 0.4 if mirrored else 0.22  # least distance of two ticks, as a share of the highest bar
+        for tick in powers[::-1].tolist():
+            places = forward(np.array([tick, *kept[-1:]])) / forward(np.array(most))
+            if places[0] >= room and (len(places) == 1 or places[1] - places[0] >= room):
+                kept.append(tick)
+        ticks = np.array(kept[::-1])
+        top = float(inverse(1.12 * forward(np.array(most))))
     else:
-        getattr(panel, f"set_{which}lim")(0.0, 1.12 * float(counts.max()))
-        panel.locator_params(axis=which, nbins=3, integer=counted)
+        from matplotlib.ticker import MaxNLocator
+
+        ticks = np.asarray(MaxNLocator(nbins=2 if mirrored else 4, integer=counted).tick_values(0.0, most))
+        ticks = ticks[(ticks > 0.0) & (ticks <= 1.02 * most)]
+        top = 1.15 * most
+    ticks = np.concatenate([-ticks[::-1], [0.0], ticks] if mirrored else [[0.0], ticks])
+    getattr(panel, f"set_{which}ticks")(ticks, [f"{abs(tick):,.6g}" for tick in ticks], fontsize="small")
+    getattr(panel, f"set_{which}ticks")([], minor=True)
+    getattr(panel, f"set_{which}lim")(-top if mirrored else 0.0, top)
     getattr(panel, f"set_{which}label")("Rows" if counted else "Weight")
+
+
+def name_halves(panel: Axes, above: tuple[str, Floats], below: tuple[str, Floats]) -> None:
+    """Name the two halves of a mirrored histogram, each at the end where its bars are lower."""
+    for (name, heights), bottom in ((above, False), (below, True)):
+        part = max(len(heights) // 3, 1)
+        right = float(heights[-part:].max()) < float(heights[:part].max())
+        panel.annotate(
+            name, (1.0 if right else 0.0, 0.0 if bottom else 1.0), (-4.0 if right else 4.0, 3.0 if bottom else -3.0),
+            xycoords="axes fraction", textcoords="offset points", ha="right" if right else "left",
+            va="bottom" if bottom else "top", fontsize="small",
+        )  # fmt: skip

@@ -158,7 +158,7 @@ class PlanDisplay(Display):
             self._mark(ax, best, sizes.index(best.n))
         self._set_axes(ax)
         self._label_ends(ax)
-        style.caption(ax, "Precision by number of bins", self.caption)
+        self._head(ax, "Precision by number of bins")
 
     def _mark(self, ax: Axes, best: Plan, place: int) -> None:
         ax.plot(best.n_bins, best.epsilon, style.MARKERS[place], color=style.COLORS[place], markersize=7, zorder=3)

@@ -10,18 +10,21 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibrant.arrays.columns import check_option
+from calibrant.arrays.labels import label_column
 from calibrant.displays import style
-from calibrant.displays.base import Display, check_confidence
-from calibrant.displays.panels import axis_of_counts, panel_below
+from calibrant.displays.base import Display, check_confidence, event_scores
+from calibrant.displays.panels import axis_of_counts, name_halves, panel_below
 from calibrant.displays.rates import (
     Points,
     Series,
+    Smooth,
     binned_points,
     even_edges,
     few_cells,
     few_distinct,
     informative_range,
     isotonic_points,
+    smooth_curve,
 )
 from calibrant.displays.style import AxesKind, Layout, Linear, LogOdds
 from calibrant.maps import StepMap
@@ -33,7 +36,7 @@ from calibrant.tallies import Tally
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-CurveKind = Literal["isotonic", "bins"]
+CurveKind = Literal["isotonic", "bins", "spline"]
 
 BARS = 50
 """Bars of the histogram of scores."""
@@ -46,7 +49,8 @@ class ReliabilityDisplay(Display):
 
     .. math:: \hat\pi = \arg\min_{\pi\ \text{increasing}} \sum_c n_c \Bigl(\frac{e_c}{n_c} - \pi(s_c)\Bigr)^2,
 
-    over cells c with score :math:`s_c`, :math:`n_c` rows and :math:`e_c` events, drawn straight between scores; or,
+    over cells c with score :math:`s_c`, :math:`n_c` rows and :math:`e_c` events, drawn straight between scores,
+    where the ten lowest and the ten highest rows (at most a tenth of them) each count as one score; or,
     with ``curve="bins"``, the event rate of each bin against its mean score. The gray band shows where the same curve
     would lie for a calibrated model: for the isotonic curve pointwise, from 500 simulated data sets with
     :math:`e_c \sim \mathrm{Binomial}(n_c, s_c)`; for bins the acceptance interval of
@@ -54,20 +58,27 @@ class ReliabilityDisplay(Display):
     there are only few distinct scores, each is a point whose area follows the number of rows: the event rate at that
     score, not pooled, with its own acceptance interval.
 
+    With ``curve="spline"`` the curve is smooth and has its own confidence band instead of the gray one: logistic
+    regression on a restricted cubic spline of the log-odds (:func:`calibrant.metrics.calibration_curve`), with
+    pointwise Wald intervals on the log-odds. Where the band excludes the diagonal, the rate differs significantly from
+    the score. In simulations with 100 to 1,700 events the 95 % band covered a smooth truth at 95 % to 96 % of the
+    rows.
+
     Guarantee: no finite-sample guarantee; each interval covers a calibrated model with probability of about
     ``confidence``, not all of them together.
     Cost: one sort, then 500 isotonic regressions of at most about 1,000 cells; under a second for 10^6 rows.
 
-    Reference: Dimitriadis, Gneiting and Jordan (2021), sections 2 and 3; Rosenberg, reliability diagrams.
+    Reference: Dimitriadis, Gneiting and Jordan (2021), sections 2 and 3; Rosenberg, reliability diagrams; Harrell
+    (2015), Regression Modeling Strategies, section 2.4.5, for the spline.
 
     Attributes
     ----------
     series
         Numbers of each model, in the order drawn.
     curve
-        ``"isotonic"`` or ``"bins"``.
+        ``"isotonic"``, ``"bins"`` or ``"spline"``.
     confidence
-        Share of calibrated models within the gray band, at each score or bin.
+        Share of calibrated models within the gray band, at each score or bin; confidence level of a smooth curve.
     axes
         ``"linear"`` or ``"log-odds"``.
     ax_, counts_ax_, figure_
@@ -119,7 +130,7 @@ class ReliabilityDisplay(Display):
         strategy: Strategy | None = None,
         edges: ArrayLike | StepMap | None = None,
         acceptance: bool = False,
-        confidence: float = 0.9,
+        confidence: float | None = None,
         axes: AxesKind = "auto",
         label: str | None = None,
         random_state: int = 0,
@@ -133,19 +144,21 @@ class ReliabilityDisplay(Display):
         after
             Scores of the same rows after calibration (or a tally of them), drawn on top.
         curve
-            ``"isotonic"``, which needs no bins (few distinct scores are shown one by one), or ``"bins"``.
+            ``"isotonic"``, which needs no bins (few distinct scores are shown one by one), ``"bins"``, or ``"spline"``
+            for a smooth curve with its own confidence band.
         n_bins, strategy, edges
             As in :func:`calibrant.metrics.ece`, for ``"bins"`` and for ``acceptance``. By default bins have equal
             mass, and on log-odds axes equal width in log-odds, because most rare events are in the top bin by mass.
         acceptance
             Add binned rates with their acceptance intervals to an isotonic curve.
         confidence
-            Share of calibrated models within the gray band, at each score or bin.
+            Share of calibrated models within the gray band, at each score or bin (90 % if left out); for a smooth curve
+            the confidence level of its band (95 % if left out).
         axes
             ``"linear"``, ``"log-odds"``, or ``"auto"``: log-odds if fewer than 5 % or more than 95 % of the rows are
-            events.
+            events. Linear axes show only a part of 0 to 100 % if all scores and rates are in it.
         label
-            Name of the model in the legend.
+            Name of the model in title and legend.
         random_state
             Seed of the simulated labels.
 
@@ -156,6 +169,8 @@ class ReliabilityDisplay(Display):
         """
         check_option("curve", curve, get_args(CurveKind))
         check_option("axes", axes, get_args(AxesKind))
+        if confidence is None:
+            confidence = 0.95 if curve == "spline" else 0.9
         check_confidence(confidence)
         tallies = [(label or ("" if after is None else "before"), tally_of(scores, y, sample_weight))]
         if after is not None:
@@ -175,9 +190,52 @@ class ReliabilityDisplay(Display):
                 bins = binned_points(
                     Bins.of(tally, n_bins=n_bins, strategy=strategy or "mass", edges=inner), confidence
                 )
+            smooth = smooth_curve(tally, confidence) if curve == "spline" else None
             rows, events = float(tally.total), float(tally.positives)
-            series.append(Series(name, cells, bins, rows, events, tally.counts, few_distinct(tally)))
+            series.append(Series(name, cells, bins, rows, events, tally.counts, few_distinct(tally), smooth))
         return cls(series, curve=curve, confidence=confidence, axes=axes)
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        positive: Any = None,
+        **options: Any,
+    ) -> ReliabilityDisplay:
+        """Compute the diagram of a fitted classifier on rows that it was not trained on.
+
+        Parameters
+        ----------
+        estimator
+            A fitted classifier with ``predict_proba`` and ``classes_``.
+        X, y, sample_weight
+            Rows for ``predict_proba``, their labels and weights.
+        positive
+            The class whose probability is drawn, against the rest; by default the second of two classes.
+        **options
+            As in :meth:`from_predictions`.
+
+        Returns
+        -------
+        ReliabilityDisplay
+            The computed diagram.
+
+        Examples
+        --------
+        >>> from sklearn.linear_model import LogisticRegression
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(900, 2))
+        >>> y = np.where(X[:, 0] + rng.normal(size=900) > 0, "yes", "no")
+        >>> model = LogisticRegression().fit(X[:300], y[:300])
+        >>> ReliabilityDisplay.from_estimator(model, X[300:], y[300:]).data["series"][0]["rows"]
+        600.0
+        """
+        scores, event = event_scores(estimator, X, positive)
+        return cls.from_predictions(scores, label_column(y, "y") == event, sample_weight, **options)
 
     def overlay(self, other: ReliabilityDisplay, labels: Sequence[str] | None = None) -> ReliabilityDisplay:
         """Both diagrams in one plot, ``other`` on top; the gray band is that of the last curve."""
@@ -206,10 +264,11 @@ class ReliabilityDisplay(Display):
                     "label": one.label,
                     "rows": one.rows,
                     "events": one.events,
-                    "outside": self._shown(one).outside,
-                    "heaped": one.few_distinct,
+                    "outside": self._outside(one),
+                    "tied": one.few_distinct,
                     "cells": one.cells.to_dict(),
                     "bins": None if one.bins is None else one.bins.to_dict(),
+                    "smooth": None if one.smooth is None else one.smooth.to_dict(),
                 }
                 for one in self.series
             ],
@@ -223,9 +282,11 @@ class ReliabilityDisplay(Display):
         if not first.counted:
             head = f"Total weight {first.rows:,.6g}, of events {first.events:,.6g}"
         head += f" ({style.percent(first.events / first.rows, 3)})."
+        if self.curve == "spline":
+            return f"{head}\n{self._smooth_caption()}"
         share = f"about {style.percent(1.0 - self.confidence, 3)}"
         hedge = ", or fewer" if all(one.counted for one in self.series) else " (approximate under weights)"
-        shares = [style.percent(self._shown(one).outside, 2) for one in self.series]
+        shares = [style.percent(self._outside(one) or 0.0, 2) for one in self.series]
         if len(self.series) == 1:
             found = f"{shares[0]} of the rows are outside; for a calibrated model {share}{hedge}."
         else:
@@ -233,15 +294,34 @@ class ReliabilityDisplay(Display):
             found = f"Rows outside their own band: {named}; for a calibrated model {share}{hedge}."
         return f"{head}\nInside the gray band: no evidence against calibration. {found}"
 
+    def _smooth_caption(self) -> str:
+        if any(one.smooth is None for one in self.series):
+            return "No smooth curve: it needs both classes, and scores that do not separate them."
+        band = f"{style.percent(self.confidence, 3)} confidence band"
+        shares = [style.percent(self._outside(one) or 0.0, 2) for one in self.series]
+        if len(self.series) == 1:
+            return f"The {band} (pointwise) excludes perfect calibration for {shares[0]} of the rows."
+        named = ", ".join(f"{one.label} {text}" for one, text in zip(self.series, shares, strict=True))
+        return f"Rows for which the {band} (pointwise) excludes perfect calibration: {named}."
+
+    def _outside(self, one: Series) -> float | None:
+        if self.curve == "spline":
+            return None if one.smooth is None else one.smooth.outside
+        return self._shown(one).outside
+
     def _shown(self, one: Series) -> Points:
         return one.bins if self.curve == "bins" and one.bins is not None else one.cells
 
     @property
     def layout(self) -> Layout:
         """Scale of both axes."""
+        shown: list[Points | Smooth] = [self._shown(one) for one in self.series]
+        shown += [one.bins for one in self.series if one.bins is not None]
+        if self.curve == "spline":
+            shown = [one.smooth for one in self.series if one.smooth is not None] or shown
         if self.axes == "linear":
-            return Linear()
-        shown = [one.cells for one in self.series] + [one.bins for one in self.series if one.bins is not None]
+            drawn = np.concatenate([np.concatenate([points.score, points.rate]) for points in shown])
+            return Linear.over(float(drawn.min()), float(drawn.max()))
         ends = np.array([informative_range(one.cells) for one in self.series])
         rates = np.concatenate([points.rate for points in shown])
         rates = rates[(rates > 0.0) & (rates < 1.0)]
@@ -256,8 +336,12 @@ class ReliabilityDisplay(Display):
         drawn = self.draw_curves(ax, layout)
         ax.set_ylabel("Event rate")
         ax.tick_params(axis="x", labelbottom=False)
-        self._draw_counts(layout)
-        style.caption(ax, "Reliability", self.caption)
+        counts = self.draw_counts(self.counts_ax_, layout)
+        if len(self.series) == 1:
+            name_halves(self.counts_ax_, ("events", counts[0][1]), ("no events", counts[0][2]))
+        self.counts_ax_.set_xlabel("Score (predicted probability)")
+        name = self.series[0].label if len(self.series) == 1 else ""
+        self._head(ax, f"Reliability: {name}" if name else "Reliability", [self.counts_ax_])
         style.place_legend(ax, drawn)
 
     def draw_curves(self, ax: Axes, layout: Layout) -> list[tuple[Floats, Floats]]:
@@ -272,13 +356,15 @@ class ReliabilityDisplay(Display):
         return drawn
 
     def _draw_series(self, ax: Axes, layout: Layout, place: int, one: Series) -> list[tuple[Floats, Floats]]:
+        if self.curve == "spline":
+            return self._draw_smooth(ax, layout, place, one)
         last = place == len(self.series) - 1
         kind = "bins" if self.curve == "bins" else "each score" if one.few_distinct else "isotonic regression"
         name = one.label or kind
         color, dash, marker = self._look(place)
         points, drawn = self._shown(one), []
         whose = f", {one.label}" if len(self.series) > 1 else ""
-        gray = f"{style.percent(self.confidence, 3)} of calibrated models\n(pointwise{whose})"
+        gray = f"expected if calibrated\n({style.percent(self.confidence, 3)}, pointwise{whose})"
         as_points = self.curve == "bins" or one.few_distinct
         if last:
             _draw_band(ax, points, gray, layout if as_points else None)
@@ -294,31 +380,44 @@ class ReliabilityDisplay(Display):
             drawn.append(style.upright(one.bins.score, one.bins.low, one.bins.high))
         return [*drawn, (points.score, points.rate)]
 
+    def _draw_smooth(self, ax: Axes, layout: Layout, place: int, one: Series) -> list[tuple[Floats, Floats]]:
+        smooth = one.smooth
+        if smooth is None:
+            return []
+        color, dash, _ = self._look(place)
+        band = f"{style.percent(self.confidence, 3)} confidence band" if place == len(self.series) - 1 else None
+        shade: dict[str, Any] = {"color": color, "alpha": 0.22, "linewidth": 0.0, "zorder": 1}
+        ax.fill_between(smooth.score, smooth.low, smooth.high, **shade, label=band)
+        name = one.label or "smooth curve (spline)"
+        ax.plot(smooth.score, smooth.rate, color=color, linestyle=dash, linewidth=1.8, label=name, zorder=3)
+        reach = style.upright(smooth.score, smooth.low, smooth.high)
+        return [reach, style.along(layout, smooth.score, smooth.rate)]
+
     def _look(self, place: int) -> tuple[str, Any, str]:
         """Color, dashes and marker; the last curve is the solid one."""
         turn = len(self.series) - 1 - place
         return style.COLORS[turn], style.DASHES[turn], style.MARKERS[turn]
 
-    def _draw_counts(self, layout: Layout) -> None:
-        panel = self.counts_ax_
-        ink = panel.xaxis.label.get_color()
+    def draw_counts(self, panel: Axes, layout: Layout) -> list[tuple[Floats, Floats, Floats]]:
+        """Draw a histogram of the scores without text; return edges, events and non-events of each series.
+
+        One series has its events upward and its non-events downward; several have all their rows.
+        """
         counts = [self._histogram(one, layout) for one in self.series]
-        if len(self.series) == 1:
+        alone = len(self.series) == 1
+        if alone:
             edges, events, others = counts[0]
-            panel.stairs(others, edges, fill=True, linewidth=0.0, label="no event", **style.BAND)
-            panel.stairs(events, edges, color=ink, linewidth=1.3, label="event")
+            panel.stairs(events, edges, fill=True, linewidth=0.0, color=self._look(0)[0], alpha=0.85)
+            panel.stairs(-others, edges, fill=True, linewidth=0.0, **style.BAND)
+            panel.axhline(0.0, color=style.GUIDE, linewidth=0.6)
             heights = np.concatenate([events, others])
         else:
             for place, (edges, events, others) in enumerate(counts):
                 color, dash, _ = self._look(place)
-                name = self.series[place].label
-                panel.stairs(events + others, edges, color=color, linestyle=dash, linewidth=1.3, label=name)
+                panel.stairs(events + others, edges, color=color, linestyle=dash, linewidth=1.3)
             heights = np.concatenate([events + others for _, events, others in counts])
-        axis_of_counts(panel, heights[heights > 0], "y", self.series[0].counted)
-        panel.set_xlabel("Score (predicted probability)")
-        panel.legend(
-            fontsize="small", ncols=2, loc="lower right", bbox_to_anchor=(1.0, 0.97), frameon=False, borderaxespad=0.0
-        )
+        axis_of_counts(panel, heights[heights > 0], "y", self.series[0].counted, mirrored=alone)
+        return counts
 
     def _histogram(self, one: Series, layout: Layout) -> tuple[Floats, Floats, Floats]:
         """Edges, events and non-events of a histogram with even bars in the layout."""

@@ -5,7 +5,6 @@ Properties are set on single artists; the user's matplotlib settings are read an
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -50,7 +49,10 @@ MIN_ROWS_LOG_ODDS = 20
 """With fewer rows a base rate below 5 % cannot be estimated, so ``"auto"`` stays linear."""
 
 NARROW_WIDTH = 250.0
-"""Width in points below which a legend has a smaller font."""
+"""Width in points below which text is smaller."""
+
+ZOOM_RANGE = 0.5
+"""Range of scores and rates below which linear axes show only that range."""
 
 _GAP = 0.09
 """Share of a log-odds axis between an end of its scale and the exact 0 or 1 outside it."""
@@ -70,6 +72,11 @@ _TICKS = np.concatenate(
 """Ticks of a log-odds axis, most important first."""
 
 
+def no_matplotlib() -> MissingPackage:
+    """The error that matplotlib is not installed."""
+    return MissingPackage("drawing", "matplotlib", "calibrant[plot]")
+
+
 def new_axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
     """The axes given, or those of a new figure."""
     if ax is not None:
@@ -77,7 +84,7 @@ def new_axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
     try:
         import matplotlib.pyplot as plt
     except ImportError:
-        raise MissingPackage("drawing", "matplotlib", "calibrant[plot]") from None
+        raise no_matplotlib() from None
     return plt.subplots(figsize=size, layout="constrained")[1]
 
 
@@ -115,9 +122,22 @@ class Layout(Protocol):
 
 @dataclass(frozen=True)
 class Linear:
-    """A linear scale from 0 to 1."""
+    """A linear scale, by default from 0 to 1."""
 
     limits: tuple[float, float] = (0.0, 1.0)
+
+    @classmethod
+    def over(cls, low: float, high: float) -> Linear:
+        """A scale from 0 to 1, or over a part of it if all values are within half of it."""
+        if high - low >= ZOOM_RANGE:
+            return cls()
+        room = max(0.06 * (high - low), 1e-6)
+        low, high = max(low - room, 0.0), min(high + room, 1.0)
+        if low < 0.35 * high:  # near 0, so that 0 belongs to the picture
+            low = 0.0
+        if 1.0 - high < 0.35 * (1.0 - low):
+            high = 1.0
+        return cls((low, high))
 
     def forward(self, p: NDArray[Any]) -> Floats:
         """Place of each probability."""
@@ -129,6 +149,9 @@ class Linear:
 
     def set(self, ax: Axes, which: Literal["x", "y"]) -> None:
         """Lay out one axis of ``ax``, with percentages at its ticks."""
+        if self.limits != (0.0, 1.0):
+            percent_axis(ax, which, *self.limits, room=0.02)
+            return
         for step in (0.2, 0.25, 0.5):
             ticks = np.arange(0.0, 1.0 + step / 2.0, step)
             if _fit(ax, which, ticks, ticks / 1.04):
@@ -250,40 +273,41 @@ def caption(ax: Axes, title: str, text: str, others: Sequence[Axes] = ()) -> Non
 
     On a figure without a layout engine, the axes and ``others`` are moved down to make room.
     """
+    from calibrant.displays.captions import Caption
+
     settle(ax)
-    points = small_points()
-    note = ax.annotate(
-        "",
-        (0.0, 1.0),
-        (0.0, 5.0),
-        xycoords="axes fraction",
-        textcoords="offset points",
-        va="bottom",
-        fontsize="small",
-        linespacing=1.25,
-    )
-    text = text.replace(" %", "\u00a0%")  # a number and its percent sign stay on one line
-    lines: list[str] = []
-    for letters in range(max(int(width_in_points(ax) / (0.45 * points)), 24), 23, -2):
-        lines = [line for part in text.splitlines() for line in textwrap.wrap(part, letters)]
-        note.set_text("\n".join(lines))
-        if note.get_window_extent().width <= ax.bbox.width:
-            break
-    head = ax.set_title(title, loc="left", pad=10.0 + 1.3 * points * len(lines), fontweight="bold")
-    _lower(head.get_window_extent().y1, (ax, *others))
+    Caption(ax, title, text)
+    _keep_inside((ax, *others))
 
 
-def _lower(top: float, axes: Sequence[Axes]) -> None:
-    """Shrink axes from above until text up to ``top`` is on the canvas, if no layout engine does so."""
+EDGE = 4.0
+"""Pixels between text and the edge of a figure without a layout engine."""
+
+
+def _keep_inside(axes: Sequence[Axes]) -> None:
+    """Shrink axes until their text is on the canvas, if no layout engine does so."""
     figure = figure_of(axes[0])
-    over = (top + 3.0 - figure.bbox.y1) / figure.bbox.height
-    if over <= 0.0 or figure.canvas.figure.get_layout_engine() is not None:
+    if figure.canvas.figure.get_layout_engine() is not None:
         return
+    extents = [one.get_tightbbox() for one in axes]
+    shown = [extent for extent in extents if extent is not None]
     boxes = [one.get_position(original=True) for one in axes]
-    low, high = min(box.y0 for box in boxes), max(box.y1 for box in boxes)
-    share = max(1.0 - over / (high - low), 0.3)
+    width, height = figure.bbox.width, figure.bbox.height
+    left, bottom = min(box.x0 for box in boxes), min(box.y0 for box in boxes)
+    right, top = max(box.x1 for box in boxes), max(box.y1 for box in boxes)
+    over = (
+        max(figure.bbox.x0 + EDGE - min(extent.x0 for extent in shown), 0.0) / width,
+        max(figure.bbox.y0 + EDGE - min(extent.y0 for extent in shown), 0.0) / height,
+        max(max(extent.y1 for extent in shown) + EDGE - figure.bbox.y1, 0.0) / height,
+    )
+    across = max(1.0 - over[0] / (right - left), 0.3)
+    upward = max(1.0 - (over[1] + over[2]) / (top - bottom), 0.3)
+    if across == upward == 1.0:
+        return
+    low = bottom + over[1]
     for one, box in zip(axes, boxes, strict=True):
-        one.set_position((box.x0, low + share * (box.y0 - low), box.width, share * box.height))
+        place = (right - across * (right - box.x0), low + upward * (box.y0 - bottom))
+        one.set_position((*place, across * box.width, upward * box.height))
         one.set_in_layout(True)  # so that a later layout includes it
 
 

@@ -155,7 +155,7 @@ class ValidityDisplay(Display):
             drawn.append(style.along(Linear(), x, share))
         style.share_axis(ax)
         ax.set_xlabel("Epsilon")
-        style.caption(ax, "Validity curve", self.caption)
+        self._head(ax, "Validity curve")
         style.place_legend(ax, drawn)
 
     def _draw_curve(self, ax: Axes, place: int, start: float, end: float) -> tuple[Floats, Floats]:

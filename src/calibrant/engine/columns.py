@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import count
 from typing import Any
 
 import narwhals as nw
@@ -11,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import ScoreType, check_scores
-from calibrant.engine.collecting import Rows, collect_frame
-from calibrant.engine.engines import Function, dialect_of, engine_of, fresh_name, read_frame
+from calibrant.arrays.frames import Rows, columns_of, plain_names, read_frame
+from calibrant.engine.engines import Function, dialect_of, engine_of, fresh_name
 from calibrant.export.sql.dialects import quote
 from calibrant.export.sql.expressions import group_columns, to_sql
 from calibrant.maps import Map
@@ -172,31 +171,6 @@ def with_column(
     engine = engine_of(_extensible(frame, source, name))
     assert engine is not None
     return engine.column(frame, name, (source, *others), sql, function, dtype)
-
-
-def plain_names(frame: Any, names: Sequence[str]) -> tuple[Any, dict[str, str]]:
-    """The frame and the names of its columns; columns are renamed in engines that read some names as syntax.
-
-    Spark reads dots and backticks as syntax, Polars ``^...$`` and ``*``.
-    """
-    rows = read_frame(frame, *names)
-    if rows.implementation.is_spark_like():
-        places = {name: f"c{place}" for place, name in enumerate(frame.columns)}
-        return frame.toDF(*places.values()), {name: places[name] for name in names}
-    if rows.implementation.is_polars():
-        taken = set(rows.collect_schema().names())
-        fresh = (name for name in map("column {}".format, count()) if name not in taken)
-        places = dict(zip(dict.fromkeys(names), fresh, strict=False))
-        return frame.rename(places), places
-    return frame, {name: name for name in names}
-
-
-def columns_of(frame: Any, names: Sequence[str], most: int | None = None) -> dict[str, nw.Series[Any]]:
-    """The named columns in memory; of the first ``most`` rows only, if that is given."""
-    source, place = plain_names(frame, names)
-    rows = read_frame(source).select(*dict.fromkeys(place.values()))
-    taken = collect_frame(rows if most is None else rows.head(most))
-    return {name: taken[place[name]] for name in names}
 
 
 def on_local_clock(frame: Any, name: str) -> Any:

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import ScoreType
+from calibrant.arrays.frames import Rows, collect_frame
 from calibrant.arrays.sides import check_weights
-from calibrant.engine.collecting import Rows, collect_frame
 from calibrant.engine.engines import with_cells
 from calibrant.engine.overflow import says_overflow
 from calibrant.engine.store.selection import Selection

@@ -17,7 +17,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.engine.collecting import Rows
+from calibrant.arrays.frames import Rows, read_frame
 from calibrant.export.sql.dialects import quote
 from calibrant.messages import InputError
 from calibrant.numerics import FIRST_OCTAVE, OCTAVES, POSITION_BITS, Grid, chunks
@@ -27,23 +27,6 @@ Function = Callable[..., NDArray[Any]]
 
 HIDDEN_BITS = 52 - POSITION_BITS
 """Mantissa bits of a double that the position in an octave drops."""
-
-
-def read_frame(frame: Any, *names: str) -> Rows:
-    """The narwhals frame, after checking that it has the named columns; only the schema is read."""
-    try:
-        rows: Rows = nw.from_native(frame)
-    except TypeError:
-        raise InputError(
-            "frame",
-            f"is of type {type(frame).__name__}",
-            "pass a pandas, polars, pyarrow, DuckDB or Spark frame, or arrays without column names",
-        ) from None
-    there = rows.collect_schema().names()
-    missing = [name for name in names if not isinstance(name, str) or name not in there]
-    if missing:
-        raise InputError("frame", f"has no column {missing[0]!r}", f"it has {', '.join(map(repr, there))}")
-    return rows
 
 
 def fresh_name(frame: Any, stem: str) -> str:

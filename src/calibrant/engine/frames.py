@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from calibrant.arrays import ScoreType
 from calibrant.arrays.columns import check_option
+from calibrant.arrays.frames import collect_frame, read_frame
 from calibrant.arrays.paths import local_path
-from calibrant.engine.collecting import collect_frame
 from calibrant.engine.counting import MOST_DISTINCT, count_cells, count_totals, few_scores
-from calibrant.engine.engines import Way, dialect_of, read_frame, tallied
+from calibrant.engine.engines import Way, dialect_of, tallied
 from calibrant.engine.store.identity import GRIDS
 from calibrant.engine.store.selection import Selection, WeightType
 from calibrant.engine.unusable import Unusable, UnusableRows, rows_left_out

@@ -11,17 +11,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import singledispatch
+from typing import Any
 
 import numpy as np
 
 from calibrant.export.kinds import nodes_of
-from calibrant.export.onnx.graph import Graph
+from calibrant.export.onnx.graph import ML, Graph
 from calibrant.export.sql.formulas import by_key, held_between
 from calibrant.export.sql.pieces import NEGLIGIBLE
 from calibrant.export.sql.scores import branch, lower, score_text, text_literal
 from calibrant.export.sql.text import SMALL, Text
-from calibrant.maps import MulticlassMap, PerClassMap, SoftmaxMap, TopMap
+from calibrant.maps import GroupedSoftmaxMap, MulticlassMap, PerClassMap, SoftmaxMap, TopMap
 from calibrant.maps.classes import LARGEST_LOGIT
+from calibrant.messages import InputError, Setting
+from calibrant.numerics import Floats
 
 SEVERAL = 8
 """Dialects that allow fewer nested curves than this have a parser with limited depth."""
@@ -41,12 +44,39 @@ def probabilities(map_: MulticlassMap, graph: Graph, x: str) -> str:
 # -------------------------------------------------------------------------------------------------------------- softmax
 
 
+After = Callable[[Text, list[str]], list[str]] | None
+"""What is done to logits before softmax, as text over names for them."""
+
+
 @lower.register
 def _(map_: SoftmaxMap, text: Text, x: list[str], place: int) -> str:
+    return _softmax(map_, text, x, place, None)
+
+
+def _softmax(map_: SoftmaxMap, text: Text, x: list[str], place: int, after: After) -> str:
     if map_.on == "logit":
-        return _log_shares(text, x, math.log(map_.clamp), lambda t, logits: _scaled(map_, t, logits, place))
+        return _log_shares(text, x, math.log(map_.clamp), lambda t, logits: _scaled(map_, t, logits, place, after))
     low, one = text.number(map_.clamp), text.number(1.0)
-    return _scaled(map_, text, [f"ln({held_between(text.dialect, each, low, one)})" for each in x], place)
+    return _scaled(map_, text, [f"ln({held_between(text.dialect, each, low, one)})" for each in x], place, after)
+
+
+@lower.register
+def _(map_: GroupedSoftmaxMap, text: Text, x: list[str], place: int) -> str:
+    if not text.dialect.booleans and set(map_.groups) <= {"true", "false"}:
+        raise InputError(
+            Setting("dialect", text.name), "has no text for booleans", "fit with groups of text or integers"
+        )
+    key, names = text.keys[map_.by], [text_literal(group, text.name) for group in map_.groups]
+    scales, shifts = map_.tables
+
+    def chosen(t: Text, values: Floats) -> str:
+        kept = np.where(np.abs(values) >= SMALL, values, 0.0)
+        return by_key(key, names, [t.number(each) for each in kept[:-1]], t.number(kept[-1]))
+
+    def after(t: Text, z: list[str]) -> list[str]:
+        return [f"{each} * {chosen(t, scales)} + {chosen(t, shifts[:, j])}" for j, each in enumerate(z)]
+
+    return _softmax(map_.whole, text, x, place, after)
 
 
 def _log_shares(text: Text, x: list[str], least: float, body: Callable[[Text, list[str]], str]) -> str:
@@ -65,14 +95,16 @@ def _log_shares(text: Text, x: list[str], least: float, body: Callable[[Text, li
     return text.named([text.held(each) for each in x], below)
 
 
-def _scaled(map_: SoftmaxMap, text: Text, logits: list[str], place: int) -> str:
-    """One class of the affine map of log-probabilities."""
+def _scaled(map_: SoftmaxMap, text: Text, logits: list[str], place: int, after: After) -> str:
+    """One class of the affine map of log-probabilities; ``after`` changes the logits once more."""
     size = len(map_.classes)
     slopes = np.where(np.abs(map_.slope) >= SMALL, map_.slope, 0.0)
     shifts = map_.intercept if len(map_.intercept) else np.zeros(size)
 
     def share(t: Text, z: list[str]) -> str:
-        return t.named(z, lambda u, given: u.share(given, given[place]))
+        if after is None:
+            return t.named(z, lambda u, given: u.share(given, given[place]))
+        return t.named(z, lambda u, first: u.named(after(u, first), lambda v, given: v.share(given, given[place])))
 
     if len(slopes) in (1, size):
         each = zip(logits, np.resize(slopes, size), shifts, strict=True)
@@ -91,6 +123,21 @@ def _sum(text: Text, terms: list[tuple[str, float]], shift: float) -> str:
 
 @row_nodes.register
 def _(map_: SoftmaxMap, graph: Graph, x: str) -> tuple[str, str]:
+    return graph.add("Softmax", _affine_nodes(map_, graph, x), axis=-1), ""
+
+
+@row_nodes.register
+def _(map_: GroupedSoftmaxMap, graph: Graph, x: str) -> tuple[str, str]:
+    others = len(map_.groups)
+    keys: dict[str, Any] = {"keys_strings": map_.groups, "values_int64s": range(others), "default_int64": others}
+    code = graph.add("LabelEncoder", map_.by, domain=ML, **keys)
+    scales, shifts = map_.tables
+    z = graph.add("Mul", _affine_nodes(map_.whole, graph, x), graph.take(scales[:, None], code))
+    return graph.add("Softmax", graph.add("Add", z, graph.take(shifts, code)), axis=-1), ""
+
+
+def _affine_nodes(map_: SoftmaxMap, graph: Graph, x: str) -> str:
+    """The logits to which softmax is applied."""
     size = len(map_.classes)
     z = graph.add("Log", graph.add("Clip", probabilities(map_, graph, x), map_.clamp, 1.0))
     if len(map_.slope) in (1, size):
@@ -99,7 +146,7 @@ def _(map_: SoftmaxMap, graph: Graph, x: str) -> tuple[str, str]:
         z = graph.add("MatMul", z, graph.doubles(map_.slope.reshape(size, size).T))
     if len(map_.intercept):
         z = graph.add("Add", z, graph.doubles(map_.intercept))
-    return graph.add("Softmax", z, axis=-1), ""
+    return z
 
 
 # ------------------------------------------------------------------------------------------------------- class by class

@@ -13,13 +13,14 @@ from calibrant.export.samples import Rows
 from calibrant.export.sql.pieces import NEGLIGIBLE
 from calibrant.export.tolerance import TOLERANCE, allowed, only_copies
 from calibrant.maps import Map, TopMap
+from calibrant.messages import Shown
 
 Unit = Literal["scores", "rows"]
 """Unit of comparison: scores, or rows of class scores."""
 
 
 @dataclass(frozen=True)
-class Proof:
+class Proof(Shown):
     """Result of comparing an export with its map: engine, number of cases, and largest difference.
 
     Attributes

@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.export.kinds import knots_of
-from calibrant.maps import ByGroupMap, ComposeMap, Map, MulticlassMap, PathMap, SimplexBinsMap
+from calibrant.maps import ByGroupMap, ComposeMap, GroupedSoftmaxMap, Map, MulticlassMap, PathMap, SimplexBinsMap
 from calibrant.numerics import CLAMP, Floats
 
 RANDOM_SCORES = 100_000
 AROUND = 10_000
 """Approximate number of scores on each side at decreasing distances from the knots."""
 
-MOST_KNOTS = 20_000
+MAX_KNOTS = 20_000
 """If there are more knots than this, a random sample of them is used."""
 
 EDGES = (0.0, -0.0, 5e-324, 1e-310, 2.3e-308, 1e-300, 1e-17, 2.0**-53, 2.0**-32, 0.25, 0.5, 0.75, 1 - 2.0**-32, 1.0)
@@ -26,7 +26,7 @@ EDGE_SCORES = np.array([*EDGES, *OUTSIDE, np.nan])
 
 
 RANDOM_ROWS = 10_000
-MOST_NUMBERS = 1_000_000
+MAX_NUMBERS = 1_000_000
 """Largest number of scores in all rows together: with many classes there are fewer rows."""
 
 ABOVE = (1.0 + 2.0**-52, 1.0 + 1e-7, 1.5, 40.0)
@@ -58,7 +58,12 @@ def proof_rows(map_: Map, random_state: int = 0) -> Rows:
     None and texts that look like a group but are not one.
     """
     if isinstance(map_, MulticlassMap):
-        return Rows(proof_matrix(map_, random_state))
+        matrix = proof_matrix(map_, random_state)
+        if not isinstance(map_, GroupedSoftmaxMap):
+            return Rows(matrix)
+        named = np.array(_texts([map_]), dtype=object)
+        drawn = np.random.default_rng([random_state, 20_265]).integers(0, len(named), len(matrix))
+        return Rows(matrix, {map_.by: named[drawn]})
     if not map_.columns:
         return Rows(proof_scores(map_, random_state))
     rng = np.random.default_rng([random_state, 20_262])
@@ -69,7 +74,7 @@ def proof_rows(map_: Map, random_state: int = 0) -> Rows:
     for j in range(paths):
         groups = {name: each[j % len(each)] for name, each in texts.items()}
         path = path_of(map_, groups)
-        near = EDGE_SCORES if path is None else _edge_scores(path, rng, AROUND // paths, MOST_KNOTS // paths)
+        near = EDGE_SCORES if path is None else _edge_scores(path, rng, AROUND // paths, MAX_KNOTS // paths)
         scores.append(near)
         chosen.append(np.full(len(near), j))
     first = ComposeMap(tuple(part.maps[0] if isinstance(part, ByGroupMap) else part for part in parts_of(map_)))
@@ -87,7 +92,7 @@ def parts_of(map_: Map) -> Sequence[Map]:
     return map_.maps if isinstance(map_, ComposeMap) else (map_,)
 
 
-def _texts(stages: Sequence[ByGroupMap]) -> list[str | None]:
+def _texts(stages: Sequence[ByGroupMap | GroupedSoftmaxMap]) -> list[str | None]:
     """Groups of a column, a missing one, and texts that look similar but are not groups."""
     listed = list(dict.fromkeys(group for part in stages for group in part.groups))
     alike = [other for group in listed[:3] for other in (group.swapcase(), f"{group} ", f"{group}.0", f"0{group}")]
@@ -96,7 +101,8 @@ def _texts(stages: Sequence[ByGroupMap]) -> list[str | None]:
 
 def unlisted(map_: Map, column: str) -> str:
     """A text that is not a group of the column."""
-    stages = [part for part in parts_of(map_) if isinstance(part, ByGroupMap) and part.by == column]
+    kinds = ByGroupMap | GroupedSoftmaxMap
+    stages = [part for part in parts_of(map_) if isinstance(part, kinds) and part.by == column]
     return max((group for part in stages for group in part.groups), key=len) + "_"
 
 
@@ -118,7 +124,7 @@ def path_of(map_: Map, groups: Mapping[str, str | None]) -> Map | None:
 def proof_scores(map_: Map, random_state: int = 0) -> Floats:
     """Edges, both neighbors of every knot and scores around it, scores outside [0, 1], NaN, and 10^5 random ones."""
     rng = np.random.default_rng([random_state, 20_261])
-    return np.concatenate([_edge_scores(map_, rng, AROUND, MOST_KNOTS), _random_scores(map_, rng)])
+    return np.concatenate([_edge_scores(map_, rng, AROUND, MAX_KNOTS), _random_scores(map_, rng)])
 
 
 def _edge_scores(map_: Map, rng: np.random.Generator, around: int, most: int) -> Floats:
@@ -169,7 +175,7 @@ def proof_matrix(map_: MulticlassMap, random_state: int = 0) -> Floats:
     """
     rng = np.random.default_rng([random_state, 20_263])
     size = len(map_.classes)
-    count = min(RANDOM_ROWS, max(MOST_NUMBERS // size, 100))
+    count = min(RANDOM_ROWS, max(MAX_NUMBERS // size, 100))
     crowd = _random_rows(map_, rng, count)
     others = [LOGITS] if map_.on == "logit" else [ABOVE, _beside_knots(map_, rng, count // 10)]
     marks = np.concatenate([EDGES, *others])

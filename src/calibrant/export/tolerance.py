@@ -16,6 +16,7 @@ from calibrant.export.sql.text import SMALL
 from calibrant.maps import (
     ByGroupMap,
     ComposeMap,
+    GroupedSoftmaxMap,
     Map,
     MulticlassMap,
     PerClassMap,
@@ -83,7 +84,7 @@ def only_copies(map_: Map) -> bool:
         return all(map(only_copies, map_.maps)) and (map_.default is None or only_copies(map_.default))
     if not isinstance(map_, MulticlassMap):
         return map_.exact
-    if map_.on == "logit" or isinstance(map_, SoftmaxMap):
+    if map_.on == "logit" or isinstance(map_, SoftmaxMap | GroupedSoftmaxMap):
         return False
     parts: tuple[Map, ...] = getattr(map_, "maps", ())
     return all(map(only_copies, parts)) and not getattr(map_, "normalized", False)
@@ -146,6 +147,24 @@ def _(map_: SoftmaxMap, rows: Rows) -> tuple[Floats, Floats]:
         away = np.expm1(np.minimum(TOLERANCE + 4.0 * 2.0**-52 * np.sqrt(size) * scale, 700.0))
     images = map_.apply(s)
     return images / (1.0 + away) - NEGLIGIBLE, images * (1.0 + away) + NEGLIGIBLE
+
+
+@allowed.register
+def _(map_: GroupedSoftmaxMap, rows: Rows) -> tuple[Floats, Floats]:
+    """As the softmax map of each row's group."""
+    codes = read_keys(rows.groups[map_.by]).among(map_.groups)
+    low, high = np.empty(rows.scores.shape), np.empty(rows.scores.shape)
+    for code in np.unique(codes).tolist():
+        own = codes == code
+        ends = [allowed(part, Rows(rows.scores[own])) for part in (map_.whole, _own(map_, code))]
+        images = map_.apply(rows.scores[own].astype(np.float64), rows.groups[map_.by][own])
+        away = np.maximum(*(end[1] - end[0] for end in ends)) + 1e-12 * images
+        low[own], high[own] = images - away, images + away
+    return low, high
+
+
+def _own(map_: GroupedSoftmaxMap, code: int) -> SoftmaxMap:
+    return map_.whole if code < 0 else map_.of_group(map_.groups[code])
 
 
 @allowed.register

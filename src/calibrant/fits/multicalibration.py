@@ -12,6 +12,7 @@ from scipy import special
 
 from calibrant.fits.segments import ALL_ROWS, Lines, SegmentCells, Stages
 from calibrant.fits.shrinkage import WIDE, Segmented, most_probable
+from calibrant.messages import Shown
 from calibrant.metrics.chance import Chance
 from calibrant.metrics.multiplicity import holm
 from calibrant.numerics import Floats, Ints, expit
@@ -31,7 +32,7 @@ NEWTON_STEPS, MAX_TILT, MAX_EXACT_CELLS = 60, 50.0, 128
 
 
 @dataclass(frozen=True)
-class Change:
+class Change(Shown):
     """The change of one segment, and the test that led to it."""
 
     column: str

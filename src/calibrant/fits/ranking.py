@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from calibrant.maps import LARGEST, BetaMap, Direction, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
+from calibrant.messages import Shown
 from calibrant.numerics import Floats
 from calibrant.tallies import Tally
 from calibrant.tallies.cells import Counts, mass_below
@@ -21,7 +22,7 @@ Order = Literal["unchanged", "ties", "reversed", "mixed", "lost"]
 
 
 @dataclass(frozen=True)
-class Ranking:
+class Ranking(Shown):
     """The order of the scores under a map, on the rows that it was fitted to.
 
     Attributes

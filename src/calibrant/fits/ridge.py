@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -9,19 +10,23 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.fits.softmax import LogRows, row_blocks
+from calibrant.fits.curvature import Inverse, class_inverse, dense_inverse, own_inverse
+from calibrant.fits.softmax import LogRows
 from calibrant.maps import SoftmaxMap
 from calibrant.numerics import Floats
-from calibrant.solvers import Derivatives, damped_newton
+from calibrant.solvers import Derivatives, damped_newton, lbfgs
 
-CONJUGATE_STEPS = 200
-"""Maximum number of conjugate gradient steps."""
+MAX_DENSE_CLASSES = 16
+"""Up to this many classes steps are those of Newton's method; beyond, of L-BFGS with an approximate Hessian."""
 
-MAX_DENSE_PARAMETERS = 300
-"""Up to this many parameters the Hessian is computed as a matrix; beyond, only products with it."""
+MAX_DENSE_VECTOR = 150
+"""Up to this many classes the approximate Hessian of slopes and intercepts is exact at the start."""
 
-NEWTON_TOLERANCE = 1e-13
-"""Newton's method stops if its next step would lower the mean loss by less than this."""
+NEWTON_TOLERANCE, LBFGS_TOLERANCE = 1e-13, 1e-12
+"""A fit stops if its next step would lower the mean loss by less than this."""
+
+FIRST_STEPS = 4
+"""Steps of L-BFGS from pure temperature scaling after which the Hessian is approximated again."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +56,14 @@ class Affine(NamedTuple):
 
 
 def fit_affine(
-    rows: LogRows, ridge: Ridge, slope: float, start: Affine | None = None, settled: float = NEWTON_TOLERANCE
+    rows: LogRows,
+    ridge: Ridge,
+    slope: float,
+    start: Affine | None = None,
+    settled: float = NEWTON_TOLERANCE,
+    inverse: Inverse | None = None,
 ) -> Affine:
-    r"""Softmax regression with ridge penalties around a temperature of slope t, by Newton's method.
+    r"""Softmax regression with ridge penalties around a temperature of slope t.
 
     .. math:: \min_{V, b}\ \sum_i w_i \ell\bigl(t V z_i + b,\ y_i\bigr)
               + \tfrac{\lambda_d}{2} \sum_k (v_{kk} - \bar v)^2 + \tfrac{\lambda_c}{2} (\bar v - 1)^2
@@ -62,121 +72,131 @@ def fit_affine(
     with :math:`\ell` the log loss of a softmax, :math:`\bar v` the mean of the diagonal of V, and the four penalties of
     :class:`Ridge`. The problem is strictly convex with penalties above 0, so there is a solution also for separable
     classes. A class without rows keeps the row of V of the pure temperature; its intercept is determined by the
-    penalty.
+    penalty. ``inverse`` is an approximate inverse of the Hessian; it affects the time, not the solution.
 
     Notes
     -----
-    Beyond 300 parameters steps are computed by conjugate gradients, without a matrix of K^2 by K^2.
-    Cost: about eight Newton steps, or some hundred products of rows with V; memory for the probabilities.
+    Up to 16 classes Newton's method, beyond that L-BFGS.
+    Cost: about eight Newton steps, or 15 to 40 passes of loss and gradient; memory for blocks of rows and K^3 / 2
+    numbers in single precision.
     """
     problem = _Regression(rows, ridge, slope)
-    numbers = problem.identity() if start is None else start.numbers
-    limit = settled * float(rows.weights.sum())
-    one_step = _dense_step if numbers.size <= MAX_DENSE_PARAMETERS else _conjugate_step
-    found = damped_newton(
-        problem.evaluate, lambda _, there: one_step(problem, there.gradient), numbers, lambda _: limit
-    )
-    return Affine(found.point, slope)
+    numbers = problem.identity() if start is None else problem.embedded(start.numbers)
+    limit = max(settled, 0.0 if problem.size <= MAX_DENSE_CLASSES else LBFGS_TOLERANCE) * problem.total
+    if problem.size <= MAX_DENSE_CLASSES:
+        found = damped_newton(
+            problem.evaluate, lambda _, there: _newton_step(problem, there.gradient), numbers, lambda _: limit
+        )
+        return Affine(found.point, slope)
+
+    def value(at: Floats) -> tuple[float, Floats]:
+        return problem.evaluate(at)[:2]
+
+    if inverse is None:
+        if start is None:
+            numbers = lbfgs(value, problem.inverse(numbers), numbers, limit, FIRST_STEPS)
+        inverse = problem.inverse(numbers)
+    return Affine(lbfgs(value, inverse, numbers, limit), slope)
 
 
-def _dense_step(problem: _Regression, gradient: Floats) -> Floats:
+def shared_inverse(rows: LogRows, ridge: Ridge, slope: float, share: float) -> Inverse | None:
+    """An approximate inverse Hessian for fits to about this share of the rows; None where fits need none.
+
+    It is taken at pure temperature scaling, with the slope rounded to a power of two: it hardly depends on labels,
+    which fits to some folds must not see.
+    """
+    if len(rows.classes) <= MAX_DENSE_CLASSES:
+        return None
+    problem = _Regression(rows.weighing(share * rows.weights), ridge, float(2.0 ** np.round(np.log2(slope))))
+    problem.absent[:] = False
+    return problem.inverse(problem.identity())
+
+
+def _newton_step(problem: _Regression, gradient: Floats) -> Floats:
     """Newton step with the full Hessian."""
     bent = problem.curvature()
     bent[np.diag_indices(len(bent))] += 1e-12 * (1.0 + np.trace(bent) / len(bent))  # for parameters without a penalty
     return np.asarray(-np.linalg.solve(bent, gradient.reshape(-1)).reshape(gradient.shape))
 
 
-def _conjugate_step(problem: _Regression, gradient: Floats) -> Floats:
-    """Newton step by conjugate gradients; more accurate near the solution."""
-    scale = problem.diagonal()
-    step = np.zeros_like(gradient)
-    rest = -gradient
-    towards = rest / scale
-    size = first = float((rest * towards).sum())
-    if size <= 0.0:
-        return step
-    direction = towards
-    goal = first * min(0.01, first / problem.total)
-    for _ in range(CONJUGATE_STEPS):
-        bent = problem.curved(direction)
-        length = size / float((direction * bent).sum())
-        step += length * direction
-        rest = rest - length * bent
-        towards = rest / scale
-        new = float((rest * towards).sum())
-        if new <= goal:
-            break
-        direction = towards + (new / size) * direction
-        size = new
-    return step
-
-
 class _Regression:
-    """Penalized loss of an affine map of logits, its gradient, and products with its Hessian, block by block."""
+    """Penalized loss of an affine map of logits, its gradient and its Hessian, block by block."""
 
     def __init__(self, rows: LogRows, ridge: Ridge, slope: float) -> None:
         self.rows, self.ridge, self.slope = rows, ridge, slope
         self.size = len(rows.classes)
+        self.kind: Any = np.float64 if self.size <= MAX_DENSE_CLASSES else np.float32
+        """Precision of a Hessian: that of an approximate one does not matter."""
         self.full = ridge.others is not None
         self.total = float(rows.weights.sum())
         self.absent = np.bincount(rows.labels, rows.weights, minlength=self.size) == 0.0
-        self.p = np.empty_like(rows.logs)
-        """Probabilities at the parameters that were evaluated last."""
+        self.last = self.identity()
+        """The parameters that were evaluated last."""
 
     def identity(self) -> Floats:
         """The parameters of pure temperature scaling."""
         columns = np.eye(self.size) if self.full else np.ones((self.size, 1))
         return np.column_stack([columns, np.zeros(self.size)])
 
+    def embedded(self, numbers: Floats) -> Floats:
+        """Parameters as a start of this fit: a diagonal becomes a matrix."""
+        if self.full and numbers.shape[1] == 2:
+            return np.column_stack([np.diag(numbers[:, 0]), numbers[:, 1]])
+        return numbers
+
     def evaluate(self, numbers: Floats) -> Derivatives:
-        """Loss and gradient; stores the probabilities, which the step needs for the Hessian."""
+        """Loss and gradient."""
+        self.last = numbers
         away = numbers - self.identity()
         drawn = self._penalty_gradient(away)
         value, gradient = 0.5 * float((away * drawn).sum()), drawn
-        for part in row_blocks(self.p):
-            z, labels, weights = self._part(part)
+        for part, z in self._parts():
+            labels, weights = self.rows.labels[part], self.rows.weights[part]
             a = self._affine(z, numbers)
             places = np.arange(len(a)), labels
             a -= a.max(axis=1, keepdims=True)
             own = a[places]
-            e = np.exp(a)
-            sums = e.sum(axis=1)
+            sums = np.exp(a, out=a) @ np.ones(self.size, dtype=a.dtype)
             value += float((weights * (np.log(sums) - own)).sum())
-            p = e / sums[:, None]
-            self.p[part] = p
-            p *= weights[:, None]
-            p[places] -= weights
-            gradient = gradient + self._gathered(p, z)
+            a *= (weights / sums)[:, None].astype(a.dtype, copy=False)
+            a[places] -= weights
+            gradient = gradient + self._gathered(a, z)
         return Derivatives(value, self._free(gradient), np.empty((0, 0)))
 
-    def curved(self, direction: Floats) -> Floats:
-        """Product of the Hessian with a direction."""
-        product = self._penalty_gradient(direction)
-        for part in row_blocks(self.p):
-            z, _, weights = self._part(part)
-            p = self.p[part].astype(np.float64, copy=False)
-            u = self._affine(z, direction)
-            u -= np.einsum("nk,nk->n", p, u)[:, None]
-            u *= p
-            u *= weights[:, None]
-            product = product + self._gathered(u, z)
-        return self._free(product)
+    def probabilities(self, numbers: Floats) -> Iterator[tuple[slice, Floats, Floats, Floats]]:
+        """Blocks of rows, of probabilities, of logits after temperature scaling, and of weights."""
+        for part, z in self._parts():
+            a = self._affine(z, numbers)
+            a -= a.max(axis=1, keepdims=True)
+            np.exp(a, out=a)
+            a /= a.sum(axis=1, keepdims=True)
+            yield part, a, z * z.dtype.type(self.slope), self.rows.weights[part]
 
     def curvature(self) -> Floats:
-        """The Hessian."""
-        shape = self.identity().shape
+        """The Hessian at the parameters that were evaluated last."""
+        shape = self.last.shape
         count = shape[0] * shape[1]
         bent = self._penalty_hessian.copy()
         add = self._full_terms if self.full else self._own_terms
-        for part in row_blocks(self.p):
-            z, _, weights = self._part(part)
-            bent += add(self.p[part].astype(np.float64, copy=False), self.slope * z, weights).reshape(count, count)
+        for _, p, x, weights in self.probabilities(self.last):
+            bent += add(p, x, weights).reshape(count, count)
         fixed = np.zeros(shape, dtype=bool)
         fixed[self.absent, :-1] = True
         bent[fixed.reshape(-1)] = 0.0
         bent[:, fixed.reshape(-1)] = 0.0
         bent[fixed.reshape(-1), fixed.reshape(-1)] = 1.0
         return bent
+
+    def inverse(self, numbers: Floats) -> Inverse:
+        """An approximate inverse of the Hessian at these parameters."""
+        if not self.full and self.size <= MAX_DENSE_VECTOR:
+            self.last = numbers
+            return dense_inverse(self.curvature())
+        if not self.full:
+            return own_inverse(self.ridge, self.absent, lambda: self.probabilities(numbers))
+        return class_inverse(
+            self.ridge, self.absent, lambda: self.probabilities(numbers), lambda some: self.slope * self.rows.at(some)
+        )
 
     @cached_property
     def _penalty_hessian(self) -> Floats:
@@ -186,12 +206,17 @@ class _Regression:
 
     def _own_terms(self, p: Floats, z: Floats, weights: Floats) -> Floats:
         """Second derivatives if a class depends on its own logit and the intercept."""
-        own = np.stack([z, np.ones_like(z)], axis=2)
-        flat = (p[:, :, None] * own).reshape(len(p), -1)
-        bent = -(flat.T @ (flat * weights[:, None])).reshape(self.size, 2, self.size, 2)
-        each = np.arange(self.size)
-        bent[each, :, each, :] += np.einsum("nk,nka,nkb->kab", p * weights[:, None], own, own)
-        return np.asarray(bent)
+        size = self.size
+        both: NDArray[Any] = np.concatenate([p * z, p], axis=1).astype(self.kind, copy=False)
+        both *= np.sqrt(weights)[:, None].astype(self.kind)
+        among = -(both.T @ both).astype(np.float64).reshape(2, size, 2, size)
+        weighted = p * weights[:, None]
+        each = np.arange(size)
+        among[0, each, 0, each] += np.einsum("nk,nk,nk->k", weighted, z, z)
+        among[0, each, 1, each] += (between := np.einsum("nk,nk->k", weighted, z))
+        among[1, each, 0, each] += between
+        among[1, each, 1, each] += weighted.sum(axis=0)
+        return np.asarray(among.transpose(1, 0, 3, 2))
 
     def _full_terms(self, p: Floats, z: Floats, weights: Floats) -> Floats:
         """Second derivatives if a class depends on all logits and the intercept: products of pairs, each pair once."""
@@ -206,35 +231,24 @@ class _Regression:
         bent[:, left, :, right] = bent[:, right, :, left] = np.moveaxis(among, 2, 0)
         return bent
 
-    def diagonal(self) -> Floats:
-        """Approximate diagonal of the Hessian, by which conjugate gradients are scaled."""
-        ridge = self.ridge
-        found = np.full(self.identity().shape, ridge.slopes if ridge.others is None else ridge.others, dtype=np.float64)
-        if self.full:
-            np.fill_diagonal(found[:, :-1], ridge.slopes)
-        found[:, -1] = ridge.intercepts
-        found += 1e-9
-        for part in row_blocks(self.p):
-            z, _, weights = self._part(part)
-            p = self.p[part].astype(np.float64, copy=False)
-            spread = p * (1.0 - p) * weights[:, None]
-            found[:, :-1] += self.slope * self._gathered(spread, z * z)[:, :-1]
-            found[:, -1] += spread.sum(axis=0)
-        return found
-
-    def _part(self, part: slice) -> tuple[Floats, NDArray[np.intp], Floats]:
-        rows = self.rows
-        return rows.logs[part].astype(np.float64, copy=False), rows.labels[part], rows.weights[part]
+    def _parts(self) -> Iterator[tuple[slice, Floats]]:
+        """Blocks of rows and of their log probabilities."""
+        kind = self.rows.logs.dtype if self.rows.single else np.float64
+        for part, z in self.rows.blocks():
+            yield part, z.astype(kind, copy=False)
 
     def _affine(self, z: Floats, numbers: Floats) -> Floats:
         if self.full:  # a matrix product is much faster than einsum; results need not be bit-equal here
-            return np.asarray((z @ (self.slope * numbers[:, :-1]).T) + numbers[:, -1])
-        return np.asarray(z * (self.slope * numbers[:, 0]) + numbers[:, -1])
+            a = z @ (self.slope * numbers[:, :-1]).T.astype(z.dtype, copy=False)
+        else:
+            a = z * (self.slope * numbers[:, 0]).astype(z.dtype, copy=False)
+        a += numbers[:, -1].astype(z.dtype, copy=False)
+        return np.asarray(a)
 
     def _gathered(self, g: Floats, z: Floats) -> Floats:
         """Sums over rows: of g times z for the slopes, of g for the intercepts."""
         slopes: NDArray[Any] = g.T @ z if self.full else np.einsum("nk,nk->k", g, z)[:, None]
-        return np.column_stack([self.slope * slopes, g.sum(axis=0)])
+        return np.column_stack([self.slope * slopes, np.ones(len(g), dtype=g.dtype) @ g])
 
     def _penalty_gradient(self, away: Floats) -> Floats:
         """Gradient of the penalties at a difference from pure temperature scaling."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -15,7 +15,7 @@ from calibrant.arrays.keys import Keys, read_keys
 from calibrant.maps import ByGroupMap, ComposeMap, IdentityMap, LogitAffineMap, Map
 from calibrant.messages import InputError, Setting
 from calibrant.numerics import LOG_ODDS_LIMIT, OUTPUT_ENDS, Ends, Floats, Grid, Ints, logit
-from calibrant.tallies import SEGMENT_GRID, Cells, Counts, Tally, ends_of_rows, in_effective_rows
+from calibrant.tallies import SEGMENT_GRID, Cells, Counts, GroupedTally, Tally, ends_of_rows, in_effective_rows
 
 MAX_EXACT_ROWS = 1 << 16
 """With more rows than this, segments are counted on a grid of about 1,000 cells. Log-odds of scores in one cell differ
@@ -104,6 +104,42 @@ class SegmentCells:
             else np.asarray(np.bincount(index, weight * weight), dtype=np.float64),
             rows.score_type,
             ends_of_rows(rows),
+        )
+
+    @classmethod
+    def of_tallies(cls, tallies: GroupedTally, whole: Tally, names: Sequence[str]) -> SegmentCells:
+        """Cells of tallies by segment, all on one grid or all exact; ``whole`` is their total.
+
+        Keys with several columns are tuples, in the order of ``names``.
+        """
+        keys = [key if isinstance(key, tuple) else (key,) for key in tallies]
+        if any(len(key) != len(names) for key in keys):
+            raise InputError(
+                "by",
+                f"must name each column of the segments, which are {len(keys[0])}, got {len(names)}",
+                "pass a name, or a list of names",
+            )
+        if not all(isinstance(name, str) and name for name in names):
+            raise InputError("by", "must have text names", "pass the names of the columns of segments")
+        read = {name: read_keys([key[j] for key in keys], Setting("by", name)) for j, name in enumerate(names)}
+        parts = [tallies[key].cells for key in tallies]
+        group = np.repeat(np.arange(len(parts)), [len(part.n) for part in parts])
+        unit = 1.0 if whole.counts else whole.effective_size / float(whole.total)
+
+        def joined(name: str, scale: float) -> NDArray[Any]:
+            column = np.concatenate([getattr(part, name) for part in parts])
+            return column if whole.counts else np.asarray(column * scale, dtype=np.float64)
+
+        return cls(
+            {name: each.names for name, each in read.items()},
+            {name: each.codes[group].astype(np.int64) for name, each in read.items()},
+            whole.scores,
+            np.searchsorted(whole.cells.keys, np.concatenate([part.keys for part in parts])).astype(np.int64),
+            joined("n", unit),
+            joined("events", unit),
+            None if whole.counts else joined("w2", unit * unit),
+            whole.score_type,
+            whole.ends,
         )
 
     def log_odds(self, fitted: Map) -> Floats:
@@ -284,14 +320,15 @@ def read_by(by: Any) -> dict[str, Keys]:
     return {name: read_keys(values, Setting("by", name)) for name, values in named.items()}
 
 
-def frame_columns(frame: Any, score: str, label: str, by: Any, weight: Any) -> tuple[Any, ...]:
-    """Scores, labels, segments and weights of a frame, in memory."""
+def frame_columns(frame: Any, score: str, label: str, by: Any, sides: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Scores, labels, segments and further columns (weights, groups, time) of a frame, in memory."""
     from calibrant.engine.columns import columns_of  # here, so that arrays load no engine
 
     segments = [by] if isinstance(by, str) else list(by or ())
     if not segments or not all(isinstance(name, str) for name in segments):
         raise InputError("by", "must name one or more columns of the frame, as score and label do")
-    taken = columns_of(frame, [score, label, *segments, *need_names(sample_weight=weight)])
+    taken = columns_of(frame, list(dict.fromkeys([score, label, *segments, *need_names(**sides)])))
     columns = {name: column.to_numpy() for name, column in taken.items()}
     segmented = {name: columns[name] for name in segments}
-    return columns[score], columns[label], segmented, None if weight is None else columns[weight]
+    others = [None if name is None else columns[name] for name in sides.values()]
+    return columns[score], columns[label], segmented, others

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ UNCLAMPED = 1e-300
 MAX_PLAIN_LOGIT = 300.0
 """Logits up to this size are far from that clamp, and sums of their squares do not overflow in single precision."""
 
-BLOCK_NUMBERS = 1 << 16
+BLOCK_NUMBERS = 1 << 15
 """Numbers in a block of rows, so that its temporaries stay in the cache."""
 
 ROUGH_NUMBERS = 1 << 19
@@ -60,7 +60,9 @@ def probabilities_clipped(voice: Voice, probabilities: int, at: float) -> str:
 class LogRows:
     """Rows of class scores as input of softmax regressions.
 
-    ``logs`` are log probabilities, clipped at ``clamp`` from below; they keep the precision of the scores.
+    ``logs`` are log probabilities, clipped at ``clamp`` from below; they keep the precision of the scores. Rows without
+    weight, a clamp above the one of ``logs`` (``raised``), and a number to subtract from each row of logits (``shift``)
+    are taken into account by :meth:`blocks`, so that folds, clamps and logits need no copy.
     """
 
     classes: tuple[str, ...]
@@ -69,17 +71,40 @@ class LogRows:
     logs: Matrix
     labels: NDArray[np.intp]
     weights: Floats
+    raised: bool = False
+    shift: Floats | None = None
+    single: bool = False
+    """Whether fits may be computed in single precision."""
 
     @classmethod
-    def of(cls, rows: MulticlassRows, clamp: float | None = None) -> Self:
-        """The logarithms of checked rows; the default clamp is :func:`zeros_as`."""
+    def of(
+        cls,
+        rows: MulticlassRows,
+        clamp: float | None = None,
+        order: NDArray[Any] | None = None,
+        *,
+        single: bool = False,
+    ) -> Self:
+        """The logarithms of checked rows, in another order or in single precision on request.
+
+        The default clamp is :func:`zeros_as`.
+        """
         on: ClassAxis = "logit" if rows.score_type == "logit" else "probability"
         lowest = zeros_as(rows) if clamp is None else clamp
+        labels, weights = rows.labels, effective_weights(rows)
+        if on == "logit" and order is None and not single:
+            shift = np.empty(len(rows))
+            for part in row_blocks(rows.scores):
+                shift[part] = _log_sums(rows.scores[part].astype(np.float64, copy=False))
+            return cls(rows.classes, on, lowest, rows.scores, labels, weights, True, shift)
         taken = SoftmaxMap(rows.classes, np.ones(1), np.zeros(0), on, lowest)
-        logs = np.empty_like(rows.scores)
+        logs = np.empty(rows.scores.shape, dtype=np.float32 if single else rows.scores.dtype)
         for part in row_blocks(logs):
-            logs[part] = taken.logits(rows.scores[part].astype(np.float64, copy=False))
-        return cls(rows.classes, on, lowest, logs, rows.labels, effective_weights(rows))
+            z = rows.scores[part if order is None else order[part]].astype(np.float64, copy=False)
+            logs[part] = np.maximum(z - _log_sums(z)[:, None], np.log(lowest)) if on == "logit" else taken.logits(z)
+        if order is not None:
+            labels, weights = labels[order], weights[order]
+        return cls(rows.classes, on, lowest, logs, labels, weights, single=single)
 
     @classmethod
     def for_slope(cls, rows: MulticlassRows, clamp: float | None = None) -> Self:
@@ -93,18 +118,35 @@ class LogRows:
 
     def clipped(self, clamp: float) -> Self:
         """The same with a higher clamp."""
-        return replace(self, clamp=clamp, logs=np.maximum(self.logs, self.logs.dtype.type(np.log(clamp))))
+        return replace(self, clamp=clamp, raised=True)
 
     def weighing(self, weights: Floats) -> Self:
-        """The same rows with other weights; rows without weight are left out."""
-        kept = np.flatnonzero(weights > 0.0)
-        if len(kept) == len(weights):
-            return replace(self, weights=weights)
-        return replace(self, logs=self.logs[kept], labels=self.labels[kept], weights=weights[kept])
+        """The same rows with other weights."""
+        return replace(self, weights=weights)
+
+    def blocks(self) -> Iterator[tuple[slice, Matrix]]:
+        """Blocks of rows with weight, and their log probabilities, clipped."""
+        for run in _runs(self.weights > 0.0):
+            for inner in row_blocks(self.logs[run]):
+                part = slice(run.start + inner.start, run.start + inner.stop)
+                yield part, self.at(part)
+
+    def at(self, places: NDArray[Any] | slice) -> Matrix:
+        """The log probabilities of some rows, clipped."""
+        z = self.logs[places]
+        if self.shift is not None:
+            z = z - self.shift[places, None]
+        return np.maximum(z, z.dtype.type(np.log(self.clamp))) if self.raised else z
 
     def to_map(self, slope: Floats, intercept: Floats) -> SoftmaxMap:
         """The map with these parameters."""
         return SoftmaxMap(self.classes, slope.reshape(-1), intercept, self.on, self.clamp)
+
+
+def _log_sums(z: Floats) -> Floats:
+    """Logarithm of the sum of the exponentials of each row."""
+    top = z.max(axis=1)
+    return np.asarray(top + np.log(np.exp(z - top[:, None]).sum(axis=1)))
 
 
 def zeros_as(rows: MulticlassRows) -> float:
@@ -145,6 +187,12 @@ def row_blocks(matrix: Matrix) -> Iterator[slice]:
     return (slice(start, min(start + step, len(matrix))) for start in range(0, len(matrix), step))
 
 
+def _runs(kept: NDArray[np.bool_]) -> Iterator[slice]:
+    """Slices of consecutive rows that are kept."""
+    edges = np.flatnonzero(np.diff(kept.astype(np.int8), prepend=0, append=0))
+    return (slice(int(start), int(stop)) for start, stop in edges.reshape(-1, 2))
+
+
 # ------------------------------------------------------------------------------------------------------------ one slope
 
 
@@ -155,13 +203,14 @@ class Sloped(NamedTuple):
     notes: tuple[Note, ...] = ()
 
 
-def fit_slope(rows: LogRows, *, soft: bool = False) -> Sloped:
+def fit_slope(rows: LogRows, *, soft: bool = False, start: float | None = None) -> Sloped:
     r"""The slope t of lowest log loss, by Newton's method within a bracket.
 
     .. math:: \min_{0.01 \le t \le 100}\ \sum_i w_i \Bigl(\log \sum_k e^{t z_{ik}} - t z_{i y_i}\Bigr)
 
     With ``soft``, and if every row is classified correctly, each label has a share of :math:`1/(n + K)` for each other
-    class. The loss is convex in t. Large data are first fitted on a subset, and then need about three passes.
+    class. The loss is convex in t. The search begins at ``start``, by default 1; without it, large data are first
+    fitted on a subset, and then need about three passes.
     Arithmetic on rows is in the precision of the scores, sums are in float64.
 
     Examples
@@ -170,14 +219,14 @@ def fit_slope(rows: LogRows, *, soft: bool = False) -> Sloped:
     >>> round(fit_slope(rows).slope, 6)  # right in three rows of four: log 3 / log 9
     0.5
     """
-    start = 1.0
     stride = rows.logs.size // ROUGH_NUMBERS
-    if stride > 1:
+    if start is None and stride > 1:
         some = slice(None, None, stride)
-        part = replace(rows, logs=rows.logs[some], labels=rows.labels[some], weights=rows.weights[some])
+        shift = None if rows.shift is None else rows.shift[some]
+        part = replace(rows, logs=rows.logs[some], labels=rows.labels[some], weights=rows.weights[some], shift=shift)
         start = fit_slope(part, soft=soft).slope
     share = 1.0 / (float(rows.weights.sum()) + len(rows.classes)) if soft else 0.0
-    low, high, slope = MIN_SLOPE, MAX_SLOPE, start
+    low, high, slope = MIN_SLOPE, MAX_SLOPE, 1.0 if start is None else start
     near = 1e-4 if rows.logs.dtype == np.float32 else 1e-6  # the last step squares the error once more
     for _ in range(SLOPE_STEPS):
         gradient, curvature, above, below = _slope_terms(rows, slope, share)
@@ -199,8 +248,8 @@ def fit_slope(rows: LogRows, *, soft: bool = False) -> Sloped:
 def _slope_terms(rows: LogRows, slope: float, share: float) -> tuple[float, float, float, float]:
     """First and second derivative of the loss by the slope, and the largest and smallest margin over the true class."""
     gradient, curvature, above, below = 0.0, 0.0, -np.inf, np.inf
-    for part in row_blocks(rows.logs):
-        z, weights = rows.logs[part], rows.weights[part]
+    for part, z in rows.blocks():
+        weights = rows.weights[part]
         lead = z - z[np.arange(len(z)), rows.labels[part]][:, None]
         top = lead.max(axis=1)
         e = np.exp((lead - top[:, None]) * z.dtype.type(slope))

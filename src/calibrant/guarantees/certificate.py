@@ -20,7 +20,7 @@ from calibrant.guarantees.bounds import Coverage as Coverage
 from calibrant.guarantees.bounds import IntervalName as IntervalName
 from calibrant.guarantees.provenance import MulticlassProvenance, Provenance
 from calibrant.maps import Map, MulticlassMap
-from calibrant.messages import InputError, Phrase, Setting, plural
+from calibrant.messages import InputError, Phrase, Setting, Shown, plural
 from calibrant.numerics import Floats, Ints
 
 Table = tuple[Floats, Floats, Floats, Ints, Ints]
@@ -159,7 +159,7 @@ class AboutMap(About):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Certificate:
+class Certificate(Shown):
     r"""A finite-sample calibration guarantee for a map, as a table of statements.
 
     Simultaneous coverage: with probability at least :math:`1 - \alpha` over the calibration data, the true rate that
@@ -331,6 +331,12 @@ class Certificate:
         assumed = "; ".join(assumption.words(self.about.look) for assumption in self.assumptions)
         return "\n".join([*self.about.sentences(self), f"  Assumes: {assumed}."])
 
+    def _repr_html_(self) -> str:
+        """For notebooks: the printed text, with a green bar."""
+        from calibrant.notebook import GREEN, text_block
+
+        return text_block(str(self), GREEN)
+
     def head(self, everywhere: str, here: str) -> str:
         """Start of the sentence: ``everywhere`` for simultaneous coverage, ``here`` for one new row."""
         percent = f"{100 * (1 - self.alpha):.6g} %"
@@ -389,7 +395,7 @@ class Certificate:
 
 
 @dataclass(frozen=True, eq=False)
-class CertificateCheck:
+class CertificateCheck(Shown):
     """Result of testing a certificate on fresh rows; true in a condition if nothing contradicts it.
 
     ``telling`` is False if there are too few rows for any outcome to contradict the certificate. ``rows`` and
@@ -410,6 +416,12 @@ class CertificateCheck:
 
     def __bool__(self) -> bool:
         return self.holds
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the printed text, with a green, amber or red bar."""
+        from calibrant.notebook import AMBER, GREEN, RED, text_block
+
+        return text_block(str(self), RED if not self.holds else GREEN if self.telling else AMBER)
 
     def __str__(self) -> str:
         """The result, with the worst bin or region if the certificate is contradicted."""

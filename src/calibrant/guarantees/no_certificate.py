@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from calibrant.guarantees.provenance import MulticlassProvenance, Provenance, Sampling
-from calibrant.messages import PYTHON, Advice, Argument, Phrase, Setting, Voice
+from calibrant.messages import PYTHON, Advice, Argument, Phrase, Setting, Shown, Voice
 
 
 class NoCertificateCode(StrEnum):
@@ -44,7 +44,7 @@ class NoCertificateCode(StrEnum):
 
 
 @dataclass(frozen=True, eq=False)
-class NoCertificate:
+class NoCertificate(Shown):
     """Why no certificate is issued; false in a condition, a sentence when printed.
 
     Attributes
@@ -86,6 +86,12 @@ class NoCertificate:
 
     def __str__(self) -> str:
         return self.say(PYTHON)
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the printed text, with an amber bar."""
+        from calibrant.notebook import AMBER, text_block
+
+        return text_block(str(self), AMBER)
 
 
 IMPOSSIBLE = NoCertificate(

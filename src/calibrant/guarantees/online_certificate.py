@@ -7,6 +7,8 @@ from decimal import ROUND_CEILING, Context
 from enum import StrEnum
 from typing import Any
 
+from calibrant.messages import Shown
+
 
 class OnlineAssumption(StrEnum):
     """Assumptions of an online certificate that cannot be checked on the rows."""
@@ -70,7 +72,7 @@ RANDOMIZED = (
 
 
 @dataclass(frozen=True)
-class OnlineCertificate:
+class OnlineCertificate(Shown):
     """A guarantee for a sequence of forecasts, whoever chooses the outcomes.
 
     Attributes
@@ -96,8 +98,9 @@ class OnlineCertificate:
     Examples
     --------
     >>> quantity = "the calibration error in bins of width 0.1"
-    >>> print(OnlineCertificate(quantity, 0.01, 1000, False, (), "Gupta 2023, 8.5"))  # doctest: +ELLIPSIS
-    After its first 1,000 rows, the calibration error in bins of width 0.1 is at most 0.01, on every sequence ...
+    >>> print(OnlineCertificate(quantity, 0.01, 1000, False, (), "Gupta 2023, 8.5"))
+    After its first 1,000 rows, the calibration error in bins of width 0.1 is at most 0.01, on every sequence.
+      Basis: Gupta 2023, 8.5.
     """
 
     quantity: str
@@ -116,17 +119,19 @@ class OnlineCertificate:
         return f"After its first {self.n_rows:,} rows{part},"
 
     @property
-    def assumed(self) -> str:
-        """The assumptions as a sentence; empty if there are none."""
-        words = (each.words(self.clamp) for each in self.assumptions)
-        return f"It assumes that {'; that '.join(words)}." if self.assumptions else ""
+    def assumed(self) -> list[str]:
+        """The assumptions in words, as lines of a list; empty if there are none."""
+        words = [each.words(self.clamp) for each in self.assumptions]
+        if len(words) < 2:
+            return [f"Assumes: {each}." for each in words]
+        return ["Assumes:", *(f"  - {each}" for each in words)]
 
     def __str__(self) -> str:
-        """The bound, its theorem and its assumptions."""
-        mean = "on average over its own random draws, and a single run may exceed it"
-        where = mean if self.expected else "on every sequence"
-        stated = f"{self.when} {self.quantity} is at most {rounded_up(self.bound, 4)}, {where} ({self.theorem})."
-        return f"{stated} {self.assumed}".rstrip()
+        """The bound, its theorem and its assumptions, each on its own line."""
+        where = "on average over its own random draws" if self.expected else "on every sequence"
+        single = ["A single run may exceed it."] if self.expected else []
+        first = f"{self.when} {self.quantity} is at most {rounded_up(self.bound, 4)}, {where}."
+        return "\n  ".join([first, *single, f"Basis: {self.theorem}.", *self.assumed])
 
     def to_dict(self) -> dict[str, Any]:
         """The certificate as plain JSON, with assumptions as codes."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, cast, get_args
 
@@ -12,11 +12,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import check_scores
 from calibrant.arrays.columns import check_option, check_whole
+from calibrant.arrays.multiclass.rows import is_matrix, read_matrix, settle_class_kind
 from calibrant.guarantees.bounds import clopper_pearson, umd_epsilon
 from calibrant.guarantees.certificate import Coverage
-from calibrant.messages import Argument, InputError, Phrase, Setting, plural
+from calibrant.messages import Argument, InputError, Phrase, Setting, Shown, plural
 
 Scheme = Literal["umd", "umd-original", "ums"]
+
+PlanNotion = Literal["confidence", "class-wise", "top-label"]
+"""What has bins, for several classes."""
 
 MOST_LABELS = 10**15
 
@@ -35,7 +39,7 @@ class BinOutlook:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Shown):
     """Result of :func:`plan`; ``outlook`` has one entry for each bin if scores were given."""
 
     n: int
@@ -45,6 +49,8 @@ class Plan:
     coverage: Coverage
     scheme: Scheme
     outlook: tuple[BinOutlook, ...] = ()
+    notion: PlanNotion | None = None
+    classes: int = 0
 
     def __str__(self) -> str:
         what = "every bin" if self.coverage == "simultaneous" else "the bin of a new row"
@@ -55,9 +61,16 @@ class Plan:
             "(exact distribution of spacings and Hoeffding's inequality)",
         }[self.scheme]
         within = np.ceil(self.epsilon * 1e4) / 1e4
+        where = {
+            None: "",
+            "confidence": " of the confidence (the largest probability of a row)",
+            "class-wise": f" of each of {self.classes} classes",
+            "top-label": f" of each of {self.classes} predicted classes",
+        }[self.notion]
+        labels = "labels for each predicted class" if self.notion == "top-label" else "labels"
         lines = [
-            f"{self.n:,} labels in {self.n_bins} bins guarantee that {what} is within {within:.4f} of its true rate, "
-            f"with confidence {100 * (1 - self.alpha):.6g} %, for any score without ties: {how}."
+            f"{self.n:,} {labels} in {plural(self.n_bins, 'bin')}{where} guarantee that {what} is within {within:.4f} "
+            f"of its true rate, with confidence {100 * (1 - self.alpha):.6g} %, for any score without ties: {how}."
         ]
         lines += [
             f"  mean score {bin.mean_score:.4g}: about {bin.rows:,} rows, interval width about {bin.expected_width:.4f}"
@@ -75,6 +88,8 @@ def plan(
     coverage: Coverage = "simultaneous",
     scheme: Scheme = "umd",
     scores: ArrayLike | None = None,
+    n_classes: int | None = None,
+    notion: PlanNotion = "confidence",
 ) -> Plan:
     r"""Plan how many labels a certificate needs: pass two of ``n``, ``n_bins`` and ``epsilon`` to get the third.
 
@@ -95,7 +110,14 @@ def plan(
         first published. ``"ums"``: a random split of the rows chooses the bins, the others estimate the rates.
     scores
         A sample of scores, without labels. Each bin then gets the expected width of its exact interval, if events occur
-        at the rates that the scores state.
+        at the rates that the scores state. A matrix of class probabilities is read by its largest probabilities, and
+        sets ``n_classes``; expected widths are for the notion ``"confidence"`` only.
+    n_classes
+        Number of classes, if there are several.
+    notion : {"confidence", "class-wise", "top-label"}
+        For several classes, what has bins: the largest probability of each row; every class, each with all rows; or
+        every predicted class, with the rows that predict it, and ``n`` is then the number of labels for each of them.
+        Class-wise and top-label plans spend an equal share of alpha on each class, so that all hold simultaneously.
 
     Returns
     -------
@@ -104,7 +126,8 @@ def plan(
 
     Notes
     -----
-    Guarantee: for any score without ties and independent rows, before any label is seen.
+    Guarantee: for any score without ties and independent rows, before any label is seen. For several classes by the
+    union bound over classes.
     With ``"ums"`` the number of rows in a bin is negative hypergeometric, exactly and for any continuous score. Half of
     alpha is spent on bins with fewer rows than planned, half on Hoeffding's inequality. Gupta (2023, section 4.B)
     splits alpha the same way, with an assumed constant in place of the exact distribution.
@@ -116,12 +139,24 @@ def plan(
     1510
     >>> plan(n=5000, epsilon=0.08).n_bins
     11
+    >>> plan(n_bins=10, epsilon=0.1, n_classes=5, notion="class-wise").n
+    3470
     >>> print(plan(n=5000, n_bins=10))
     5,000 labels in 10 bins guarantee that every bin is within 0.0729 of its true rate, with confidence 90 %, for any
     score without ties: uniform-mass binning on all rows (Gupta 2023, eq. 4.8 and 4.11).
     """
     check_option("coverage", coverage, get_args(Coverage))
     check_option("scheme", scheme, get_args(Scheme))
+    check_option("notion", notion, get_args(PlanNotion))
+    if is_matrix(scores):
+        matrix, _ = read_matrix(scores)
+        settle_class_kind(matrix, "probability")
+        n_classes, scores = matrix.shape[1], matrix.max(axis=1) if notion == "confidence" else None
+    if n_classes is not None:
+        check_whole("n_classes", n_classes, 2)
+        share = 1 if notion == "confidence" else n_classes
+        made = plan(n, n_bins, epsilon, alpha / share, coverage=coverage, scheme=scheme, scores=scores)
+        return replace(made, alpha=alpha, notion=notion, classes=int(n_classes))
     absent = [name for name, value in {"n": n, "n_bins": n_bins, "epsilon": epsilon}.items() if value is None]
     if len(absent) != 1:
         raise InputError(

@@ -8,7 +8,7 @@ from calibrant.maps import classes, scores
 from calibrant.maps.base import KINDS, Columns, Direction, Map, ScoreMap
 from calibrant.maps.classes import *  # noqa: F403
 from calibrant.maps.compose import ComposeMap
-from calibrant.maps.groups import ByGroupMap
+from calibrant.maps.groups import ByGroupMap, GroupedSoftmaxMap
 from calibrant.maps.paths import PathForecast, PathMap
 from calibrant.maps.scores import *  # noqa: F403
 from calibrant.maps.simplex import SimplexBinsMap, SimplexScheme
@@ -20,6 +20,7 @@ __all__ = [
     "Columns",
     "ComposeMap",
     "Direction",
+    "GroupedSoftmaxMap",
     "Map",
     "PathForecast",
     "PathMap",

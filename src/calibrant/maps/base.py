@@ -78,6 +78,11 @@ class Map:
         """How probabilities change as the score increases; mixed for maps by group and multiclass maps."""
         return Direction.MIXED
 
+    @property
+    def words(self) -> str:
+        """The map in a phrase, with its numbers rounded; ``repr`` has all digits."""
+        return repr(self)
+
     def apply(self, scores: ArrayLike, by: Columns | None = None) -> NDArray[Any]:
         """Probabilities for ``scores``; float32 in gives float32 out, NaN gives NaN.
 
@@ -158,6 +163,8 @@ def needed_keys(owner: Map, by: Columns | None, shape: tuple[int, ...]) -> dict[
 def needed_columns(owner: Map, by: Columns | None, argument: str) -> dict[str, Any]:
     """The columns that the map needs; errors name the argument."""
     needed, given = owner.columns, by_name(by)
+    if given is None and not needed:
+        return {}
     if not isinstance(given, Mapping):
         if given is None and needed:
             raise InputError(

@@ -123,7 +123,7 @@ class SoftmaxMap(MulticlassMap):
         """Check the numbers."""
         self._check_classes()
         size = len(self.classes)
-        slope, intercept = _numbers(self.slope), _numbers(self.intercept)
+        slope, intercept = check_numbers(self.slope), check_numbers(self.intercept)
         if len(slope) not in (1, size, size * size) or len(intercept) not in (0, size):
             raise ValueError(f"{size} classes need 1, {size} or {size * size} slopes and 0 or {size} intercepts")
         if not 1e-300 <= self.clamp < 1.0:  # away from denormal doubles
@@ -131,23 +131,37 @@ class SoftmaxMap(MulticlassMap):
         freeze(self, "slope", slope)
         freeze(self, "intercept", intercept)
 
+    @property
+    def keeps_zeros(self) -> bool:
+        """Whether a class of probability 0 affects no other class, and a small clamp leaves it near 0."""
+        return len(self.slope) <= len(self.classes) and bool((self.slope > 0.0).all())
+
     def logits(self, s: Floats) -> Floats:
         """The log probabilities to which the affine map is applied."""
         return np.asarray(np.log(np.clip(self._probabilities(s), self.clamp, 1.0)))
 
-    def _evaluate(self, s: Floats) -> Floats:
+    def affine(self, s: Floats) -> Floats:
+        """The logits to which softmax is applied."""
         z, size = self.logits(s), len(self.classes)
         if len(self.slope) in (1, size):
             z = z * self.slope
         else:
             z = np.einsum("nk,jk->nj", z, self.slope.reshape(size, size))
-        return softmax(z + self.intercept if len(self.intercept) else z)
+        return z + self.intercept if len(self.intercept) else z
 
-    def __repr__(self) -> str:
+    def _evaluate(self, s: Floats) -> Floats:
+        return softmax(self.affine(s))
+
+    @property
+    def words(self) -> str:
         """Its form and its size."""
         size = len(self.classes)
         form = {1: f"slope {self.slope[0]:.4g}", size: f"{size} slopes"}.get(len(self.slope), f"{size} x {size} slopes")
-        return f"SoftmaxMap({form}{', intercepts' if len(self.intercept) else ''}, {size} classes, on {self.on})"
+        return f"{form}{', intercepts' if len(self.intercept) else ''}, {size} classes, on {self.on}"
+
+    def __repr__(self) -> str:
+        """Its form and its size."""
+        return f"SoftmaxMap({self.words})"
 
 
 @register
@@ -202,6 +216,11 @@ class PerClassMap(MulticlassMap):
             p = np.where(total > 0.0, p / np.where(total > 0.0, total, 1.0), 1.0 / len(p))
         p[:, np.isnan(s).any(axis=1)] = np.nan
         return p.T
+
+    @property
+    def words(self) -> str:
+        """Number of classes instead of all maps."""
+        return f"one map for each of {len(self.classes)} classes{', normalized' if self.normalized else ''}"
 
     def __repr__(self) -> str:
         """Number of classes instead of all maps."""
@@ -271,6 +290,30 @@ class TopMap(MulticlassMap):
             out[part] = top_labels(given[part], self.ranks)
         return out
 
+    def of_every_class(self, scores: ArrayLike) -> Floats:
+        """Probabilities of all classes: what the named classes leave is shared as the model shares it.
+
+        The shares of the other classes are the model's, in proportion, and are not calibrated. If the model gives them
+        nothing, they are equal.
+
+        Examples
+        --------
+        >>> from calibrant.maps import StepMap
+        >>> top = TopMap(("a", "b", "c"), 1, (StepMap([], [0.6]),), "probability")
+        >>> top.of_every_class([[0.8, 0.15, 0.05]]).round(2).tolist()
+        [[0.6, 0.3, 0.1]]
+        """
+        given = self._matrix(scores)
+        named, p = self.labels(given), np.asarray(self.apply(given), dtype=np.float64)
+        out: Floats = np.array(self._probabilities(np.asarray(given, dtype=np.float64)))
+        np.put_along_axis(out, named, 0.0, axis=1)
+        rest, others = out.sum(axis=1, keepdims=True), len(self.classes) - self.ranks
+        left = np.maximum(1.0 - p.sum(axis=1, keepdims=True), 0.0)
+        even = np.full_like(out, 1.0 / others if others else 0.0)
+        out = np.asarray(left * np.divide(out, rest, out=even, where=rest > 0.0))
+        np.put_along_axis(out, named, p, axis=1)
+        return out
+
     def _evaluate(self, s: Floats) -> Floats:
         p = self._probabilities(s)
         codes = top_labels(s, self.ranks)
@@ -287,10 +330,15 @@ class TopMap(MulticlassMap):
         out[np.isnan(s).any(axis=1)] = np.nan
         return out
 
-    def __repr__(self) -> str:
+    @property
+    def words(self) -> str:
         """Number of classes instead of all maps."""
         how = "by class" if self.by_label else "all classes together"
-        return f"TopMap(top {self.ranks} of {len(self.classes)} classes, {how})"
+        return f"top {self.ranks} of {len(self.classes)} classes, {how}"
+
+    def __repr__(self) -> str:
+        """Number of classes instead of all maps."""
+        return f"TopMap({self.words})"
 
 
 def softmax(z: Floats) -> Floats:
@@ -346,7 +394,8 @@ def check_parts(maps: tuple[Map, ...], *sizes: int) -> tuple[Map, ...]:
     return parts
 
 
-def _numbers(values: ArrayLike) -> Floats:
+def check_numbers(values: ArrayLike) -> Floats:
+    """Finite slopes or intercepts as a read-only array."""
     a = np.array(values, dtype=np.float64).reshape(-1)
     if not (np.abs(a) <= LARGEST_LOGIT).all():
         raise ValueError(f"slopes and intercepts must be finite, and at most {LARGEST_LOGIT:g} in absolute value")

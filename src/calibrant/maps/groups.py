@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays.keys import LONGEST_KEY, key_text, plain_text
 from calibrant.maps.base import Columns, Map, freeze, needed_keys, register
+from calibrant.maps.classes import ClassAxis, MulticlassMap, SoftmaxMap, blocks, check_numbers, softmax
 from calibrant.maps.scores import LogitAffineMap
 from calibrant.messages import plural
 from calibrant.numerics import Floats, chunks, to_float32
@@ -66,14 +67,10 @@ class ByGroupMap(Map):
 
     def __post_init__(self) -> None:
         """Check the parts."""
-        if not isinstance(self.by, str) or not _writable(self.by):
-            raise ValueError(f"by must be the name of the column of groups, got {self.by!r}")
-        groups = tuple(key_text(group) for group in self.groups)
+        groups = _checked_groups(self.by, self.groups)
         maps = tuple(self.maps)
-        if not groups or len(set(groups)) != len(groups) or len(groups) != len(maps):
-            raise ValueError("a map by group needs at least one group, distinct groups, and one map for each")
-        if any(group is None or (group and not _writable(group)) for group in groups):
-            raise ValueError(f"a group must be text of at most {LONGEST_KEY} characters, without zero characters")
+        if len(groups) != len(maps):
+            raise ValueError("a map by group needs one map for each group")
         parts = maps if self.default is None else (*maps, self.default)
         if not all(isinstance(part, Map) and not part.columns for part in parts):
             raise ValueError("the maps of groups must not need columns of groups: use a ComposeMap instead")
@@ -126,11 +123,132 @@ class ByGroupMap(Map):
             if len(others):
                 out[part.start + others] = np.nan if self.default is None else self.default.apply(s[part][others])
 
+    @property
+    def words(self) -> str:
+        """The column, the number of groups and the default map."""
+        others = "no probability" if self.default is None else self.default.words
+        return f"{plural(len(self.groups), 'group')} by {self.by!r}; others: {others}"
+
     def __repr__(self) -> str:
         """Number of groups instead of all of them."""
         named = ", ".join(map(repr, self.groups[:3])) + (", ..." if len(self.groups) > 3 else "")
         count = plural(len(self.groups), "group")
         return f"ByGroupMap({self.by!r}, {count}: {named}, default={self.default!r})"
+
+
+@register
+@dataclass(frozen=True, eq=False, repr=False)
+class GroupedSoftmaxMap(MulticlassMap):
+    r"""A softmax map, and for each group of rows a slope and intercepts that follow it.
+
+    .. math:: m(z, g) = \operatorname{softmax}\bigl(t_g (W z + b) + a_g\bigr)
+
+    with :math:`z`, W and b as in :class:`SoftmaxMap`. A row whose group is not listed or is missing has :math:`t = 1`
+    and :math:`a = 0`: the softmax map alone. Groups are text, as in :class:`ByGroupMap`.
+
+    Parameters
+    ----------
+    classes, slope, intercept, on, clamp
+        As in :class:`SoftmaxMap`.
+    by : str
+        Name of the column of groups.
+    groups : tuple of str
+        The groups.
+    scales : array
+        :math:`t_g`, one number for each group.
+    shifts : array
+        :math:`a_g`, K numbers for each group, group by group.
+
+    Examples
+    --------
+    >>> by_site = GroupedSoftmaxMap(("a", "b"), [1.0], [], "probability", 1e-9, "site", ("x",), [2.0], [0.0, 0.0])
+    >>> by_site.apply([[0.25, 0.75]] * 2, ["x", "y"]).round(3).tolist()
+    [[0.1, 0.9], [0.25, 0.75]]
+    """
+
+    classes: tuple[str, ...]
+    slope: Floats
+    intercept: Floats
+    on: ClassAxis
+    clamp: float
+    by: str
+    groups: tuple[str, ...]
+    scales: Floats
+    shifts: Floats
+
+    kind: ClassVar[str] = "grouped-softmax"
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        whole = SoftmaxMap(self.classes, self.slope, self.intercept, self.on, self.clamp)
+        for name in ("classes", "slope", "intercept"):
+            freeze(self, name, getattr(whole, name))
+        freeze(self, "groups", _checked_groups(self.by, self.groups))
+        scales, shifts = check_numbers(self.scales), check_numbers(self.shifts)
+        if len(scales) != len(self.groups) or len(shifts) != len(self.groups) * len(self.classes):
+            raise ValueError("every group needs one scale, and one shift for each class")
+        freeze(self, "scales", scales)
+        freeze(self, "shifts", shifts)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The one column ``by``."""
+        return (self.by,)
+
+    @property
+    def whole(self) -> SoftmaxMap:
+        """The map of rows without a group."""
+        return SoftmaxMap(self.classes, self.slope, self.intercept, self.on, self.clamp)
+
+    @property
+    def tables(self) -> tuple[Floats, Floats]:
+        """Scales and shifts with a line for each group, and a last one for other rows."""
+        size = len(self.classes)
+        shifts = np.concatenate([self.shifts, np.zeros(size)]).reshape(-1, size)
+        return np.append(self.scales, 1.0), shifts
+
+    def of_group(self, group: str) -> SoftmaxMap:
+        """The map of one group, which needs no column of groups."""
+        if group not in self.groups:
+            return self.whole
+        place, size = self.groups.index(group), len(self.classes)
+        scale, shift = self.scales[place], self.shifts[place * size : (place + 1) * size]
+        intercept = scale * self.intercept + shift if len(self.intercept) else shift
+        return SoftmaxMap(self.classes, scale * self.slope, intercept, self.on, self.clamp)
+
+    def apply(self, scores: ArrayLike, by: Columns | None = None) -> NDArray[Any]:
+        """Probabilities for rows in the groups ``by``; without groups, those of the softmax map alone."""
+        given = self._matrix(scores)
+        codes = np.full(len(given), len(self.groups))
+        if by is not None:
+            found = needed_keys(self, by, given.shape[:1])[self.by].among(self.groups)
+            codes = np.where(found < 0, len(self.groups), found)
+        scales, shifts = self.tables
+        single = given.dtype == np.float32
+        out = np.empty(given.shape, dtype=np.float32 if single else np.float64)
+        whole = self.whole
+        for part in blocks(given):
+            z = whole.affine(given[part].astype(np.float64, copy=False))
+            piece = softmax(z * scales[codes[part], None] + shifts[codes[part]])
+            out[part] = to_float32(piece) if single else piece
+        return out
+
+    def __repr__(self) -> str:
+        """Numbers of groups and classes."""
+        count = plural(len(self.groups), "group")
+        return f"GroupedSoftmaxMap({self.by!r:.60}, {count}, {len(self.classes)} classes, on {self.on})"
+
+
+def _checked_groups(by: str, given: tuple[str, ...]) -> tuple[str, ...]:
+    """The names of the groups as text; an error if a document cannot hold them."""
+    if not isinstance(by, str) or not _writable(by):
+        raise ValueError(f"by must be the name of the column of groups, got {by!r}")
+    groups = [key_text(group) for group in given]
+    if not groups or len(set(groups)) != len(groups):
+        raise ValueError("a map by group needs at least one group, and distinct groups")
+    if any(group is None or (group and not _writable(group)) for group in groups):
+        raise ValueError(f"a group must be text of at most {LONGEST_KEY} characters, without zero characters")
+    return tuple(str(group) for group in groups)
 
 
 def _writable(text: str) -> bool:

@@ -12,12 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 from calibrant.maps.base import Columns, freeze, register
 from calibrant.maps.classes import ClassAxis, MulticlassMap, blocks, softmax
 from calibrant.maps.taxonomy import Taxonomy
-from calibrant.messages import InputError
+from calibrant.messages import InputError, Shown
 from calibrant.numerics import Floats, Ints, to_float32
 
 
 @dataclass(frozen=True, eq=False)
-class PathForecast:
+class PathForecast(Shown):
     """Probabilities of the predicted leaf and of its ancestors, for each row; none for any other node.
 
     Attributes
@@ -84,13 +84,26 @@ class PathForecast:
 
     def __str__(self) -> str:
         """The first rows, one per line."""
+        return "\n".join([*(f"{leaf}: {path}" for leaf, path in self._rows()), *self._more()])
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the first rows as a table."""
+        from calibrant.notebook import table_block
+
+        head = ("predicted leaf", "probabilities along its path")
+        return table_block(head, self._rows(), notes=self._more(), left=(0, 1))
+
+    def _rows(self) -> list[tuple[str, str]]:
+        """Leaf and path of the first ten rows, as text."""
         shown = []
         for leaf, nodes, values in zip(self.leaf_names[:10], self.nodes, self.probabilities, strict=False):
             there = nodes >= 0
             pairs = zip(self._names(nodes[there]), values[there], strict=True)
-            shown.append(f"{leaf}: " + ", ".join(f"{name} {value:.3f}" for name, value in pairs))
-        more = [f"... {len(self) - 10:,} more rows"] if len(self) > 10 else []
-        return "\n".join([*shown, *more])
+            shown.append((str(leaf), ", ".join(f"{name} {value:.3f}" for name, value in pairs)))
+        return shown
+
+    def _more(self) -> list[str]:
+        return [f"... {len(self) - 10:,} more rows"] if len(self) > 10 else []
 
 
 @register

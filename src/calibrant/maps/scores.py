@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.maps.base import Columns, Direction, Map, ScoreMap, freeze, needed_keys, register
+from calibrant.messages import plural
 from calibrant.numerics import CLAMP, LARGEST_HIGH, LEAST_LOW, LOG_ODDS_LIMIT, Floats, Guide
 
 __all__ = ["LARGEST", "Axis", "BetaMap", "IdentityMap", "LogitAffineMap", "PiecewiseLinearMap", "StepMap"]
@@ -33,6 +34,11 @@ class IdentityMap(ScoreMap):
 
     kind: ClassVar[str] = "identity"
     exact: ClassVar[bool] = True
+
+    @property
+    def words(self) -> str:
+        """The original scores."""
+        return "original scores, unchanged"
 
     @property
     def direction(self) -> Direction:
@@ -103,6 +109,11 @@ class StepMap(ScoreMap):
             out[missing] = np.nan
         return out
 
+    @property
+    def words(self) -> str:
+        """Number of steps and range of the values."""
+        return f"{plural(len(self.values), 'step')}, {_values(self.values)}"
+
     def __repr__(self) -> str:
         """Size and range instead of thousands of numbers."""
         return f"StepMap({_span(self.knots, 'knots')}, {_span(self.values, 'values')})"
@@ -168,6 +179,11 @@ class PiecewiseLinearMap(ScoreMap):
         x += start
         return np.asarray(np.clip(x, np.minimum(start, end), np.maximum(start, end)))
 
+    @property
+    def words(self) -> str:
+        """Number of knots and range of the values."""
+        return f"{plural(len(self.knots), 'knot')}, {_values(self.values)}"
+
     def __repr__(self) -> str:
         """Size and range instead of thousands of numbers."""
         return f"PiecewiseLinearMap({_span(self.knots, 'knots')}, {_span(self.values, 'values')})"
@@ -213,6 +229,11 @@ class LogitAffineMap(ScoreMap):
         _ends(self)
         if self.on not in ("log-odds", "score"):
             raise ValueError(f"on must be 'log-odds' or 'score', got {self.on!r}")
+
+    @property
+    def words(self) -> str:
+        """Slope and intercept."""
+        return f"slope {self.slope:.4g}, intercept {self.intercept:.4g} on the {self.on}"
 
     @property
     def direction(self) -> Direction:
@@ -272,6 +293,11 @@ class BetaMap(ScoreMap):
         """Reject numbers that do not define a probability."""
         _finite(self, "a", "b", "c")
         _ends(self)
+
+    @property
+    def words(self) -> str:
+        """The three coefficients."""
+        return f"beta map: a {self.a:.4g}, b {self.b:.4g}, c {self.c:.4g}"
 
     @property
     def direction(self) -> Direction:
@@ -335,6 +361,11 @@ def _ends(owner: LogitAffineMap | BetaMap) -> None:
     _finite(owner, "low", "high")
     if not LEAST_LOW <= owner.low < owner.high <= LARGEST_HIGH:
         raise ValueError(f"1e-300 <= low < high <= 1 - 2^-53 must hold, got low {owner.low} and high {owner.high}")
+
+
+def _values(values: Floats) -> str:
+    low, high = f"{values.min():.4g}", f"{values.max():.4g}"
+    return f"value {low}" if low == high else f"values from {low} to {high}"
 
 
 def _span(values: Floats, name: str) -> str:

@@ -7,39 +7,58 @@ of a matrix of class scores, ``TESTS`` those with a p-value; contract tests run 
 
 from collections.abc import Callable
 
+from calibrant.metrics import dispatch
+from calibrant.metrics.binary import cumulative, decompositions, errors, kernel, significance, smooth, validity
+from calibrant.metrics.binary import recalibration as curves
+from calibrant.metrics.binary import scores as overall
 from calibrant.metrics.binary.bins import Bins
-from calibrant.metrics.binary.cumulative import ecce
-from calibrant.metrics.binary.decompositions import Decomposition, decompose
-from calibrant.metrics.binary.errors import pde, sweep_ece, weak_error
-from calibrant.metrics.binary.kernel import skce
-from calibrant.metrics.binary.recalibration import calibration_curve, ici, recalibration
-from calibrant.metrics.binary.scores import (
-    auc,
-    classification_loss,
-    net_benefit,
-    refinement,
-    rmse,
-    sharpness,
-)
-from calibrant.metrics.binary.significance import (
-    Finding,
-    always_valid_test,
-    debiased_l2_test,
-    ecce_test,
-    hosmer_lemeshow,
-    spiegelhalter,
-)
-from calibrant.metrics.binary.smooth import smooth_ece
-from calibrant.metrics.binary.validity import ValidityCurve, validity_curve
-from calibrant.metrics.dispatch import accuracy, brier, debiased_ece, ece, log_loss
+from calibrant.metrics.binary.decompositions import Decomposition
+from calibrant.metrics.binary.significance import Finding
+from calibrant.metrics.binary.validity import ValidityCurve
 from calibrant.metrics.estimates import Estimate
 from calibrant.metrics.grades import GradeTable, grade_table, pluto_tasche
+from calibrant.metrics.inputs import MetricTable, SegmentResult, for_rows
+from calibrant.metrics.interval import interval
+from calibrant.metrics.multiclass import errors as class_errors
 from calibrant.metrics.multiclass.bins import MulticlassBins
-from calibrant.metrics.multiclass.errors import MulticlassErrors, errors_by_class, marginal_error
+from calibrant.metrics.multiclass.errors import MulticlassErrors
 from calibrant.metrics.multiclass.paths import hierarchical_accuracy, mean_depth, path_calibration_error, path_log_loss
 from calibrant.metrics.resampling import bootstrap
 from calibrant.metrics.simulation import kendall_tau, metric_bias, probabilistic_count, theoretical_error
 from calibrant.metrics.streams import epsilon_error, error_over_time
+
+_CHECK = "use calibrant.check(scores, y, groups=...), whose tests account for groups, or metrics.interval"
+_INTERVAL = "leave it out: this result has no interval; metrics.interval(metric, ..., groups=...) has one"
+
+accuracy = for_rows(dispatch.accuracy)
+auc = for_rows(overall.auc)
+brier = for_rows(dispatch.brier)
+classification_loss = for_rows(overall.classification_loss)
+debiased_ece = for_rows(dispatch.debiased_ece)
+ecce = for_rows(cumulative.ecce)
+ece = for_rows(dispatch.ece)
+ici = for_rows(curves.ici)
+log_loss = for_rows(dispatch.log_loss)
+net_benefit = for_rows(overall.net_benefit)
+pde = for_rows(errors.pde)
+recalibration = for_rows(curves.recalibration)
+refinement = for_rows(overall.refinement)
+rmse = for_rows(overall.rmse)
+sharpness = for_rows(overall.sharpness)
+skce = for_rows(kernel.skce)
+smooth_ece = for_rows(smooth.smooth_ece)
+sweep_ece = for_rows(errors.sweep_ece)
+calibration_curve = for_rows(curves.calibration_curve, refuse=_INTERVAL)
+decompose = for_rows(decompositions.decompose, refuse=_INTERVAL)
+errors_by_class = for_rows(class_errors.errors_by_class, refuse=_INTERVAL)
+marginal_error = for_rows(class_errors.marginal_error, refuse=_INTERVAL)
+validity_curve = for_rows(validity.validity_curve, refuse=_INTERVAL)
+weak_error = for_rows(errors.weak_error, refuse=_INTERVAL)
+always_valid_test = for_rows(significance.always_valid_test, refuse=_CHECK)
+debiased_l2_test = for_rows(significance.debiased_l2_test, refuse=_CHECK)
+ecce_test = for_rows(significance.ecce_test, refuse=_CHECK)
+hosmer_lemeshow = for_rows(significance.hosmer_lemeshow, refuse=_CHECK)
+spiegelhalter = for_rows(significance.spiegelhalter, refuse=_CHECK)
 
 METRICS: dict[str, Callable[..., Estimate]] = {
     "accuracy": accuracy,
@@ -92,8 +111,10 @@ __all__ = [
     "Estimate",
     "Finding",
     "GradeTable",
+    "MetricTable",
     "MulticlassBins",
     "MulticlassErrors",
+    "SegmentResult",
     "ValidityCurve",
     "accuracy",
     "always_valid_test",
@@ -115,6 +136,7 @@ __all__ = [
     "hierarchical_accuracy",
     "hosmer_lemeshow",
     "ici",
+    "interval",
     "kendall_tau",
     "log_loss",
     "marginal_error",

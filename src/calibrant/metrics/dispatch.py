@@ -355,7 +355,7 @@ def accuracy(
 
     Notes
     -----
-    The null value is the expected accuracy if the scores are the true probabilities. For a matrix a calibrated model is
+    The null value is the expected accuracy if the scores are the true probabilities. A calibrated model is
     below ``null_low`` in 5 % of samples: a lower accuracy is evidence of overconfident scores.
     Guarantee: no finite-sample guarantee; normal interval. For one column its coverage is near 95 % with at least 25
     wrong and 25 right rows: 93 to 96 % in simulations, but 87 % with 5 wrong rows and 91 % with 12.

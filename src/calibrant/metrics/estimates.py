@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaincinv
 
-from calibrant.messages import Note, note
+from calibrant.messages import Note, Shown, note
 from calibrant.numerics import Floats
 
 TWO_SIDED, ONE_SIDED = 1.959963984540054, 1.6448536269514722
 """Quantiles of the normal distribution: 97.5 % for the ends of 95 % intervals, 95 % for ``null_high``."""
 
 
-class Result:
+class Result(Shown):
     """Base class of result dataclasses."""
 
     def to_dict(self) -> dict[str, Any]:
@@ -38,7 +38,7 @@ class Estimate(Result):
     se
         Standard error, if known.
     low, high
-        Ends of a 95 % confidence interval for the population value, by the method that the function states; normal
+        Ends of a confidence interval for the population value, by the method that the function states; normal
         intervals are too short with few events. Metrics that are biased in finite samples have a standard error and no
         interval.
     null, null_high
@@ -48,6 +48,8 @@ class Estimate(Result):
         Notes for the reader.
     null_low
         In place of ``null_high`` where larger is better: such a model is below this in 5 % of samples.
+    confidence
+        Confidence level of the interval.
 
     Examples
     --------
@@ -65,18 +67,20 @@ class Estimate(Result):
     null_high: float | None = None
     notes: tuple[Note, ...] = ()
     null_low: float | None = None
+    confidence: float = 0.95
 
     def __float__(self) -> float:
         return self.value
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data; unknown entries are omitted, and a value that is not finite is None."""
-        return {key: plain(value) for key, value in vars(self).items() if value is not None and value != ()}
+        """Plain data; unknown entries and a confidence of 95 % are omitted, and a value that is not finite is None."""
+        known = {key: value for key, value in vars(self).items() if value is not None and value != ()}
+        return {key: plain(value) for key, value in known.items() if (key, value) != ("confidence", 0.95)}
 
     def __str__(self) -> str:
         facts = []
         if self.low is not None and self.high is not None:
-            facts.append(f"95 % interval {self.low:.4f} to {self.high:.4f}")
+            facts.append(f"{100 * self.confidence:.4g} % CI {self.low:.4f} to {self.high:.4f}")
         elif self.se is not None:
             facts.append(f"standard error {self.se:.4f}")
         if self.null is not None:

@@ -12,11 +12,12 @@ from scipy import special
 
 from calibrant.arrays.columns import check_option
 from calibrant.guarantees.bounds import clopper_pearson
-from calibrant.messages import InputError
+from calibrant.messages import InputError, Shown
 from calibrant.metrics.binary.bins import Bins, Scores, Strategy
 from calibrant.metrics.chance import Chance
 from calibrant.metrics.estimates import plain
 from calibrant.metrics.multiplicity import holm
+from calibrant.notebook import GRAY, TRAFFIC_LIGHTS, Cell, Dot, table_block
 from calibrant.numerics import Column, Floats, Ints
 
 Sides = Literal["one", "two"]
@@ -28,7 +29,7 @@ YELLOW, RED = 0.05, 0.001
 
 
 @dataclass(frozen=True, eq=False)
-class GradeTable:
+class GradeTable(Shown):
     """Default rates of rating grades compared with their PDs; from :func:`grade_table` or :meth:`from_scores`.
 
     Attributes
@@ -142,19 +143,33 @@ class GradeTable:
         width = max(9, *(len(name) for name in self.names))
         head = f"{'grade':<{width}}{'rows':>9}{'def.':>6}{'PD %':>7}{'rate %':>7}{'low %':>7}{'high %':>7}"
         lines = [f"{head}{'binom.':>7}{'Jeffr.':>7}{'Holm':>6} light"]
+        lines += [_line(width, *row) for row in self._rows()]
+        return "\n".join([*lines, *self._footnotes()])
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the table with colored lights, and its legend."""
+        head = ("grade", "rows", "defaults", "PD %", "rate %", "low %", "high %", "binom.", "Jeffr.", "Holm", "light")
+        rows = [_cells(*row) for row in self._rows()]
+        bar = TRAFFIC_LIGHTS.get(self.portfolio_light, GRAY)
+        notes = [" ".join(self._footnotes())]
+        return table_block(head, rows, notes=notes, left=(0, 10), bold=[len(rows) - 1], color=bar)
+
+    def _rows(self) -> list[tuple[Any, ...]]:
+        """Entries of each grade, and of the portfolio."""
         rows = zip(
             self.names, self.n, self.events, self.pd, self.rate, self.low, self.high,
             self.binomial_p, self.jeffreys_p, self.holm_p, self.lights, strict=True,
         )  # fmt: skip
-        lines += [_line(width, *row) for row in rows]
         total, hits = int(self.n.sum()), int(self.events.sum())
         rate = hits / total if total else float("nan")
         low, high = (float(end) for end in clopper_pearson(hits, total, self.alpha))
         shares, p_values = (self._mean_pd, rate, low, high), (self.portfolio_p, self.portfolio_jeffreys_p, np.nan)
-        lines.append(_line(width, "portfolio", total, hits, *shares, *p_values, self.portfolio_light))
+        return [*rows, ("portfolio", total, hits, *shares, *p_values, self.portfolio_light)]
+
+    def _footnotes(self) -> list[str]:
         tail = "more defaults than the PD allows" if self.sides == "one" else "a rate other than the PD (two-sided)"
         level = f"{100 * (1 - self.alpha):g} %"
-        return "\n".join([*lines, *(text.format(level=level, tail=tail) for text in _FOOTNOTES)])
+        return [text.format(level=level, tail=tail) for text in _FOOTNOTES]
 
 
 _FIGURES = (
@@ -369,6 +384,14 @@ def _line(
 ) -> str:  # fmt: skip
     shares = f"{_percent(pd):>7}{_percent(rate):>7}{_percent(low):>7}{_percent(high):>7}"
     return f"{name:<{width}} {n:>8} {events:>5}{shares}{_p(binomial):>7}{_p(jeffreys):>7}{_p(holm):>6} {light}"
+
+
+def _cells(
+    name: str, n: int, events: int, pd: float, rate: float, low: float, high: float,
+    binomial: float, jeffreys: float, holm: float, light: str
+) -> list[Cell]:  # fmt: skip
+    numbers = [f"{n:,}", f"{events:,}", *map(_percent, (pd, rate, low, high)), *map(_p, (binomial, jeffreys, holm))]
+    return [name, *numbers, Dot(light, TRAFFIC_LIGHTS[light]) if light in TRAFFIC_LIGHTS else light]
 
 
 def _percent(x: float) -> str:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from calibrant.arrays.columns import check_whole
 from calibrant.messages import InputError, Note, note
 from calibrant.metrics.binary.bins import Bins, Edges, Strategy
+from calibrant.metrics.draws import only_values
 from calibrant.numerics import Floats
 from calibrant.tallies import GroupedTally, Tally
 
@@ -178,7 +179,7 @@ def null_draws(
 
 def null_facts(bins: Bins, statistic: Statistic, random_state: int = 0) -> dict[str, float]:
     """Null value and its 95 % quantile, as fields of an :class:`Estimate`; empty for more than 200 bins."""
-    if len(bins) > MAX_BINS:
+    if len(bins) > MAX_BINS or only_values():
         return {}
     null = null_draws(bins, statistic, random_state=random_state)
     return {"null": float(null.mean()), "null_high": float(np.quantile(null, 0.95))}
@@ -189,6 +190,8 @@ def uncertainty(bins: Bins, statistic: Statistic, random_state: int = 0) -> tupl
 
     A single row has no standard error, and more than 200 bins would take too long.
     """
+    if only_values():
+        return {}, ()
     if len(bins) > MAX_BINS:
         return {}, (too_many_bins_for_uncertainty(MAX_BINS),)
     facts = null_facts(bins, statistic, random_state)

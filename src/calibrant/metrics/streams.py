@@ -10,13 +10,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import Rows, check_rows
 from calibrant.arrays.columns import check_whole
-from calibrant.messages import InputError
+from calibrant.messages import InputError, Shown
 from calibrant.numerics import Floats, Guide
 from calibrant.tallies import Tally
 
 
 @dataclass(frozen=True, eq=False)
-class ErrorOverTime:
+class ErrorOverTime(Shown):
     """A calibration error after every row; ``float(...)`` is the last one.
 
     Attributes

@@ -19,7 +19,7 @@ from calibrant.numerics import Floats
 from calibrant.online.guards import RACES, learning, reading
 from calibrant.online.inputs import many_features, many_labels, many_scores, one_label, one_score
 from calibrant.online.kernels import SEEN, Factory, object_steps
-from calibrant.online.limits import MOST_ROWS, changed
+from calibrant.online.limits import MAX_ROWS, changed
 from calibrant.online.settings import settings_of
 from calibrant.online.shared import Shared
 from calibrant.online.states import finite, parsed
@@ -412,7 +412,7 @@ class Forecaster(Shared):
 
     def _check(self, numbers: list[float]) -> None:
         """Reject numbers that cannot result from any stream."""
-        if not (is_whole(numbers[SEEN]) and 0 <= numbers[SEEN] <= MOST_ROWS):
+        if not (is_whole(numbers[SEEN]) and 0 <= numbers[SEEN] <= MAX_ROWS):
             raise changed("number of rows")
 
     def _check_experts(self, seen: float, below: list[float]) -> None:
@@ -481,7 +481,7 @@ class Forecaster(Shared):
         """Validated number of rows of a guarantee: at least the rows learned."""
         learned = self.n_rows
         found = learned if n_rows is None else n_rows
-        if not is_whole(found) or not 0 <= found <= MOST_ROWS:
+        if not is_whole(found) or not 0 <= found <= MAX_ROWS:
             raise InputError("n_rows", f"must be an integer, not {n_rows!r}")
         if found < learned:
             raise InputError(

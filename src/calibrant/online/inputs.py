@@ -18,11 +18,11 @@ MARGINS = "leave out rows without a score, and convert margins with a sigmoid fi
 
 UNKNOWN = "leave out rows whose outcome is not known yet"
 
-LONGEST = 80
+MAX_TEXT = 80
 """Largest number of characters of a value shown in an error."""
 
 _SHORT = Repr()
-_SHORT.maxstring = _SHORT.maxother = LONGEST  # of one entry
+_SHORT.maxstring = _SHORT.maxother = MAX_TEXT  # of one entry
 
 
 def one_score(score: Any) -> float:
@@ -152,7 +152,7 @@ def shown(value: Any) -> str:
     if shape:
         return f"{type(value).__name__} of shape {tuple(shape)}"
     text = " ".join(_SHORT.repr(value).split())
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+    return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 3]}..."
 
 
 def many_features(features: ArrayLike | None, scores: ArrayLike, n: int) -> Sequence[Any]:

@@ -13,7 +13,7 @@ from calibrant.guarantees.online_certificate import OnlineAssumption, OnlineCert
 from calibrant.messages import InputError
 from calibrant.online.kernels import SEEN
 
-MOST_ROWS = 2**53
+MAX_ROWS = 2**53
 """Largest number of rows; counts are exact up to here."""
 
 SLACK = 1e-6
@@ -22,7 +22,7 @@ SLACK = 1e-6
 SAME = 1e-12
 """Relative difference allowed between settings computed with another machine's exp and log."""
 
-LEAST_CLAMP, MOST_CLAMP = 2.0**-32, 0.25
+LEAST_CLAMP, MAX_CLAMP = 2.0**-32, 0.25
 """Range of the clamp: scores clipped closer to 0 and 1 would lose digits in their log-odds."""
 
 
@@ -36,7 +36,7 @@ def real(name: str, value: object, low: float, high: float, why: str = "") -> fl
 
 def clamp_of(value: object) -> float:
     """Validated clamp: the distance from 0 and 1 to which scores are clipped."""
-    return real("clamp", value, LEAST_CLAMP, MOST_CLAMP)
+    return real("clamp", value, LEAST_CLAMP, MAX_CLAMP)
 
 
 def constants_of(gamma: object, rho: object) -> tuple[float, float]:
@@ -140,7 +140,8 @@ def regret_certificate(
         return NoCertificate(
             NoCertificateCode.VACUOUS,
             f"the bound on the regret over {length:,} rows, {bound:.4g}, is vacuous: forecasting 1/2 on every row has "
-            f"a regret of at most {length * math.log(2.0):.4g}; pass a larger n_rows or use a smaller radius",
+            f"a regret of at most {length * math.log(2.0):.4g}; pass a larger n_rows or use a smaller "
+            "radius, such as 1.0 or 1.5",
         )
     over = f"rows {first:,} to {last:,}" if rows else "the rows"
     where = f"summed over {over} ({rounded_up(bound / length, 2)} per row),"

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays.multiclass.rows import MulticlassRows
 from calibrant.displays import ReliabilityDisplay
+from calibrant.displays.base import Display
 from calibrant.guarantees.provenance import library_version
 from calibrant.messages import Note
 from calibrant.metrics.binary.bins import Bins
@@ -26,6 +28,7 @@ from calibrant.metrics.binary.smooth import smooth_ece
 from calibrant.metrics.chance import Chance, Units, units_of
 from calibrant.metrics.estimates import Estimate
 from calibrant.metrics.grades import grade_table
+from calibrant.metrics.multiclass import scores as class_scores
 from calibrant.metrics.variance import rate_interval
 from calibrant.reporting.figures import SMALLEST_SHARE, percent, share, span
 from calibrant.tallies import Clusters, Tally
@@ -73,8 +76,15 @@ class Contents:
     notes_of: Mapping[str, Sequence[tuple[Note, ...]]]
 
 
-def gather(data: Tally | Clusters, verdict: Verdict, display: ReliabilityDisplay, random_state: int = 0) -> Contents:
-    """Compute all numbers, the verdict and the notes.
+def gather(
+    data: Tally | Clusters,
+    verdict: Verdict,
+    display: ReliabilityDisplay,
+    random_state: int = 0,
+    rows: MulticlassRows | None = None,
+    class_display: Display | None = None,
+) -> Contents:
+    """Compute all numbers, the verdict and the notes; of several classes also from their ``rows``.
 
     Cost: O(cells) for most; simulations on at most 20,000 cells for the tests, on 1,000 for the bootstrap.
 
@@ -116,6 +126,8 @@ def gather(data: Tally | Clusters, verdict: Verdict, display: ReliabilityDisplay
         "tests": [finding.to_dict() for finding in tests],
         "decisions": net_benefit(data, thresholds=_thresholds(tally)).to_dict(),
         "reliability": display.data,
+        "class_losses": [] if rows is None else [_score(estimate) for estimate in _class_losses(rows)],
+        "class_errors": None if class_display is None else class_display.data,
     }
     notes = {
         "scores": [estimate.notes for estimate in scores],
@@ -133,6 +145,16 @@ def _off_parts(verdict: Verdict) -> dict[str, list[int]]:
         name: [place for place, each in enumerate(parts) if each.beyond(verdict.tolerance[0])]
         for name, parts in (("segments", verdict.segments), ("periods", verdict.periods))
     }
+
+
+def _class_losses(rows: MulticlassRows) -> list[Estimate]:
+    """Log loss, Brier score and accuracy of all classes."""
+    labels = np.array(rows.classes, dtype=object)[rows.labels]
+    given: dict[str, Any] = {"classes": rows.classes, "score_type": rows.score_type}
+    return [
+        metric(rows.scores, labels, rows.weights, **given)
+        for metric in (class_scores.log_loss, class_scores.brier, class_scores.accuracy)
+    ]
 
 
 def _bins(tally: Tally) -> tuple[Bins, bool]:

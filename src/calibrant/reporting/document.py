@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import html
 import json
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+import numpy as np
 from numpy.typing import ArrayLike
 
-from calibrant.arrays import ScoreType
 from calibrant.arrays.columns import check_option
 from calibrant.arrays.paths import local_path
+from calibrant.arrays.score_types import MulticlassScoreType, ScoreType
 from calibrant.displays import ReliabilityDisplay
+from calibrant.displays.base import Display
+from calibrant.displays.multiclass.error import MulticlassErrorDisplay
 from calibrant.export.files import write_whole
-from calibrant.messages import InputError
+from calibrant.messages import InputError, MissingPackage
+from calibrant.notebook import page, text_block
 from calibrant.reporting.blocks import Picture, Section
 from calibrant.reporting.contents import Contents, gather
 from calibrant.reporting.figures import count, share
@@ -24,10 +29,11 @@ from calibrant.reporting.markdown import write_markdown
 from calibrant.reporting.page import write_html
 from calibrant.reporting.picture import draw_svg
 from calibrant.reporting.sections import sections
-from calibrant.reporting.styles import STYLES, Style, StyleName
-from calibrant.verdict.check import judge
+from calibrant.reporting.styles import STYLES, Style, StyleName, StyleVoice
+from calibrant.verdict.by_class import voice_of
+from calibrant.verdict.check import judge_problems
+from calibrant.verdict.classes import AskedNotion, Problems, read_problems
 from calibrant.verdict.decision import TOLERANCE
-from calibrant.verdict.reading import read_evidence
 from calibrant.verdict.verdict import Verdict
 
 MIN_ROWS_OF_A_SITE = 20
@@ -47,13 +53,16 @@ class Report:
     contents
         The verdict, all numbers and notes; the same in all styles.
     display
-        The reliability diagram.
+        The reliability diagram; of several classes, that of the confidence.
+    class_display
+        Of several classes: the calibration error of each class.
     """
 
     title: str
     style: StyleName
     contents: Contents = field(repr=False)
     display: ReliabilityDisplay = field(repr=False)
+    class_display: Display | None = field(default=None, repr=False)
 
     @property
     def numbers(self) -> dict[str, Any]:
@@ -78,7 +87,9 @@ class Report:
         """One self-contained HTML page with the figure embedded; it loads nothing. Needs matplotlib."""
 
         def draw(picture: Picture) -> str:
-            return draw_svg(self.display, picture.name, html.escape(picture.label))
+            drawn = self.class_display if picture.name == "classes" else self.display
+            assert drawn is not None
+            return draw_svg(drawn, picture.name, html.escape(picture.label))
 
         return write_html(self.title, self.subtitle, self._sections(), draw)
 
@@ -111,7 +122,16 @@ class Report:
     @property
     def _style(self) -> Style:
         chosen, size = STYLES[self.style], self.numbers["rows_in_group"]
-        return chosen if size is None or size >= MIN_ROWS_OF_A_SITE else chosen.of_groups()
+        small = size is not None and size < MIN_ROWS_OF_A_SITE and self.verdict.notion != "multi-label"
+        chosen = chosen.of_groups() if small else chosen
+        return replace(chosen, voice=StyleVoice(voice_of(self.verdict, chosen.voice).nouns))
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the whole report in a frame; its first lines if matplotlib is not installed."""
+        try:
+            return page(self.to_html(), self.title)
+        except MissingPackage as error:
+            return text_block(f"{self}\n  {error}", self.verdict.color)
 
     def __str__(self) -> str:
         """The verdict in one line, and how to save the report."""
@@ -124,14 +144,16 @@ def report(
     y: ArrayLike | None = None,
     sample_weight: Any = None,
     *,
-    score: str | None = None,
-    label: str | None = None,
+    score: str | Sequence[str] | None = None,
+    label: str | Sequence[str] | None = None,
+    classes: Sequence[Any] | None = None,
+    notion: AskedNotion | None = None,
     by: Any = None,
     time: Any = None,
     groups: Any = None,
     weight_type: Literal["importance", "frequency"] = "importance",
     positive: Any = None,
-    score_type: ScoreType | None = None,
+    score_type: ScoreType | MulticlassScoreType | None = None,
     tolerance: tuple[float, float] = TOLERANCE,
     random_state: int = 0,
     style: StyleName = "general",
@@ -142,11 +164,14 @@ def report(
 
     The report contains the verdict, a reliability diagram, tables by score, segment and period, losses and their
     decomposition, calibration errors with their expected values for a calibrated model, recalibration parameters,
-    tests, a decision curve, methods with sources, and limitations.
+    tests, a decision curve, methods with sources, and limitations. Of several classes these are about the confidence of
+    the predicted class, with a table and a figure of the classes, their losses and the maps that were tried.
 
     Parameters
     ----------
-    scores, y, sample_weight, score, label, by, time, groups, weight_type, positive, score_type, tolerance, random_state
+    scores, y, sample_weight, score, label, classes, notion, by, time, groups, weight_type, positive, score_type
+        As in :func:`calibrant.check`.
+    tolerance, random_state
         As in :func:`calibrant.check`.
     style
         ``"general"``, ``"credit"`` (defaults, PDs, traffic lights first) or ``"clinical"`` (intercept, slope, E/O and
@@ -181,12 +206,14 @@ def report(
     check_option("style", style, get_args(StyleName))
     if path is not None:
         _target(path)
-    evidence = read_evidence(
+    problems = read_problems(
         scores,
         y,
         sample_weight,
         score=score,
         label=label,
+        classes=classes,
+        notion=notion,
         by=by,
         time=time,
         groups=groups,
@@ -195,9 +222,12 @@ def report(
         score_type=score_type,
         random_state=random_state,
     )
+    evidence = problems.main
     display = ReliabilityDisplay.from_predictions(evidence.tally, random_state=random_state)
-    contents = gather(evidence.clusters or evidence.tally, judge(evidence, tolerance), display, random_state)
-    made = Report(STYLES[style].title if title is None else str(title), style, contents, display)
+    verdict = judge_problems(problems, tolerance, random_state=random_state)
+    of_classes = _class_display(problems)
+    contents = gather(evidence.clusters or evidence.tally, verdict, display, random_state, problems.classes, of_classes)
+    made = Report(STYLES[style].title if title is None else str(title), style, contents, display, of_classes)
     if path is not None:
         made.save(path)
     return made
@@ -210,3 +240,16 @@ def _target(path: str | PathLike[str]) -> tuple[Path, str]:
     if form is None:
         raise InputError("path", f"must end in .html, .md or .json, which sets the format, got {str(path)!r}")
     return target, form
+
+
+def _class_display(problems: Problems) -> Display | None:
+    """The error of each class, in the sense in which the verdict tests classes; None for one score and for labels."""
+    rows = problems.classes
+    if rows is None:
+        return None
+    notion = "top-label" if problems.notion == "top-label" else "class-wise"
+    weight = None if rows.weights is None else rows.weights.astype(float)
+    labels = np.array(rows.classes, dtype=object)[rows.labels]
+    return MulticlassErrorDisplay.from_predictions(
+        rows.scores, labels, weight, classes=rows.classes, score_type=rows.score_type, notion=notion
+    )

@@ -47,9 +47,10 @@ def _safe(text: str) -> str:
 
     Examples
     --------
-    >>> print(_safe("a|b <i> *c* __d__ [e](f) < 1.5"))
-    a\|b &lt;i&gt; \*c\* \_\_d\_\_ \[e\](f) < 1.5
+    >>> print(_safe("a|b <i> *c* __d__ [e](f) < 1.5, p > 0.05"))
+    a\|b &lt;i> \*c\* \_\_d\_\_ \[e\](f) < 1.5, p > 0.05
     """
-    plain = " ".join(text.split()).replace("&", "&amp;").replace(">", "&gt;")
+    plain = " ".join(text.split()).replace("&", "&amp;")
+    plain = re.sub("^>", "&gt;", plain)  # a quote begins with it; elsewhere it closes no tag, since none is open
     plain = re.sub(r"<(?! \d)", "&lt;", plain)  # before a space it opens no tag: p-values stay legible
     return re.sub(r"([\\`*_\[\]|~#])", r"\\\1", plain)

@@ -7,6 +7,7 @@ from typing import Any
 
 from calibrant.reporting.blocks import Mark, Tone
 from calibrant.reporting.figures import UNKNOWN
+from calibrant.verdict.verdict import Verdict
 
 STATES: dict[str, Tone] = {"calibrated": "good", "miscalibrated": "bad", "off": "bad", "cannot tell": "warn"}
 LIGHTS: dict[str, Tone] = {"green": "good", "yellow": "warn", "red": "bad", "none": "none"}
@@ -37,6 +38,14 @@ def significance(part: Mapping[str, Any]) -> Mark:
     if not part["off"]:
         return Mark("not significant", "good")
     return Mark("too low", "bad") if part["events"] > part["predicted"] else Mark("too high", "warn")
+
+
+def class_mark(part: Verdict) -> Mark:
+    """The status of a class or label; if it is off, how."""
+    if part.status in ("miscalibrated", "off"):
+        beyond = ", beyond the tolerance" if part.status == "miscalibrated" else ""
+        return Mark(f"{' and '.join(part.direction)}{beyond}", "bad")
+    return Mark("within tolerance" if part.status == "calibrated" else "cannot tell", STATES[part.status])
 
 
 def evidence(value: float | None) -> Mark:

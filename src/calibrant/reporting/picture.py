@@ -6,14 +6,18 @@ import io
 import re
 from typing import Any
 
-from calibrant.displays import ReliabilityDisplay
+from calibrant.displays.base import Display
 from calibrant.messages import MissingPackage
 
 SIZE = (4.8, 4.9)
 """Inches; small, so that text stays legible on a phone."""
 
 
-def draw_svg(display: ReliabilityDisplay, name: str, label: str) -> str:
+WIDE = 6.0
+"""Displays that are at least this wide are drawn at their own size, in inches."""
+
+
+def draw_svg(display: Display, name: str, label: str) -> str:
     """The display as an ``<svg>`` element with ids that begin with ``name``; the same numbers give the same bytes.
 
     It is drawn with matplotlib's default settings; the user's settings are neither used nor changed. File header,
@@ -29,7 +33,7 @@ def draw_svg(display: ReliabilityDisplay, name: str, label: str) -> str:
     text = io.StringIO()
     settings: dict[str, Any] = {"svg.fonttype": "none", "svg.hashsalt": name, "font.size": 9.0}
     with style.context(["default", settings]):
-        figure = Figure(figsize=SIZE, layout="constrained")
+        figure = Figure(figsize=SIZE if display.size[0] < WIDE else display.size, layout="constrained")
         ax = figure.subplots()
         display.plot(ax)
         ax.set_title("", loc="left")  # title and caption are in the page, where they wrap

@@ -62,7 +62,9 @@ def limits(contents: Contents, style: Style) -> list[Block]:
 
 def definitions(contents: Contents, style: Style) -> list[Block]:
     """One line for each term."""
-    rows = tuple((capitalized(style.say(word)), style.say(meaning)) for word, meaning in WORDS)
+    hidden = set() if contents.verdict.notion is None else {"Net benefit"}
+    shown = [(word, meaning) for word, meaning in WORDS if word not in hidden]
+    rows = tuple((capitalized(style.say(word)), style.say(meaning)) for word, meaning in shown)
     return [Table("Terms in this report", ("term", "meaning"), rows, words=True)]
 
 
@@ -124,9 +126,15 @@ def _steps(numbers: Mapping[str, Any]) -> list[str]:
             + (", T-Cal (Lee et al. 2023)" if numbers["counts"] else "")
             + " and, because reviewers ask for it, Hosmer and Lemeshow (1980)."
         )
-    steps.append("Net benefit: Vickers and Elkin (2006).")
-    if numbers["grades"] is not None:
+    if verdict["notion"] is None:
+        steps.append("Net benefit: Vickers and Elkin (2006).")
+    if numbers["grades"] is not None and verdict["notion"] is None:
         steps.append("Traffic lights: OeNB and FMA (2004); Jeffreys test: ECB (2019).")
+    if verdict["classes"]:
+        steps.append(
+            "Several classes or labels: the three tests of each, combined by Bonferroni's method with their levels as "
+            "weights, and adjusted by the method of Holm (1979). Notions of calibration: Gupta (2023), chapter 5."
+        )
     if verdict["segments"] or verdict["periods"]:
         steps.append(
             "Segments and periods: two-sided p-values under calibration, adjusted by the method of Holm (1979)."
@@ -135,7 +143,7 @@ def _steps(numbers: Mapping[str, Any]) -> list[str]:
 
 
 def _diagram(numbers: Mapping[str, Any]) -> str:
-    if numbers["reliability"]["series"][0]["heaped"]:
+    if numbers["reliability"]["series"][0]["tied"]:
         return (
             "The reliability diagram shows the {rate} at each {score}, with the binomial interval of a calibrated "
             "model; the losses are decomposed by isotonic regression (Dimitriadis, Gneiting and Jordan 2021)."

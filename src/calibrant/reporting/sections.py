@@ -10,10 +10,21 @@ from calibrant.messages import Note
 from calibrant.reporting.blocks import Block, Bullets, Headline, Mark, Picture, Section, Table
 from calibrant.reporting.contents import Contents, GroupedBy
 from calibrant.reporting.figures import UNKNOWN, amount, count, number, p_value, percent, share, span
-from calibrant.reporting.marks import LIGHTS, STATES, above_null, against_chance, best_action, evidence, significance
+from calibrant.reporting.marks import (
+    LIGHTS,
+    STATES,
+    above_null,
+    against_chance,
+    best_action,
+    class_mark,
+    evidence,
+    significance,
+)
 from calibrant.reporting.prose import definitions, limits, methods
 from calibrant.reporting.styles import Style
+from calibrant.verdict.by_class import unit_of
 from calibrant.verdict.figures import capitalized
+from calibrant.verdict.gain import TEMPERATURE
 
 Numbers = Mapping[str, Any]
 
@@ -36,9 +47,14 @@ def sections(contents: Contents, style: Style) -> tuple[Section, ...]:
 
 def _verdict(contents: Contents, style: Style) -> list[Block]:
     verdict, words = contents.numbers["verdict"], contents.verdict.in_words(style.voice)
-    facts = [*words.sentences, *(_deviations(verdict, key) for key in ("segments", "periods") if verdict[key])]
+    facts = [
+        *words.sentences,
+        *_off_classes(contents),
+        *(_deviations(verdict, key) for key in ("segments", "periods") if verdict[key]),
+    ]
     facts += [*(f"Hint: {hint}" for hint in words.hints), *(f"Note: {note}" for note in words.notes)]
-    partly = verdict["status"] == "calibrated" and any(verdict["off_parts"].values())
+    off = (*verdict["off_parts"].values(), contents.verdict.off_classes)
+    partly = verdict["status"] == "calibrated" and any(off)
     return [Headline(words.headline, "warn" if partly else STATES[verdict["status"]]), Bullets(tuple(facts))]
 
 
@@ -46,22 +62,120 @@ def _reliability(contents: Contents, style: Style) -> list[Block]:
     numbers = contents.numbers
     picture = numbers["reliability"]
     series = picture["series"][0]
-    drawn = "points are" if series["heaped"] else "line is"
+    drawn = "points are" if series["tied"] else "line is"
     level, beyond = share(picture["confidence"]), share(1.0 - picture["confidence"], 2)
     outside = f"{share(series['outside'], 2)} of the {{rows}}"
     hedge = ", or fewer" if numbers["counts"] else " (approximate under weights)"
     if numbers["verdict"]["n_groups"] is not None:
         hedge = " if {rows} are independent, and more if {rows} of a group are similar"
     label = f"Reliability diagram: {{rate}} against {{score}}. {outside} lie outside the gray band."
-    how = "at each {score}" if series["heaped"] else "by isotonic regression"
+    how = "at each {score}" if series["tied"] else "by isotonic regression"
     caption = (
-        f"The {drawn} {{rate}}s {how}; the dotted diagonal is perfect calibration. At each {{score}}, {level} of "
+        f"The {drawn} the {{rate}} {how}; the dotted diagonal is perfect calibration. At each {{score}}, {level} of "
         f"calibrated models lie within the gray band (pointwise). Outside it lie {outside}; for a calibrated model "
         f"about {beyond} do{hedge}. Below: number of {{rows}} by {{score}}, those with the {{event}} outlined."
     )
     if picture["axes"] == "log-odds":
         caption += " Both axes have a log-odds scale, to show rare {events}."
     return [Picture("reliability", style.say(label), style.say(caption))]
+
+
+def _off_classes(contents: Contents) -> list[str]:
+    """How many classes are significantly off, and the first of them; empty for one score."""
+    verdict = contents.verdict
+    if not verdict.classes:
+        return []
+    off, unit = verdict.off_classes, "label" if verdict.notion == "multi-label" else "class"
+    which = f" (first: {', '.join(off[:MAX_NAMED_SEGMENTS])})" if off else ""
+    return [f"By {unit}: {f'{len(off):,}' if off else 'none'} of {len(verdict.classes):,} significantly off{which}."]
+
+
+def _classes(contents: Contents, style: Style) -> list[Block]:
+    verdict, numbers = contents.verdict, contents.numbers
+    if not verdict.classes:
+        return []
+    names = [*verdict.off_classes, *(name for name in verdict.classes if name not in verdict.off_classes)]
+    rows = []
+    for name in names[:MAX_SEGMENTS]:
+        part = verdict.classes[name]
+        slope, level = part.slope, part.intercept
+        rows.append(
+            (
+                name,
+                amount(part.predicted),
+                count(part.events),
+                span(*part.expected, "count"),
+                "–" if level is None else number(level.value, sign=True),
+                "–" if slope is None else number(slope.value),
+                "–" if slope is None else span(slope.low, slope.high),
+                UNKNOWN if part.p_value is None else p_value(part.p_value),
+                class_mark(part),
+            )
+        )
+    unit = "label" if verdict.notion == "multi-label" else "class"
+    head = (
+        unit,
+        "predicted",
+        "observed",
+        "expected range",
+        "intercept",
+        "slope",
+        "95 % interval",
+        "adjusted p",
+        "result",
+    )
+    more = len(names) - len(rows)
+    among = {
+        "top-label": "Each class: the confidence among the {rows} predicted as this class.",
+        "multi-label": "Each label by itself.",
+    }.get(str(verdict.notion), "Each class against the rest.")
+    notes = [
+        f"{among} p-values are those of intercept, slope and ranges of the probabilities together, adjusted by Holm's "
+        f"method for the number of {unit_of(verdict)}.",
+        *[f"{more:,} more are in the JSON version of this report."] * (more > 0),
+    ]
+    blocks: list[Block] = [_table(style, f"{unit_of(verdict)}, significant deviations first", head, rows, notes)]
+    drawn = numbers["class_errors"]
+    if drawn is not None:
+        label = "Calibration error of each class, with the mean error of a calibrated model on these {rows} as a tick."
+        blocks.append(
+            Picture("classes", style.say(label), style.say(f"{label} The panel shows the {{rows}} of a class."))
+        )
+    return [*blocks, *_class_losses(contents, style), *_maps(contents, style)]
+
+
+def _class_losses(contents: Contents, style: Style) -> list[Block]:
+    found = contents.numbers["class_losses"]
+    if not found:
+        return []
+    head = ("measure", "estimate", "95 % interval", "expected if calibrated")
+    note = "Over all classes, not only the predicted one. Lower is better for losses, higher for accuracy."
+    return [_table(style, "Losses of all classes", head, [_loss_row(score) for score in found], [note])]
+
+
+def _maps(contents: Contents, style: Style) -> list[Block]:
+    """The maps that were tried on the confidences."""
+    gains = contents.verdict.gains
+    if not gains:
+        return []
+    rows = [
+        (
+            gain.method,
+            number(gain.after),
+            f"{100.0 * gain.share:.1f}",
+            number(gain.ece_after),
+            "yes" if gain.method == TEMPERATURE else "no",
+        )
+        for gain in gains
+    ]
+    none = ("no map", number(gains[0].before), "0.0", number(gains[0].ece_before), "–")
+    head = ("map", "log loss", "gain, %", "ECE", "all classes")
+    notes = [
+        "Log loss and ECE (15 bins of equal width) of the {scores}, on folds that the map was not fitted to. The map "
+        "to use is the first: temperature scaling, unless another is better by two standard errors. Maps of the "
+        "confidence alone give no probabilities of the other classes."
+    ]
+    return [_table(style, "Maps that would help", head, [*rows, none], notes)]
 
 
 def _groups(contents: Contents, style: Style) -> list[Block]:
@@ -160,19 +274,20 @@ def _errors(contents: Contents, style: Style) -> list[Block]:
 
 def _losses(contents: Contents, style: Style) -> list[Block]:
     numbers = contents.numbers
-    rows = [
-        (
-            capitalized(score["name"]),
-            "infinite" if score["infinite"] else number(score.get("value")),
-            "–" if score["infinite"] else span(score.get("low"), score.get("high")),
-            number(score["null"]) if "null" in score else "–",
-        )
-        for score in numbers["scores"]
-    ]
+    rows = [_loss_row(score) for score in numbers["scores"]]
     head = ("measure", "estimate", "95 % interval", "expected if calibrated")
     notes, said = ["Lower is better for losses, higher for AUC."], _named_notes(contents, "scores", style)
     parts = zip(numbers["decompositions"], contents.notes_of["decompositions"], strict=True)
     return [_table(style, "Losses and AUC", head, rows, notes, said), *(_decomposition(*each, style) for each in parts)]
+
+
+def _loss_row(score: Numbers) -> tuple[str, ...]:
+    return (
+        capitalized(score["name"]),
+        "infinite" if score["infinite"] else number(score.get("value")),
+        "–" if score["infinite"] else span(score.get("low"), score.get("high")),
+        number(score["null"]) if "null" in score else "–",
+    )
 
 
 def _named_notes(contents: Contents, key: str, style: Style) -> list[str]:
@@ -303,6 +418,8 @@ def _ratio_interval(part: Numbers) -> str:
 
 
 def _decisions(contents: Contents, style: Style) -> list[Block]:
+    if contents.verdict.notion is not None:
+        return []
     curve = contents.numbers["decisions"]
     rows = [
         (share(at), amount(1000.0 * model), UNKNOWN if se is None else amount(1000.0 * se), amount(1000.0 * everyone),
@@ -320,6 +437,8 @@ def _decisions(contents: Contents, style: Style) -> list[Block]:
 
 
 def _grades(contents: Contents, style: Style) -> list[Block]:
+    if contents.verdict.notion is not None:
+        return []
     found = contents.numbers["grades"]
     if found is None:
         return [
@@ -355,6 +474,7 @@ def _grades(contents: Contents, style: Style) -> list[Block]:
 PARTS: dict[str, tuple[str, Callable[[Contents, Style], list[Block]]]] = {
     "verdict": ("Verdict", _verdict),
     "reliability": ("Predicted and observed", _reliability),
+    "classes": ("By class", _classes),
     "groups": ("By score", _groups),
     "recalibration": ("Intercept and slope", _recalibration),
     "errors": ("Calibration errors", _errors),
@@ -368,7 +488,7 @@ PARTS: dict[str, tuple[str, Callable[[Contents, Style], list[Block]]]] = {
     "methods": ("Methods", methods),
     "definitions": ("Glossary", definitions),
 }
-"""All sections of a report, with heading and function; every style shows all of them."""
+"""All sections of a report, with heading and function; every style shows all that apply."""
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -72,7 +72,17 @@ STYLES: dict[StyleName, Style] = {
     "credit": Style(
         title="Calibration of the probability of default (PD)",
         voice=_with_nouns("borrower", "default", "PD"),
-        first=("verdict", "grades", "groups", "reliability", "recalibration", "segments", "periods", "losses"),
+        first=(
+            "verdict",
+            "classes",
+            "grades",
+            "groups",
+            "reliability",
+            "recalibration",
+            "segments",
+            "periods",
+            "losses",
+        ),
         headings={
             "grades": "Traffic lights by grade",
             "groups": "Defaults by grade",
@@ -84,7 +94,17 @@ STYLES: dict[StyleName, Style] = {
     "clinical": Style(
         title="Calibration of predicted risks",
         voice=_with_nouns("patient", "outcome", "risk"),
-        first=("verdict", "recalibration", "reliability", "decisions", "losses", "groups", "segments", "periods"),
+        first=(
+            "verdict",
+            "classes",
+            "recalibration",
+            "reliability",
+            "decisions",
+            "losses",
+            "groups",
+            "segments",
+            "periods",
+        ),
         headings={
             "recalibration": "Intercept, slope, E/O and ICI",
             "reliability": "Calibration curve",

@@ -1,4 +1,4 @@
-r"""A weighted average of several maps; the weights minimize the cross-fitted loss."""
+r"""A weighted average of several maps; the weights minimize the cross-validated loss."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def blend_weights(judged: Judged, loss: Loss, start: Floats | None = None) -> Fl
     weight.
     Guarantee: no finite-sample guarantee.
     Cost: one pass per Newton step, about ten steps; fewer from a good start.
-    Reference: Wolpert (1992); Breiman (1996) for weights from cross-fitted outputs.
+    Reference: Wolpert (1992); Breiman (1996) for weights from cross-validated outputs.
 
     Examples
     --------

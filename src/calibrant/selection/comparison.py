@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from calibrant.messages import PYTHON, Note, Voice, note
+from calibrant.messages import PYTHON, Note, Shown, Voice, note
 from calibrant.metrics.estimates import Estimate
+from calibrant.notebook import table_block
 from calibrant.selection.losses import MIN_MINORITY_ROWS, NAMES, Loss, Losses
 from calibrant.selection.original_model import ALPHA
 
@@ -76,7 +77,7 @@ class ChoiceRule(StrEnum):
 
 @dataclass(frozen=True)
 class Compared:
-    """One line of a comparison: a candidate, its cross-fitted mean loss, and its outcome."""
+    """One line of a comparison: a candidate, its cross-validated mean loss, and its outcome."""
 
     name: str
     loss: float
@@ -90,8 +91,8 @@ class Compared:
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """Cross-fitted losses of all candidates; prints as a table.
+class Comparison(Shown):
+    """Cross-validated losses of all candidates; prints as a table.
 
     The choice was made by these losses, so that of the chosen candidate is slightly optimistic. The nested loss in
     ``AutoCalibrator.after_`` is not.
@@ -134,6 +135,14 @@ class Comparison:
         lines = [_text(line, width, self.decimals, voice) for line in self.lines]
         return "\n".join([head, *lines, self.rule_text, *(f"Note: {note.say(voice)}." for note in self.notes)])
 
+    def _repr_html_(self) -> str:
+        """For notebooks: the table, with the chosen candidate in bold, and the rule."""
+        head = ["candidate", NAMES[self.loss], f"vs. {self.reference} (95 % CI)", "vs. chosen"]
+        rows = [(line.name, *_entries(line, self.decimals, PYTHON)) for line in self.lines]
+        notes = [self.rule_text, *(f"Note: {note}." for note in self.notes)]
+        bold = [place for place, line in enumerate(self.lines) if line.chosen]
+        return table_block(head, rows, notes=notes, left=(0, 2, 3), bold=bold)
+
     @property
     def decimals(self) -> int:
         """Decimals that make differences visible that are not negligible."""
@@ -155,15 +164,17 @@ class Comparison:
 
     @property
     def rule_text(self) -> str:
-        """The rule in words."""
-        if self.rule is ChoiceRule.BLEND:
-            rule = (
-                f"Rule: the blend, unless {self.original} has the same or a lower loss, or a simpler candidate is "
-                f"{self.within}."
-            )
-        else:
-            rule = "Rule: the simplest candidate within half a standard error of the lowest loss."
-        return f"{rule}{self.gates}"
+        """The rule in words, one step per line."""
+        return "\n".join(["Rule:", *(f"  {step}" for step in self.steps)])
+
+    @property
+    def steps(self) -> list[str]:
+        """The steps of the rule, a sentence each."""
+        if self.rule is not ChoiceRule.BLEND:
+            return ["The simplest candidate within half a standard error of the lowest loss is chosen.", *self.gates]
+        first = "The blend is chosen unless one of the following holds."
+        simpler = f"A simpler candidate is chosen if its loss is {self.within}."
+        return [first, simpler, *self.gates]
 
     @property
     def original(self) -> str:
@@ -174,20 +185,19 @@ class Comparison:
     def within(self) -> str:
         """The negligible difference and how it is defined."""
         share = f"{100 * NEGLIGIBLE_SHARE:g} % of the loss of a constant prediction"
-        return f"within {self.negligible:.2g} of it, {CERTAINTY:g} SE included ({share})"
+        return f"higher by at most {self.negligible:.2g} ({share}), with {CERTAINTY:g} standard errors added"
 
     @property
-    def gates(self) -> str:
-        """Conditions that follow the rule, each a sentence after a space; empty if the reference cannot be chosen."""
+    def gates(self) -> list[str]:
+        """When the reference is chosen, a sentence each; empty if it cannot be."""
         if not self.keeps:
-            return ""
-        also = f" {_sentence(self.original)} is also kept unless nested cross-validation lowers the loss."
+            return []
+        lower = " if its loss is the same or lower, or" if self.rule is ChoiceRule.BLEND else ""
+        kept = f"{_sentence(self.original)} is kept{lower} if nested cross-validation does not lower the loss."
         if self.reference != IDENTITY:
-            return also
-        return (
-            f"{also} If a test of its intercept and slope rejects it (significance level {ALPHA:g}), it is kept only "
-            "if the nested loss does not fall."
-        )
+            return [kept]
+        test = f"If a test of its intercept and slope rejects it (significance level {ALPHA:g}), only nested "
+        return [kept, f"{test}cross-validation can keep it."]
 
 
 def _sentence(text: str) -> str:
@@ -195,13 +205,20 @@ def _sentence(text: str) -> str:
 
 
 def _text(line: Compared, width: int, decimals: int, voice: Voice) -> str:
+    loss, change, outcome = _entries(line, decimals, voice)
+    if np.isnan(line.loss):
+        return f"{line.name:<{width}}  {loss:>11}  {outcome}"
+    return f"{line.name:<{width}}  {loss:>11}  {change:<{3 * decimals + 18}}  {outcome}".rstrip()
+
+
+def _entries(line: Compared, decimals: int, voice: Voice) -> tuple[str, str, str]:
+    """Loss, change and outcome as text."""
     outcome = line.outcome.say(voice)
     if np.isnan(line.loss):
-        outcome = outcome if line.chosen else f"not tried alone: {outcome}"
-        return f"{line.name:<{width}}  {'-':>11}  {outcome}"
-    ends = [f"{value:+.{decimals}f}" for value in (line.change, line.low, line.high)]
+        return "-", "", outcome if line.chosen else f"not tried alone: {outcome}"
+    ends = [f"{value:+z.{decimals}f}" for value in (line.change, line.low, line.high)]
     change = "" if np.isnan(line.change) else f"{ends[0]} ({ends[1]} to {ends[2]})"
-    return f"{line.name:<{width}}  {line.loss:>11.{decimals}f}  {change:<{3 * decimals + 18}}  {outcome}".rstrip()
+    return f"{line.loss:.{decimals}f}", change, outcome
 
 
 def decimals_of(size: float, fewest: int = 4) -> int:
@@ -235,11 +252,11 @@ def nested_sentence(
     if change.low is None or change.high is None:
         ends = too_few_for_interval(MIN_MINORITY_ROWS).say(voice)
     else:
-        ends = f"95 % CI {change.low:+.{places}f} to {change.high:+.{places}f}"
+        ends = f"95 % CI {change.low:+z.{places}f} to {change.high:+z.{places}f}"
     what = " of the selection procedure" if kept else ""
     return (
         f"Nested cross-validation{what}: {NAMES[loss]} {numbers[0]} -> {numbers[1]} "
-        f"({change.value:+.{places}f}, {ends})."
+        f"({change.value:+z.{places}f}, {ends})."
     )
 
 

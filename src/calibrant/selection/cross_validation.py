@@ -59,7 +59,8 @@ class Crossed:
         """Rows that a test may use when a fold is left out: the other folds, by cluster where there are clusters."""
         if not self.folds.clusters:
             return reduce(Tally.__add__, self._without(place))
-        buckets = [each for k, part in enumerate(self.folds.clusters) if k != place for each in part]
+        others = range(place) if self.folds.forward else [k for k in range(len(self.folds.clusters)) if k != place]
+        buckets = [each for k in others for each in self.folds.clusters[k]]
         return Clusters.of_buckets(GroupedTally(dict(enumerate(buckets))))
 
     def _inner_losses(self, place: int) -> list[Losses]:
@@ -95,7 +96,8 @@ class Crossed:
         if self.parts is not None:
             columns = np.vstack([columns, np.einsum("k,kc->c", weights, outputs[self.parts])])
         buckets = self.folds.clusters[place] if self.folds.clusters else ()
-        return Losses.of(self.folds.parts[place], buckets, columns, self.loss)
+        names = self.folds.names[place] if self.folds.names else None
+        return Losses.of(self.folds.parts[place], buckets, columns, self.loss, names)
 
     def _pairs(self) -> dict[tuple[int, int], Floats]:
         """By pair of folds: outputs on the second by fits to neither. Walking forward needs none."""
@@ -116,7 +118,8 @@ class Crossed:
     def _without(self, *left_out: int) -> list[Tally]:
         parts = self.folds.parts
         if self.folds.forward:
-            return list(parts[: left_out[0]])
+            known = self.folds.past[left_out[0]] if self.folds.past else None
+            return list(parts[: left_out[0]]) if known is None else [known]
         return [part for place, part in enumerate(parts) if place not in left_out]
 
     def _train(self, parts: list[Tally]) -> Tally | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, cast
 
@@ -23,12 +23,36 @@ MAX_EFFECTIVE_ROWS = 2.0**53
 """Largest number of effective rows that a cell of importance weights may count for."""
 
 
-def check_one_split(groups: object, time: object) -> None:
-    """Reject groups and times together: each defines its own folds."""
-    if groups is not None and time is not None:
-        raise InputError(
-            "groups", Phrase("and {time} cannot both split the rows", time=Argument("time")), "pass one of them"
-        )
+def forward_folds(
+    period: NDArray[np.intp], groups: NDArray[Any] | None = None
+) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """Row numbers to fit and to evaluate, forward in time: each period by the ones before it.
+
+    Earlier rows of the groups of a period are left out of its fit. A period whose groups leave nothing to fit is an
+    error.
+
+    Examples
+    --------
+    >>> [(fit.tolist(), test.tolist()) for fit, test in forward_folds(np.array([0, 0, 1, 2]), np.array([7, 8, 7, 9]))]
+    [([1], [2]), ([0, 1, 2], [3])]
+    """
+    for number in range(1, int(period.max()) + 1):
+        test, past = np.flatnonzero(period == number), np.flatnonzero(period < number)
+        if groups is not None:
+            past = past[~np.isin(groups[past], groups[test])]
+            if not len(past):
+                raise no_other_groups(number)
+        yield past, test
+
+
+def no_other_groups(period: int) -> InputError:
+    """The error of a period all of whose earlier rows belong to its own groups."""
+    both = {"groups": Argument("groups"), "time": Argument("time")}
+    return InputError(
+        "groups",
+        f"leave no earlier row to fit for period {period + 1}: all belong to groups of that period",
+        Phrase("pass {groups} alone for new groups, or {time} alone for the future of known groups", **both),
+    )
 
 
 @dataclass(frozen=True)
@@ -43,11 +67,16 @@ class Folds:
     clusters: tuple[tuple[Tally, ...], ...] = ()
     rows: Clusters | None = None
     """All rows by their groups, if there are groups; a bucket of a fold may contain several groups."""
+    past: tuple[Tally | None, ...] = ()
+    """With time and groups: the rows that each fold is evaluated by, which leave out its groups; the first has none."""
+    names: tuple[tuple[int, ...], ...] = ()
+    """With time and groups: the numbers of the buckets of each fold, since a bucket may be in several folds."""
 
     def with_ends(self, ends: Ends) -> Self:
         """The same folds, with scores of exactly 0 and 1 read as in all rows."""
         rows = None if self.rows is None else replace(self.rows, tally=self.rows.tally.with_ends(ends))
-        return replace(self, parts=tuple(part.with_ends(ends) for part in self.parts), rows=rows)
+        past = tuple(None if each is None else each.with_ends(ends) for each in self.past)
+        return replace(self, parts=tuple(part.with_ends(ends) for part in self.parts), rows=rows, past=past)
 
     @classmethod
     def at_random(cls, tally: Tally, count: int = FOLDS, random_state: int = 0) -> Self:
@@ -84,10 +113,31 @@ class Folds:
             return cls(tuple(_grouped(rows, shuffled(rows, count, random_state), grid).values()))
         if rows.time is not None:
             starts = periods_of(rows.time, rows.weights, count + 1)[0]
+            if rows.groups is not None:
+                return cls._forward_by_group(rows, np.unique(starts, return_inverse=True)[1], grid)
             return cls(tuple(_grouped(rows, starts, grid).values()), forward=True)
         buckets = _grouped(rows, cluster_buckets(cast(NDArray[Any], rows.groups)), grid)
         dealt = tuple(part for part in deal(tuple(buckets.values()), count) if part)
         return cls(tuple(_added(part) for part in dealt), clusters=dealt, rows=Clusters.of_rows(rows, grid))
+
+    @classmethod
+    def _forward_by_group(cls, rows: Rows, period: NDArray[np.intp], grid: Grid | None) -> Self:
+        """Periods, each evaluated by earlier rows of other groups."""
+        buckets = cluster_buckets(cast(NDArray[Any], rows.groups))
+        numbers = [np.flatnonzero(period == number) for number in range(int(period.max()) + 1)]
+        parts = [_grouped(take_rows(rows, own), buckets[own], grid) for own in numbers]
+        past = (
+            Tally.from_rows(replace(take_rows(rows, seen), groups=None, time=None), grid)
+            for seen, _ in forward_folds(period, rows.groups)
+        )
+        return cls(
+            tuple(_added(tuple(part.values())) for part in parts),
+            forward=True,
+            clusters=tuple(tuple(part.values()) for part in parts),
+            rows=Clusters.of_rows(rows, grid),
+            past=(None, *past),
+            names=tuple(tuple(part) for part in parts),
+        )
 
 
 # ------------------------------------------------------------------------------------------------------------ at random
@@ -180,6 +230,27 @@ def _added(parts: Sequence[Tally]) -> Tally:
     for part in parts[1:]:
         total = total + part
     return total
+
+
+def take_rows(rows: Rows, index: NDArray[Any]) -> Rows:
+    """Some of the rows, by index or boolean mask."""
+    sides = {name: getattr(rows, name) for name in ("weights", "groups", "time")}
+    chosen: dict[str, Any] = {name: None if column is None else column[index] for name, column in sides.items()}
+    return replace(rows, scores=rows.scores[index], labels=rows.labels[index], **chosen)
+
+
+def dependent_folds(
+    rows: Rows, count: int, random_state: int = 0
+) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """Row numbers to fit and to evaluate: by whole groups, or forward in time."""
+    if rows.time is not None:
+        starts = periods_of(rows.time, rows.weights, count + 1)[0]
+        yield from forward_folds(np.unique(starts, return_inverse=True)[1], rows.groups)
+        return
+    names, codes = np.unique(cast(NDArray[Any], rows.groups), return_inverse=True)
+    dealt = (np.random.default_rng([random_state, 1]).permutation(len(names)) % count)[codes]
+    for number in range(min(count, len(names)) if len(names) > 1 else 0):
+        yield np.flatnonzero(dealt != number), np.flatnonzero(dealt == number)
 
 
 def _grouped(rows: Rows, keys: NDArray[Any], grid: Grid | None) -> GroupedTally:

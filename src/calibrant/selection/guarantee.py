@@ -14,7 +14,7 @@ from calibrant.guarantees.issuing import Bins
 from calibrant.guarantees.origins import Assumption, BinRule
 from calibrant.guarantees.planning import MOST_LABELS
 from calibrant.maps import Map
-from calibrant.messages import InputError, Note, Phrase, Setting
+from calibrant.messages import InputError, Note, Phrase, Setting, count_text
 from calibrant.numerics import Floats, multiply_odds
 from calibrant.selection.candidates import CANDIDATES
 from calibrant.selection.comparison import beyond_epsilon
@@ -92,10 +92,10 @@ def guaranteed_bins(tally: Tally, guarantee: Guarantee, folds: Folds, loss: Loss
     r"""The best number of bins among those whose intervals are within epsilon, and these bins.
 
     All rows define and fill the bins (``docs/certificates/own-rows.md``), for each of a few numbers of bins, each at
-    its share of alpha. Among those within epsilon, the cross-fitted loss decides, with the fewest bins as the simplest
-    candidate. The bins do not depend on a random draw, so the guarantee holds for every seed of the ``folds``. For rows
-    sampled by class, the losses are those of the rows as sampled, and the intervals those of the population that the
-    weights restore.
+    its share of alpha. Among those within epsilon, the cross-validated loss decides, with the fewest bins as the
+    simplest candidate. The bins do not depend on a random draw, so the guarantee holds for every seed of the ``folds``.
+    For rows sampled by class, the losses are those of the rows as sampled, and the intervals those of the population
+    that the weights restore.
 
     Raises
     ------
@@ -177,7 +177,7 @@ def _missing(tally: Tally, guarantee: Guarantee) -> InputError:
             break
     return InputError(
         Setting("guarantee", (guarantee.epsilon, guarantee.alpha)),
-        f"cannot be met with {tally.total:,.6g} labels: even two bins are not within {guarantee.epsilon:g}",
+        f"cannot be met with {count_text(tally.total)} labels: even two bins are not within {guarantee.epsilon:g}",
         Phrase(
             f"allow a larger epsilon, or try again at {total:,} labels with {{look}} (labels double from look to look, "
             "and every look spends a share of alpha)",

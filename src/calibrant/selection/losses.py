@@ -14,7 +14,7 @@ from scipy.special import stdtrit, xlogy
 from calibrant.maps import Map
 from calibrant.metrics.binary.means import logarithmic_loss, squared_loss
 from calibrant.metrics.estimates import TWO_SIDED
-from calibrant.numerics import OUTPUT_ENDS, Floats
+from calibrant.numerics import OUTPUT_ENDS, Floats, Ints
 from calibrant.tallies import Tally
 
 Loss = Literal["log", "brier"]
@@ -43,10 +43,14 @@ class Losses:
     """By cluster bucket: rows, then the summed loss of each candidate; no lines without clusters."""
     classes: tuple[float, float] = (np.inf, np.inf)
     """Events and negatives, as effective sample sizes; infinite where they are not known."""
+    names: Ints | None = None
+    """Numbers of the clusters, if one may be in several folds: its lines are then added up."""
 
     @classmethod
-    def of(cls, part: Tally, buckets: Sequence[Tally], outputs: Floats, loss: Loss) -> Losses:
-        """Losses on one fold; ``outputs`` has a line of probabilities per candidate."""
+    def of(
+        cls, part: Tally, buckets: Sequence[Tally], outputs: Floats, loss: Loss, names: Sequence[int] | None = None
+    ) -> Losses:
+        """Losses on one fold; ``outputs`` has a line of probabilities per candidate, ``names`` number the buckets."""
         by_label = row_losses(outputs, loss)
         n, events = part.n.astype(np.float64), part.events.astype(np.float64)
         sums, products = np.zeros(len(outputs)), np.zeros((len(outputs), len(outputs)))
@@ -58,27 +62,34 @@ class Losses:
         clusters = np.array(lines) if lines else np.zeros((0, 1 + len(outputs)))
         total, size, hits = float(n.sum()), part.effective_size, float(events.sum())
         unit = size / total if total else 0.0
-        return cls(total, size, sums, products, clusters, (hits * unit, (total - hits) * unit))
+        numbers = None if names is None else np.asarray(names, dtype=np.int64)
+        return cls(total, size, sums, products, clusters, (hits * unit, (total - hits) * unit), numbers)
 
     @classmethod
     def of_rows(cls, losses: Floats, weights: Floats, clusters: NDArray[np.intp] | None) -> Losses:
         """Losses of single rows with their weights; ``losses`` has a line per candidate."""
         weighted, total = losses * weights, float(weights.sum())
-        by_cluster = np.zeros((0, 1 + len(losses)))
+        by_cluster, names = np.zeros((0, 1 + len(losses))), None
         if clusters is not None:
-            codes = np.unique(clusters, return_inverse=True)[1]
+            names, codes = np.unique(clusters, return_inverse=True)
             by_cluster = np.stack([np.bincount(codes, line) for line in (weights, *weighted)], axis=1)
-        return cls(total, total, weighted.sum(axis=1), np.einsum("jn,kn->jk", weighted, losses), by_cluster)
+        products = np.einsum("jn,kn->jk", weighted, losses)
+        return cls(total, total, weighted.sum(axis=1), products, by_cluster, names=names)
 
     def __add__(self, other: Losses) -> Losses:
         """Losses on both sets of rows."""
+        clusters, names = np.concatenate([self.clusters, other.clusters]), None
+        if self.names is not None and other.names is not None:
+            names, codes = np.unique(np.concatenate([self.names, other.names]), return_inverse=True)
+            clusters = np.stack([np.bincount(codes, column) for column in clusters.T], axis=1)
         return Losses(
             self.total + other.total,
             self.size + other.size,
             self.sums + other.sums,
             self.products + other.products,
-            np.concatenate([self.clusters, other.clusters]),
+            clusters,
             (self.classes[0] + other.classes[0], self.classes[1] + other.classes[1]),
+            names,
         )
 
     @staticmethod
@@ -91,7 +102,7 @@ class Losses:
         index = np.asarray(columns, dtype=np.intp)
         clusters = self.clusters[:, np.append(0, index + 1)]
         products = self.products[np.ix_(index, index)]
-        return Losses(self.total, self.size, self.sums[index], products, clusters, self.classes)
+        return Losses(self.total, self.size, self.sums[index], products, clusters, self.classes, self.names)
 
     @property
     def means(self) -> Floats:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from calibrant.messages import Shown
 from calibrant.metrics.binary.likelihood import Parameter, Parameters
 from calibrant.metrics.variance import FEWEST_CLUSTERS
 from calibrant.numerics import expit
@@ -27,7 +28,7 @@ class Sample(NamedTuple):
 
 
 @dataclass(frozen=True)
-class OriginalTest:
+class OriginalTest(Shown):
     r"""Likelihood-ratio tests that the intercept of the log-odds is 0, and that their slope is 1.
 
     Attributes

@@ -1,4 +1,4 @@
-"""Choice of a calibrator: cross-fitted losses, a rule that prefers simple candidates, and nested estimates."""
+"""Choice of a calibrator: cross-validated losses, a rule that prefers simple candidates, and nested estimates."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Blend:
-    """A weighted average of several candidates; the weights minimize the cross-fitted loss."""
+    """A weighted average of several candidates; the weights minimize the cross-validated loss."""
 
     parts: tuple[Candidate, ...]
     least: float = 0.0
@@ -155,7 +155,7 @@ def select(
 
     Notes
     -----
-    With few rows, choosing one map by its cross-fitted loss is mostly noise; an average is more stable. On 385 real
+    With few rows, choosing one map by its cross-validated loss is mostly noise; an average is more stable. On 385 real
     cases the blend is nearer to the best map of each case than the choice by lowest loss, twice as near up to 1,000
     rows (``docs/decisions/0010-calibrate.md``).
     Guarantee: no finite-sample guarantee; the nested loss is that of the procedure on (K - 1) / K of the rows.

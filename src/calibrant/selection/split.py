@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays.columns import is_whole
 from calibrant.arrays.sides import check_time, side_column
-from calibrant.messages import InputError
-from calibrant.selection.folds import check_one_split, cut_time
+from calibrant.messages import Argument, InputError, Phrase
+from calibrant.selection.folds import cut_time
 
 SIZES = (0.6, 0.2, 0.2)
 
@@ -19,7 +19,8 @@ SIZES = (0.6, 0.2, 0.2)
 class Split(NamedTuple):
     """Ascending row numbers of a training, a calibration and a test set.
 
-    The sets have no row in common, and no group or timestamp where they were split by those.
+    The sets have no row in common, and no group or timestamp where they were split by those. Split by both, rows of a
+    group that occurs again in a later set are in no set.
     """
 
     train: NDArray[np.intp]
@@ -38,8 +39,9 @@ def split_rows(
     """Split row numbers into a training, a calibration and a test set.
 
     The split is random; by whole ``groups``, in random order; or by ``time``, the oldest rows first, where rows with
-    the same timestamp stay together. Fit the model on the first set and the calibrator on the second, and evaluate on
-    the third.
+    the same timestamp stay together. With ``time`` and ``groups`` the sets follow each other in time, and rows whose
+    group occurs in a later set are left out of the earlier ones. Fit the model on the first set and the calibrator on
+    the second, and evaluate on the third. The scores may be of one column or of several classes.
 
     Parameters
     ----------
@@ -51,7 +53,7 @@ def split_rows(
     groups
         Group of each row, such as a customer; rows of one group stay together.
     time
-        Timestamp of each row; pass ``groups`` or ``time``, not both.
+        Timestamp of each row.
     random_state
         None draws anew at every call: keep the row numbers for as long as the sets must stay separate. A seed gives
         the same row numbers again; use it only if the order of the rows does not depend on their labels. In rows
@@ -79,9 +81,9 @@ def split_rows(
         raise InputError("n", f"must be a number of rows, at least 3 for three sets, got {n!r}")
     if len(sizes) != 3 or not all(np.isfinite(size) and size > 0 for size in sizes):
         raise InputError("sizes", f"must be three positive shares of the rows, got {sizes!r}")
-    check_one_split(groups, time)
     if time is not None:
-        return _named(_places(np.unique(check_time(time, n)[0], return_inverse=True)[1]), sizes)
+        made = _named(_places(np.unique(check_time(time, n)[0], return_inverse=True)[1]), sizes)
+        return made if groups is None else _apart(made, side_column(groups, "groups", n))
     rng = np.random.default_rng(random_state)
     if groups is None:
         return _named(rng.permutation(n), sizes)
@@ -135,6 +137,21 @@ def walk_forward(time: ArrayLike, steps: int = 5) -> Iterator[Split]:
 def _places(keys: NDArray[np.intp]) -> NDArray[np.intp]:
     """How many rows have a smaller key: the same for rows that must stay together."""
     return np.asarray(np.searchsorted(np.sort(keys), keys), dtype=np.intp)
+
+
+def _apart(made: Split, groups: NDArray[Any]) -> Split:
+    """The sets without rows whose group occurs in a later set."""
+    train, calibrate, test = made
+    calibrate = calibrate[~np.isin(groups[calibrate], groups[test])]
+    train = train[~np.isin(groups[train], groups[np.concatenate([calibrate, test])])]
+    if not len(train) or not len(calibrate):
+        both = {"groups": Argument("groups"), "time": Argument("time")}
+        raise InputError(
+            "groups",
+            f"leave the {'training' if not len(train) else 'calibration'} set empty: all its groups occur again later",
+            Phrase("pass {groups} alone for new groups, or {time} alone for the future of known groups", **both),
+        )
+    return Split(train, calibrate, test)
 
 
 def _named(places: NDArray[np.intp], sizes: tuple[float, float, float]) -> Split:

@@ -1,5 +1,6 @@
 """Correct for changed base rates without a refit: sampling correction, known or estimated rates, late labels."""
 
+from calibrant.shift.classes import ClassRates, ClassShift
 from calibrant.shift.intercept import match_mean
 from calibrant.shift.label_shift import LabelShift, estimate_label_shift
 from calibrant.shift.maturity import Matured, select_mature
@@ -8,6 +9,8 @@ from calibrant.shift.mixture import MixtureFit
 from calibrant.shift.sampling import SamplingCorrection
 
 __all__ = [
+    "ClassRates",
+    "ClassShift",
     "LabelShift",
     "Matured",
     "MeanRate",

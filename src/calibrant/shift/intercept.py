@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from calibrant.arrays.multiclass.rows import is_matrix
 from calibrant.calibration import Calibration, as_calibration
 from calibrant.maps import Map
 from calibrant.numerics import Ends, expit, logit
+from calibrant.shift.classes import match_frequencies
 from calibrant.shift.stages import check_rate, log_odds, rising_root, then_shift, unlabeled
 from calibrant.tallies import Tally
 
@@ -21,7 +24,7 @@ def match_mean(
     calibration: Calibration | Map | BinaryCalibrator,
     scores: ArrayLike | Tally,
     *,
-    mean: float,
+    mean: float | Sequence[float] | Mapping[Any, float],
     sample_weight: ArrayLike | None = None,
 ) -> Calibration:
     r"""Shift the log-odds of a calibration so that its mean prediction on ``scores`` equals ``mean``.
@@ -39,7 +42,8 @@ def match_mean(
     scores
         Raw scores of the rows whose base rate is known, or a tally of them, whose labels are ignored.
     mean
-        The known base rate, strictly inside (0, 1).
+        The known base rate, strictly inside (0, 1). For a matrix of class scores, the known frequency of each class, by
+        class or in the order of the columns; the calibration must then be a softmax map.
     sample_weight
         Weights of the scores.
 
@@ -68,6 +72,8 @@ def match_mean(
     >>> round(float(moved.transform([0.02, 0.05, 0.2, 0.6]).mean()), 12)
     0.1
     """
+    if is_matrix(scores):
+        return match_frequencies(calibration, scores, mean, sample_weight)
     start, target = as_calibration(calibration), log_odds(check_rate("mean", mean))
     tally = unlabeled(scores, sample_weight, start.score_type)
     images = start.map.apply(tally.scores)

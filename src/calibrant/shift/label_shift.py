@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from calibrant.arrays.multiclass.rows import is_matrix
 from calibrant.calibration import Calibration, as_calibration
 from calibrant.maps import Map
-from calibrant.messages import InputError, Note, Voice, note
+from calibrant.messages import InputError, Note, Shown, Voice, count_text, note
 from calibrant.metrics.estimates import TWO_SIDED
 from calibrant.numerics import Ends, Floats
+from calibrant.shift.classes import ClassShift, estimate_class_shift
 from calibrant.shift.mixture import MixtureFit, fit_mixture
 from calibrant.shift.stages import log_odds, rising_root, then_shift, unlabeled
 from calibrant.tallies import Tally
@@ -28,7 +30,7 @@ ASSUMPTION = (
 
 
 @dataclass(frozen=True)
-class LabelShift:
+class LabelShift(Shown):
     """The result of :func:`estimate_label_shift`: new base rate, shifted calibration and test of the assumption.
 
     Attributes
@@ -68,9 +70,9 @@ class LabelShift:
         """The rate, the test and the assumption, as text."""
         sure = "" if math.isnan(self.se) else f" (95 % CI {self.low:.4f} to {self.high:.4f})"
         if self.fit is not None and not self.fit.holds:
-            rate = f"Base rate of the {self.n:,.12g} new rows if label shift held"
+            rate = f"Base rate of the {count_text(self.n)} new rows if label shift held"
         else:
-            rate = f"Base rate of the {self.n:,.12g} new rows"
+            rate = f"Base rate of the {count_text(self.n)} new rows"
         lines = [f"{rate}: {self.rate:.4f}{sure}; before: {self.source_rate:.4f}"]
         if self.fit is not None:
             lines.insert(len(lines) if self.fit.holds else 0, str(self.fit))
@@ -85,7 +87,7 @@ def estimate_label_shift(
     *,
     sample_weight: ArrayLike | None = None,
     source_weight: ArrayLike | None = None,
-) -> LabelShift:
+) -> LabelShift | ClassShift:
     r"""Estimate the base rate of new rows from their scores alone, and shift the calibration to it.
 
     .. math::
@@ -109,8 +111,9 @@ def estimate_label_shift(
 
     Returns
     -------
-    LabelShift
-        Prints itself as text; has ``rate``, ``low``, ``high``, ``calibration`` and ``fit``.
+    LabelShift or ClassShift
+        Prints itself as text; has ``rate``, ``low``, ``high``, ``calibration`` and ``fit``. For matrices of class
+        scores a ClassShift, with ``rates`` by class; the calibration must then be a softmax map.
 
     Notes
     -----
@@ -144,6 +147,8 @@ def estimate_label_shift(
       Assumes label shift: only the event rate changed, and the score distributions of events and of non-events did not.
       Not valid under covariate shift.
     """
+    if is_matrix(scores):
+        return estimate_class_shift(calibration, scores, source, y, sample_weight, source_weight)
     start = as_calibration(calibration)
     kind = start.score_type
     new = unlabeled(scores, sample_weight, kind)

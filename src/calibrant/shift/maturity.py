@@ -14,7 +14,7 @@ from calibrant.arrays import Rows, ScoreType, check_rows
 from calibrant.arrays.columns import check_length, check_option, read_column, refuse_not_finite
 from calibrant.arrays.sides import check_time, check_weights
 from calibrant.fits.isotonic import fit_curve
-from calibrant.messages import InputError, Note, Setting, Voice, note, plural
+from calibrant.messages import InputError, Note, Setting, Shown, Voice, note, plural
 from calibrant.numerics import Floats
 from calibrant.tallies import Tally
 
@@ -30,7 +30,7 @@ _DAY = 86_400_000_000  # microseconds
 
 
 @dataclass(frozen=True, eq=False)
-class Matured:
+class Matured(Shown):
     """The result of :func:`select_mature`: rows with their labels as known at ``as_of``, and what was left out.
 
     Attributes

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
+from calibrant.arrays.multiclass.rows import check_class_rows, check_class_scores, is_matrix
 from calibrant.guarantees.bounds import clopper_pearson
-from calibrant.messages import InputError, Note, Voice, note
+from calibrant.messages import InputError, Note, Shown, Voice, count_text, note
 from calibrant.metrics.binary.bins import Scores, tally_of
 from calibrant.numerics import Floats
 from calibrant.shift.stages import unlabeled
@@ -24,7 +25,7 @@ MIN_LABELS_PER_CLASS = 20
 
 
 @dataclass(frozen=True)
-class MeanRate:
+class MeanRate(Shown):
     """The result of :func:`estimate_rate`: an event rate with its interval; ``float(mean)`` is the rate.
 
     Attributes
@@ -67,9 +68,9 @@ class MeanRate:
     def __str__(self) -> str:
         """One sentence, and notes."""
         interval = f"{100 * (1 - self.alpha):.4g} % CI {self.low:.4f} to {self.high:.4f}"
-        rows = f"and {self.unlabeled:,.12g} unlabeled rows; effective sample size {self.worth:,.0f} labels"
+        rows = f"and {count_text(self.unlabeled)} unlabeled rows; effective sample size {self.worth:,.0f} labels"
         basis = rows if self.method == "prediction-powered" else "alone"
-        text = f"Event rate {self.rate:.4f} ({interval}) from {self.labels:,.12g} labels {basis}"
+        text = f"Event rate {self.rate:.4f} ({interval}) from {count_text(self.labels)} labels {basis}"
         return "\n  ".join([text, *map(str, self.notes)])
 
 
@@ -81,7 +82,7 @@ def estimate_rate(
     alpha: float = 0.05,
     sample_weight: ArrayLike | None = None,
     labeled_weight: ArrayLike | None = None,
-) -> MeanRate:
+) -> Any:
     r"""Estimate the event rate of a population from a large unlabeled set and a small labeled sample.
 
     .. math::
@@ -106,8 +107,9 @@ def estimate_rate(
 
     Returns
     -------
-    MeanRate
-        Prints itself as text; has ``rate``, ``low``, ``high`` and ``method``.
+    MeanRate or ClassRates
+        Prints itself as text; has ``rate``, ``low``, ``high`` and ``method``. For matrices of class probabilities a
+        ClassRates, with a MeanRate of each class in ``rates``, each interval on its own.
 
     Notes
     -----
@@ -135,6 +137,8 @@ def estimate_rate(
     """
     if not 0.0 < alpha < 1.0:
         raise InputError("alpha", f"must be inside (0, 1), got {alpha!r}", "0.05 gives a 95 % interval")
+    if is_matrix(scores):
+        return _of_classes(scores, labeled, y, alpha, sample_weight, labeled_weight)
     if y is not None and not isinstance(labeled, Tally) and np.shape(labeled)[:1] != np.shape(y)[:1]:
         raise InputError("labeled", "and y differ in length", "pass labels last: estimate_rate(scores, labeled, y)")
     few = tally_of(labeled, y, labeled_weight)
@@ -156,6 +160,25 @@ def estimate_rate(
     low, high = clopper_pearson(estimate * worth * tails**2, worth * tails**2, alpha)
     counts, se = (float(few.total), float(few.positives), float(many.total)), math.sqrt(variance)
     return MeanRate(estimate, float(low), float(high), se, alpha, "prediction-powered", power, *counts, worth)
+
+
+def _of_classes(scores: Any, labeled: Any, y: Any, alpha: float, sample_weight: Any, labeled_weight: Any) -> Any:
+    """The rate of each class, one against the rest."""
+    from calibrant.shift.classes import ClassRates  # here: it holds results of this module
+
+    few = check_class_rows(labeled, y, labeled_weight, score_type="probability")
+    many, _ = check_class_scores(scores, few.classes, "probability", few.columns)
+    if np.isnan(many).any():
+        raise InputError("scores", "has missing values", "drop these rows")
+    weights = None if labeled_weight is None else few.weights
+    found = {
+        name: estimate_rate(
+            many[:, k], few.scores[:, k], few.labels == k, alpha=alpha, sample_weight=sample_weight,
+            labeled_weight=weights,
+        )
+        for k, name in enumerate(few.classes)
+    }  # fmt: skip
+    return ClassRates(found)
 
 
 def _exact(few: Tally, many: Tally, alpha: float) -> MeanRate:

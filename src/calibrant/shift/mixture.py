@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from calibrant.messages import Shown
 from calibrant.numerics import Floats
 from calibrant.tallies import Tally
 
@@ -20,8 +21,8 @@ ALPHA = 0.01
 
 
 @dataclass(frozen=True)
-class MixtureFit:
-    """Chi-square test that new scores are a mixture of the two old classes.
+class MixtureFit(Shown):
+    """Chi-square test that new scores are a mixture of the old classes.
 
     Attributes
     ----------
@@ -29,7 +30,9 @@ class MixtureFit:
         Chi-square statistic, its degrees of freedom (bins minus two) and its p-value.
     rate, se
         Share of old events in the best-fitting mixture, with its standard error: an estimate of the base rate from bins
-        alone, without the map.
+        alone, without the map; NaN for several classes.
+    about
+        What is mixed, in words.
     """
 
     statistic: float
@@ -37,6 +40,7 @@ class MixtureFit:
     p_value: float
     rate: float
     se: float
+    about: str = "old events and old non-events"
 
     @property
     def holds(self) -> bool:
@@ -46,7 +50,7 @@ class MixtureFit:
     def __str__(self) -> str:
         """One sentence."""
         how = (
-            f"(mixture of old events and old non-events: chi-square {self.statistic:.1f} on {self.df} degrees of "
+            f"(mixture of {self.about}: chi-square {self.statistic:.1f} on {self.df} degrees of "
             f"freedom, p = {self.p_value:.2g})"
         )
         if self.holds:
@@ -115,7 +119,7 @@ def _minimum_chi_square(
     for _ in range(3):
         mix = rate * hits + (1.0 - rate) * rest
         parts = zip((mix, hits, rest), sizes, (1.0, rate**2, (1.0 - rate) ** 2), strict=True)
-        covariance = sum(weight * _multinomial(part, size) for part, size, weight in parts)
+        covariance = sum(weight * multinomial(part, size) for part, size, weight in parts)
         slope, level = (hits - rest)[:-1], (shares - rest)[:-1]
         inverse = np.linalg.pinv(np.asarray(covariance), hermitian=True)
         gain = float(np.einsum("i,ij,j->", slope, inverse, slope))
@@ -127,7 +131,7 @@ def _minimum_chi_square(
     return MixtureFit(statistic, df, float(special.chdtrc(df, statistic)), rate, se)
 
 
-def _multinomial(shares: Floats, size: float) -> Floats:
+def multinomial(shares: Floats, size: float) -> Floats:
     """Covariance of observed shares; half a row is added to each bin, so that no share is 0 or 1."""
     smooth = (shares * size + 0.5) / (size + 0.5 * len(shares))
     return np.asarray(np.diag(smooth) - np.multiply.outer(smooth, smooth))[:-1, :-1] / size

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from calibrant.arrays import Rows, ScoreType
 from calibrant.arrays.columns import read_floats, refuse_empty, refuse_not_finite, value_range, without_negative_zero
+from calibrant.arrays.rows import second_column
 from calibrant.arrays.score_types import settle_kind
 from calibrant.arrays.sides import check_weights
 from calibrant.calibration import Calibration
@@ -40,7 +41,8 @@ def unlabeled(
         if not scores.total > 0:
             raise InputError(name, "is an empty tally", "pass a tally with rows")
         return scores
-    s = read_floats(scores, name)
+    second = second_column(scores) if score_type == "probability" else None
+    s = read_floats(scores if second is None else second, name)
     if not s.size:
         refuse_empty(name)
     low, high = value_range(s)
@@ -68,7 +70,7 @@ def log_odds(rate: float) -> float:
     return math.log(rate) - math.log1p(-rate)
 
 
-def check_rate(name: str, value: float) -> float:
+def check_rate(name: str, value: object) -> float:
     """A rate strictly inside (0, 1), far enough from the ends for double precision."""
     if not isinstance(value, int | float | np.floating) or not 2.0**-50 <= value <= 1.0 - 2.0**-50:
         raise InputError(name, f"must be a rate inside (0, 1), got {value!r}", "write 3 % as 0.03")

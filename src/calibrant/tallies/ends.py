@@ -5,7 +5,7 @@ from __future__ import annotations
 from numbers import Real
 
 from calibrant.arrays import Rows, ScoreType
-from calibrant.messages import InputError, Note, Voice, note, plural
+from calibrant.messages import InputError, Note, Voice, count_text, note, plural
 from calibrant.numerics import LEAST_LOW, Ends
 from calibrant.tallies.tally import Tally
 
@@ -79,5 +79,5 @@ def end_text(p: float) -> str:
 def _are(voice: Voice, rows: float, counts: bool, which: str = "") -> str:
     """A number of scores as the subject of a sentence, with its verb."""
     if not counts:
-        return f"{voice.nouns.scores}{which} with total weight {rows:,.6g} are"
+        return f"{voice.nouns.scores}{which} with total weight {count_text(rows)} are"
     return f"{plural(rows, voice.nouns.score, voice.nouns.scores)}{which} {'is' if rows == 1 else 'are'}"

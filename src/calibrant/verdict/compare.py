@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Literal
@@ -13,12 +13,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import Rows, check_rows
-from calibrant.messages import PYTHON, Argument, CalibrantWarning, InputError, Note, Phrase, Setting, Text, Voice
+from calibrant.arrays.multiclass.rows import check_class_rows, is_matrix
+from calibrant.arrays.score_types import MulticlassScoreType
+from calibrant.messages import PYTHON, Argument, CalibrantWarning, InputError, Note, Phrase, Setting, Shown, Text, Voice
+from calibrant.metrics.multiclass.scores import losses_of_rows
 from calibrant.metrics.variance import Spread, between
-from calibrant.numerics import Ends, Floats, logit
+from calibrant.notebook import AMBER, GRAY, GREEN, RED, Dot, stacked, table_block, text_block
+from calibrant.numerics import CLAMP, Ends, Floats, expit, logit
 from calibrant.tallies import repeat_notes_of_rows
 from calibrant.tallies.cells import mass_below
-from calibrant.verdict.check import judge
+from calibrant.verdict.check import judge, judge_problems
+from calibrant.verdict.classes import AskedNotion, Problems, as_one_score, from_frame, pair_of, read_problems
 from calibrant.verdict.decision import TOLERANCE
 from calibrant.verdict.evidence import evidence_of_rows, without_single_groups
 from calibrant.verdict.figures import capitalized, signed_percent
@@ -29,6 +34,10 @@ MAX_MAPS = 20
 
 MAX_INSPECTED_ROWS = 20_000
 """Rows inspected for this, evenly spaced in the order of the old scores."""
+
+
+CLIPPED = "Log loss, scores clipped to 2^-32 from 0 and 1"
+"""Name of a log loss that would be infinite."""
 
 
 class Outcome(StrEnum):
@@ -42,7 +51,7 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True)
-class Difference:
+class Difference(Shown):
     """A metric of the old and of the new model, and the 95 % interval of their paired difference."""
 
     name: str
@@ -80,8 +89,8 @@ class Difference:
         match self.outcome:
             case Outcome.NOT_COMPARABLE:
                 return (
-                    f"not comparable: the new {voice.nouns.scores} come from {self.maps} cross-fitted maps, each of "
-                    "which preserves the old ranking"
+                    f"not comparable: the new {voice.nouns.scores} come from {self.maps} maps, one for each fold, and "
+                    "each preserves the old ranking"
                 )
             case Outcome.TOO_FEW_ROWS:
                 return f"too few {voice.nouns.rows} to tell"
@@ -90,15 +99,26 @@ class Difference:
             case outcome:
                 return outcome.value
 
+    @property
+    def entries(self) -> tuple[str, str, str, str]:
+        """Name, old and new value, and change with its interval, as text."""
+        digits = _digits(self.change, self.high - self.low) if np.isfinite(self.low) else 4
+        change = f"{self.change:+.{digits}f}"
+        if np.isfinite(self.low):
+            change += f" ({self.low:+.{digits}f} to {self.high:+.{digits}f})"
+        return self.name, f"{self.old:.{digits}f}", f"{self.new:.{digits}f}", change
+
     def say(self, voice: Voice) -> str:
         """One line in the words of a voice."""
         digits, words = _digits(self.change, self.high - self.low), self.in_words(voice)
+        if self.change == self.low == self.high == 0.0:
+            return f"{self.name}: {self.old:.4f}, unchanged"
         share = f", {signed_percent(self.change / self.old)}" if self.old > 0.0 else ""
         if not np.isfinite(self.low):
             return f"{self.name}: {self.old:.4f} to {self.new:.4f}: {words}"
         return (
-            f"{self.name}: {self.old:.{digits}f} to {self.new:.{digits}f} ({self.change:+.{digits}f}{share}; "
-            f"95 % CI {self.low:+.{digits}f} to {self.high:+.{digits}f}): {words}"
+            f"{self.name}: {self.old:.{digits}f} to {self.new:.{digits}f} ({self.change:+z.{digits}f}{share}; "
+            f"95 % CI {self.low:+z.{digits}f} to {self.high:+z.{digits}f}): {words}"
         )
 
     def __str__(self) -> str:
@@ -106,8 +126,11 @@ class Difference:
         return self.say(PYTHON)
 
 
+_COLORS = {Outcome.BETTER: GREEN, Outcome.WORSE: RED, Outcome.NOT_SIGNIFICANT: GRAY}
+
+
 @dataclass(frozen=True)
-class Crossing:
+class Crossing(Shown):
     """Rows that change sides of a policy threshold under the new scores; a score at the threshold counts as above."""
 
     threshold: float
@@ -120,12 +143,12 @@ class Crossing:
 
     def say(self, voice: Voice) -> str:
         """One line in the words of a voice."""
-        events = voice.nouns.events
+        rows = voice.nouns.rows
+        up = _moved(self.up, self.up_events, f"{rows} move up", voice)
+        down = _moved(self.down, self.down_events, "move down" if self.up else f"{rows} move down", voice)
+        moved = f"{up}, {down}" if self.up or self.down else f"no {rows} change sides"
         return (
-            f"at {self.threshold:g}: {self.up:,.0f} {voice.nouns.rows} move up "
-            f"({_rate(self.up_events, self.up, events)}), {self.down:,.0f} move down "
-            f"({_rate(self.down_events, self.down, events)}); at or above it {self.above_old:,.0f} before, "
-            f"{self.above_new:,.0f} after"
+            f"at {self.threshold:g}: {moved}; {self.above_old:,.0f} at or above it before, {self.above_new:,.0f} after"
         )
 
     def __str__(self) -> str:
@@ -134,7 +157,7 @@ class Crossing:
 
 
 @dataclass(frozen=True)
-class Change:
+class Change(Shown):
     """The result of :func:`calibrant.compare`: print it, or read its attributes."""
 
     old: Verdict
@@ -161,6 +184,18 @@ class Change:
         """The whole comparison as text."""
         return self.say(PYTHON)
 
+    def _repr_html_(self) -> str:
+        """For notebooks: both headlines, a table of the differences, and the crossings."""
+        heads = [
+            text_block(f"{name}: {each.headline}", each.color) for name, each in (("Old", self.old), ("New", self.new))
+        ]
+        lines = [f"{capitalized(PYTHON.nouns.rows)} that cross a policy threshold:"] if self.crossings else []
+        lines += [f"  {crossing}" for crossing in self.crossings]
+        lines += [f"Note: {note}" for note in self.notes]
+        head = ("metric", "old", "new", "change (95 % CI)", "the new model is")
+        rows = [(*each.entries, Dot(each.words, _COLORS.get(each.outcome, AMBER))) for each in self.differences]
+        return stacked(*heads, table_block(head, rows, notes=lines, left=(0, 4)))
+
     def to_dict(self) -> dict[str, Any]:
         """The comparison as data for JSON."""
         return {
@@ -175,16 +210,22 @@ class Change:
 
 
 def compare(
-    scores_old: ArrayLike,
-    scores_new: ArrayLike,
-    y: ArrayLike,
-    sample_weight: ArrayLike | None = None,
+    scores_old: Any,
+    scores_new: Any = None,
+    y: ArrayLike | None = None,
+    sample_weight: Any = None,
     *,
+    score_old: str | Sequence[str] | None = None,
+    score_new: str | Sequence[str] | None = None,
+    label: str | Sequence[str] | None = None,
     y_new: ArrayLike | None = None,
-    thresholds: ArrayLike = (0.5,),
-    groups: ArrayLike | None = None,
+    thresholds: ArrayLike | None = None,
+    classes: Sequence[Any] | None = None,
+    notion: AskedNotion | None = None,
+    groups: Any = None,
     weight_type: Literal["importance", "frequency"] = "importance",
     positive: Any = None,
+    score_type: MulticlassScoreType | None = None,
     tolerance: tuple[float, float] = TOLERANCE,
     random_state: int = 0,
 ) -> Change:
@@ -196,17 +237,23 @@ def compare(
     Parameters
     ----------
     scores_old, scores_new
-        Probabilities of the old and of the new model for the same rows.
+        Probabilities of the old and of the new model for the same rows; for several classes matrices or frames with one
+        column per class. Or one frame, with its columns in ``score_old``, ``score_new`` and ``label``.
     y
-        Outcomes of the rows. Both models must predict the same event.
-    sample_weight, weight_type, groups, positive, tolerance, random_state
-        As in :func:`calibrant.check`. With ``groups`` the influences are summed by group, as in
-        :func:`~calibrant.metrics.variance.spread_of`; importance weights enter squared.
+        Outcomes of the rows. Both models must predict the same event or the same classes.
+    score_old, score_new, label
+        Names of columns, if ``scores_old`` is a frame with the scores of both models; lists for several classes.
+        ``sample_weight`` and ``groups`` are then names too.
+    sample_weight, weight_type, groups, positive, classes, notion, score_type, tolerance, random_state
+        As in :func:`calibrant.check`; ``score_type`` is for a matrix, one score must be a probability. With ``groups``
+        the influences are summed by group, as in :func:`~calibrant.metrics.variance.spread_of`; importance weights
+        enter squared.
     y_new
         Outcomes of the new model, if each model has its own, such as whether its answer to a question was right; rows
         are still paired.
     thresholds
         Policy thresholds. For each: how many rows change sides under the new scores, and how many of those are events.
+        By default 0.5 for one score and none for several classes, where a threshold is one of the confidence.
 
     Returns
     -------
@@ -215,7 +262,9 @@ def compare(
 
     Notes
     -----
-    Scores of exactly 0 and 1 enter the log loss clipped to 2^-32 from the ends. Rows are needed: two tallies do not say
+    Several classes are compared by log loss, Brier score (summed over classes) and accuracy, multi-label targets by the
+    mean log loss and Brier score of all labels. Scores of exactly 0 and 1 enter the log loss clipped to 2^-32 from the
+    ends. Rows are needed: two tallies do not say
     which rows belong together. Guarantee: no finite-sample guarantee; with fewer than about twenty events intervals are
     too short. Cost: two sorts.
 
@@ -227,7 +276,39 @@ def compare(
     >>> change = compare(p**0.5, p, observed, thresholds=[0.5])
     >>> change.new.status, change.differences[0].words
     ('calibrated', 'better')
+    >>> classes = rng.dirichlet([1.0, 1.0, 1.0], size=4000)
+    >>> labels = (rng.random((4000, 1)) > classes.cumsum(axis=1)).sum(axis=1)
+    >>> flat = 0.5 * classes + 0.5 / 3
+    >>> [(each.name, each.words) for each in compare(flat, classes, labels).differences[:2]]
+    [('Log loss', 'better'), ('Brier score', 'better')]
     """
+    if score_old is not None or score_new is not None or label is not None:
+        scores_old, scores_new, y, sample_weight, groups = _of_frame(
+            scores_old, (score_old, score_new, label), (scores_new, y), sample_weight, groups
+        )
+    _refuse_names(scores_new, y)
+    levels = _levels(thresholds)
+    matrices = [is_matrix(scores) for scores in (scores_old, scores_new)]
+    if any(matrices):
+        if not all(matrices):
+            which = ("scores_old", "scores_new")[matrices.index(False)]
+            raise InputError(
+                which, "is one column, and the other model has a matrix", "pass matrices of the same classes"
+            )
+        if np.shape(scores_old)[1] != 2 or is_matrix(y):
+            options = {"weight_type": weight_type, "groups": groups, "positive": positive, "score_type": score_type}
+            return _compare_classes(
+                (scores_old, scores_new),
+                (y, y if y_new is None else y_new),
+                sample_weight,
+                levels,
+                tolerance,
+                {"classes": classes, "notion": notion, "random_state": random_state, **options},
+            )
+        one = {"classes": classes, "positive": positive, "score_type": score_type}
+        scores_new, y_new = _as_one("scores_new", scores_new, y if y_new is None else y_new, **one)
+        scores_old, y = _as_one("scores_old", scores_old, y, **one)
+        positive = None
     given = {"weight_type": weight_type, "groups": groups, "positive": positive}
     old = _read({"scores": "scores_old"}, scores_old, y, sample_weight, **given)
     names = {"scores": "scores_new"} | ({} if y_new is None else {"y": "y_new"})
@@ -236,11 +317,8 @@ def compare(
         lengths = {"old": len(old.scores), "new": len(new.scores)}
         problem = Phrase("has {old} rows and {other} has {new}", other=Argument("scores_new"), **lengths)
         raise InputError("scores_old", problem, "both must score the same rows")
-    levels = np.atleast_1d(np.asarray(thresholds, dtype=np.float64))
-    if levels.ndim != 1 or not ((levels >= 0.0) & (levels <= 1.0)).all():
-        raise InputError("thresholds", "must be probabilities between 0 and 1")
     impossible = any((rows.scores == 1.0 - rows.labels).any() for rows in (old, new))
-    loss = "Log loss, scores clipped to 2^-32 from 0 and 1" if impossible else "Log loss"
+    loss = CLIPPED if impossible else "Log loss"
     return Change(
         old=judge(evidence_of_rows(old, said=repeat_notes_of_rows(old), random_state=random_state), tolerance),
         new=judge(evidence_of_rows(new, said=repeat_notes_of_rows(new), random_state=random_state), tolerance),
@@ -249,8 +327,111 @@ def compare(
             _paired("Brier score", (old.scores - old.labels) ** 2, (new.scores - new.labels) ** 2, old),
             *_ranking(old, new),
         ),
-        crossings=tuple(_crossing(float(level), old, new) for level in levels),
+        crossings=tuple(_crossing(level, old, new) for level in ((0.5,) if levels is None else levels)),
     )
+
+
+def _compare_classes(
+    scores: tuple[Any, Any],
+    labels: tuple[Any, Any],
+    sample_weight: Any,
+    levels: Sequence[float] | None,
+    tolerance: tuple[float, float],
+    options: Mapping[str, Any],
+) -> Change:
+    """The comparison of two matrices of class scores, or of the scores of several labels."""
+    made: list[Problems] = []
+    beside = {"score": None, "label": None, "by": None, "time": None}
+    for name, matrix, target in zip(("scores_old", "scores_new"), scores, labels, strict=True):
+        try:
+            made.append(read_problems(matrix, target, sample_weight, **beside, **options))
+        except InputError as error:
+            raise _about(error, {"scores": name}) from None
+    old, new = (_rows_of(problems) for problems in made)
+    if made[0].notion != made[1].notion or len(old.scores) != len(new.scores):
+        raise InputError("scores_new", "does not match scores_old", "both must score the same rows and classes")
+    if made[0].classes is not None and made[1].classes is not None:
+        before, after = (losses_of_rows(problems.classes) for problems in made if problems.classes is not None)
+        impossible = not all(np.isfinite(each[0]).all() for each in (before, after))
+        log_losses = [np.minimum(each[0], -np.log(CLAMP)) if impossible else each[0] for each in (before, after)]
+        squares = [before[1], after[1]]
+        right = [rows.labels.astype(np.float64) for rows in (old, new)]
+        more: tuple[Difference, ...] = (_paired("Accuracy", right[0], right[1], old, lower_is_better=False),)
+    else:
+        impossible = any((rows.scores == 1.0 - rows.labels).any() for rows in (old, new))
+        log_losses = [_log_losses(rows) for rows in (old, new)]
+        squares = [(rows.scores - rows.labels) ** 2 for rows in (old, new)]
+        more = ()
+    seed = options["random_state"]
+    return Change(
+        old=judge_problems(made[0], tolerance, random_state=seed),
+        new=judge_problems(made[1], tolerance, random_state=seed),
+        differences=(
+            _paired(CLIPPED if impossible else "Log loss", log_losses[0], log_losses[1], old),
+            _paired("Brier score", squares[0], squares[1], old),
+            *more,
+        ),
+        crossings=tuple(_crossing(level, old, new) for level in levels or ()),
+    )
+
+
+def _rows_of(problems: Problems) -> Rows:
+    assert problems.rows is not None
+    return without_single_groups(problems.rows)
+
+
+def _as_one(
+    name: str, scores: Any, y: Any, *, classes: Sequence[Any] | None, positive: Any, score_type: Any
+) -> tuple[Floats, NDArray[np.bool_]]:
+    """The probability of the second of two classes, and whether a row has it."""
+    if classes is None:
+        classes = pair_of(scores, y)
+    try:
+        rows = check_class_rows(scores, y, classes=classes, score_type=score_type)
+    except InputError as error:
+        raise _about(error, {"scores": name}) from None
+    one, events = as_one_score(rows, positive)
+    return np.asarray(expit(one)) if rows.score_type == "logit" else one, events
+
+
+def _of_frame(
+    frame: Any, names: tuple[Any, Any, Any], beside: tuple[Any, Any], sample_weight: Any, groups: Any
+) -> tuple[Any, Any, Any, Any, Any]:
+    """Scores of both models, labels, weights and groups, from the named columns of a frame."""
+    for argument, name in zip(("score_old", "score_new", "label"), names, strict=True):
+        if name is None:
+            raise InputError(argument, "is missing", "name the scores of both models and the labels")
+    if any(each is not None for each in beside):
+        raise InputError("scores_new", "is given beside the names of columns", "pass the frame and the names alone")
+    old, new = ([name] if isinstance(name, str) else list(name) for name in names[:2])
+    sides = {"by": None, "time": None, "groups": groups}
+    first, y, weights, given = from_frame(frame, old, names[2], sample_weight, sides)
+    second = from_frame(frame, new, names[2], sample_weight, sides)[0]
+    return first, second, y, weights, given["groups"]
+
+
+def _refuse_names(scores_new: Any, y: Any) -> None:
+    """Refuse missing arguments, and names of columns in their place."""
+    for argument, value in (("scores_new", scores_new), ("y", y)):
+        if value is None or isinstance(value, str):
+            problem = "is missing" if value is None else "looks like the name of a column"
+            call = "compare(frame, score_old=..., score_new=..., label=...)"
+            raise InputError(argument, problem, f"pass compare(scores_old, scores_new, y), or {call}")
+
+
+def _levels(thresholds: ArrayLike | None) -> tuple[float, ...] | None:
+    if thresholds is None:
+        return None
+    levels = np.atleast_1d(np.asarray(thresholds, dtype=np.float64))
+    if levels.ndim != 1 or not ((levels >= 0.0) & (levels <= 1.0)).all():
+        raise InputError("thresholds", "must be probabilities between 0 and 1")
+    return tuple(levels.tolist())
+
+
+def _about(error: InputError, names: Mapping[str, str]) -> InputError:
+    """An error with the argument names of :func:`compare`."""
+    fix = None if error.fix is None else _renamed(error.fix, names)
+    return InputError(_named(error.subject, names), _renamed(error.problem, names), fix)
 
 
 def _read(names: Mapping[str, str], scores: Any, y: Any, sample_weight: Any, **given: Any) -> Rows:
@@ -260,8 +441,7 @@ def _read(names: Mapping[str, str], scores: Any, y: Any, sample_weight: Any, **g
         try:
             return without_single_groups(check_rows(scores, y, sample_weight, score_type="probability", **given))
         except InputError as error:
-            fix = None if error.fix is None else _renamed(error.fix, names)
-            raise InputError(_named(error.subject, names), _renamed(error.problem, names), fix) from None
+            raise _about(error, names) from None
 
 
 def _named(subject: str | Setting, names: Mapping[str, str]) -> str | Setting:
@@ -283,11 +463,12 @@ def _log_losses(rows: Rows) -> Floats:
     return np.asarray(np.logaddexp(0.0, (1.0 - 2.0 * rows.labels) * logit(rows.scores, Ends.of(rows.scores))))
 
 
-def _paired(name: str, old: Floats, new: Floats, rows: Rows) -> Difference:
+def _paired(name: str, old: Floats, new: Floats, rows: Rows, *, lower_is_better: bool = True) -> Difference:
     """The difference of two mean losses on the same rows."""
     w = _weights(rows)
     means = [float((w * values).sum() / w.sum()) for values in (old, new)]
-    return _difference(name, means[0], means[1], (new - old - (means[1] - means[0])) / w.sum(), rows)
+    influence = (new - old - (means[1] - means[0])) / w.sum()
+    return _difference(name, means[0], means[1], influence, rows, lower_is_better)
 
 
 def _ranking(old: Rows, new: Rows) -> tuple[Difference, ...]:
@@ -394,5 +575,8 @@ def _digits(change: float, width: float) -> int:
     return int(np.clip(1 - np.floor(np.log10(min(sizes))), 4, 9)) if sizes else 4
 
 
-def _rate(events: float, rows: float, noun: str) -> str:
-    return f"{100.0 * events / rows:.1f} % {noun}" if rows else "none"
+def _moved(rows: float, events: float, what: str, voice: Voice) -> str:
+    """How many rows moved, and the share of events among them."""
+    if not rows:
+        return f"none {what}" if what.startswith("move") else f"no {what}"
+    return f"{rows:,.0f} {what} ({100.0 * events / rows:.1f} % {voice.nouns.events})"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Literal
 
@@ -11,6 +12,7 @@ import numpy as np
 from calibrant.messages import InputError
 from calibrant.metrics.binary.likelihood import Parameter, Parameters
 from calibrant.metrics.chance import Chance
+from calibrant.metrics.multiplicity import holm
 from calibrant.metrics.variance import FEWEST_CLUSTERS
 from calibrant.tallies import Tally
 from calibrant.verdict.evidence import Evidence
@@ -38,6 +40,9 @@ WITHIN_CONFIDENCE = 0.95
 
 ALPHA_INTERCEPT, ALPHA_SLOPE, ALPHA_SHAPE = 0.02, 0.02, 0.01
 """Significance levels of the tests of intercept, slope and score ranges; they add up to 5 % (Bonferroni)."""
+
+ALPHA = ALPHA_INTERCEPT + ALPHA_SLOPE + ALPHA_SHAPE
+"""Significance level of the three tests together."""
 
 RULE = Rule(WITHIN_CONFIDENCE, 1.0 - ALPHA_INTERCEPT, 1.0 - ALPHA_SLOPE)
 
@@ -92,6 +97,38 @@ class Beyond:
 
 
 @dataclass(frozen=True)
+class PValues:
+    """P-values of the tests of intercept, slope and score ranges, against calibration or against the tolerance."""
+
+    intercept: float = 1.0
+    slope: float = 1.0
+    shape: Misfit | None = None
+    """The score range that fits worst."""
+
+    @property
+    def p_value(self) -> float:
+        """One p-value of the three tests (weighted Bonferroni): at most 5 % if and only if one of them rejects."""
+        shape = 1.0 if self.shape is None else self.shape.p_value
+        levels = ((self.intercept, ALPHA_INTERCEPT), (self.slope, ALPHA_SLOPE), (shape, ALPHA_SHAPE))
+        return min(1.0, *(p * ALPHA / level for p, level in levels))
+
+    def times(self, factor: float) -> PValues:
+        """With p-values multiplied by a factor, to adjust for other tests."""
+        shape = self.shape
+        if shape is not None:
+            shape = replace(shape, p_value=min(1.0, factor * shape.p_value))
+        return PValues(min(1.0, factor * self.intercept), min(1.0, factor * self.slope), shape)
+
+    def against(self) -> Against:
+        """As tests of perfect calibration."""
+        return Against(self.intercept, self.slope, _if_significant(self.shape))
+
+    def beyond(self) -> Beyond:
+        """As tests of the tolerance."""
+        return Beyond(self.intercept <= ALPHA_INTERCEPT, self.slope <= ALPHA_SLOPE, _if_significant(self.shape))
+
+
+@dataclass(frozen=True)
 class Decision:
     """The status and what it is based on; fields shared with :class:`Verdict` are described there."""
 
@@ -106,33 +143,103 @@ class Decision:
     only_ends: bool
     few_groups: bool
     more_labels: int | None
+    of_calibration: PValues = PValues()
+    of_tolerance: PValues = PValues()
+    """The p-values behind ``against`` and ``beyond``."""
+    p_value: float | None = None
+    """Of perfect calibration, adjusted for several classes by Holm's method; None for one problem."""
 
 
-def decide(evidence: Evidence, tolerance: tuple[float, float] = TOLERANCE) -> Decision:
-    """Compare intercept, slope and score ranges with perfect calibration and with the tolerance."""
+def decide(evidence: Evidence, tolerance: tuple[float, float] = TOLERANCE, *, among: bool = False) -> Decision:
+    """Compare intercept, slope and score ranges with perfect calibration and with the tolerance.
+
+    With ``among`` the problem is one of several classes: a class that no row has, or that all rows have, is then tested
+    too, and the number of labels to add is not estimated.
+    """
     tally, data = evidence.tally, evidence.clusters or evidence.tally
     parameters = Parameters.of(data)
     limits = _limits(parameters, check_tolerance(tolerance))
     chance = Chance.of(data)
     few = evidence.clusters is not None and evidence.clusters.size < FEWEST_CLUSTERS
     at_ends, only_ends = _at_ends(tally), bool(np.isin(tally.scores, (0.0, 1.0)).all())
-    if few or only_ends or parameters.level is None:
-        against, beyond, within = Against(1.0, 1.0, None), Beyond(False, False, None), False
-    else:
-        against = _against(evidence, parameters, chance)
-        beyond = _beyond(evidence, parameters, limits)
+    of_calibration = of_tolerance = PValues()
+    within = False
+    if only_ends and any(at_ends):
+        of_tolerance = PValues(0.0)
+    elif parameters.level is None and among and not (few or only_ends):
+        of_calibration = PValues(chance.p_value(float(tally.positives)))
+    elif not (few or only_ends or parameters.level is None):
+        of_calibration = _of_calibration(evidence, parameters, chance)
+        of_tolerance = _of_tolerance(evidence, parameters, limits)
         within = _within(parameters, limits)
-    status: Status = "cannot tell"
-    if beyond.found or (only_ends and any(at_ends)):
-        status = "miscalibrated"
-    elif within:
-        status = "calibrated"
-    elif against.found:
-        status = "off"
-    needed = None
-    if status in ("off", "cannot tell") and not only_ends and not few:
-        needed = more_labels(parameters, limits, RULE, physical_rows(tally))
-    return Decision(status, parameters, limits, chance, against, beyond, within, at_ends, only_ends, few, needed)
+    decision = Decision(
+        "cannot tell",
+        parameters,
+        limits,
+        chance,
+        of_calibration.against(),
+        Beyond(False, False, None) if only_ends else of_tolerance.beyond(),
+        within,
+        at_ends,
+        only_ends,
+        few,
+        None,
+        of_calibration,
+        of_tolerance,
+    )
+    decision = replace(decision, status=_status(decision))
+    if among or decision.status not in ("off", "cannot tell") or only_ends or few:
+        return decision
+    return replace(decision, more_labels=more_labels(parameters, limits, RULE, physical_rows(tally)))
+
+
+def adjusted(decisions: Sequence[Decision]) -> list[Decision]:
+    """Decisions about several classes, with p-values adjusted for their number by Holm's method (1979).
+
+    At most 5 % of calibrated models have a class that is called off or miscalibrated, and at most 5 % of models within
+    the tolerance in every class have one that is called miscalibrated, however the classes depend on each other.
+    """
+    factors = []
+    for tests in ("of_calibration", "of_tolerance"):
+        raw = np.array([getattr(decision, tests).p_value for decision in decisions])
+        factors.append(np.divide(holm(raw), raw, out=np.full(len(raw), float(len(raw))), where=raw > 0.0))
+    made = []
+    for decision, calibration, tolerance in zip(decisions, *factors, strict=True):
+        of_calibration = decision.of_calibration.times(float(calibration))
+        of_tolerance = decision.of_tolerance.times(float(tolerance))
+        beyond = decision.beyond if decision.only_ends else of_tolerance.beyond()
+        changed = replace(
+            decision,
+            against=of_calibration.against(),
+            beyond=beyond,
+            of_calibration=of_calibration,
+            of_tolerance=of_tolerance,
+            p_value=min(1.0, float(calibration) * decision.of_calibration.p_value),
+        )
+        made.append(replace(changed, status=_status(changed)))
+    return made
+
+
+def _status(decision: Decision) -> Status:
+    if decision.beyond.found or (decision.only_ends and any(decision.at_ends)):
+        return "miscalibrated"
+    if decision.within:
+        return "calibrated"
+    return "off" if decision.against.found else "cannot tell"
+
+
+def joint_status(statuses: Sequence[Status]) -> Status:
+    """The status of several problems: miscalibrated or off if one is, calibrated if all are.
+
+    Examples
+    --------
+    >>> joint_status(["calibrated", "off"]), joint_status(["calibrated", "cannot tell"])
+    ('off', 'cannot tell')
+    """
+    for status in ("miscalibrated", "off"):
+        if status in statuses:
+            return status
+    return "calibrated" if statuses and set(statuses) == {"calibrated"} else "cannot tell"
 
 
 def _limits(parameters: Parameters, tolerance: tuple[float, float]) -> Tolerance:
@@ -140,18 +247,20 @@ def _limits(parameters: Parameters, tolerance: tuple[float, float]) -> Tolerance
     return Tolerance(tolerance[0], tolerance[1] / min(spread, 1.0) if spread > 0.0 else np.inf)
 
 
-def _against(evidence: Evidence, parameters: Parameters, chance: Chance) -> Against:
+def _of_calibration(evidence: Evidence, parameters: Parameters, chance: Chance) -> PValues:
     level, slope = parameters.level, parameters.slope
     plain = evidence.clusters is None and evidence.tally.counts
     total = chance.p_value(float(evidence.tally.positives)) if plain or level is None else level.p_value(0.0)
     shape = worst_misfit(parameters.likelihood, Tolerance(0.0, 0.0), evidence)
-    return Against(total, 1.0 if slope is None else slope.p_value(1.0), _if_significant(shape))
+    return PValues(total, 1.0 if slope is None else slope.p_value(1.0), shape)
 
 
-def _beyond(evidence: Evidence, parameters: Parameters, limits: Tolerance) -> Beyond:
-    level = _outside(parameters.level, 0.0, limits.intercept, 1.0 - ALPHA_INTERCEPT)
-    slope = _outside(parameters.slope, 1.0, limits.slope, 1.0 - ALPHA_SLOPE)
-    return Beyond(level, slope, _if_significant(worst_misfit(parameters.likelihood, limits, evidence)))
+def _of_tolerance(evidence: Evidence, parameters: Parameters, limits: Tolerance) -> PValues:
+    return PValues(
+        _outside(parameters.level, 0.0, limits.intercept),
+        _outside(parameters.slope, 1.0, limits.slope),
+        worst_misfit(parameters.likelihood, limits, evidence),
+    )
 
 
 def _within(parameters: Parameters, limits: Tolerance) -> bool:
@@ -164,11 +273,11 @@ def _inside(parameter: Parameter, ideal: float, limit: float) -> bool:
     return ideal - limit <= low and high <= ideal + limit
 
 
-def _outside(parameter: Parameter | None, ideal: float, limit: float, confidence: float) -> bool:
-    if parameter is None:
-        return False
-    low, high = parameter.interval(confidence)
-    return low > ideal + limit or high < ideal - limit
+def _outside(parameter: Parameter | None, ideal: float, limit: float) -> float:
+    """P-value of the nearer limit of the tolerance, if the estimate is outside; otherwise 1."""
+    if parameter is None or not np.isfinite(limit) or abs(parameter.value - ideal) <= limit:
+        return 1.0
+    return parameter.p_value(ideal + float(np.copysign(limit, parameter.value - ideal)))
 
 
 def _if_significant(misfit: Misfit | None) -> Misfit | None:

@@ -54,10 +54,10 @@ def signed_percent(share: float) -> str:
 
     Examples
     --------
-    >>> signed_percent(2.6), signed_percent(-0.012)
-    ('+260 %', '-1.2 %')
+    >>> signed_percent(2.6), signed_percent(-0.012), signed_percent(0.0)
+    ('+260 %', '-1.2 %', '0 %')
     """
-    return f"{'+' if share >= 0.0 else '-'}{percent(abs(share))}"
+    return f"{'+' if share > 0.0 else '-' if share < 0.0 else ''}{percent(abs(share))}"
 
 
 def between(low: float, high: float, digits: int, *, sign: bool = False) -> str:
@@ -68,7 +68,7 @@ def between(low: float, high: float, digits: int, *, sign: bool = False) -> str:
     >>> between(-0.5, math.inf, 2, sign=True)
     '-0.50 to no upper limit'
     """
-    form = f"{'+' if sign else ''}.{digits}f"
+    form = f"{'+' if sign else ''}z.{digits}f"
     ends = (
         "no lower limit" if math.isinf(low) else format(low, form),
         "no upper limit" if math.isinf(high) else format(high, form),

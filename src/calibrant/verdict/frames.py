@@ -12,8 +12,8 @@ import narwhals as nw
 import numpy as np
 
 from calibrant.arrays import ScoreType
+from calibrant.arrays.frames import Rows, collect_frame
 from calibrant.calibration import Calibration
-from calibrant.engine.collecting import Rows, collect_frame
 from calibrant.engine.columns import apply, fresh_name, on_local_clock, plain_names, read_frame
 from calibrant.engine.frames import tally, totals
 from calibrant.maps import LogitAffineMap

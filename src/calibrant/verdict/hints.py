@@ -80,11 +80,23 @@ def impossible_scores(voice: Voice, events_at_zero: float, others_at_one: float)
     one = plural(others_at_one, nouns.row, nouns.rows, shown=amount(others_at_one))
     what = [f"{zero} had a {nouns.score} of exactly 0"] * bool(events_at_zero)
     what += [f"{one} with a {nouns.score} of exactly 1 had no {nouns.event}"] * bool(others_at_one)
-    return f"{' and '.join(what)}, which makes the log loss infinite. Were the {nouns.scores} rounded?"
+    return (
+        f"{' and '.join(what)}, which makes the log loss infinite. Were the {nouns.scores} rounded? "
+        f"{capitalized(voice.advice(Advice.PASS_CLAMP))}."
+    )
+
+
+@note("classes-off")
+def classes_off(voice: Voice, classes: int) -> str:
+    """Classes whose probabilities are off, which a map of the confidence alone does not change."""
+    which = "a class is off" if classes == 1 else f"{classes:,} classes are off"
+    return f"{which}. To calibrate the probabilities of all classes: {voice.advice(Advice.FIT_CLASSES)}."
 
 
 def hints_of(verdict: Verdict) -> tuple[Note, ...]:
-    """Hints for a verdict, from its numbers alone."""
+    """Hints for a verdict, from its numbers alone; of several classes those about the confidence."""
+    if verdict.notion is not None:
+        return (*_on_slope(verdict), *_on_ends(verdict), *_on_classes(verdict))
     return (*_on_rates(verdict), *_on_slope(verdict), *_on_ends(verdict))
 
 
@@ -108,11 +120,16 @@ def _on_slope(verdict: Verdict) -> list[Note]:
     slope = verdict.slope
     if slope is None or verdict.only_ends:
         return []
-    if verdict.ranking is not None and verdict.ranking < 0.5 and slope.high < 0.0:
+    if verdict.notion is None and verdict.ranking is not None and verdict.ranking < 0.5 and slope.high < 0.0:
         return [classes_swapped(verdict.ranking)]
     if slope.value > TRAINING_SLOPE and slope.low > 1.0 + verdict.tolerance[1]:
         return [trained_on_these_rows(None if math.isinf(slope.value) else slope.value)]
     return []
+
+
+def _on_classes(verdict: Verdict) -> list[Note]:
+    off = len(verdict.off_classes)
+    return [classes_off(off)] if off and verdict.notion != "multi-label" and verdict.gains else []
 
 
 def _on_ends(verdict: Verdict) -> list[Note]:

@@ -109,7 +109,7 @@ def read_evidence(
         )
     said = (*_notes_of(caught), *repeat_notes_of_rows(rows))
     kept = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64) != 0
-    segments: Columns = {} if by is None else _segments(by, len(np.asarray(y)), kept)
+    segments: Columns = {} if by is None else segments_of(by, len(np.asarray(y)), kept)
     if through is None:
         return evidence_of_rows(_as_probabilities(rows), segments, said, random_state=random_state)
     with warnings.catch_warnings():
@@ -229,7 +229,8 @@ def _segment_column(column: Any, length: int, subject: str | Setting) -> NDArray
     return read
 
 
-def _segments(by: Any, length: int, kept: NDArray[np.bool_] | None) -> dict[str, NDArray[Any]]:
+def segments_of(by: Any, length: int, kept: NDArray[np.bool_] | None) -> dict[str, NDArray[Any]]:
+    """Columns of segments by name, of the rows with positive weight."""
     if isinstance(by, Mapping):
         read = {str(name): _segment_column(column, length, Setting("by", name)) for name, column in by.items()}
     else:

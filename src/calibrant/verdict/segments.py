@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from calibrant.messages import plural
+from calibrant.messages import Shown, plural
 from calibrant.metrics.chance import Chance, Units
 from calibrant.metrics.multiplicity import holm_log
 from calibrant.metrics.variance import FEWEST_CLUSTERS
@@ -29,7 +29,7 @@ MAX_CELLS = 160
 
 
 @dataclass(frozen=True)
-class Segment:
+class Segment(Shown):
     """One segment (a value of a column): predicted and observed events, and whether the difference is significant.
 
     Attributes
@@ -84,7 +84,7 @@ class Segment:
     def __str__(self) -> str:
         """One line."""
         counts = (
-            f"predicted {amount(self.predicted)}, observed {amount(self.events)}, expected range "
+            f"predicted {amount(self.predicted)}, observed {amount(self.events)}, 95 % expected range "
             f"{amount(self.low)} to {amount(self.high)}"
         )
         name = f"{self.column} = {self.value}"

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from calibrant.messages import PYTHON, Voice, listed
-from calibrant.verdict.decision import ALPHA_INTERCEPT, Direction
+from calibrant.verdict.by_class import class_lines, gain_sentence, joint_headline, judged
+from calibrant.verdict.decision import ALPHA_INTERCEPT, TOLERANCE, Direction
 from calibrant.verdict.figures import amount, between, capitalized, digits_apart, p_text, percent, signed_percent
 from calibrant.verdict.outlook import round_up
 from calibrant.verdict.shape import Misfit, Range
@@ -44,7 +45,7 @@ class Wording:
         if verdict.crossfitted:
             return (
                 f"In-sample: the map was fitted to these {rows}, so each was evaluated with a map fitted to the other "
-                "folds (cross-fitted)."
+                "folds (cross-validation)."
             )
         share = f"{100 * verdict.overlap:.2g}" if verdict.overlap < 0.995 else "100"
         return f"In-sample: the map was fitted to about {share} % of these {rows}, so it looks better than it is."
@@ -58,6 +59,8 @@ class Wording:
     def headline(self) -> str:
         """The status and the direction of the deviation, in one line."""
         verdict = self.verdict
+        if verdict.joint:
+            return joint_headline(verdict, self.voice)
         if verdict.status == "miscalibrated":
             by = "" if verdict.only_ends else " beyond the tolerance"
             said = " and ".join(self.direction)
@@ -73,11 +76,11 @@ class Wording:
     def sentences(self) -> tuple[str, ...]:
         """The findings behind the headline, one sentence each."""
         verdict, nouns = self.verdict, self.voice.nouns
-        said = [self._counted()]
+        said = [*judged(verdict, self.voice), self._counted()]
         if verdict.only_ends:
             return tuple(said)
-        said += [*self._intercept(), *self._slope(), *self._outside()]
-        shape = verdict.leading_shape
+        said += [*self._intercept(), *self._slope(), *([] if verdict.joint else self._outside())]
+        shape = None if verdict.joint else verdict.leading_shape
         if shape is not None:
             explains = "the tolerance explains" if verdict.status == "miscalibrated" else "chance explains"
             said.append(
@@ -85,8 +88,11 @@ class Wording:
                 f"{amount(shape.events)} observed among {amount(shape.rows)} {nouns.rows}, a larger difference than "
                 f"{explains} (adjusted p {p_text(shape.p_value)})."
             )
-        if verdict.gain is not None and not any(verdict.at_ends):
-            said.append(self._gain(verdict.gain))
+        how = "walk-forward" if verdict.forward else "cross-validation"
+        if verdict.gains:
+            said.append(gain_sentence(verdict.gains, how))
+        elif verdict.gain is not None and not any(verdict.at_ends):
+            said.append(self._gain(verdict.gain, how))
         if verdict.n_groups is not None and not verdict.few_groups:
             precise = f"the effective sample size for the intercept is {verdict.effective_rows:,.0f} {nouns.rows}"
             if verdict.effective_rows >= verdict.row_count:
@@ -106,12 +112,12 @@ class Wording:
 
     @property
     def facts(self) -> tuple[str, ...]:
-        """Everything below the headline: sentences, segments, periods, hints and notes."""
+        """Everything below the headline: sentences, classes, segments, periods, hints and notes."""
         verdict = self.verdict
         segments = _scanned("Segments", verdict.segments, SHOWN_SEGMENTS)
         periods = _scanned("Periods", verdict.periods, len(verdict.periods))
         remarks = (*(f"Hint: {hint}" for hint in self.hints), *(f"Note: {note}" for note in self.notes))
-        return (*self.sentences, *segments, *periods, *remarks)
+        return (*self.sentences, *class_lines(verdict, self.voice), *segments, *periods, *remarks)
 
     def __str__(self) -> str:
         """The whole verdict as text."""
@@ -153,6 +159,10 @@ class Wording:
     def _off_parts(self) -> list[str]:
         verdict, said = self.verdict, []
         segments, periods = verdict.off_segments, verdict.off_periods
+        if verdict.off_classes:
+            said.append(
+                f"in {len(verdict.off_classes)} of {len(verdict.classes)} classes (worst: {verdict.off_classes[0]})"
+            )
         if segments:
             worst = f"{segments[0].column} = {segments[0].value}"
             said.append(f"in {len(segments)} of {len(verdict.segments)} segments (worst: {worst})")
@@ -163,6 +173,8 @@ class Wording:
     def _unknown(self) -> str:
         verdict, nouns = self.verdict, self.voice.nouns
         if verdict.events in (0.0, verdict.rows):
+            if verdict.notion == "confidence":
+                return f"{'every' if verdict.events else 'no'} predicted class is right."
             return "the labels contain only one class."
         if verdict.few_groups:
             return f"{verdict.n_groups} groups are too few to estimate their variance; at least 10 are needed."
@@ -179,7 +191,7 @@ class Wording:
             return f"even many {nouns.more_labels} may not show whether it is {side} the tolerance."
         rate = verdict.events / verdict.row_count
         few = round_up(verdict.more_labels * min(rate, 1.0 - rate))
-        name = nouns.events if rate <= 0.5 else f"non-{nouns.events}"
+        name = nouns.events if rate <= 0.5 else nouns.non_events or f"non-{nouns.events}"
         return (
             f"about {verdict.more_labels:,} {nouns.more_labels} (about {few:,} {name}) would probably show whether it "
             f"is {side} the tolerance."
@@ -193,7 +205,7 @@ class Wording:
         ratio = verdict.events / verdict.predicted - 1.0 if verdict.predicted > 0.0 and verdict.events > 0.0 else 0.0
         if abs(ratio) > ROUNDING_ERROR:
             more = f" ({percent(abs(ratio))} {'more' if ratio > 0.0 else 'fewer'})"
-        span = "" if verdict.only_ends else f"; expected range {' to '.join(map(amount, verdict.expected))}"
+        span = "" if verdict.only_ends else f"; 95 % expected range {' to '.join(map(amount, verdict.expected))}"
         counted = f"Predicted {amount(verdict.predicted)} {nouns.events}, {amount(verdict.events)} observed{more}{span}"
         if verdict.counts:
             return f"{counted} ({amount(verdict.row_count)} {nouns.rows})."
@@ -207,10 +219,11 @@ class Wording:
         if level is None:
             return []
         digits = digits_apart(level.value, -tau, tau)
+        default = "default " if tau == TOLERANCE[0] else ""
         return [
             f"Intercept: the odds are {_factor(level.value)} what the {self.voice.nouns.scores} say (log-odds "
-            f"{level.value:+.{digits}f}, 95 % CI {between(level.low, level.high, digits, sign=True)}; tolerated "
-            f"-{tau:g} to +{tau:g})."
+            f"{level.value:+z.{digits}f}, 95 % CI {between(level.low, level.high, digits, sign=True)}; "
+            f"{default}tolerance -{tau:g} to +{tau:g})."
         ]
 
     def _slope(self) -> list[str]:
@@ -221,9 +234,14 @@ class Wording:
         digits = digits_apart(slope.value, low, high)
         separated = f"not finite: the {scores} separate the classes"
         shown = separated if math.isinf(slope.value) else f"{slope.value:.{digits}f}"
+        meaning = "1 is ideal"
+        if slope.high < 1.0:
+            meaning = f"below 1 the {scores} are too extreme"
+        elif slope.low > 1.0:
+            meaning = f"above 1 the {scores} are not extreme enough"
         return [
-            f"Slope: {shown} (95 % CI {between(slope.low, slope.high, digits)}; tolerated {low:.2f} to {high:.2f}); "
-            f"below 1 the {scores} are too extreme."
+            f"Slope: {shown} (95 % CI {between(slope.low, slope.high, digits)}; tolerance {low:.2f} to {high:.2f}); "
+            f"{meaning}."
         ]
 
     def _outside(self) -> list[str]:
@@ -245,9 +263,8 @@ class Wording:
             )
         return said
 
-    def _gain(self, gain: Gain) -> str:
+    def _gain(self, gain: Gain, how: str) -> str:
         """The gain from recalibration: significant, negligible, harmful or not significant."""
-        how = "walk-forward" if self.verdict.forward else "cross-fitted"
         low, high = gain.interval
         if gain.clear:
             return (

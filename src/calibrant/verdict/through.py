@@ -23,7 +23,7 @@ from calibrant.verdict.evidence import NOT_SEEN, Columns, Seen, Unseen
 
 segments_not_crossfitted = note(
     "segments-not-crossfitted",
-    "maps by segment are not cross-fitted here, because each fold would need its own choice of segments: see the "
+    "maps by segment are not cross-validated here, because each fold would need its own choice of segments: see the "
     "calibrator's before_ and after_, which are losses on held-out {nouns.rows}",
 )
 rows_without_probability = note(
@@ -190,7 +190,7 @@ class Through:
 def _by_segment(calibration: Calibration) -> bool:
     """Whether a refit would need the segments, even if the fitted map needs only the score."""
     data = calibration.provenance
-    return bool(calibration.map.columns) or (data is not None and data.method == BY_SEGMENT)
+    return bool(calibration.map.columns) or (data is not None and data.method in BY_SEGMENT)
 
 
 def _mapped(tally: Tally, fitted: Map) -> Tally:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import html
 import math
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from calibrant.messages import PYTHON, Note, Voice
+from calibrant.messages import PYTHON, InputError, MissingPackage, Note, Voice
+from calibrant.notebook import AMBER, GREEN, RED, stacked, text_block
+from calibrant.tallies import Tally
+from calibrant.verdict.by_class import voice_of
 from calibrant.verdict.decision import Against, Beyond, Direction, Status
 from calibrant.verdict.gain import Gain
 from calibrant.verdict.hints import hints_of
@@ -17,13 +20,18 @@ from calibrant.verdict.segments import Segment
 from calibrant.verdict.sentences import SHOWN_SEGMENTS, Wording
 from calibrant.verdict.shape import Misfit
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from calibrant.displays.reliability import CurveKind, ReliabilityDisplay
+
 Size = Literal["within", "beyond", "unsettled"]
 
 COLORS: dict[Status, str] = {
-    "calibrated": "#009E73",
-    "miscalibrated": "#D55E00",
-    "off": "#D55E00",
-    "cannot tell": "#E69F00",
+    "calibrated": GREEN,
+    "miscalibrated": RED,
+    "off": RED,
+    "cannot tell": AMBER,
 }
 
 
@@ -91,6 +99,19 @@ class Verdict:
     in_sample, overlap, crossfitted
         With ``calibration=``: whether the map was fitted to some of these rows, and to about which share of them; None
         if unknown. Whether the verdict is about cross-fitted maps instead.
+    notion
+        Several classes or labels: what the status is about, ``"confidence"``, ``"top-label"``, ``"class-wise"`` or
+        ``"multi-label"``; None for one score. The numbers above are then about the confidence: an event is a predicted
+        class that is right. For a multi-label target they are about all labels together.
+    classes
+        Verdict on each class or label, by name: the class against the rest or, for ``"top-label"`` and maps that give
+        only the predicted class, the confidence among the rows predicted as this class. Adjusted for their number.
+    p_value
+        In a verdict of :attr:`classes`: p-value of perfect calibration, adjusted by Holm's method.
+    gains
+        Several classes: every map that was tried, the one to use first (it is also ``gain``).
+    tally
+        Rows and events by score, for :meth:`plot`.
 
     Examples
     --------
@@ -130,6 +151,11 @@ class Verdict:
     in_sample: bool | None = None
     overlap: float | None = None
     crossfitted: bool = False
+    notion: str | None = None
+    classes: Mapping[str, Verdict] = field(default_factory=dict)
+    p_value: float | None = None
+    gains: tuple[Gain, ...] = ()
+    tally: Tally | None = field(default=None, repr=False, compare=False)
 
     def __bool__(self) -> bool:
         """Always an error: there are four statuses."""
@@ -145,6 +171,8 @@ class Verdict:
     @property
     def deviations(self) -> tuple[Direction | Misfit, ...]:
         """Significant deviations (if miscalibrated, beyond the tolerance): intercept, slope or one score range."""
+        if self.joint:
+            return ()
         beyond = self.status == "miscalibrated"
         if self.only_ends:
             return (Direction.ONLY_ENDS,) if beyond else ()
@@ -193,11 +221,29 @@ class Verdict:
         """Up to five segments that are significantly off, after Holm's correction for all segments."""
         return tuple(segment for segment in self.segments if segment.off)[:SHOWN_SEGMENTS]
 
+    @property
+    def joint(self) -> bool:
+        """Whether the status is that of all classes or labels together."""
+        return self.notion not in (None, "confidence")
+
+    @property
+    def off_classes(self) -> tuple[str, ...]:
+        """Classes or labels that are miscalibrated or off after adjustment for their number, most significant first."""
+        off = [name for name, each in self.classes.items() if each.status in ("miscalibrated", "off")]
+        return tuple(sorted(off, key=lambda name: (self.classes[name].status == "off", self.classes[name].p_value)))
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """Status, counts, intercept and slope as data for JSON."""
+        names = ("status", "rows", "events", "predicted", "expected", "intercept", "slope", "p_value")
+        data = plain(asdict(replace(self, classes={})))
+        return {name: data[name] for name in names} | {"direction": list(self.direction)}
+
     # ------------------------------------------------------------------------------------------------------- words
 
     def in_words(self, voice: Voice = PYTHON) -> Wording:
         """Caution, headline, sentences, hints and notes with the nouns of a voice; ``str`` gives the whole text."""
-        return Wording(self, voice)
+        return Wording(self, voice_of(self, voice))
 
     def say(self, voice: Voice) -> str:
         """The whole verdict as text with the nouns of a voice."""
@@ -229,7 +275,8 @@ class Verdict:
 
     def to_dict(self) -> dict[str, Any]:
         """The verdict as data for JSON; numbers that are not finite become None."""
-        words, data = self.in_words(), plain(asdict(self))
+        words, data = self.in_words(), plain(asdict(replace(self, classes={})))
+        data["classes"] = {name: each.summary for name, each in self.classes.items()}
         for name in ("segments", "periods"):
             for each, part in zip(data[name], getattr(self, name), strict=True):
                 each |= {"off": part.off, "judged": part.judged, "beyond": part.beyond(self.tolerance[0])}
@@ -246,31 +293,77 @@ class Verdict:
             "direction": list(words.direction),
             "sentences": list(words.sentences),
             "hints": plain([hint.as_dict() for hint in self.hints]),
-            **{key: value for key, value in data.items() if key != "status"},
+            **{key: value for key, value in data.items() if key not in ("status", "tally")},
             "notes": plain([note.as_dict() for note in self.notes]),
         }
+
+    def plot(
+        self,
+        ax: Axes | None = None,
+        *,
+        curve: CurveKind = "isotonic",
+        figsize: tuple[float, float] | None = None,
+        title: str | None = None,
+        caption: str | None = None,
+    ) -> ReliabilityDisplay:
+        """Draw the reliability diagram of the rows that were judged, with the headline above it.
+
+        Parameters
+        ----------
+        ax, figsize, title, caption
+            As in :meth:`calibrant.displays.base.Display.plot`.
+        curve
+            ``"isotonic"``, ``"bins"`` or ``"spline"``, as in :class:`~calibrant.displays.ReliabilityDisplay`.
+
+        Returns
+        -------
+        ReliabilityDisplay
+            The display, drawn; its attributes ``ax_`` and ``figure_`` are those of matplotlib.
+        """
+        from calibrant.displays.reliability import ReliabilityDisplay
+
+        if self.tally is None:
+            raise InputError("verdict", "does not hold its rows", "plot the verdict that calibrant.check returned")
+        display = ReliabilityDisplay.from_predictions(self.tally, curve=curve)
+        text = f"{self.headline}\n{display.caption}" if caption is None else caption
+        return display.plot(ax, figsize=figsize, title=title, caption=text)
+
+    def segment_frame(self) -> Any:
+        """All segments and then all periods as a pandas frame, one row each, in the order of :attr:`segments`.
+
+        Returns
+        -------
+        pandas.DataFrame
+            The fields of :class:`~calibrant.verdict.segments.Segment`, and ``off`` (significant after adjustment),
+            ``judged`` (could be tested) and ``beyond`` (off by more than the tolerance).
+        """
+        try:
+            import pandas as pd
+        except ImportError:
+            raise MissingPackage("a frame of segments", "pandas", "pandas", "to_dict() does without it") from None
+        every = [*self.segments, *self.periods]
+        names = [*(field.name for field in fields(Segment)), "off", "judged"]
+        table = {name: [getattr(each, name) for each in every] for name in names}
+        return pd.DataFrame(table | {"beyond": [each.beyond(self.tolerance[0]) for each in every]})
 
     @property
     def color(self) -> str:
         """Color of the status, safe for color-blind readers; amber if calibrated only overall, not in every segment."""
-        partly = self.status == "calibrated" and (self.off_segments or self.off_periods)
+        partly = self.status == "calibrated" and (self.off_segments or self.off_periods or self.off_classes)
         return COLORS["cannot tell" if partly else self.status]
 
     def __rich__(self) -> str:
         """Markup for rich's console: the headline in bold."""
-        words, color = self.in_words(), {"#009E73": "green", "#D55E00": "red", "#E69F00": "yellow"}[self.color]
+        words, color = self.in_words(), {GREEN: "green", RED: "red", AMBER: "yellow"}[self.color]
         lines = [f"[bold {color}]{_escaped(words.headline)}[/]", *(f"  {_escaped(fact)}" for fact in words.facts)]
         return "\n".join([_escaped(words.caution), *lines] if words.caution else lines)
 
     def _repr_html_(self) -> str:
         """For notebooks: the headline with a bar in the color of the status, and the findings as a list."""
         words = self.in_words()
-        items = "".join(f"<li>{html.escape(fact.strip())}</li>" for fact in words.facts)
-        return (
-            f'<div style="border-left:6px solid {self.color};padding:0.2em 0.8em">'
-            + (f"{html.escape(words.caution)}<br>" if words.caution else "")
-            + f"<strong>{html.escape(words.headline)}</strong><ul>{items}</ul></div>"
-        )
+        caution = [text_block(words.caution, COLORS["cannot tell"])] if words.caution else []
+        facts = "\n".join([words.headline, *(f"  {fact.strip()}" for fact in words.facts)])
+        return stacked(*caution, text_block(facts, self.color))
 
 
 def _escaped(text: str) -> str:

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays.columns import is_tensor
 from calibrant.arrays.keys import key_text
+from calibrant.arrays.tensors import as_given
 from calibrant.messages import Argument, InputError, Phrase
 
 
@@ -50,7 +52,9 @@ def column_name(column: Any) -> str:
 
 
 def rebuilt(like: Any, out: NDArray[Any], names: Sequence[str]) -> Any:
-    """A matrix with these column names, as the type of frame that was passed; an array if none was."""
+    """A matrix with these column names, as the type of frame or tensor that was passed; else an array."""
+    if is_tensor(like):
+        return as_given(like, out)
     if hasattr(like, "column_names"):  # pyarrow
         return type(like).from_pydict({name: out[:, j] for j, name in enumerate(names)})
     if hasattr(like, "columns") and hasattr(like, "index"):  # pandas

@@ -29,7 +29,7 @@ def class_names(
         if len(listed) != size:
             raise InputError("classes", _unlike(f"{len(listed)} entries", size), "pass one per column")
     elif columns:
-        listed = list(columns)
+        listed = list(_without_affix(columns, keys.names))
     elif len(keys.names) == size:
         distinct = {key_text(value, "y"): value for value in np.unique(target).tolist()}
         listed = list(distinct.values())
@@ -46,6 +46,26 @@ def class_names(
         raise InputError("classes", "must be distinct and not empty", "pass text, integers or booleans")
     refuse_turned(columns, names)
     return names, _as_written(listed, target), notes
+
+
+def _without_affix(columns: tuple[str, ...], labels: Sequence[str]) -> Sequence[str]:
+    """Column names without a common beginning or end, such as ``p_`` in ``p_cat``, if that is what the labels are.
+
+    Examples
+    --------
+    >>> _without_affix(("p_cat", "p_car"), ["cat", "car"]), _without_affix(("cat", "dog"), ["dog"])
+    (['cat', 'car'], ('cat', 'dog'))
+    """
+    if set(labels) <= set(columns):
+        return columns
+    for place in range(1, min(map(len, columns))):
+        for names, rest in (
+            ({name[:place] for name in columns}, [name[place:] for name in columns]),
+            ({name[-place:] for name in columns}, [name[:-place] for name in columns]),
+        ):
+            if len(names) == 1 and set(labels) <= set(rest):
+                return rest
+    return columns
 
 
 def _unlike(found: str, size: int) -> Phrase:

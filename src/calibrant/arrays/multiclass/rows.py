@@ -9,14 +9,15 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays.columns import check_length, check_option, refuse_empty, refuse_other_order
+from calibrant.arrays.columns import check_length, check_option, is_tensor, refuse_empty, refuse_other_order
 from calibrant.arrays.keys import Keys, read_keys
 from calibrant.arrays.labels import label_column
 from calibrant.arrays.multiclass.frames import column_name, needed_columns, rebuilt, refuse_stranger, refuse_text
 from calibrant.arrays.multiclass.names import class_names, first_names
-from calibrant.arrays.multiclass.spread import Spread
+from calibrant.arrays.multiclass.spread import MASKED, Spread
 from calibrant.arrays.score_types import MulticlassScoreType
 from calibrant.arrays.sides import check_time, check_weights, side_column
+from calibrant.arrays.tensors import read_tensor
 from calibrant.messages import Advice, Argument, InputError, Note, Phrase, Setting, Text, Voice, note, warn
 
 BLOCK = 1 << 17
@@ -177,9 +178,10 @@ def check_class_rows(
     y : array-like of shape (n,)
         The class of each row, as text, integers or booleans.
     classes : sequence, optional
-        The labels in the order of the columns. Without it they are the columns of a frame, or the sorted values of
-        ``y`` when there are as many of them as columns, with a note. Anything else is refused, since a guess could swap
-        classes; so are the columns of a frame in a different order.
+        The labels in the order of the columns. Without it they are the columns of a frame (also after a common
+        beginning or end, such as ``p_``, if these are the labels), or the sorted values of ``y`` when there are as many
+        of them as columns, with a note. Anything else is refused, since a guess could swap classes; so are the columns
+        of a frame in a different order.
     score_type : {"probability", "logit", "independent"}, optional
         What the scores are: guessed from their range and their sums when not given. ``"independent"`` are numbers in
         [0, 1] whose rows need not sum to 1, as one-against-the-rest models and class-wise calibrators give them.
@@ -217,8 +219,9 @@ def check_class_rows(
     w, notes = (None, ()) if sample_weight is None else check_weights(sample_weight, weight_type, n)
     group = None if groups is None else side_column(groups, "groups", n)
     when, time_notes = (None, ()) if time is None else check_time(time, n)
-    known = keys.names if score_type is None and classes is None and not others else columns
-    found, kind_notes, high = settle_class_kind(matrix, score_type, loose, lambda: refuse_stranger(columns, known))
+    own = names if classes is None and columns else columns
+    known = keys.names if score_type is None and classes is None and not others else own
+    found, kind_notes, high = settle_class_kind(matrix, score_type, loose, lambda: refuse_stranger(own, known))
     rows = MulticlassRows(
         without_excess(matrix, found, high), labels, names, values, w, w is None or weight_type == "frequency", group,
         when, found, () if columns == names else columns, (*name_notes, *notes, *time_notes), kind_notes,
@@ -231,9 +234,16 @@ def check_class_rows(
 
 
 def check_class_scores(
-    scores: Any, classes: Sequence[str], score_type: MulticlassScoreType, columns: Sequence[str] = ()
+    scores: Any,
+    classes: Sequence[str],
+    score_type: MulticlassScoreType,
+    columns: Sequence[str] = (),
+    *,
+    masked: bool = False,
 ) -> tuple[Matrix, Callable[[Matrix, Sequence[str]], Any]]:
     """Check scores that a fitted map is about to be applied to; columns of a frame are found by name.
+
+    With ``masked``, a logit of -inf is read as that of a class with the probability 0.
 
     Returns
     -------
@@ -256,11 +266,22 @@ def check_class_scores(
         matrix = matrix.copy()
         matrix[missing] = np.nan
     if matrix.size and np.isinf(matrix[~missing]).any():
-        raise InputError("scores", "holds infinities", "repair these rows")
+        matrix = _unmasked(matrix, masked and score_type == "logit")
     high = _settle_fitted(matrix[~missing] if missing.any() else matrix, score_type)
     return without_excess(np.ascontiguousarray(matrix), score_type, high), lambda out, names: rebuilt(
         scores, out, names
     )
+
+
+def _unmasked(matrix: Matrix, masked: bool) -> Matrix:
+    """A copy in which -inf is the lowest finite logit, whose softmax is also 0; other infinities are refused."""
+    without = np.isneginf(matrix)
+    if not masked or np.isposinf(matrix).any():
+        raise InputError("scores", "holds infinities", MASKED if without.any() and not masked else "repair these rows")
+    empty = without.all(axis=1)
+    if empty.any():
+        raise InputError("scores", f"has no class left in row {int(empty.argmax())}: all are -inf", Advice.DROP_ROWS)
+    return np.where(without, np.finfo(matrix.dtype).min, matrix)
 
 
 def check_fresh_rows(
@@ -283,7 +304,7 @@ def read_matrix(scores: Any) -> tuple[Matrix, tuple[str, ...]]:
             "collect it first, or apply the map in the database with to_sql",
         )
     names: tuple[str, ...] = ()
-    raw: Any = scores
+    raw: Any = read_tensor(scores, "scores") if is_tensor(scores) else scores
     if hasattr(scores, "column_names"):  # pyarrow
         names = tuple(scores.column_names)
         raw = (

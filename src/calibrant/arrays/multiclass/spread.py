@@ -14,6 +14,10 @@ SUM_TOLERANCE = 2e-3
 """How far the sum of a row of probabilities may be from 1; half precision needs this much."""
 
 
+MASKED = "a masked class has the probability 0: pass the softmax of the scores instead of logits"
+"""Advice on logits of -inf."""
+
+
 @dataclass(frozen=True)
 class Spread:
     """Smallest and largest score, smallest and largest row sum."""
@@ -37,7 +41,9 @@ class Spread:
         low, high, least, most = (np.array(each, dtype=np.float64) for each in zip(*parts, strict=True))
         if not (np.isfinite(low).all() and np.isfinite(high).all()):
             bad = int((~np.isfinite(matrix).all(axis=1)).argmax())
-            raise InputError("scores", f"holds NaN or infinities, first in row {bad}", Advice.DROP_OR_REPAIR_SCORES)
+            only_masked = not (np.isnan(low).any() or np.isposinf(high).any())
+            problem = f"holds {'-inf' if only_masked else 'NaN or infinities'}, first in row {bad}"
+            raise InputError("scores", problem, MASKED if only_masked else Advice.DROP_OR_REPAIR_SCORES)
         return cls(float(low.min()), float(high.max()), float(least.min()), float(most.max()))
 
     @property

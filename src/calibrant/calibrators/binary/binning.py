@@ -27,7 +27,7 @@ from calibrant.guarantees.overlap import common_rows
 from calibrant.guarantees.planning import Scheme, plan, split_size
 from calibrant.guarantees.seeds import seed_refusal
 from calibrant.maps import Map
-from calibrant.messages import Argument, InputError, Phrase, Setting, Voice, note, plural, warn
+from calibrant.messages import Argument, InputError, Phrase, Setting, Voice, count_text, note, plural, warn
 from calibrant.numerics import Floats
 from calibrant.tallies import Tally
 
@@ -250,7 +250,11 @@ class HistogramBinning(BinaryCalibrator):
     def _describe(self, voice: Voice) -> str:
         bins = self.bins_
         rows = bins.n[bins.n > 0]
-        spread = f"{rows.min():,.6g}" if rows.min() == rows.max() else f"{rows.min():,.6g} to {rows.max():,.6g}"
+        spread = (
+            f"{count_text(rows.min())}"
+            if rows.min() == rows.max()
+            else f"{count_text(rows.min())} to {count_text(rows.max())}"
+        )
         inverted = int((np.diff(bins.outputs[bins.n > 0]) < 0).sum())
         order = (
             ""

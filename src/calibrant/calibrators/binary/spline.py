@@ -103,5 +103,5 @@ class SplineCalibrator(BinaryCalibrator):
         if isinstance(self.map_, StepMap):
             return rates_text(self.map_)
         if self.penalty_ == float("inf"):
-            return f"no curvature: {self.map_!r}"
+            return f"no curvature: {self.map_.words}"
         return f"{self.freedom_:.1f} effective parameters (2 would be Platt scaling), penalty {self.penalty_:.3g}"

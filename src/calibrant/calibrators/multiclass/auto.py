@@ -16,17 +16,24 @@ from calibrant.calibrators.choice import Chooser
 from calibrant.calibrators.multiclass.base import MulticlassCalibrator
 from calibrant.calibrators.multiclass.reduction import ReducingCalibrator
 from calibrant.calibrators.multiclass.scaling import MAX_COMPARED_SCORES, check_parts, scaled_together
+from calibrant.fits.ridge import Affine
 from calibrant.fits.softmax import effective_weights, zero_notes, zeros_as
 from calibrant.guarantees.certificate import Coverage, IntervalName
 from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.maps import MulticlassMap
-from calibrant.messages import InputError, Note, Voice, note
+from calibrant.messages import InputError, Note, Voice, count_text, note
 from calibrant.selection.comparison import nested_sentence
-from calibrant.selection.folds import check_one_split
 from calibrant.selection.losses import Loss
 from calibrant.selection.multiclass.cross_validation import Given, Setting, Trials
 from calibrant.selection.multiclass.folds import MulticlassFolds, some_rows
-from calibrant.selection.multiclass.rule import FORMS, MulticlassCandidate, MulticlassComparison, fitted, select_classes
+from calibrant.selection.multiclass.rule import (
+    FORMS,
+    MulticlassCandidate,
+    MulticlassComparison,
+    MulticlassSelection,
+    fitted,
+    select_classes,
+)
 
 CHOSEN = NoCertificate(
     NoCertificateCode.SELECTED,
@@ -43,8 +50,8 @@ NOTHING = NoCertificate(
 class MulticlassAutoCalibrator(Chooser, MulticlassCalibrator):
     r"""Choose a softmax map by cross-validation: the original model, a temperature, a vector or a structured matrix.
 
-    Candidates are cross-fitted, each with the clamp and the penalty of lowest loss on held-out rows. The default choice
-    is the structured map (above 128 classes the temperature map), or a candidate that is better by two standard errors.
+    Each candidate has the clamp and the penalty of lowest loss on held-out rows. The default choice is the
+    structured map (above 128 classes the temperature map), or a candidate that is better by two standard errors.
     The original model is kept instead if its loss is no higher (below 200 rows, if it is not higher by two standard
     errors). A simpler candidate is chosen instead if its loss, with two standard errors added, is higher by at most
     0.07 % of the loss of predicting the class frequencies. If the nested loss of the choice is above that of the
@@ -60,7 +67,7 @@ class MulticlassAutoCalibrator(Chooser, MulticlassCalibrator):
         Loss by which candidates are compared; the Brier score is summed over classes.
     cv : int
         Number of folds: at random, by whole ``groups``, or, with ``time``, one more fold in order of time, each
-        evaluated by a fit to those before it.
+        evaluated by a fit to those before it; with both, without the earlier rows of its groups.
     random_state : int
         Seed of the folds.
 
@@ -71,7 +78,7 @@ class MulticlassAutoCalibrator(Chooser, MulticlassCalibrator):
     setting_ : Setting or None
         Its form, clamp and penalty; None for a calibrator that was passed.
     comparison_ : MulticlassComparison
-        All candidates with their cross-fitted losses; prints as a table.
+        All candidates with their cross-validated losses; prints as a table.
     before_, after_, change_ : Estimate
         Mean loss of the original model, mean loss of this whole procedure, choice included, and the difference, with
         95 % confidence intervals, all on the same rows. They come from nested cross-validation: a fold is evaluated by
@@ -84,10 +91,14 @@ class MulticlassAutoCalibrator(Chooser, MulticlassCalibrator):
     -----
     Edge cases: probabilities of the original model below 2**-32 are replaced by half the smallest other one, in losses
     and if it is kept; logits become probabilities. Below 50 rows, or with one class, nothing is compared. Candidates
-    are compared on at most about 500,000 scores; the chosen one is fitted to all. Normalized class-wise maps are not
-    tried by default: on real cases they were worse than the structured map nine times out of ten.
+    are compared on at most about 500,000 scores; the chosen one is fitted to all. Above 32 classes penalties are
+    compared on one fold, the choice in nested cross-validation is made on one other fold, and logits are not clipped.
+    Normalized class-wise maps are not tried by default: on real cases they were worse than the structured map nine
+    times out of ten.
     Guarantee: no finite-sample guarantee; no certificate is issued after a choice on the same rows.
-    Cost: about 15 settings, each fitted to 15 subsets of the folds.
+    Cost: about 15 settings, each fitted to 15 subsets of the folds. Above 32 classes fewer: about 150 passes of log
+    loss and gradient over the rows (some seconds for 5,000 rows of 100 classes); progress goes to the logger
+    ``calibrant`` at level INFO.
     Reference: Cawley and Talbot (2010) for nesting; Guo et al. (2017), Kull et al. (2019) for the maps.
 
     Examples
@@ -112,16 +123,17 @@ class MulticlassAutoCalibrator(Chooser, MulticlassCalibrator):
     cv: int = 5
     random_state: int = 0
 
-    def _fit_classes(self, rows: MulticlassRows) -> Fit[MulticlassMap]:
+    def _check_settings(self) -> None:
         check_option("loss", self.loss, get_args(Loss))
         check_parts(self.cv)
-        check_one_split(rows.groups, rows.time)
+        self._pool()
+
+    def _fit_classes(self, rows: MulticlassRows) -> Fit[MulticlassMap]:
+        self._check_settings()
         zeros = zeros_as(rows)
         notes = (*((scaled_together(),) if rows.score_type == "independent" else ()), *_impossible(rows, zeros))
         worth = float(effective_weights(rows).sum()) if np.count_nonzero(rows.class_mass) > 1 else 0.0
-        some = some_rows(rows, MAX_COMPARED_SCORES, self.random_state)
-        trials = Trials(some, MulticlassFolds.of(some, self.cv, self.random_state), self.loss, zeros)
-        selection = select_classes(trials, self._pool(), worth)
+        selection, start = self._selected(rows, zeros, worth)
         chosen = selection.trial
         found = {
             "choice_": selection.name,
@@ -132,7 +144,14 @@ class MulticlassAutoCalibrator(Chooser, MulticlassCalibrator):
             "change_": selection.change,
         }
         kept = zero_notes(rows, zeros) if selection.name == "identity" else ()
-        return Fit(fitted(chosen, rows), (*notes, *kept), found)
+        return Fit(fitted(chosen, rows, start), (*notes, *kept), found)
+
+    def _selected(self, rows: MulticlassRows, zeros: float, worth: float) -> tuple[MulticlassSelection, Affine | None]:
+        """The choice, and a start for the fit of the chosen map to all rows."""
+        some = some_rows(rows, MAX_COMPARED_SCORES, self.random_state)
+        trials = Trials(some, MulticlassFolds.of(some, self.cv, self.random_state), self.loss, zeros)
+        selection = select_classes(trials, self._pool(), worth)
+        return selection, trials.start(selection.trial)
 
     def _pool(self) -> list[MulticlassCandidate]:
         """The candidates, simplest first."""
@@ -150,7 +169,7 @@ class MulticlassAutoCalibrator(Chooser, MulticlassCalibrator):
     def _why_nothing(self) -> str:
         few = np.count_nonzero(self.provenance_.class_mass) > 1
         why = (
-            f"{self.provenance_.n:,.6g} rows are too few to compare candidates"
+            f"{count_text(self.provenance_.n)} rows are too few to compare candidates"
             if few
             else "the labels have only one class"
         )
@@ -171,10 +190,10 @@ class MulticlassAutoCalibrator(Chooser, MulticlassCalibrator):
             return self.comparison_.kept
         setting = self.setting_
         if setting is None:
-            return f"Chosen: {self.choice_} ({self.map_!r})."
+            return f"Chosen: {self.choice_} ({self.map_.words})."
         clamp = f"probabilities clipped at {setting.clamp:.2g}"
         penalty = "" if setting.form == "temperature" else f", penalty {setting.strength:g} rows"
-        return f"Chosen: {self.choice_} ({self.map_!r}, {clamp}{penalty})."
+        return f"Chosen: {self.choice_} ({self.map_.words}, {clamp}{penalty})."
 
 
 labels_of_probability_zero = note(

@@ -6,7 +6,7 @@ A calibrator implements :meth:`MulticlassCalibrator._fit_classes`, from checked 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,11 +18,8 @@ from calibrant.arrays.score_types import MulticlassScoreType
 from calibrant.calibrators.base import Calibrator, Fit
 from calibrant.guarantees.provenance import MulticlassProvenance, Sampling
 from calibrant.maps import MulticlassMap
-from calibrant.maps.classes import top_labels
 from calibrant.messages import InputError, Note, Setting, Voice, note, warn
-
-if TYPE_CHECKING:
-    pass
+from calibrant.metrics.multiclass.scores import order_notes
 
 
 class MulticlassCalibrator(Calibrator):
@@ -39,6 +36,9 @@ class MulticlassCalibrator(Calibrator):
     notes_ : tuple of Note
         What was guessed, converted or decided during the fit; ``str(note)`` is a sentence.
     """
+
+    #: Whether the classes have probabilities of their own, as a classifier needs them.
+    _for_classifiers: ClassVar[bool] = True
 
     def fit(
         self,
@@ -96,7 +96,8 @@ class MulticlassCalibrator(Calibrator):
             score_type=score_type,
         )
         self._fit_rows(rows, sampling)
-        _warn_of_order(rows)
+        for each in order_notes(rows):
+            warn(each)
         return self
 
     def _checked_rows(self, scores: Any, y: Any, sample_weight: Any, **options: Any) -> MulticlassRows:
@@ -104,11 +105,14 @@ class MulticlassCalibrator(Calibrator):
         return check_class_rows(scores, y, sample_weight, **options)
 
     def _fit_rows(self, rows: MulticlassRows, sampling: Sampling = "independent") -> Self:
-        self._set(self._fit_classes(rows), (*rows.notes, *_absent(rows)))
+        self._set(self._fit_classes(rows), (*rows.notes, *absent_notes(rows)))
         self.classes_ = rows.values
         self.provenance_ = MulticlassProvenance.of(type(self).__name__, rows, sampling, self._status())
         self.n_features_in_ = len(rows.classes)
         return self
+
+    def _check_settings(self) -> None:
+        """Reject invalid settings before any row is read, such as a wrong nested calibrator."""
 
     def _fit_classes(self, rows: MulticlassRows) -> Fit[MulticlassMap]:
         """The fitted map, notes, and further attributes; nothing is set here."""
@@ -126,35 +130,7 @@ def absent_classes(voice: Voice, classes: tuple[str, ...]) -> str:
     return f"no {voice.nouns.row} has the class {first_names(classes)}: nothing can be estimated for {them}"
 
 
-@note("below-chance")
-def below_chance(voice: Voice, right: float, chance: float) -> str:
-    """Note on columns that may be in another order than the classes."""
-    return (
-        f"top-1 accuracy is {100 * right:.3g} %, below the {100 * chance:.3g} % of random guessing: do the columns "
-        "match `classes`?"
-    )
-
-
-def _absent(rows: MulticlassRows) -> tuple[Note, ...]:
+def absent_notes(rows: MulticlassRows) -> tuple[Note, ...]:
+    """A note on classes without rows."""
     names = tuple(name for name, mass in zip(rows.classes, rows.class_mass, strict=True) if not mass > 0)
     return (absent_classes(names),) if names else ()
-
-
-def _warn_of_order(rows: MulticlassRows) -> None:
-    """Warn if top-1 accuracy is below that of random guessing by more than four standard errors.
-
-    Random guessing draws each class as often as the model predicts it, so that predicting a rare class too often does
-    not cause a warning. If only some columns are swapped, this is rarely detected.
-    """
-    size = len(rows.classes)
-    kept = rows.labels < size  # other labels, such as inner nodes of a taxonomy, have no column
-    mass, labels, top = rows.mass[kept], rows.labels[kept], top_labels(rows.scores, 1)[kept, 0]
-    total = float(mass.sum())
-    if not total > 0.0:
-        return
-    named, true = (np.bincount(each, mass, size) / total for each in (top, labels))
-    chance = float(np.einsum("k,k->", named, true))
-    right = float(mass[top == labels].sum()) / total
-    n = total if rows.counts else total**2 / float(np.square(mass).sum())
-    if chance - right > 4.0 * np.sqrt(chance * (1.0 - chance) / n):
-        warn(below_chance(right, chance))

@@ -17,7 +17,7 @@ from calibrant.guarantees.certificate import first_few
 from calibrant.guarantees.issuing import Bins, Evidence
 from calibrant.guarantees.no_certificate import NoCertificate
 from calibrant.maps import Map
-from calibrant.messages import InputError, Note, Phrase, Setting, Voice, note
+from calibrant.messages import InputError, Note, Phrase, Setting, Voice, count_text, note
 from calibrant.notions import Notion, Problem
 from calibrant.tallies import Tally
 
@@ -29,7 +29,7 @@ def pooled_classes(voice: Voice, rank: int, min_rows: int, classes: tuple[str, .
     """Note on classes that share a map."""
     total = sum(rows)
     nouns = voice.nouns
-    of = f"their {total:,.6g} {nouns.rows} together" if total >= min_rows else f"the {nouns.rows} of all classes"
+    of = f"their {count_text(total)} {nouns.rows} together" if total >= min_rows else f"the {nouns.rows} of all classes"
     few = few_rows(rank, min_rows, dict(zip(classes, rows, strict=True)), nouns.rows)
     return f"{few}: they share one map, fitted to {of}"
 
@@ -131,7 +131,8 @@ class Solver:
             name, size = next(iter(self.pooled(rank).items()))
             raise InputError(
                 Setting("rare", "refuse"),
-                f"needs {self.min_rows} rows of each class, but class {name!r} is {named_as(rank)} in {size:,.6g}",
+                f"needs {self.min_rows} rows of each class, "
+                f"but class {name!r} is {named_as(rank)} in {count_text(size)}",
                 "pass more rows, a smaller min_rows, or rare='pool'",
             )
         together = _joined(rare)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from calibrant.arrays.columns import check_option
@@ -34,7 +35,7 @@ from calibrant.guarantees.origins import Source
 from calibrant.maps.classes import ClassAxis
 from calibrant.maps.paths import PathForecast, PathMap, path_scores
 from calibrant.maps.taxonomy import Taxonomy, as_taxonomy, refuse_several
-from calibrant.messages import InputError, Note, Setting, Voice, note
+from calibrant.messages import InputError, Note, Setting, Voice, count_text, note
 
 LIST_SOURCE = Source("Gupta 2023", "Theorem 4.1 and Algorithm 5.10, given the cuts")
 
@@ -143,6 +144,8 @@ class PathCalibrator(MulticlassCalibrator):
     rare: Literal["pool", "refuse"] = "pool"
     min_rows: int = 20
     alpha: float = 0.1
+
+    _for_classifiers: ClassVar[bool] = False
 
     def forecast(self, scores: Any) -> PathForecast:
         """Probabilities along the path of the predicted leaf, for each row."""
@@ -285,10 +288,14 @@ class PathCalibrator(MulticlassCalibrator):
     def _certify(self, alpha: float, interval: IntervalName, coverage: Coverage) -> Certificate | NoCertificate:
         return issue_paths(self.bins_, alpha, interval, coverage)
 
+    def _title(self) -> str:
+        """With the size of the taxonomy, not all of its nodes."""
+        return repr(clone(self).set_params(taxonomy=self.map_.taxonomy))
+
     def _describe(self, voice: Voice) -> str:
         n = self.bins_.n[self.bins_.n > 0]
-        spread = f"{n.min():,.6g} to {n.max():,.6g} rows each" if len(n) else "all on an edge"
-        return f"{self.map_.taxonomy!r}; {len(n):,} bins by the scores of the {self.bins_on}, {spread}"
+        spread = f"{count_text(n.min())} to {count_text(n.max())} rows each" if len(n) else "all on an edge"
+        return f"{len(n):,} bins by the scores of the {self.bins_on}, {spread}"
 
 
 def _axis(rows: MulticlassRows) -> ClassAxis:

@@ -17,7 +17,7 @@ from calibrant.guarantees.certificate import Certificate, Coverage, IntervalName
 from calibrant.guarantees.issuing import Bins, Evidence, issue_classes
 from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.maps import ClassAxis, MulticlassMap, PerClassMap, TopMap
-from calibrant.messages import InputError, Voice, note
+from calibrant.messages import InputError, Voice, count_text, note
 from calibrant.notions import Notion, as_notion
 from calibrant.tallies import Tally
 
@@ -58,6 +58,10 @@ class ReducingCalibrator(MulticlassCalibrator):
     def _binary(self) -> BinaryCalibrator:
         """The binary calibrator, not fitted."""
         raise NotImplementedError
+
+    def _check_settings(self) -> None:
+        self._aim()
+        check_calibrator(self._binary())
 
     def _fit_classes(self, rows: MulticlassRows) -> Fit[MulticlassMap]:
         notion, binary = self._aim(), self._binary()
@@ -113,8 +117,8 @@ class ReducingCalibrator(MulticlassCalibrator):
     def _describe(self, voice: Voice) -> str:
         rows = np.concatenate([np.zeros(0), *(each.bins.n[each.bins.n > 0] for each in self.evidence_)])
         if not len(rows):
-            return repr(self.map_)
-        return f"{self.map_!r}: {len(rows):,} bins of {rows.min():,.6g} to {rows.max():,.6g} rows"
+            return str(self.map_.words)
+        return f"{self.map_.words}: {len(rows):,} bins of {count_text(rows.min())} to {count_text(rows.max())} rows"
 
 
 @dataclass(eq=False, repr=False)

@@ -20,7 +20,7 @@ from calibrant.guarantees.origins import Assumption, Source
 from calibrant.maps import ClassAxis, SimplexBinsMap, SimplexScheme
 from calibrant.maps.classes import blocks, softmax
 from calibrant.maps.simplex import project, region_count
-from calibrant.messages import InputError, Setting, Voice, note, warn
+from calibrant.messages import InputError, Setting, Voice, count_text, note, warn
 from calibrant.numerics import Floats
 
 ROWS_PER_REGION, MIN_REGION_ROWS = 150, 30
@@ -268,7 +268,8 @@ class SimplexBinning(MulticlassCalibrator):
         n = self.regions_.counts.sum(axis=1)
         filled = n[n > 0]
         empty = f", {len(n) - len(filled):,} without rows" if len(filled) < len(n) else ""
-        return f"{len(n):,} regions by {self.scheme}, {filled.min():,.6g} to {filled.max():,.6g} rows each{empty}"
+        spread = f"{count_text(filled.min())} to {count_text(filled.max())} rows each"
+        return f"{len(n):,} regions by {self.scheme}, {spread}{empty}"
 
 
 def regions_needed(classes: int) -> int:

@@ -44,8 +44,10 @@ def apply(
     files: options.Files,
     map_: Annotated[str, options.path("--map", "-m", metavar="MAP.json", help_="Map saved by calibrant fit.")],
     out: Annotated[str, options.out("Output file: .parquet or .csv.")],
-    score: options.Score = None,
-    name: Annotated[str, typer.Option("--name", metavar="COL", help="Name of the new column.")] = "calibrated",
+    score: options.Scores = None,
+    name: Annotated[
+        str, typer.Option("--name", metavar="COL", help="Name of the new column, or its start for several classes.")
+    ] = "calibrated",
     by: Renamed = None,
     allow_unlisted: Annotated[
         bool, typer.Option("--allow-unlisted", help="Continue even if no row has a group that the map lists.")
@@ -59,7 +61,9 @@ def apply(
 
     Rows stream through DuckDB: files may be larger than memory, and rows keep their order and other columns. A missing
     score gets no probability. If a score is outside the range of the map, the command fails and nothing is written. A
-    map by group finds its columns by name; rows with a group that it does not list are reported.
+    map by group finds its columns by name; rows with a group that it does not list are reported. A map of several
+    classes finds its columns by the names at its fit, or takes them from --score, repeated in the order of the classes,
+    and adds a column for each class, such as calibrated_cat.
 
     Example:
       calibrant apply new.parquet --map map.json --score p --out scored.parquet
@@ -73,22 +77,29 @@ def apply(
 
     inputs = disk.find_files(files)
     disk.check_output(out, list(disk.KINDS), inputs=inputs, force=force)
-    calibration = disk.load_map(map_)
-    connection, column = disk.connect(), "score" if score is None else score
+    calibration = disk.load_map(map_, several=True)
+    connection, given = disk.connect(), score_columns(calibration, score)
     groups = group_names(calibration.map.columns, by)
-    needed: dict[str, str | None] = {"--score": column}
+    column = given[0]
+    needed: dict[str, str | None] = {"--score" if j == 0 else f"--score ({each})": each for j, each in enumerate(given)}
     needed |= {f"--by {each}=COL": found for each, found in groups.items()}
 
     def run() -> Written:
         as_text = "Parquet" not in (disk.kind_of(inputs[0]), disk.kind_of(out))  # keep text unchanged: 007 stays 007
-        numbers = [] if as_text else [column]
+        numbers = [] if as_text else given
         rows = disk.read_rows(connection, inputs, needed, numbers=numbers, where=where, as_text=as_text)
-        if not as_text:
-            refuse_text(rows, column, "--score")
+        for each in [] if as_text else given:
+            refuse_text(rows, each, "--score")
         typed = disk.read_rows(connection, inputs, {}) if as_text and groups else rows
         keys = {each: key_of(rows, each, type_of(typed, each), f"--by {of}=COL") for of, each in groups.items()}
         others = unlisted(rows, calibration.map, groups, keys, allowed=allow_unlisted)
-        read = keys | ({column: f"TRY_CAST({quote(column, 'duckdb')} AS DOUBLE)"} if as_text else {})
+        read = keys | ({each: f"TRY_CAST({quote(each, 'duckdb')} AS DOUBLE)" for each in given} if as_text else {})
+        if calibration.classes:
+            _check_class_rows(rows, given, calibration.score_type)
+            names = [f"{name}_{output}" for output in calibration.map.outputs]
+            with disk.written(_mapped_classes(calibration, rows, given, names, groups, read), out):
+                ((total, mapped),) = rows.aggregate(f"count(*), count(*) FILTER (WHERE {_complete(given)})").fetchall()
+            return Written(out, ", ".join(names), total, total - mapped, None, None, list(groups.values()), others)
         with disk.written(_mapped(calibration, rows, column, name, groups, read), out) as path:
             written = _inspect(connection, path, out, column, name, calibration.score_type)
         return replace(written, groups=list(groups.values()), unlisted=others)
@@ -98,6 +109,96 @@ def apply(
         console.show_json(asdict(written))
     else:
         console.say(str(written))
+
+
+def score_columns(calibration: Calibration, score: list[str] | None) -> list[str]:
+    """The columns of scores: as given, or by the names at the fit."""
+    from calibrant.cli.voice import Mistake
+
+    if not calibration.classes:
+        if score is not None and len(score) > 1:
+            raise Mistake("--score", "was given several times, and the map is of one score", "pass one column")
+        return ["score"] if score is None else score
+    at_fit = getattr(calibration.provenance, "columns", ()) or calibration.classes
+    if score is not None and len(score) != len(calibration.classes):
+        raise Mistake(
+            "--score",
+            f"was given {len(score)} times, and the map has {len(calibration.classes)} classes",
+            f"pass a column for each of {', '.join(calibration.classes[:5])}, or leave it out",
+        )
+    return list(at_fit) if score is None else score
+
+
+def _complete(scores: list[str]) -> str:
+    """The condition that no score of a row is missing."""
+    from calibrant.export.sql.dialects import quote
+
+    found = [f"TRY_CAST({quote(each, 'duckdb')} AS DOUBLE)" for each in scores]
+    return " AND ".join(f"{each} IS NOT NULL AND NOT isnan({each})" for each in found)
+
+
+def _check_class_rows(rows: Any, scores: list[str], kind: str) -> None:
+    """Reject text, and scores outside the range that the map expects, which SQL would silently clip."""
+    from calibrant.cli.numbers import text_found
+    from calibrant.cli.voice import Mistake
+    from calibrant.export.sql.dialects import quote
+
+    for name in scores:
+        place = quote(name, "duckdb")
+        s = f"TRY_CAST({place} AS DOUBLE)"
+        outside = f"isinf({s})" if kind == "logit" else f"NOT isnan({s}) AND ({s} < 0 OR {s} > 1.000001)"
+        text = f"any_value({place}) FILTER (WHERE {s} IS NULL)"
+        ((bad, low, high, word),) = rows.aggregate(
+            f"count(*) FILTER (WHERE {outside}), min({s}), max({s}), {text}"
+        ).fetchall()
+        if word is not None and str(word).strip():
+            raise text_found(name, "--score", str(word))
+        if bad:
+            raise Mistake(
+                f"the column {name!r}",
+                f"has {bad:,} scores outside the range of {kind} scores that the map expects (they range from {low:g} "
+                f"to {high:g})",
+                "pass the right columns with --score, or exclude rows with --where",
+            )
+    if kind != "probability":
+        return
+    total = " + ".join(f"TRY_CAST({quote(each, 'duckdb')} AS DOUBLE)" for each in scores)
+    off = f"count(*) FILTER (WHERE {_complete(scores)} AND abs({total} - 1) > 0.01)"
+    ((wrong,),) = rows.aggregate(off).fetchall()
+    if wrong:
+        raise Mistake(
+            "the columns of --score", f"do not sum to 1 in {wrong:,} rows", "pass the probability of every class"
+        )
+
+
+def _mapped_classes(
+    calibration: Calibration,
+    rows: Any,
+    scores: list[str],
+    names: list[str],
+    groups: dict[str, str],
+    read: Mapping[str, str],
+) -> Any:
+    """The map of several classes, as one SQL expression for each new column."""
+    from calibrant.cli.voice import Mistake
+    from calibrant.engine.columns import fresh_name
+    from calibrant.export.sql.dialects import quote
+
+    taken = next((name for name in names if name in rows.columns), None)
+    if taken is not None:
+        raise Mistake("--name", f"would add the column {taken!r}, which exists", "pass another start with --name")
+    plain = {column: fresh_name(rows, f"{column} as it is read") for column in read}
+    more = ", ".join(f"{text} AS {quote(plain[column], 'duckdb')}" for column, text in read.items())
+    given = rows.project(f"*, {more}") if read else rows
+    by = {group: plain[column] for group, column in groups.items()}
+    found = calibration.to_sql([plain.get(each, each) for each in scores], "duckdb", by=by)
+    new = ", ".join(
+        f"{found[output]} AS {quote(name, 'duckdb')}"
+        for output, name in zip(calibration.map.outputs, names, strict=True)
+    )
+    mapped = given.project(f"*, {new}")
+    hidden = ", ".join(quote(each, "duckdb") for each in plain.values())
+    return mapped.project(f"* EXCLUDE ({hidden})") if read else mapped
 
 
 def _mapped(

@@ -31,6 +31,7 @@ class FailOn(StrEnum):
 
     segments = "segments"
     periods = "periods"
+    classes = "classes"
 
 
 def check(
@@ -47,8 +48,9 @@ def check(
     ] = None,
     fail_on: Annotated[
         list[FailOn] | None,
-        typer.Option("--fail-on", help="Exit with 13 if a segment (--by) or period (--time) is off."),
+        typer.Option("--fail-on", help="Exit with 13 if a segment (--by), period (--time) or class is off."),
     ] = None,
+    notion: options.Notion = None,
 ) -> None:
     """Test whether scores are calibrated, with the verdict in words and in the exit code.
 
@@ -57,12 +59,16 @@ def check(
     estimates how many more labels would probably settle it. With --map the verdict is about the scores after the map;
     if the map was fitted to these rows, this is reported first, and the scores are not called calibrated.
 
+    Of several classes, pass one column of probabilities each and the class of each row in --label: by default the
+    verdict is about the confidence, the probability of the predicted class, and a table shows which classes are off.
+
     Exit code: 0 calibrated, 10 miscalibrated, 12 off, 11 cannot tell, 1 input error, 2 usage error. It is about all
-    rows. With --fail-on segments or periods it is 13 if one of them differs significantly, corrected for multiple
-    testing, and by more than the tolerance, unless it would be 10 or 12 anyway.
+    rows. With --fail-on segments, periods or classes it is 13 if one of them differs significantly, corrected for
+    multiple testing (segments and periods: and by more than the tolerance), unless it would be 10 or 12 anyway.
 
     Example:
       calibrant check rows.parquet --label bad --by country --fail-on segments
+      calibrant check rows.csv --score 'p_*' --label species
     """
     from calibrant.cli.files import load_map
     from calibrant.cli.source import Days, open_source
@@ -73,6 +79,7 @@ def check(
     calibration = None if map_ is None else load_map(map_)
     source = open_source(files, columns, days, quiet=quiet or as_json)
     asked: dict[str, Any] = {"tolerance": limits, "random_state": seed, "calibration": calibration}
+    asked["notion"] = None if notion is None else str(notion)
     verdict = source.run(lambda: judge(source.data, **source.options, **source.by, **asked))
     if isinstance(source, Days):
         verdict = source.named(verdict)
@@ -93,12 +100,22 @@ def _check_fail_on(fail_on: Sequence[FailOn], columns: options.Columns, files: S
         raise Mistake("--fail-on segments", "needs segments", "pass their columns with --by")
     if FailOn.periods in fail_on and columns.time is None:
         raise Mistake("--fail-on periods", "needs periods", "pass the time column with --time")
+    if FailOn.classes in fail_on and (stored or not _may_be_several(columns)):
+        raise Mistake("--fail-on classes", "needs several classes", "pass a column for each with --score")
+
+
+def _may_be_several(columns: options.Columns) -> bool:
+    return columns.several or any(mark in str(columns.score) for mark in "*?[")
 
 
 def _exit(verdict: Verdict, fail_on: Sequence[FailOn]) -> Exit:
     """The exit code of the verdict, or that of a part that is off if the verdict itself does not fail."""
     code = EXITS[verdict.status]
-    off = {FailOn.segments: verdict.off_segments, FailOn.periods: verdict.off_periods}
+    off: dict[FailOn, Sequence[Any]] = {
+        FailOn.segments: verdict.off_segments,
+        FailOn.periods: verdict.off_periods,
+        FailOn.classes: verdict.off_classes,
+    }
     closed = code in (Exit.MISCALIBRATED, Exit.OFF)
     return Exit.PART_OFF if not closed and any(off[part] for part in fail_on) else code
 
@@ -112,11 +129,38 @@ def show(verdict: Verdict) -> None:
         console.say(verdict.caution)
     console.say(verdict.headline, STYLES[verdict.color])
     console.say("\n".join(f"  {sentence}" for sentence in verdict.sentences))
+    _show_classes(verdict)
     _show_parts("Segments", [f"{each.column} = {each.value}" for each in verdict.segments], verdict.segments)
     _show_parts("Periods", [str(each.value) for each in verdict.periods], verdict.periods)
-    lines = [""] if verdict.segments or verdict.periods else []
+    lines = [""] if verdict.segments or verdict.periods or verdict.classes else []
     lines += [f"  Hint: {hint.say(voice)}" for hint in verdict.hints]
     console.say("\n".join(lines + [f"  Note: {note.say(voice)}" for note in verdict.notes]))
+
+
+def _show_classes(verdict: Verdict) -> None:
+    from calibrant.verdict.by_class import unit_of
+    from calibrant.verdict.figures import amount, p_text
+
+    if not verdict.classes:
+        return
+    off, unit = verdict.off_classes, unit_of(verdict)
+    rest = [name for name in verdict.classes if name not in off]
+    shown = [*off, *rest][:MOST_SEGMENTS]
+    rows = []
+    for name in shown:
+        part = verdict.classes[name]
+        expected = " to ".join(map(amount, part.expected))
+        slope = "" if part.slope is None else f"{part.slope.value:.2f}"
+        side = " and ".join(part.direction) if name in off else ""
+        counts = [amount(part.predicted), amount(part.events), expected, slope]
+        rows.append([name, side, *counts, p_text(1.0 if part.p_value is None else part.p_value, "")])
+    head = [unit.removesuffix("es" if unit == "classes" else "s"), "", "predicted", "observed", "expected", "slope"]
+    title = f"{unit.capitalize()}: {len(off) or 'none'} of {len(verdict.classes):,} significantly off"
+    styles = ["yellow" if name in off else "" for name in shown]
+    console.table(title, [*head, "adj. p"], rows, text=2, styles=styles)
+    more, more_off = len(verdict.classes) - len(shown), max(len(off) - len(shown), 0)
+    if more:
+        console.say(f"  and {more:,} more" + (f", {more_off:,} of them significantly off" if more_off else ""))
 
 
 def _show_parts(title: str, names: list[str], parts: tuple[Segment, ...]) -> None:

@@ -11,13 +11,14 @@ from calibrant.cli import console, options
 if TYPE_CHECKING:
     from calibrant.verdict.compare import Change
 
-THRESHOLD = "Decision threshold; repeat for several. [default: 0.5]"
+THRESHOLD = "Decision threshold; repeat for several. [default: 0.5; none for several classes]"
+REPEAT = "of several classes one column each"
 
 
 def compare(
     files: options.Files,
-    old: Annotated[str, typer.Option("--old", metavar="COL", help="Column of scores of the current model.")],
-    new: Annotated[str, typer.Option("--new", metavar="COL", help="Column of scores of the new model.")],
+    old: Annotated[list[str], typer.Option("--old", metavar="COL", help=f"Scores of the current model; {REPEAT}.")],
+    new: Annotated[list[str], typer.Option("--new", metavar="COL", help=f"Scores of the new model; {REPEAT}.")],
     label: options.Label = None,
     threshold: Annotated[
         list[float] | None, typer.Option("--threshold", metavar="P", show_default=False, help=THRESHOLD)
@@ -35,27 +36,34 @@ def compare(
     """Compare the scores of two models on the same rows.
 
     Reports the verdict on each, differences in losses and ranking with paired 95 % confidence intervals, and the rows
-    that would cross a decision threshold. The columns are read into memory.
+    that would cross a decision threshold. The columns are read into memory. Of several classes repeat --old and --new,
+    with the columns of both models in the same order.
 
     Example:
       calibrant compare rows.parquet --old p --new q --label bad --threshold 0.2
     """
     from calibrant.cli.source import Rows
     from calibrant.verdict import compare as judge
+    from calibrant.verdict.classes import Table
 
     limits = options.tolerance_of(tolerance)
     columns = options.Columns(old, label, weight, frequency, None, None, groups, positive, None, where)
-    rows = Rows(files, columns, {"--old": old, "--new": new}, quiet=quiet or as_json)
+    more = {
+        option if place == 0 else f"{option} ({name})": name
+        for option, names in (("--old", old), ("--new", new))
+        for place, name in enumerate(names)
+    }
+    rows = Rows(files, columns, more, quiet=quiet or as_json)
 
     def run() -> Change:
-        values = rows.collect([old, new, rows.options["label"], weight, groups])
+        values = rows.collect([*old, *new, rows.options["label"], weight, groups])
         given: dict[str, Any] = {name: rows.options[name] for name in ("weight_type", "positive")}
         return judge(
-            values[old],
-            values[new],
+            Table.of(values, old),
+            Table.of(values, new),
             values[rows.options["label"]],
             None if weight is None else values[weight],
-            thresholds=threshold or [0.5],
+            thresholds=threshold or None,
             groups=None if groups is None else values[groups],
             tolerance=limits,
             random_state=seed,
@@ -86,6 +94,8 @@ def _show(change: Change) -> None:
         ]
         for each in change.crossings
     ]
+    if not crossed:
+        return
     head = ["threshold", "above: old", "new", "move up", "events", "move down", "events"]
     console.table("Rows that cross a threshold", head, crossed, text=0)
 

@@ -1,11 +1,11 @@
-"""``calibrant export``: write a saved map as SQL or ONNX, verified."""
+"""``calibrant export``: write a saved map as SQL, ONNX, Python or C, verified."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +15,10 @@ from calibrant.cli.renaming import Renamed
 if TYPE_CHECKING:
     from calibrant.calibration import Calibration
     from calibrant.export.proof import Proof
+
+
+SOURCES = {".py": "Python", ".c": "C"}
+"""Languages of source files, by the end of their names."""
 
 
 class Precision(StrEnum):
@@ -28,22 +32,30 @@ def export(
     map_: Annotated[
         str, typer.Argument(callback=options.local, metavar="MAP.json", help="Map saved by calibrant fit.")
     ],
-    out: Annotated[str | None, options.out("Output file: .sql or .onnx. Default: print SQL.")] = None,
+    out: Annotated[str | None, options.out("Output file: .sql, .onnx, .py or .c. Default: print SQL.")] = None,
     dialect: Annotated[
         str | None,
         typer.Option("--dialect", metavar="NAME", help="SQL: duckdb, postgres, spark, sqlite, ... [default: duckdb]"),
     ] = None,
-    score: options.Score = None,
+    score: options.Scores = None,
     by: Renamed = None,
     dtype: Annotated[
         Precision | None,
         typer.Option("--dtype", show_default=False, help="ONNX: type of the scores. [default: float32]"),
     ] = None,
+    opset: Annotated[
+        int | None,
+        typer.Option("--opset", metavar="N", show_default=False, help="ONNX: operator set version. [default: 17]"),
+    ] = None,
+    ir_version: Annotated[
+        int | None,
+        typer.Option("--ir-version", metavar="N", show_default=False, help="ONNX: format version. [default: 8]"),
+    ] = None,
     force: options.Force = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Write a map as one SQL expression or as an ONNX model.
+    """Write a map as one SQL expression, or one for each class, as an ONNX model, or as Python or C source.
 
     The result is first run on edge values, next to every knot and on 100,000 random scores, and is not written if it
     differs from the map. DuckDB and SQLite run it in memory. For other dialects the text is parsed and evaluated in
@@ -53,23 +65,31 @@ def export(
     Example:
       calibrant export map.json --dialect postgres --score p --out map.sql
       calibrant export map.json --score p --by region=area --out map.sql
+      calibrant export map.json --out map.c
     """
+    from calibrant.cli.commands.apply import score_columns
     from calibrant.cli.files import check_output, load_map
     from calibrant.cli.renaming import group_names
 
-    calibration = load_map(map_)
+    calibration = load_map(map_, several=True)
     groups = group_names(calibration.map.columns, by)
     if out is not None:
-        check_output(out, [".sql", ".onnx"], inputs=[map_], force=force)
-    model = out is not None and out.lower().endswith(".onnx")
-    _refuse_ignored(
-        model, {"--dialect": dialect, "--score": score, "--by": by} if model else {"--dtype": dtype}, force, out
-    )
+        check_output(out, [".sql", ".onnx", *SOURCES], inputs=[map_], force=force)
+    suffix = ".sql" if out is None else f".{out.lower().rpartition('.')[2]}"
+    of_sql = {"--dialect": dialect, "--score": score, "--by": by}
+    of_onnx = {"--dtype": dtype, "--opset": opset, "--ir-version": ir_version}
+    _refuse_ignored(suffix, {} if suffix == ".sql" else of_sql, {} if suffix == ".onnx" else of_onnx, force, out)
 
-    def run() -> tuple[Proof, str | None]:
-        if out is not None and model:
-            return calibration.export_onnx(out, "float32" if dtype is None else dtype.value), None
-        return _sql(calibration, out, "score" if score is None else score, dialect or "duckdb", groups)
+    def run() -> tuple[Proof, Any]:
+        if out is not None and suffix in SOURCES:
+            return calibration.export_source(out), None
+        if out is not None and suffix == ".onnx":
+            return calibration.export_onnx(
+                out, "float32" if dtype is None else dtype.value, opset=opset, ir_version=ir_version
+            ), None
+        names = score_columns(calibration, score)
+        columns: Any = names if calibration.classes else names[0]
+        return _sql(calibration, out, columns, dialect or "duckdb", groups)
 
     proof, expression = console.work(run, words="Proving", quiet=quiet or as_json)
     if as_json:
@@ -81,21 +101,23 @@ def export(
         console.say(f"Wrote {out}. {proof}")
 
 
-def _refuse_ignored(model: bool, given: Mapping[str, object], force: bool, out: str | None) -> None:
-    """Reject options that do not apply to the output."""
+def _refuse_ignored(
+    suffix: str, of_sql: Mapping[str, object], of_onnx: Mapping[str, object], force: bool, out: str | None
+) -> None:
+    """Reject options that apply to other outputs than this one."""
     from calibrant.cli.voice import Mistake
 
-    for option, value in given.items():
-        if value is not None:
-            there, other = ("ONNX", ".sql") if model else ("SQL", ".onnx")
-            raise Mistake(
-                option, f"does not apply to {there}", f"leave it out, or pass --out with a name that ends in {other}"
-            )
+    there = {".onnx": "ONNX", ".sql": "SQL", **SOURCES}.get(suffix, suffix)
+    for other, given in ((".sql", of_sql), (".onnx", of_onnx)):
+        for option, value in given.items():
+            if value is not None:
+                fix = f"leave it out, or pass --out with a name that ends in {other}"
+                raise Mistake(option, f"does not apply to {there}", fix)
     if force and out is None:
         raise Mistake("--force", "needs --out", "pass the file to overwrite")
 
 
-def _sql(calibration: Calibration, out: str | None, column: str, dialect: str, by: dict[str, str]) -> tuple[Proof, str]:
+def _sql(calibration: Calibration, out: str | None, column: Any, dialect: str, by: dict[str, str]) -> tuple[Proof, Any]:
     from calibrant.export.sql.file import SqlFile
 
     if out is not None:

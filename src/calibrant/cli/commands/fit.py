@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
 from enum import StrEnum
 from importlib import import_module
 from math import isfinite
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from calibrant.calibrators.auto import AutoCalibrator
     from calibrant.calibrators.base import BinaryCalibrator
     from calibrant.calibrators.segments import SegmentCalibrator
-    from calibrant.cli.source import Rows
+    from calibrant.cli.source import Days, Rows
     from calibrant.guarantees.provenance import Sampling
     from calibrant.selection.comparison import Compared, Comparison
 
@@ -40,6 +39,8 @@ class Method(StrEnum):
     isotonic_binning = "isotonic-binning"
     bayesian_binning = "bayesian-binning"
     venn_abers = "venn-abers"
+    vector = "vector"
+    structured = "structured"
 
 
 class LossName(StrEnum):
@@ -62,8 +63,13 @@ CLASSES = {
     Method.isotonic_binning: ("binary.isotonic", "IsotonicBinning"),
     Method.bayesian_binning: ("binary.bayesian", "BayesianBinning"),
     Method.venn_abers: ("binary.venn_abers", "VennAbers"),
+    Method.vector: ("multiclass.scaling", "VectorScaling"),
+    Method.structured: ("multiclass.scaling", "StructuredScaling"),
 }
 """Module and class of each method; only the chosen one is imported."""
+
+OF_CLASSES = (Method.auto, Method.temperature, Method.vector, Method.structured)
+"""Methods of several classes; the last two are of several classes only."""
 
 SOURCE = "Column with the source of each score (model, prompt): each source gets a separate map."
 
@@ -111,6 +117,10 @@ def fit(
         bool, typer.Option("--multicalibrate", help="--by: correct only segments that are significantly off.")
     ] = False,
     sources: Annotated[str | None, options.text("--source", "COL", SOURCE)] = None,
+    classes: Annotated[
+        list[str] | None,
+        options.text("--class", "NAME", "Several classes: the label of each --score, in their order. [default: names]"),
+    ] = None,
     *,
     columns: options.Columns,
     days: options.DayRange,
@@ -123,14 +133,17 @@ def fit(
     By default it tries the methods that the rows support and blends them by their loss on held-out rows. A simpler
     method is used if it is reliably as good, and the original model is kept if nothing is reliably better. With
     --guarantee it fits bins with a certificate. With --by it adds corrections by segment to the global map, as far as
-    the rows of each segment support them. The map is a small JSON file for calibrant apply, Python and SQL. Fit it on
+    the rows of each segment support them. For several classes pass a column of scores for each: --score repeated, in
+    the order of the classes, or a glob; --method is then auto, temperature, vector or structured. The map is a small
+    JSON file for calibrant apply, Python and SQL. Fit it on
     rows that were not used to train or tune the model.
 
     Example:
       calibrant fit rows.csv --label bad --out map.json
       calibrant fit rows.csv --label bad --by region --out map.json
+      calibrant fit rows.csv --score 'p_*' --label species --out map.json
     """
-    from calibrant.cli.files import check_output
+    from calibrant.cli.files import check_output, is_store
     from calibrant.cli.source import Days, open_source
     from calibrant.cli.voice import CommandLine
 
@@ -138,17 +151,25 @@ def fit(
     given = {"n_bins": n_bins, "epsilon": epsilon, "alpha": alpha, "loss": loss, "guarantee": guarantee, "look": look}
     calibrator = _calibrator(method, {name: value for name, value in given.items() if value is not None})
     by = columns.by
-    if by or sources or multicalibrate:
-        beside = {"--guarantee": guarantee, "--time": columns.time, "--groups": columns.groups}
-        calibrator = _by_segment(calibrator, bool(by), sources, multicalibrate, files, beside)
-    source = open_source(files, dataclasses.replace(columns, source=sources), days, quiet=quiet or as_json)
+    stored = next((path for path in files if is_store(path)), None)
+    named = dataclasses.replace(columns, source=sources, by=None if stored else by)
+    source = open_source(files, named, days, quiet=quiet or as_json)
+    several = not isinstance(source, Days) and source.columns.several
+    _check_several(several, method, classes, {"--source": sources, "--multicalibrate": multicalibrate or None})
+    if several and method is Method.auto:
+        calibrator = _choice_of_classes(calibrator)
+    if not several and (by or sources or multicalibrate):
+        calibrator = _by_segment(calibrator, bool(by), sources, multicalibrate)
+    elif several and by:
+        calibrator = _classes_by_segment(calibrator, method)
 
     def run() -> None:
         if isinstance(source, Days):
-            calibrator.fit_tally(source.total())
+            calibrator.fit_tally(*_tallies(source, by))
+        elif several:
+            _fit_classes(calibrator, source, by, classes)
         elif by or sources:
-            known = {name: value for name, value in source.options.items() if name not in ("groups", "time")}
-            calibrator.fit(source.data, **(known | {"by": by or sources}))
+            calibrator.fit(source.data, **(source.options | {"by": by or sources}))
         else:
             _fit_rows(calibrator, source, apart=method is Method.auto)
 
@@ -157,11 +178,12 @@ def fit(
         _insist(calibrator)
     calibrator.save(out)
     whole: Any = getattr(calibrator, "global_", None) if by or sources else calibrator
+    parts = {} if several or not (by or sources) else _segments(calibrator)
     chosen = whole if method is Method.auto else None  # with sources each has its own
     if as_json:
         document = json.loads(calibrator.calibration_.to_json())
         document |= {} if chosen is None else {"comparison": _as_data(chosen)}
-        console.show_json(document | (_segments(calibrator) if by or sources else {}))
+        console.show_json(document | parts)
         return
     console.say(calibrator.say(CommandLine()))
     if chosen is not None:
@@ -169,7 +191,7 @@ def fit(
     console.say(f"Saved as {out}.")
 
 
-def _calibrator(method: Method, said: dict[str, Any]) -> BinaryCalibrator:
+def _calibrator(method: Method, said: dict[str, Any]) -> Any:
     from calibrant.cli.voice import Mistake
 
     for name in said:
@@ -186,36 +208,103 @@ def _calibrator(method: Method, said: dict[str, Any]) -> BinaryCalibrator:
     if "loss" in said:
         said["loss"] = str(said["loss"])
     module, name = CLASSES[method]
-    calibrator: BinaryCalibrator = getattr(import_module(f"calibrant.calibrators.{module}"), name)(**said)
-    return calibrator
+    return getattr(import_module(f"calibrant.calibrators.{module}"), name)(**said)
 
 
-def _by_segment(
-    calibrator: BinaryCalibrator,
-    by: bool,
-    source: str | None,
-    multicalibrate: bool,
-    files: Sequence[str],
-    beside: dict[str, Any],
-) -> SegmentCalibrator:
-    """The same by segment or by source; options that cannot be combined with that are rejected."""
+def _check_several(several: bool, method: Method, classes: list[str] | None, beside: dict[str, Any]) -> None:
+    """Reject methods and options that do not go with the number of columns of scores."""
+    from calibrant.cli.voice import Mistake
+
+    if not several:
+        if method in (Method.vector, Method.structured):
+            raise Mistake(f"--method {method}", "needs several classes", "pass a column for each with --score")
+        if classes:
+            raise Mistake("--class", "needs several classes", "pass a column for each with --score, or leave it out")
+        return
+    if method not in OF_CLASSES:
+        named = ", ".join(OF_CLASSES)
+        raise Mistake(f"--method {method}", "is for one score, and there are several columns", f"use one of {named}")
+    extra = next((option for option, value in beside.items() if value is not None), None)
+    if extra is not None:
+        raise Mistake(extra, "is for one score, and there are several columns", "use --by, or one --score")
+
+
+def _choice_of_classes(calibrator: Any) -> Any:
+    from calibrant.calibrators.multiclass.auto import MulticlassAutoCalibrator
+    from calibrant.cli.voice import Mistake
+
+    if calibrator.guarantee is not None:
+        raise Mistake(
+            "--guarantee", "is for one score, and there are several columns", "in Python, use TopLabelHistogramBinning"
+        )
+    return MulticlassAutoCalibrator(loss=calibrator.loss)
+
+
+def _classes_by_segment(calibrator: Any, method: Method) -> Any:
+    from calibrant.calibrators.multiclass.auto import MulticlassAutoCalibrator
+    from calibrant.calibrators.multiclass.segments import MulticlassSegmentCalibrator
+
+    only = None if method is Method.auto else [str(method)]
+    return MulticlassSegmentCalibrator(MulticlassAutoCalibrator(only, loss=getattr(calibrator, "loss", "log")))
+
+
+def _fit_classes(calibrator: Any, rows: Rows, by: list[str] | None, classes: list[str] | None) -> None:
+    """Fit to one column of scores per class, read into memory."""
+    from calibrant.cli.voice import Mistake
+    from calibrant.verdict.classes import Table
+
+    of = rows.columns
+    if of.positive is not None:
+        raise Mistake("--positive", "is for one score, and there are several columns", "leave it out")
+    if by and len(by) > 1:
+        raise Mistake("--by", "must be one column for several classes", "join the columns into one")
+    values = rows.collect([*(of.scores or ()), of.label, of.weight, of.time, of.groups, *(by or ())])
+    sides = {name: None if column is None else values[column] for name, column in _sides(of).items()}
+    given: dict[str, Any] = {"y": values[str(of.label)], "classes": classes, **sides}
+    given |= {"weight_type": rows.options["weight_type"], "score_type": rows.options["score_type"]}
+    given |= {"by": {by[0]: values[by[0]]}} if by else {}
+    calibrator.fit(Table.of(values, of.scores or ()), **given)
+
+
+def _sides(of: options.Columns) -> dict[str, str | None]:
+    return {"sample_weight": of.weight, "time": of.time, "groups": of.groups}
+
+
+def _tallies(source: Days, by: list[str] | None) -> tuple[Any, ...]:
+    """The tally of a store, or its tallies by some of its segments, with their names."""
+    from calibrant.cli.voice import Mistake
+    from calibrant.tallies import GroupedTally
+
+    if not by:
+        return (source.total(),)
+    there = tuple(source.store.by)
+    unknown = next((name for name in by if name not in there), None)
+    if unknown is not None or not isinstance(source.data, GroupedTally):
+        listed = ", ".join(there) or "none"
+        raise Mistake(f"--by {unknown or by[0]}", "is not a segment of the tally store", f"it has {listed}")
+    places = [there.index(name) for name in by]
+    found: dict[Any, Any] = {}
+    for key, tally in source.data.items():
+        parts = key if isinstance(key, tuple) else (key,)
+        kept = tuple(parts[place] for place in places)
+        found[kept] = found[kept] + tally if kept in found else tally
+    return GroupedTally(found), list(by)
+
+
+def _by_segment(calibrator: Any, by: bool, source: str | None, multicalibrate: bool) -> SegmentCalibrator:
+    """The same by segment or by source; a guarantee needs separate maps."""
     from calibrant.calibrators.segments import SegmentCalibrator
-    from calibrant.cli.files import is_store
     from calibrant.cli.voice import Mistake
 
     if multicalibrate and not by:
         raise Mistake("--multicalibrate", "needs segments", "pass their columns with --by, or leave it out")
     if by and source is not None:
-        raise Mistake("--by and --source", "cannot be combined", "leave one of them out")
-    named = "--by" if by else "--source"
-    extra = next((option for option, value in beside.items() if value is not None), None)
-    if extra is not None:
-        raise Mistake(extra, f"cannot be combined with {named}", "leave one of them out")
-    store = next((path for path in files if is_store(path)), None)
-    if store is not None:
-        raise Mistake(store, f"is a tally store, and {named} needs rows", "pass files of rows")
+        raise Mistake("--by and --source", "cannot be combined", "join the columns into one, and leave one option out")
+    certified = getattr(calibrator, "guarantee", None) is not None
+    if certified and multicalibrate:
+        raise Mistake("--guarantee", "cannot be combined with --multicalibrate", "leave --multicalibrate out")
     mode: Literal["shrink", "multicalibrate", "separate"] = "multicalibrate" if multicalibrate else "shrink"
-    return SegmentCalibrator(calibrator, segment_method=mode if by else "separate")
+    return SegmentCalibrator(calibrator, segment_method=mode if by and not certified else "separate")
 
 
 def _segments(calibrator: Any) -> dict[str, Any]:
@@ -243,14 +332,15 @@ def _fit_rows(calibrator: BinaryCalibrator, rows: Rows, *, apart: bool) -> None:
     calibrator.fit_tally(tally(rows.data, **options, grid=grid), sampling=sampling)
 
 
-def _insist(calibrator: BinaryCalibrator) -> None:
+def _insist(calibrator: Any) -> None:
     """Fail if a certificate was requested and is not available."""
     from calibrant.cli.voice import CommandLine, Mistake
     from calibrant.guarantees.no_certificate import NoCertificate
 
-    certificate = calibrator.certificate()
-    if isinstance(certificate, NoCertificate):
-        raise Mistake("--guarantee", "is not possible", CommandLine().say(certificate.reason))
+    own = getattr(calibrator, "certificates_", None)
+    for certificate in [calibrator.certificate()] if own is None else own.values():
+        if isinstance(certificate, NoCertificate):
+            raise Mistake("--guarantee", "is not possible", CommandLine().say(certificate.reason))
 
 
 def _as_data(chosen: AutoCalibrator) -> dict[str, Any]:

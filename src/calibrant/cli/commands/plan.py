@@ -49,14 +49,18 @@ def plan(
             help="Files with scores, no labels needed: adds expected interval widths by bin.",
         ),
     ] = None,
-    score: options.Score = None,
+    score: options.Scores = None,
+    classes: Annotated[
+        int | None, typer.Option("--classes", metavar="K", show_default=False, help="Number of classes, if several.")
+    ] = None,
+    notion: options.Notion = None,
     where: options.Where = None,
     as_json: options.Json = False,
 ) -> None:
     """Plan a certificate: pass two of --labels, --n-bins and --epsilon to compute the third.
 
     With a file of scores, each bin also gets the expected width of its interval, if events occur at the rates that the
-    scores state.
+    scores state. For several classes pass their number with --classes, or a column of scores for each.
 
     Example:
       calibrant plan --epsilon 0.05 --n-bins 10
@@ -71,6 +75,8 @@ def plan(
         coverage=mode.value,
         scheme=scheme.value,
         scores=_read(scores, score, where),
+        n_classes=classes,
+        notion="confidence" if notion is None else notion.value,
     )
     if as_json:
         console.show_json(asdict(made))
@@ -81,8 +87,8 @@ def plan(
         console.table("Bins of these scores", ["mean score", "expected rows", "interval width"], rows, text=0)
 
 
-def _read(inputs: list[str] | None, score: str | None, where: str | None) -> Any:
-    """The scores of a file in memory."""
+def _read(inputs: list[str] | None, score: list[str] | None, where: str | None) -> Any:
+    """The scores of a file in memory; a matrix for several columns."""
     from calibrant.cli.voice import Mistake
 
     if not inputs:
@@ -90,18 +96,27 @@ def _read(inputs: list[str] | None, score: str | None, where: str | None) -> Any
             if value is not None:
                 raise Mistake(option, "needs a file of scores", f"pass it with --scores, or leave {option} out")
         return None
-    from calibrant.cli.files import connect, find_files, read_rows
+    import numpy as np
+
+    from calibrant.cli.files import connect, find_files, matching_columns, read_rows
     from calibrant.cli.numbers import refuse_text
     from calibrant.engine import collect
     from calibrant.export.sql.dialects import quote
 
-    score = "score" if score is None else score
-    rows = read_rows(connect(), find_files(inputs), {"--score": score}, numbers=[score], where=where)
-    refuse_text(rows, score, "--score")
-    values = collect(rows.project(f"{quote(score, 'duckdb')} AS score"))["score"]
-    missing = int((values != values).sum()) if values.dtype.kind == "f" else 0
-    if missing:
-        raise Mistake(
-            f"the column {score!r}", f"lacks {missing:,} of {len(values):,} scores", "exclude these rows with --where"
-        )
-    return values
+    connection, files = connect(), find_files(inputs)
+    names = matching_columns(connection, files, score or ["score"], None)
+    named: dict[str, str | None] = {"--score" if j == 0 else f"--score ({each})": each for j, each in enumerate(names)}
+    rows = read_rows(connection, files, named, numbers=names, where=where)
+    for name in names:
+        refuse_text(rows, name, "--score")
+    found = collect(rows.project(", ".join(quote(name, "duckdb") for name in names)))
+    for name in names:
+        values = found[name]
+        missing = int((values != values).sum()) if values.dtype.kind == "f" else 0
+        if missing:
+            raise Mistake(
+                f"the column {name!r}",
+                f"lacks {missing:,} of {len(values):,} scores",
+                "exclude these rows with --where",
+            )
+    return found[names[0]] if len(names) == 1 else np.column_stack([found[name] for name in names])

@@ -23,6 +23,7 @@ def report(
     out: Annotated[str, options.out("Output file: .html, .md or .json.")],
     style: Annotated[Style, typer.Option("--style", help="Vocabulary.")] = Style.general,
     title: Annotated[str | None, typer.Option("--title", metavar="TEXT", help="Title of the report.")] = None,
+    notion: options.Notion = None,
     *,
     columns: options.Columns,
     days: options.DayRange,
@@ -40,6 +41,7 @@ def report(
 
     Example:
       calibrant report rows.parquet --score p --label bad --out report.html
+      calibrant report rows.csv --score 'p_*' --label species --out report.html
     """
     from calibrant.cli.files import check_output
     from calibrant.cli.source import open_source
@@ -58,6 +60,7 @@ def report(
             random_state=seed,
             style=style.value,
             title=title,
+            notion=None if notion is None else notion.value,
             path=out,
         )
     )

@@ -82,7 +82,7 @@ def tally(
     check_part(part)
     kept = None if store is None else open_store(store, by, score_type, day, time, every)
     columns = options.Columns(
-        score,
+        None if score is None else [score],
         label,
         weight,
         frequency,

@@ -138,7 +138,8 @@ class MulticlassErrorDisplay(Display):
         before = errors_by_class(scores, y, sample_weight, classes=classes, score_type=score_type, **options)
         if after is None:
             return cls({"": before}, **shown)
-        calibrated = np.asarray(after.transform(scores) if hasattr(after, "transform") else after)
+        given = after.transform(scores) if hasattr(after, "transform") else after
+        calibrated = np.asarray(given)
         if calibrated.ndim == 1 or calibrated.shape[1] == 1:
             kept = slice(None) if sample_weight is None else np.asarray(sample_weight) != 0
             claims = read_claims(scores, y, sample_weight, notion=notion, classes=classes, score_type=score_type)
@@ -154,7 +155,7 @@ class MulticlassErrorDisplay(Display):
                 **options,
             )
         else:
-            changed = errors_by_class(after, y, sample_weight, classes=classes, **options)
+            changed = errors_by_class(given, y, sample_weight, classes=classes, **options)
         return cls({"before": before, "after": changed}, **shown)
 
     @property
@@ -205,7 +206,7 @@ class MulticlassErrorDisplay(Display):
         ax.set_ylabel(style.some_of(self.notion.class_axis or "", len(self.classes), self.unseen))
         ax.set_xlabel("Calibration error of the class")
         self._draw_counts(self.counts_ax_, rows)
-        style.caption(ax, f"{self.notion.name.capitalize()} error by class", self.caption, [self.counts_ax_])
+        self._head(ax, f"{self.notion.name.capitalize()} error by class", [self.counts_ax_])
         style.legend_under(ax, len(rows))
 
     def _draw_model(self, ax: Axes, place: int, rows: Floats, error: Floats, null: Floats) -> None:

@@ -14,8 +14,8 @@ from calibrant.arrays.columns import check_option, check_whole
 from calibrant.arrays.score_types import MulticlassScoreType
 from calibrant.displays import style
 from calibrant.displays.base import Display
-from calibrant.displays.multiclass.rates import MulticlassCells, worst
-from calibrant.displays.panels import panels_under
+from calibrant.displays.multiclass.rates import MulticlassCells, claims_after, worst
+from calibrant.displays.panels import panel_below, panels_under
 from calibrant.displays.rates import Series
 from calibrant.displays.reliability import CurveKind, ReliabilityDisplay
 from calibrant.metrics.multiclass.claims import Claims, read_claims
@@ -36,6 +36,9 @@ class Panel:
     series: Series
     error: float
     chance: float
+    before: Series | None = None
+    """The curve before calibration, if both are shown."""
+    error_before: float | None = None
 
 
 class ClasswiseDisplay(Display):
@@ -71,7 +74,8 @@ class ClasswiseDisplay(Display):
     axes
         ``"linear"`` or ``"log-odds"``, the same for all.
     ax_, panels_, figure_
-        Set by :meth:`plot`: the axes of the headline, those of the panels, and the figure.
+        Set by :meth:`plot`: the axes of the headline, those of the panels followed by those of their counts, and the
+        figure.
 
     Examples
     --------
@@ -101,10 +105,9 @@ class ClasswiseDisplay(Display):
         self.axes = axes
         count = len(self.panels)
         self._across = count if count <= 3 else int(np.ceil(np.sqrt(count)))
-        self.size = (max(2.5 * self._across, 5.0) + 0.6, 2.6 * -(-count // self._across) + 1.6)
-        self._whole = ReliabilityDisplay(
-            [panel.series for panel in panels], curve=curve, confidence=confidence, axes=axes
-        )
+        self.size = (max(2.5 * self._across, 5.0) + 0.6, 3.2 * -(-count // self._across) + 1.6)
+        both = [series for panel in panels for series in (panel.series, panel.before) if series is not None]
+        self._whole = ReliabilityDisplay(both, curve=curve, confidence=confidence, axes=axes)
 
     @classmethod
     def from_predictions(
@@ -113,6 +116,7 @@ class ClasswiseDisplay(Display):
         y: ArrayLike,
         sample_weight: ArrayLike | None = None,
         *,
+        after: Any = None,
         classes: Sequence[Any] | None = None,
         score_type: MulticlassScoreType | None = None,
         max_classes: int = MAX_PANELS,
@@ -128,8 +132,10 @@ class ClasswiseDisplay(Display):
         ----------
         scores, y, sample_weight, classes, score_type
             As in :func:`calibrant.arrays.multiclass.rows.check_class_rows`; rows in [0, 1] need not sum to 1.
+        after
+            A fitted calibrator, or a matrix of calibrated probabilities of the same rows, drawn on top.
         max_classes
-            Maximum number of classes shown.
+            Maximum number of classes shown; with ``after`` those that were the worst before.
         curve, n_bins, confidence, random_state
             As in :class:`ReliabilityDisplay`; bins have equal width, since most scores of a class are near 0.
         axes
@@ -146,19 +152,35 @@ class ClasswiseDisplay(Display):
             "curve": curve, "n_bins": n_bins, "strategy": "width", "confidence": confidence,
             "random_state": random_state,
         }  # fmt: skip
-        panels = [
-            Panel(claims.classes[j], _series(claims, int(j), options), float(error[j]), float(chance[j])) for j in shown
-        ]
+        if after is None:
+            panels = [
+                Panel(claims.classes[j], _series(claims, j, "", options), float(error[j]), float(chance[j]))
+                for j in shown.tolist()
+            ]
+        else:
+            changed = claims_after(
+                scores, y, sample_weight, after, notion="class-wise", classes=claims.classes, score_type=score_type
+            )
+            later, expected = MulticlassCells.of(changed, 10).errors(random_state)
+            panels = [
+                Panel(
+                    claims.classes[j], _series(changed, j, "after", options), float(later[j]), float(expected[j]),
+                    _series(claims, j, "before", options), float(error[j]),
+                )
+                for j in shown.tolist()
+            ]  # fmt: skip
         return cls(panels, len(claims.classes) - len(panels), curve=curve, confidence=confidence, axes=axes)
 
     @property
     def data(self) -> dict[str, Any]:
         """All numbers in the plot, as plain lists."""
-        series = self._whole.data["series"]
-        panels = [
-            {"class": panel.name, "error": panel.error, "error_by_chance": panel.chance, **numbers}
-            for panel, numbers in zip(self.panels, series, strict=True)
-        ]
+        panels = []
+        for panel in self.panels:
+            numbers = self._single(panel).data["series"]
+            shown = {"class": panel.name, "error": panel.error, "error_by_chance": panel.chance, **numbers[-1]}
+            if panel.before is not None:
+                shown |= {"before": {"error": panel.error_before, **numbers[0]}}
+            panels.append(shown)
         return {
             "display": "class-wise",
             "curve": self.curve,
@@ -173,6 +195,8 @@ class ClasswiseDisplay(Display):
         """What the plot shows, as text."""
         first = self.panels[0].series
         text = f"{style.amount(first.rows, first.counted)}. Each class against all others; every panel has all rows."
+        if self.panels[0].before is None:
+            text += " Below each panel: rows of the class upward, other rows downward."
         if self.unseen:
             total = len(self.panels) + self.unseen
             text += (
@@ -183,56 +207,69 @@ class ClasswiseDisplay(Display):
 
     def _draw_on(self, ax: Axes) -> None:
         across = self._across
-        self.panels_ = tuple(panels_under(ax, len(self.panels), across))
+        tops = panels_under(ax, len(self.panels), across)
+        below = [panel_below(panel) for panel in tops]
+        self.panels_ = (*tops, *below)
         style.settle(ax)
         layout = self._whole.layout
-        for place, (panel, one) in enumerate(zip(self.panels_, self.panels, strict=True)):
-            single = ReliabilityDisplay([one.series], curve=self.curve, confidence=self.confidence, axes=self.axes)
+        for place, (panel, counts, one) in enumerate(zip(tops, below, self.panels, strict=True)):
+            single = self._single(one)
             single.draw_curves(panel, layout)
-            self._label(panel, one, left=place % across == 0, bottom=place + across >= len(self.panels))
+            single.draw_counts(counts, layout)
+            self._label(panel, counts, one, left=place % across == 0, bottom=place + across >= len(self.panels))
         handles, labels = self.panels_[0].get_legend_handles_labels()
         named = dict(zip((label.replace("\n", " ") for label in labels), handles, strict=True))
         ax.legend(
             named.values(), named.keys(), loc="upper left", ncols=1 if across < 3 else 2, fontsize="small",
             frameon=False, borderaxespad=0.0,
         )  # fmt: skip
-        style.caption(ax, "Class-wise reliability", self.caption, self.panels_)
+        self._head(ax, "Class-wise reliability", self.panels_)
 
-    def _label(self, panel: Axes, one: Panel, *, left: bool, bottom: bool) -> None:
+    def _single(self, panel: Panel) -> ReliabilityDisplay:
+        """The diagram of one class."""
+        series = [one for one in (panel.before, panel.series) if one is not None]
+        return ReliabilityDisplay(series, curve=self.curve, confidence=self.confidence, axes=self.axes)
+
+    def _label(self, panel: Axes, counts: Axes, one: Panel, *, left: bool, bottom: bool) -> None:
         events = one.series.events
         count = style.amount(events, one.series.counted)
         name = f"class {one.name}" if _is_number(one.name) else one.name
-        facts = [count, f"error {style.percent(one.error, 2)}", f"expected {style.percent(one.chance, 2)}"]
+        error = style.percent(one.error, 2)
+        if one.error_before is not None:
+            error = f"{style.percent(one.error_before, 2)} to {error}"
+        facts = [count, f"error {error}", f"expected {style.percent(one.chance, 2)}"]
         note = panel.annotate(
-            "{}; {}, {}".format(*facts),
+            "{}{}{}, {}".format(facts[0], "; " if one.error_before is None else "\n", *facts[1:]),
             (0.0, 1.0),
             (0.0, 4.0),
             xycoords="axes fraction",
             textcoords="offset points",
             fontsize="x-small",
         )
-        lines = 1
+        lines = 1 if one.error_before is None else 2
         if note.get_window_extent().width > 1.05 * panel.bbox.width:
             note.set_text("\n".join(facts))
             lines = len(facts)
         pad = 6.0 + 10.0 * lines
         panel.set_title(style.short(name), fontsize="medium", fontweight="bold", loc="left", pad=pad)
-        panel.tick_params(axis="x", labelbottom=bottom, labelsize="small")
+        panel.tick_params(axis="x", labelbottom=False, labelsize="small")
         panel.tick_params(axis="y", labelleft=left, labelsize="small")
+        counts.tick_params(axis="both", labelsize="x-small")
+        counts.tick_params(axis="x", labelbottom=bottom, labelsize="small")
+        counts.set_ylabel("Rows" if left else "", fontsize="small")
+        counts.set_xlabel("Predicted probability" if bottom else "", fontsize="small")
         if left:
             panel.set_ylabel("Share of the class", fontsize="small")
-        if bottom:
-            panel.set_xlabel("Predicted probability", fontsize="small")
 
 
 def _is_number(name: str) -> bool:
     return name.lstrip("-").replace(".", "", 1).isdigit()
 
 
-def _series(claims: Claims, column: int, options: dict[str, Any]) -> Series:
+def _series(claims: Claims, column: int, label: str, options: dict[str, Any]) -> Series:
     """The curve of one class against the rest."""
     scores = np.asarray(claims.scores[:, column], dtype=np.float64)
     labels = (claims.labels == column).astype(np.uint8)
     # The matrix was checked already; a class without rows needs no warning here.
     rows = Rows(scores, labels, claims.weights, claims.weights is None, None, None, "probability", ())
-    return ReliabilityDisplay.from_predictions(Tally.from_rows(rows), **options).series[0]
+    return ReliabilityDisplay.from_predictions(Tally.from_rows(rows), label=label, **options).series[0]

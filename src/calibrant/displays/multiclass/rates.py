@@ -3,13 +3,40 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from calibrant.messages import InputError
 from calibrant.metrics.multiclass.bins import MulticlassBins
-from calibrant.metrics.multiclass.claims import Claims
+from calibrant.metrics.multiclass.claims import Claims, read_claims
+from calibrant.notions import Notion
 from calibrant.numerics import Floats
+
+
+def claims_after(
+    scores: Any, y: Any, sample_weight: Any, after: Any, *, notion: Notion | str, classes: Any, score_type: Any
+) -> Claims:
+    """Claims of the same rows after calibration.
+
+    ``after`` is a fitted calibrator, a matrix of calibrated probabilities, or one column with the probability of the
+    predicted class of ``scores``.
+    """
+    given = after.transform(scores) if hasattr(after, "transform") else after
+    calibrated = np.asarray(given)
+    if calibrated.ndim > 1 and calibrated.shape[1] > 1:
+        return read_claims(given, y, sample_weight, notion=notion, classes=classes)
+    before = read_claims(scores, y, sample_weight, notion=notion, classes=classes, score_type=score_type)
+    if before.named is None:
+        problem = f"is one column, and the {notion} notion needs one for each class"
+        raise InputError("after", problem, "pass a matrix of calibrated probabilities")
+    kept = slice(None) if sample_weight is None else np.asarray(sample_weight) != 0
+    weight = None if sample_weight is None else np.asarray(sample_weight)[kept]
+    named = np.array(before.classes)[before.named[:, 0]]
+    column, labels = calibrated.reshape(-1)[kept], np.asarray(y)[kept]
+    return read_claims(column, labels, weight, notion=notion, classes=before.classes, named=named)
+
 
 DRAWS = 500
 """Simulated data sets of a calibrated model."""

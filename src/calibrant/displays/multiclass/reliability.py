@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from calibrant.arrays.score_types import MulticlassScoreType
 from calibrant.displays import style
 from calibrant.displays.base import Display, check_confidence
-from calibrant.displays.multiclass.rates import MulticlassCells, TopBins, top_bins, worst
+from calibrant.displays.multiclass.rates import MulticlassCells, TopBins, claims_after, top_bins, worst
 from calibrant.displays.panels import axis_of_counts, panel_below, panel_beside
 from calibrant.displays.style import Linear
 from calibrant.guarantees.bounds import clopper_pearson
@@ -41,10 +41,10 @@ class TopLabelDisplay(Display):
     :math:`\mathrm{acc}_b > \mathrm{conf}_b`, otherwise below. Errors of classes in opposite directions cancel in the
     star and add up in the plus, so a plus is never closer to the diagonal than its star.
 
-    The gray band and the thin bar show the variation of a calibrated model: of 500 simulated models that are calibrated
-    by predicted class, with binomial events at the mean confidence of each class and bin, 90 % have their star in the
-    gray band and their plus on the thin bar. With few rows of each class, a plus lies far out even for a calibrated
-    model.
+    The gray bar and the thin bar show what to expect of a calibrated model: the star of 90 % of 500 simulated models
+    lies in the gray bar, and the plus of 90 % of them on the thin bar (models calibrated by predicted class, with
+    binomial events at the mean confidence of each class and bin). With few rows of each class, a plus lies far out even
+    for a calibrated model.
 
     Notes
     -----
@@ -64,6 +64,8 @@ class TopLabelDisplay(Display):
         Seed of the simulated models.
     bins
         The numbers drawn for each bin with rows.
+    before
+        Those of the model before calibration; None without.
     ax_, counts_ax_, figure_
         Set by :meth:`plot`.
 
@@ -83,9 +85,17 @@ class TopLabelDisplay(Display):
     size = (5.8, 6.8)
     counts_ax_: Axes
 
-    def __init__(self, cells: MulticlassCells, *, confidence: float = 0.9, random_state: int = 0) -> None:
+    def __init__(
+        self,
+        cells: MulticlassCells,
+        *,
+        confidence: float = 0.9,
+        random_state: int = 0,
+        before: MulticlassCells | None = None,
+    ) -> None:
         check_confidence(confidence)
         self.cells = cells
+        self.before = None if before is None else top_bins(before, before.simulated(random_state), confidence)
         self.confidence = confidence
         simulation = cells.simulated(random_state)
         self.bins: TopBins = top_bins(cells, simulation, confidence)
@@ -101,6 +111,7 @@ class TopLabelDisplay(Display):
         y: ArrayLike,
         sample_weight: ArrayLike | None = None,
         *,
+        after: Any = None,
         named: ArrayLike | None = None,
         classes: Sequence[Any] | None = None,
         score_type: MulticlassScoreType | None = None,
@@ -115,6 +126,10 @@ class TopLabelDisplay(Display):
         ----------
         scores, y, sample_weight, classes, score_type
             As in :func:`calibrant.arrays.multiclass.rows.check_class_rows`.
+        after
+            A fitted calibrator, or calibrated probabilities of the same rows: a matrix, or one column with the
+            probability of the predicted class. The diagram is then that of ``after``, with the accuracy before
+            calibration for comparison.
         named
             The predicted class of each row; ``scores`` is then one column with the probability of that class, as a
             top-label calibrator returns it.
@@ -128,7 +143,16 @@ class TopLabelDisplay(Display):
         claims = read_claims(
             scores, y, sample_weight, notion="top-label", classes=classes, score_type=score_type, named=named
         )
-        return cls(MulticlassCells.of(claims, n_bins, edges), confidence=confidence, random_state=random_state)
+        cells = MulticlassCells.of(claims, n_bins, edges)
+        options: dict[str, Any] = {"confidence": confidence, "random_state": random_state}
+        if after is None:
+            return cls(cells, **options)
+        if named is not None:
+            raise InputError("after", "needs a matrix of scores, but named was passed", "pass the matrix as scores")
+        changed = claims_after(
+            scores, y, sample_weight, after, notion="top-label", classes=classes, score_type=score_type
+        )
+        return cls(MulticlassCells.of(changed, n_bins, edges), before=cells, **options)
 
     def zoom(self, confidence: float) -> TopLabelBinDisplay:
         """The classes in the bin that contains this confidence, from 0 to 1."""
@@ -145,9 +169,7 @@ class TopLabelDisplay(Display):
     @property
     def errors(self) -> tuple[float, float]:
         """Calibration error of all classes together and by predicted class on these bins (Gupta 2023, eq. 5.3, 5.4)."""
-        bins, total = self.bins, self.cells.n.sum()
-        together = np.abs(bins.accuracy - bins.mean_confidence)
-        return float((bins.n * together).sum() / total), float((bins.n * bins.delta).sum() / total)
+        return _errors(self.bins)
 
     @property
     def data(self) -> dict[str, Any]:
@@ -163,6 +185,7 @@ class TopLabelDisplay(Display):
             "top_label_error": apart,
             "confidence_error_by_chance": self._typical[0],
             "top_label_error_by_chance": self._typical[1],
+            "before": None if self.before is None else self.before.to_dict(),
         }
 
     @property
@@ -170,11 +193,13 @@ class TopLabelDisplay(Display):
         """What the plot shows, as text."""
         total = self.cells.n.sum()
         right, mean = (style.percent(part.sum() / total, 3) for part in (self.cells.events, self.cells.score_sum))
-        together, apart = (style.percent(error, 2) for error in self.errors)
+        shown = [self.errors] if self.before is None else [_errors(self.before), self.errors]
+        together, apart = (" to ".join(style.percent(pair[k], 2) for pair in shown) for k in (0, 1))
         usual = " and ".join(style.percent(error, 2) for error in self._typical)
         head = f"{style.amount(total, self.cells.counted)}, {plural(len(self.cells.classes), 'class', 'classes')}"
         text = (
-            f"{head}; accuracy {right}, mean confidence {mean}.\nError: all classes together {together}, "
+            f"{head}; accuracy {right}, mean confidence {mean}.\n"
+            f"{'Error' if self.before is None else 'Error before to after'}: all classes together {together}, "
             f"by predicted class {apart} (expected if calibrated: {usual})."
         )
         beyond = int(((self.bins.top_label < -1e-12) | (self.bins.top_label > 1.0 + 1e-12)).sum())
@@ -189,12 +214,12 @@ class TopLabelDisplay(Display):
         Linear().set(ax, "y")
         ends = np.array([0.0, 1.0])
         ax.plot(ends, ends, **style.GUIDE_LINE, label="perfect calibration")
-        gray = f"{share} of calibrated models: star"
+        gray = f"expected accuracy if calibrated ({share})"
         ax.vlines(bins.mean_confidence, bins.low, bins.high, linewidth=9.0, **style.BAND, label=gray, zorder=1)
         plus: dict[str, Any] = {"marker": "+", "s": 90.0, "c": PLUS, "linewidths": 2.2, "zorder": 3}
         apart, chance = (np.clip(height, 0.0, 1.0) for height in (bins.top_label, bins.chance))
-        ax.scatter(bins.mean_confidence, apart, **plus, clip_on=False, label="by predicted class (top-label)")
-        bar = f"{share} of calibrated models: plus"
+        ax.scatter(bins.mean_confidence, apart, **plus, clip_on=False, label="mean error by predicted class")
+        bar = f"expected mean error if calibrated ({share})"
         ax.vlines(
             bins.mean_confidence,
             bins.mean_confidence,
@@ -206,16 +231,23 @@ class TopLabelDisplay(Display):
             zorder=2,
         )
         star: dict[str, Any] = {"marker": "*", "s": 120.0, "c": STAR, "linewidths": 0.0, "zorder": 4}
-        ax.scatter(bins.mean_confidence, bins.accuracy, **star, label="all classes together (confidence)")
+        name = "accuracy" if self.before is None else "accuracy after calibration"
+        ax.scatter(bins.mean_confidence, bins.accuracy, **star, label=name)
+        if self.before is not None:
+            square: dict[str, Any] = {"marker": "s", "s": 42.0, "linewidths": 1.6, "zorder": 3.5}
+            square |= {"facecolors": "none", "edgecolors": style.COLORS[1]}
+            ax.scatter(self.before.mean_confidence, self.before.accuracy, **square, label="accuracy before calibration")
         ax.set_ylabel("Accuracy of the predicted class")
         ax.tick_params(axis="x", labelbottom=False)
         self._draw_counts(self.counts_ax_)
-        style.caption(ax, "Top-label reliability", self.caption, [self.counts_ax_])
+        self._head(ax, "Top-label reliability", [self.counts_ax_])
         bars = [
             style.upright(bins.mean_confidence, *reach)
             for reach in ((bins.low, bins.high), (bins.mean_confidence, chance))
         ]
         points = [(bins.mean_confidence, height) for height in (bins.accuracy, apart)]
+        if self.before is not None:
+            points.append((self.before.mean_confidence, self.before.accuracy))
         style.place_legend(ax, [*bars, *points], above=True)
 
     def _draw_counts(self, panel: Axes) -> None:
@@ -335,13 +367,19 @@ class TopLabelBinDisplay(Display):
         ax.set_ylabel(style.some_of("Predicted class", len(self.classes), self.unseen))
         ax.set_xlabel("Accuracy and mean confidence")
         self._draw_counts(self.counts_ax_, rows)
-        style.caption(ax, f"Top-label reliability, confidence {_span(self.ends)}", self.caption, [self.counts_ax_])
+        self._head(ax, f"Top-label reliability, confidence {_span(self.ends)}", [self.counts_ax_])
         style.legend_under(ax, len(rows) + 1)
 
     def _draw_counts(self, panel: Axes, rows: Any) -> None:
         panel.barh(rows, self.n, height=0.7, linewidth=0.0, **style.BAND)
         axis_of_counts(panel, self.n, "x", self.counted)
         panel.tick_params(axis="y", labelleft=False)
+
+
+def _errors(bins: TopBins) -> tuple[float, float]:
+    """Calibration error of all classes together, and by predicted class."""
+    together = np.abs(bins.accuracy - bins.mean_confidence)
+    return float((bins.n * together).sum() / bins.n.sum()), float((bins.n * bins.delta).sum() / bins.n.sum())
 
 
 def _standard_errors(cells: MulticlassCells, place: int) -> Floats:

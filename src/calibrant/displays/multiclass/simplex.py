@@ -159,7 +159,7 @@ class SimplexDisplay(Display):
         area = float(np.clip(8_000.0 / len(at), 7.0, 24.0))
         ax.scatter(at[:, 0], at[:, 1], s=area, c=colors, alpha=0.35, linewidths=0.0, zorder=2)
         self._draw_arrows(ax)
-        style.caption(ax, "Recalibration of three classes", self.caption)
+        self._head(ax, "Recalibration of three classes")
         self._widen(ax)
         corner = np.linspace(0.35, 0.65, 9), np.full(9, HEIGHT + 0.04)  # the name of the class at the top
         style.place_legend(ax, [(at[:, 0], at[:, 1]), corner])
@@ -335,7 +335,7 @@ class CanonicalValidityDisplay(Display):
         ax.set_xlim(0.0, self._end)
         style.share_axis(ax)
         ax.set_xlabel("Epsilon (l1 distance, from 0 to 2)")
-        style.caption(ax, "Canonical validity: all classes at once", self.caption)
+        self._head(ax, "Canonical validity: all classes at once")
         style.place_legend(ax, drawn)
 
 

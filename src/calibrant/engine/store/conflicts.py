@@ -8,7 +8,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from calibrant.messages import Argument, InputError, Phrase, Setting, Text, plural
+from calibrant.messages import Argument, InputError, Phrase, Setting, Shown, Text, plural
 
 SHOWN = 5
 """Maximum number of segments or parts listed in a message."""
@@ -17,7 +17,7 @@ REPLACE, PART = Setting("replace", True), Argument("part")
 
 
 @dataclass(frozen=True)
-class Removal:
+class Removal(Shown):
     """How to delete a day of a store: a call in Python, a command for its folder elsewhere."""
 
     folder: Path
@@ -29,7 +29,7 @@ class Removal:
 
 
 @dataclass(frozen=True)
-class Size:
+class Size(Shown):
     """Numbers of rows and segments; None segments in a store without segments."""
 
     rows: int

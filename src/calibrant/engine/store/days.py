@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from calibrant.engine.store.files import Part
-from calibrant.messages import Argument, InputError, Note, Phrase, Setting, Voice, note
+from calibrant.messages import Argument, InputError, Note, Phrase, Setting, Shown, Voice, note
 
 Day = date | str
 Words = tuple[str, ...]
@@ -47,7 +47,7 @@ def span(days: Sequence[date], first: Day | None, last: Day | None) -> tuple[dat
 
 
 @dataclass(frozen=True)
-class Gaps:
+class Gaps(Shown):
     """Days and parts of days that are missing from a window.
 
     Attributes

@@ -12,8 +12,8 @@ import narwhals as nw
 import numpy as np
 
 from calibrant.arrays.columns import check_option
+from calibrant.arrays.frames import Rows, collect_frame
 from calibrant.arrays.labels import encode_labels
-from calibrant.engine.collecting import Rows, collect_frame
 from calibrant.engine.columns import fresh_name, on_local_clock, plain_names, read_frame, with_cluster_bucket
 from calibrant.engine.unusable import MISSING, Role, Unusable
 from calibrant.messages import Advice, InputError, Phrase, Setting

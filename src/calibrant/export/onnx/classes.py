@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calibrant.export.onnx.graph import OUTPUT, Graph, Precision
+from calibrant.export.onnx.graph import OUTPUT, Graph, Precision, Versions
 from calibrant.export.regions import row_nodes
 from calibrant.maps import MulticlassMap
 
@@ -19,14 +19,15 @@ if TYPE_CHECKING:
 
 ROWS, LABEL = "scores", "label"
 
-INT64 = 7
-"""Type number in ONNX."""
+INT64, TEXT = 7, 8
+"""Type numbers in ONNX."""
 
 
-def rows_model(map_: MulticlassMap, dtype: Precision) -> onnx.ModelProto:
+def rows_model(map_: MulticlassMap, dtype: Precision, versions: Versions) -> onnx.ModelProto:
     """The map as a model from ``scores``, n rows of K, to ``calibrated``, n rows of as many as the map gives.
 
-    A map of top classes also gives ``label``, the columns of the classes that the probabilities are about.
+    A map of top classes also gives ``label``, the columns of the classes that the probabilities are about. A map by
+    group has one more input, with the name of the column of groups: text, one for each row.
 
     Edge rules: NaN in a row makes its results NaN and its labels -1; nothing else does, but that a map of paths gives
     NaN where it abstains. Tables of the scores themselves equal :meth:`calibrant.maps.MulticlassMap.apply` on scores of
@@ -41,12 +42,12 @@ def rows_model(map_: MulticlassMap, dtype: Precision) -> onnx.ModelProto:
     --------
     >>> import onnxruntime
     >>> from calibrant.maps import SoftmaxMap
-    >>> model = rows_model(SoftmaxMap(("a", "b"), [2.0], [], "probability", 1e-9), "float32")
+    >>> model = rows_model(SoftmaxMap(("a", "b"), [2.0], [], "probability", 1e-9), "float32", Versions())
     >>> session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     >>> session.run(["calibrated"], {"scores": np.array([[0.25, 0.75]], dtype=np.float32)})[0].round(3).tolist()
     [[0.10000000149011612, 0.8999999761581421]]
     """
-    graph = Graph(dtype)
+    graph = Graph(dtype, versions, map_.columns)
     unknown = graph.add("IsNaN", ROWS)
     x = graph.add("Where", unknown, 0.0, ROWS)
     missing = _any(graph, unknown)
@@ -58,10 +59,11 @@ def rows_model(map_: MulticlassMap, dtype: Precision) -> onnx.ModelProto:
         graph.add("Where", missing, graph.integers(-1), labels, output=LABEL)
         outputs[LABEL] = INT64, ("n", len(map_.outputs))
     about = f"Calibrated probabilities of {len(map_.classes)} classes, by a Calibrant map of kind {map_.kind}."
-    return graph.finished(about, {ROWS: (element, ("n", len(map_.classes)))}, outputs)
+    inputs: dict[str, tuple[int, Any]] = {ROWS: (element, ("n", len(map_.classes)))}
+    return graph.finished(about, inputs | dict.fromkeys(map_.columns, (TEXT, ("n",))), outputs)
 
 
 def _any(graph: Graph, flags: str) -> str:
     """Whether any flag of a row is set, as a column."""
-    counted = graph.add("ReduceMax", graph.add("Cast", flags, to=6), axes=[1], keepdims=1)
+    counted = graph.add("ReduceSum", graph.add("Cast", flags, to=6), graph.integers([1]), keepdims=1)
     return graph.add("Greater", counted, graph.constant(np.array(0, np.int32)))

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays.columns import is_whole
 from calibrant.guarantees.provenance import library_version
 from calibrant.messages import InputError, MissingPackage
 from calibrant.numerics import FLOAT32_ABOVE_ZERO, FLOAT32_BELOW_ONE, LOG_ODDS_LIMIT
@@ -26,12 +27,39 @@ Precision = Literal["float32", "float64"]
 Shape = Sequence[int | str]
 
 OPSET, IR_VERSION = 17, 8
-"""Operator set version, supported by onnxruntime 1.17 and most other engines."""
+"""Versions of the operator set and of the format, supported by onnxruntime 1.17 and most other engines."""
+
+LEAST_OPSET = 13
+"""The first operator set that has every operator as it is used here."""
 
 ML, ML_OPSET = "ai.onnx.ml", 2
 """Operator set version of ``ai.onnx.ml``, which converts text to integers."""
 
 INPUT, OUTPUT = "score", "calibrated"
+
+
+class Versions(NamedTuple):
+    """Versions of the operator set and of the format (IR) that a model declares."""
+
+    opset: int = OPSET
+    ir: int = IR_VERSION
+
+    @classmethod
+    def of(cls, opset: int | None, ir_version: int | None) -> Versions:
+        """The versions asked for: by default operator set 17, and the first IR version that goes with the set."""
+        package = _package()
+        newest = package.defs.onnx_opset_version()
+        if opset is not None and not (is_whole(opset) and LEAST_OPSET <= opset <= newest):
+            known = f"those of the installed onnx {package.__version__} are {LEAST_OPSET} to {newest}"
+            raise InputError("opset", f"must be the version of an operator set, got {opset!r}", known)
+        operators = OPSET if opset is None else int(opset)
+        least = package.helper.find_min_ir_version_for([package.helper.make_opsetid("", operators)])
+        if ir_version is None:
+            return cls(operators, max(least, IR_VERSION))
+        if not (is_whole(ir_version) and least <= ir_version <= package.IR_VERSION):
+            known = f"opset {operators} goes with {least} to {package.IR_VERSION} in the installed onnx"
+            raise InputError("ir_version", f"must be a version of the format, got {ir_version!r}", known)
+        return cls(operators, int(ir_version))
 
 
 class Graph:
@@ -41,8 +69,9 @@ class Graph:
     text inputs, and ``unknown`` the names of conditions under which there is no probability.
     """
 
-    def __init__(self, dtype: Precision, columns: Sequence[str] = ()) -> None:
+    def __init__(self, dtype: Precision, versions: Versions, columns: Sequence[str] = ()) -> None:
         self._onnx = _package()
+        self._versions = versions
         self._columns = tuple(columns)
         if {INPUT, OUTPUT} & set(columns):
             raise InputError(
@@ -152,11 +181,11 @@ class Graph:
             [helper.make_tensor_value_info(name, *each) for name, each in sort.items()] for sort in (inputs, outputs)
         )
         graph = helper.make_graph(self._nodes, "calibrant", given, found, list(self._constants.values()))
-        opsets = [("", OPSET), (ML, ML_OPSET)][: 2 if self._columns else 1]
+        opsets = [("", self._versions.opset), (ML, ML_OPSET)][: 2 if self._columns else 1]
         model: onnx.ModelProto = helper.make_model(
             graph,
             opset_imports=[helper.make_opsetid(*opset) for opset in opsets],
-            ir_version=IR_VERSION,
+            ir_version=self._versions.ir,
             producer_name="calibrant",
             producer_version=library_version(),
             doc_string=about,

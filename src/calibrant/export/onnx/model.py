@@ -12,29 +12,36 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.export.errors import DocumentError
+from calibrant.export.errors import DocumentError, own_errors
 from calibrant.export.files import write_whole
 from calibrant.export.onnx.classes import LABEL, ROWS, rows_model
-from calibrant.export.onnx.graph import INPUT, OUTPUT, Precision, Shape
+from calibrant.export.onnx.graph import INPUT, OUTPUT, Precision, Shape, Versions
 from calibrant.export.onnx.scores import score_model
 from calibrant.export.proof import Proof, compare
 from calibrant.export.samples import Rows, proof_rows, unlisted
 from calibrant.maps import Map, MulticlassMap, TopMap
-from calibrant.messages import InputError
+from calibrant.messages import InputError, Setting
 
 if TYPE_CHECKING:
     import onnx
 
 METADATA = "calibrant."
 
-MOST_RUNS = 5_000
+MAX_RUNS = 5_000
 """Largest number of runs of a model with a fixed number of scores; edges and neighbors of knots come first."""
 
 OPEN: Shape = ("n",)
 """The shape of one column of any length."""
 
 
-def to_onnx(map_: Map, dtype: Precision = "float32", *, shape: Shape | None = OPEN) -> onnx.ModelProto:
+def to_onnx(
+    map_: Map,
+    dtype: Precision = "float32",
+    *,
+    shape: Shape | None = OPEN,
+    opset: int | None = None,
+    ir_version: int | None = None,
+) -> onnx.ModelProto:
     """The map as an ONNX model.
 
     For one score, from ``score`` to ``calibrated``, elementwise: see :func:`calibrant.export.onnx.scores.score_model`.
@@ -53,17 +60,22 @@ def to_onnx(map_: Map, dtype: Precision = "float32", *, shape: Shape | None = OP
     """
     if dtype not in get_args(Precision):
         raise InputError("dtype", f"must be one of {', '.join(get_args(Precision))}, got {dtype!r}")
+    versions = Versions.of(opset, ir_version)
     if not isinstance(map_, MulticlassMap):
-        return score_model(map_, dtype, shape)
+        return score_model(map_, dtype, shape, versions)
     if shape != OPEN:
         raise InputError("shape", "cannot be set for a map of several classes", "leave it out")
-    return rows_model(map_, dtype)
+    return rows_model(map_, dtype, versions)
 
 
-def proven_model(map_: Map, document: str, dtype: Precision, shape: Shape | None) -> onnx.ModelProto:
+def proven_model(
+    map_: Map, document: str, dtype: Precision, shape: Shape | None, opset: int | None, ir_version: int | None
+) -> onnx.ModelProto:
     """The model with its proof and document inside; see :meth:`calibrant.Calibration.to_onnx`."""
-    model = to_onnx(map_, dtype, shape=shape)
-    proof = prove_model(map_, session_of(model.SerializeToString()))
+    model = to_onnx(map_, dtype, shape=shape, opset=opset, ir_version=ir_version)
+    with own_errors(Setting("opset", model.opset_import[0].version), InputError):
+        session = session_of(model.SerializeToString())
+    proof = prove_model(map_, session)
     held = {"proof": json.dumps(asdict(proof), allow_nan=False), "document": document}
     for name, value in held.items():
         entry = model.metadata_props.add()
@@ -100,7 +112,7 @@ def prove_model(map_: Map, session: Any) -> Proof:
     wanted = [OUTPUT, LABEL][: 2 if isinstance(map_, TopMap) else 1]
     if isinstance(map_, MulticlassMap):
         rows = rows.take(~np.isinf(rows.scores).any(axis=1))
-        found, *labels = session.run(wanted, {score.name: rows.scores})
+        found, *labels = session.run(wanted, {score.name: rows.scores, **rows.groups})
     else:
         given = {score.name: rows.scores, **rows.groups}
         blocks = {name: _in_shape(values, score.shape) for name, values in given.items()}
@@ -125,7 +137,7 @@ def _in_shape(values: NDArray[Any], shape: Sequence[int | str | None]) -> list[N
     filled = np.resize(values, -(-len(values) // math.prod(fixed)) * math.prod(fixed))
     free = [place for place, size in enumerate(shape) if not isinstance(size, int)]
     if not free:
-        return list(filled.reshape(-1, *fixed))[:MOST_RUNS]
+        return list(filled.reshape(-1, *fixed))[:MAX_RUNS]
     fixed[free[0]] = -1
     return [filled.reshape(fixed)]
 

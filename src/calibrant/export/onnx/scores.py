@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from calibrant.export.kinds import nodes_of
-from calibrant.export.onnx.graph import INPUT, OUTPUT, Graph, Precision, Shape
+from calibrant.export.onnx.graph import INPUT, OUTPUT, Graph, Precision, Shape, Versions
 from calibrant.maps import Map
 
 if TYPE_CHECKING:
     import onnx
 
 
-def score_model(map_: Map, dtype: Precision, shape: Shape | None) -> onnx.ModelProto:
+def score_model(map_: Map, dtype: Precision, shape: Shape | None, versions: Versions) -> onnx.ModelProto:
     """The map as a model from ``score`` to ``calibrated``, elementwise; NaN gives NaN.
 
     A map by group has one more input for each group column, with the name of the column and its shape: text, with
@@ -45,8 +45,10 @@ def score_model(map_: Map, dtype: Precision, shape: Shape | None) -> onnx.ModelP
     shape
         Sizes, or names of sizes, of both: ``("n",)``, ``("n", 1)``. With None not even the rank is declared and any
         shape runs. ONNX allows that, but ``onnx.checker`` and ``onnx.compose.merge_models`` require a shape.
+    versions
+        Versions of the operator set and of the format.
     """
-    graph = Graph(dtype, map_.columns)
+    graph = Graph(dtype, versions, map_.columns)
     calibrated = graph.narrowed(nodes_of((map_,), "", graph, INPUT))
     for unknown in graph.unknown:
         calibrated = graph.add("Where", unknown, np.nan, calibrated)

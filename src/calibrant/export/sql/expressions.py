@@ -16,8 +16,8 @@ from calibrant.export.sql.text import Text
 from calibrant.maps import ByGroupMap, Map, TopMap
 from calibrant.messages import InputError, Setting
 
-MOST_CLASSES = 100
-LONGEST = 1_000_000
+MAX_CLASSES = 100
+MAX_CHARACTERS = 1_000_000
 """Largest number of characters of several expressions together; beyond it, engines take too long to plan the text."""
 
 TO_ONNX = "use to_onnx instead"
@@ -103,9 +103,9 @@ def expressions(
     """The expressions by name, over columns that :func:`score_columns` checked."""
     written = dialect_named(dialect)
     several = len(columns) > 1
-    if len(columns) > MOST_CLASSES:
+    if len(columns) > MAX_CLASSES:
         raise InputError(
-            "columns", f"must be at most {MOST_CLASSES} for SQL, but the map has {len(columns):,} classes", TO_ONNX
+            "columns", f"must be at most {MAX_CLASSES} for SQL, but the map has {len(columns):,} classes", TO_ONNX
         )
     groups = group_columns(map_, columns.values(), by)
     keys = {name: written.key.format(quote(column, dialect)) for name, column in groups.items()}
@@ -118,9 +118,9 @@ def expressions(
     for place, output in enumerate(sql_outputs(map_)):
         whole = f"CASE WHEN {missing} THEN NULL ELSE {lower(map_, text, x, place)} END"
         found[output] = whole if written.executed else translated(whole, dialect)
-        if several and sum(map(len, found.values())) > LONGEST:
+        if several and sum(map(len, found.values())) > MAX_CHARACTERS:
             raise InputError(
-                Setting("dialect", dialect), f"needs more than {LONGEST:,} characters for this map", TO_ONNX
+                Setting("dialect", dialect), f"needs more than {MAX_CHARACTERS:,} characters for this map", TO_ONNX
             )
     return found
 

@@ -22,7 +22,7 @@ from calibrant.export.sql.expressions import Columns, expressions, group_columns
 from calibrant.export.sql.interpreter import reader
 from calibrant.guarantees.provenance import library_version
 from calibrant.maps import Map, TopMap
-from calibrant.messages import InputError, Setting
+from calibrant.messages import InputError, Setting, Shown
 
 MARK = "-- calibrant "
 NEEDED, POSSIBLE = {"proof", "columns", "dialect", "document"}, {"by"}
@@ -35,7 +35,7 @@ QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\]"
 
 
 @dataclass(frozen=True)
-class SqlFile:
+class SqlFile(Shown):
     """SQL expressions below comments with everything needed to verify them again.
 
     Attributes

@@ -39,7 +39,7 @@ class Formula:
 
 Leaf = Formula | float
 
-MOST_CROSSINGS = 100_000
+MAX_CROSSINGS = 100_000
 """Largest number of pieces; more would give a text that no engine accepts, and take hours for a small document."""
 
 NEGLIGIBLE = 1e-290
@@ -84,7 +84,7 @@ def chained(first: Pieces, first_map: Map, then: Pieces, then_map: Map) -> Piece
     least, most = np.minimum(start, end), np.maximum(start, end)
     begin = np.searchsorted(then.knots, np.where(constant, start, least), side="right")
     crossed = np.where(constant, 0, np.searchsorted(then.knots, most, side="right") - begin)
-    if crossed.sum() > MOST_CROSSINGS:
+    if crossed.sum() > MAX_CROSSINGS:
         raise InputError("map", f"needs {crossed.sum():,} pieces in SQL", "use coarser parts before exporting it")
     piece = np.repeat(np.arange(len(low)), crossed)
     within = np.arange(len(piece)) - np.repeat(np.cumsum(crossed) - crossed, crossed)

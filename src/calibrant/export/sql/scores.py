@@ -22,7 +22,7 @@ from calibrant.maps import ByGroupMap, ComposeMap, LogitAffineMap, Map
 from calibrant.messages import InputError, Setting
 from calibrant.numerics import Floats
 
-LONGEST = 1 << 25
+MAX_LENGTH = 1 << 25
 """Largest number of characters of a text that engines can use."""
 
 
@@ -77,7 +77,7 @@ def lower(map_: Map, text: Text, x: list[str], place: int) -> str:
             found = text.dialect.stage.write(row, {"x": found}, body)
         else:
             found = score_text(part, f"({found})" if stage else found, text)
-        if len(found) > LONGEST:
+        if len(found) > MAX_LENGTH:
             raise InputError("map", f"needs {len(found):,} characters in SQL", "use a coarser map before exporting it")
     return found
 

@@ -15,7 +15,7 @@ from calibrant.guarantees.about.scores import ScoreBins
 from calibrant.guarantees.certificate import UNEVEN, About, Certificate, Terms, first_few, round_up
 from calibrant.guarantees.provenance import MulticlassProvenance
 from calibrant.maps import Map, MulticlassMap, PerClassMap, StepMap, TopMap
-from calibrant.messages import InputError, plural
+from calibrant.messages import InputError, count_text, plural
 from calibrant.notions import NOTIONS, Certified, Notion
 from calibrant.numerics import Floats, Ints
 
@@ -313,7 +313,7 @@ def part_name(rank: int, column: int, classes: tuple[str, ...]) -> str:
 
 def few_rows(rank: int, min_rows: int, rows: Mapping[str, float], noun: str = "rows") -> str:
     """Classes predicted at a rank in fewer than ``min_rows`` rows, in words."""
-    names = [f"{name!r} ({size:,.6g})" for name, size in rows.items() if size < min_rows]
+    names = [f"{name!r} ({count_text(size)})" for name, size in rows.items() if size < min_rows]
     return f"classes {named_as(rank)} in fewer than {min_rows} {noun}, {first_few(names)}"
 
 

@@ -46,6 +46,7 @@ class SplineCurve:
 
     knots: Floats
     coefficients: Floats
+    covariance: Floats
     center: float
     spread: float
     ends: Ends
@@ -53,8 +54,18 @@ class SplineCurve:
 
     def at(self, scores: Floats) -> Floats:
         """Fitted event rate at these scores."""
-        features = _spline_features((logit(scores, self.ends) - self.center) / self.spread, self.knots)
-        return expit(np.einsum("j,jc->c", self.coefficients, features[: len(self.coefficients)]))
+        return expit(np.einsum("j,jc->c", self.coefficients, self._features(scores)))
+
+    def band(self, scores: Floats, quantile: float) -> tuple[Floats, Floats]:
+        """Ends of pointwise Wald intervals on the log-odds: ``quantile`` standard errors to both sides."""
+        features = self._features(scores)
+        z = np.einsum("j,jc->c", self.coefficients, features)
+        se = np.sqrt(np.maximum(np.einsum("jc,jk,kc->c", features, self.covariance, features), 0.0))
+        return expit(z - quantile * se), expit(z + quantile * se)
+
+    def _features(self, scores: Floats) -> Floats:
+        unit = (logit(scores, self.ends) - self.center) / self.spread
+        return _spline_features(unit, self.knots)[: len(self.coefficients)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,8 +112,15 @@ def fit_spline(scores: Floats, n: NDArray[Any], events: NDArray[Any]) -> Curve:
         fit = fit_logistic(lambda cells=cells: cells, size)  # type: ignore[misc]
         if fit.converged:
             notes = () if len(knots) == 5 else (_fewer_knots(len(knots), size > 1),)
-            return SplineCurve(knots, fit.coefficients, center, spread, ends, notes)
+            covariance = _inverse_information(features[:size], rows, fit.coefficients)
+            return SplineCurve(knots, fit.coefficients, covariance, center, spread, ends, notes)
     return _undefined(curve_did_not_settle())
+
+
+def _inverse_information(features: Floats, rows: Floats, coefficients: Floats) -> Floats:
+    """Covariance of the coefficients by maximum likelihood."""
+    p = expit(np.einsum("j,jc->c", coefficients, features))
+    return np.linalg.pinv(np.einsum("jc,c,kc->jk", features, rows * p * (1.0 - p), features), hermitian=True)
 
 
 def _knot_choices(unit: Floats, rows: Floats, rarer: float) -> list[Floats]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays.columns import check_option
-from calibrant.messages import Note
+from calibrant.messages import Note, Shown
 from calibrant.metrics.binary.bins import Bins, Edges, Scores, Strategy, tally_of
 from calibrant.metrics.binary.means import Moments, Part, logarithmic_loss, moments, parts_of, squared_loss
 from calibrant.metrics.binary.scores import infinite_loss, resolution_notes
@@ -40,7 +40,7 @@ class VarianceForm(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Decomposition:
+class Decomposition(Shown):
     """Decomposition of a mean loss: ``loss == miscalibration - discrimination + uncertainty + within``, up to rounding.
 
     Attributes

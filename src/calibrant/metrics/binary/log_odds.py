@@ -12,6 +12,7 @@ from scipy.special import expit
 
 from calibrant.messages import Note, note
 from calibrant.metrics.binary.likelihood import Parameters
+from calibrant.metrics.draws import only_values
 from calibrant.metrics.estimates import Estimate
 from calibrant.metrics.variance import FEWEST_CLUSTERS, few_groups, spread_of
 from calibrant.numerics import Floats, Grid, logit
@@ -51,6 +52,8 @@ class LogOdds:
         """One pass over the tally, and intervals from at most 65,536 cells."""
         tally = data.tally if isinstance(data, Clusters) else data
         found = cls._of(tally)
+        if only_values():
+            return found
         source = data if isinstance(data, Clusters) or found.start is None else found.start.tally
         few = isinstance(data, Clusters) and data.size < FEWEST_CLUSTERS
         return replace(found, parameters=Parameters.of(source), few_groups=few)

@@ -14,17 +14,18 @@ from calibrant.messages import InputError, Note
 from calibrant.metrics.binary.bins import GroupedScores, Scores, grouped_or_tally, tally_of
 from calibrant.metrics.binary.curves import SMOOTHERS, Method, row_quantiles
 from calibrant.metrics.binary.log_odds import LogOdds, event_ratios, fit_intercept, fit_slope
+from calibrant.metrics.draws import Draws, inverted, widened
 from calibrant.metrics.estimates import Estimate, Result
-from calibrant.metrics.resampling import generator
-from calibrant.metrics.variance import FEWEST_CLUSTERS
+from calibrant.metrics.variance import FEWEST_CLUSTERS, few_groups
+from calibrant.notebook import table_block
 from calibrant.numerics import Column, Floats, Grid
 from calibrant.tallies import Clusters, Tally
 
 MANY_CELLS = 1 << 16
 """With more cells than this, curves are fitted on the grid, whose cells are at most 0.1 % wide."""
 
-BOOTSTRAP_CELLS, BOOTSTRAP_BITS = 1_000, 4
-"""Number of cells above which a bootstrap uses a grid, and the bits of that grid, which has 997 cells."""
+Four = tuple[float, float, float, float]
+"""A number for each of ICI, E50, E90 and Emax."""
 
 PLACES = 201
 """Default number of scores at which a curve is evaluated."""
@@ -67,10 +68,23 @@ class Recalibration(Result):
 
     def __str__(self) -> str:
         lines = [f"{'':<44}{'value':>9}{'low':>9}{'high':>9}   ideal"]
+        lines += [f"{name:<44}{value:>9}{low:>9}{high:>9}{ideal:>8}" for name, value, low, high, ideal in self._rows()]
+        return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the table, and the notes."""
+        return table_block(
+            ("", "value", "low", "high", "ideal"), self._rows(), notes=[f"  {note}" for note in self.notes]
+        )
+
+    def _rows(self) -> list[tuple[str, str, str, str, str]]:
+        """Name, value, ends of the interval and ideal value of each number, as text."""
+        rows = []
         for estimate, ideal in zip(self._estimates().values(), (0, 1, 0, 1, 1), strict=True):
             ends = (math.nan if end is None else end for end in (estimate.value, estimate.low, estimate.high))
-            lines.append(f"{estimate.name:<44}" + "".join(f"{end:9.4f}" for end in ends) + f"{ideal:8d}")
-        return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
+            value, low, high = (f"{end:.4f}" for end in ends)
+            rows.append((estimate.name, value, low, high, str(ideal)))
+        return rows
 
 
 def recalibration(
@@ -158,10 +172,19 @@ class CalibrationCurve(Result):
     notes: tuple[Note, ...] = ()
 
     def __str__(self) -> str:
-        shown = np.unique(np.linspace(0, len(self.scores) - 1, min(11, len(self.scores))).astype(int))
         lines = [f"{'score':>8}{'rate':>9}   ({self.method})"]
-        lines += [f"{self.scores[i]:8.4f}{self.rates[i]:9.4f}" for i in shown]
+        lines += [f"{score:>8}{rate:>9}" for score, rate in self._rows()]
         return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
+
+    def _repr_html_(self) -> str:
+        """For notebooks: some points of the curve, and the notes."""
+        notes = [f"  {note}" for note in self.notes]
+        return table_block(("score", "rate"), self._rows(), title=f"Calibration curve ({self.method})", notes=notes)
+
+    def _rows(self) -> list[tuple[str, str]]:
+        """Score and rate at up to eleven places, as text."""
+        shown = np.unique(np.linspace(0, len(self.scores) - 1, min(11, len(self.scores))).astype(int))
+        return [(f"{self.scores[i]:.4f}", f"{self.rates[i]:.4f}") for i in shown]
 
 
 @dataclass(frozen=True)
@@ -178,6 +201,8 @@ class CurveErrors(Result):
         Bootstrap standard errors of the four, in this order; None without bootstrap.
     notes
         What the reader must know, one sentence each.
+    low, high
+        Ends of 95 % intervals of the four, in this order; None where there are none.
     """
 
     method: Method
@@ -185,12 +210,17 @@ class CurveErrors(Result):
     e50: float
     e90: float
     emax: float
-    se: tuple[float, float, float, float] | None = None
+    se: Four | None = None
     notes: tuple[Note, ...] = ()
+    low: Four | None = None
+    high: Four | None = None
 
     def __str__(self) -> str:
         values = [self.ici, self.e50, self.e90, self.emax]
         errors = [""] * 4 if self.se is None else [f" (standard error {value:.4f})" for value in self.se]
+        if self.low is not None and self.high is not None:
+            ends = zip(self.low, self.high, strict=True)
+            errors = [f" (95 % CI {low:.4f} to {high:.4f})" for low, high in ends]
         names = ("ICI", "E50", "E90", "Emax")
         shown = ", ".join(f"{name} {value:.4f}{se}" for name, value, se in zip(names, values, errors, strict=True))
         return "\n".join([f"{shown}; {self.method} curve", *(f"  {note}" for note in self.notes)])
@@ -286,7 +316,7 @@ def ici(
     method
         The smoother, as in :func:`calibration_curve`.
     repetitions
-        Bootstrap samples for the standard errors; 0 omits them.
+        Bootstrap samples for the standard errors and intervals; 0 omits them.
     random_state
         Seed of the bootstrap.
     groups
@@ -295,15 +325,17 @@ def ici(
     Returns
     -------
     CurveErrors
-        ICI, E50, E90 and Emax, with standard errors.
+        ICI, E50, E90 and Emax, with standard errors and 95 % intervals.
 
     Notes
     -----
     Edges: NaN, with a note, where the curve is not defined; such bootstrap samples are left out of the standard errors.
     Weights as in :func:`calibration_curve`; the bootstrap draws as many rows as the effective sample size.
     Guarantee: no finite-sample guarantee. All four are biased upward, since they are distances: the curve of a
-    calibrated model is not exactly the diagonal either.
-    Cost: one fit and a sort of the cells; then ``repetitions`` fits on at most 1,000 cells.
+    calibrated model is not exactly the diagonal either. The intervals allow for this, and begin at 0 where a calibrated
+    model may show such distances, as in :func:`~calibrant.metrics.interval.interval`. Their coverage was simulated in
+    few samples, and not with groups.
+    Cost: one fit and a sort of the cells; then about seven times ``repetitions`` fits on at most 1,000 cells.
     References: Austin and Steyerberg (2019), The Integrated Calibration Index (ICI) and related metrics for quantifying
     the calibration of logistic regression models.
 
@@ -320,13 +352,14 @@ def ici(
     data = grouped_or_tally(scores, y, sample_weight, groups)
     tally = _compact(data.tally if isinstance(data, Clusters) else data)
     values, notes = _distances(method, tally.scores, tally.n, tally.events)
-    se = None
-    if repetitions and isinstance(data, Clusters):
-        se = _cluster_bootstrap(data, method, repetitions, random_state)
-    elif repetitions:
-        se = _bootstrap(tally, method, repetitions, random_state)
-    mean, half, most, largest = values.tolist()
-    return CurveErrors(method, mean, half, most, largest, se, notes)
+    se = low = high = None
+    if repetitions:
+        resampled = _resampled(data if isinstance(data, Clusters) else tally, method, repetitions, random_state)
+        if resampled is None:
+            notes = (*notes, few_groups(FEWEST_CLUSTERS))
+        else:
+            se, low, high = resampled
+    return CurveErrors(method, *_four(values), se, notes, low, high)
 
 
 def _compact(tally: Tally) -> Tally:
@@ -347,36 +380,35 @@ def _distances(
     return np.array([mean, *quantiles, gap[order[-1]]]), curve.notes
 
 
-def _bootstrap(tally: Tally, method: Method, size: int, random_state: int) -> tuple[float, float, float, float]:
-    """Bootstrap standard errors, drawn by (cell, label)."""
-    if len(tally) > BOOTSTRAP_CELLS and tally.resolution != "bins":
-        tally = tally.coarsen(BOOTSTRAP_BITS)
-    both = np.concatenate([tally.events, tally.n - tally.events]).astype(np.float64)
-    rng = generator(random_state, size)
-    drawn = rng.multinomial(max(round(tally.effective_size), 1), both / both.sum(), size=size)
-    out = np.empty((size, 4))
-    for row, (events, others) in zip(out, drawn.reshape(size, 2, -1), strict=True):
-        filled = events + others > 0
-        row[:] = _distances(method, tally.scores[filled], (events + others)[filled], events[filled])[0]
-    return _deviations(out)
-
-
-def _cluster_bootstrap(
-    data: Clusters, method: Method, size: int, random_state: int
-) -> tuple[float, float, float, float] | None:
-    """Bootstrap standard errors from whole groups; None for fewer than ten groups."""
-    if data.size < FEWEST_CLUSTERS:
+def _resampled(
+    data: Tally | Clusters, method: Method, repetitions: int, random_state: int
+) -> tuple[Four, Four | None, Four | None] | None:
+    """Bootstrap standard errors and intervals of the four distances; None for fewer than ten groups."""
+    if isinstance(data, Clusters) and data.size < FEWEST_CLUSTERS:
         return None
-    scores, rng = data.tally.scores, generator(random_state, size)
-    out = np.empty((size, 4))
-    for row, drawn in zip(out, rng.multinomial(data.size, np.full(data.size, 1.0 / data.size), size=size), strict=True):
-        times = drawn[data.cluster]
-        n, events = (np.bincount(data.cell, column * times, len(scores)) for column in (data.n, data.events))
-        row[:] = _distances(method, scores[n > 0.0], n[n > 0.0], events[n > 0.0])[0]
-    return _deviations(out)
+    draws = Draws.of(data, repetitions, random_state)
+
+    def statistic(sample: Tally) -> Floats:
+        # a wild bootstrap may leave a cell with fewer events than none or more than all, and no curve fits that
+        return _distances(method, sample.scores, sample.n, np.clip(sample.events, 0.0, sample.n))[0]
+
+    value = statistic(draws.once())
+    if not (draws.units >= 2.0 and np.isfinite(value).all()):
+        samples = np.array([statistic(each) for each in draws.samples()])
+        return _deviations(samples), None, None
+    made = inverted(draws, statistic, value, widened(0.95, draws.units))
+    if made is None:
+        samples = np.array([statistic(each) for each in draws.samples()])
+        return _deviations(samples), None, None
+    se, low, high = (_four([getattr(each, name) for each in made]) for name in ("se", "low", "high"))
+    return (se, low, high) if np.isfinite(low).all() else (se, None, None)
 
 
-def _deviations(samples: Floats) -> tuple[float, float, float, float]:
+def _deviations(samples: Floats) -> Four:
     good = samples[np.isfinite(samples[:, 0])]
-    a, b, c, d = np.full(4, np.nan) if len(good) < 2 else good.std(axis=0, ddof=1)
-    return float(a), float(b), float(c), float(d)
+    return _four(np.full(4, np.nan) if len(good) < 2 else good.std(axis=0, ddof=1))
+
+
+def _four(values: Any) -> Four:
+    a, b, c, d = (float(value) for value in values)
+    return a, b, c, d

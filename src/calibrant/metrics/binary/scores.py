@@ -27,6 +27,7 @@ from calibrant.metrics.binary.bins import (
 from calibrant.metrics.binary.means import Loss, Moments, Part, Parts, logarithmic_loss, moments, parts_of, squared_loss
 from calibrant.metrics.estimates import TWO_SIDED, Estimate, Result, no_spread, upper_point
 from calibrant.metrics.variance import FEWEST_CLUSTERS, Spread, few_groups, spread_of
+from calibrant.notebook import table_block
 from calibrant.numerics import Column, Floats
 from calibrant.tallies import Clusters, Tally
 from calibrant.tallies.cells import mass_below
@@ -345,15 +346,26 @@ class DecisionCurve(Result):
         return np.asarray(self.model > np.maximum(self.treat_all, self.treat_none))
 
     def __str__(self) -> str:
+        rows = (f"{at:>9}{model:>11}{treated:>11}" for at, model, treated in self._rows())
+        return "\n".join([self._headline(), f"{'threshold':>9}{'model':>11}{'treat all':>11}", *rows])
+
+    def _repr_html_(self) -> str:
+        """For notebooks: where the model is useful, and some points of the curve."""
+        return table_block(("threshold", "model", "treat all"), self._rows(), title=self._headline())
+
+    def _headline(self) -> str:
         edges = np.flatnonzero(np.diff(self.useful, prepend=False, append=False)).reshape(-1, 2)
         ends = [(self.thresholds[start], self.thresholds[stop - 1]) for start, stop in edges]
         named = [f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}" for low, high in ends[:MAX_INTERVALS]]
         count = int(np.count_nonzero(self.useful))
         title = f"Net benefit: the model beats treating all and none at {count} of {len(self.model)} thresholds"
         where = f": {', '.join(named)}{', ...' if len(ends) > MAX_INTERVALS else ''}" if named else ""
+        return title + where
+
+    def _rows(self) -> list[tuple[str, str, str]]:
+        """Threshold, net benefit of the model and of treating all at up to nine thresholds, as text."""
         shown = np.unique(np.linspace(0, len(self.model) - 1, 9).round().astype(int))
-        rows = (f"{self.thresholds[i]:>9.4g}{self.model[i]:>11.4f}{self.treat_all[i]:>11.4f}" for i in shown)
-        return "\n".join([title + where, f"{'threshold':>9}{'model':>11}{'treat all':>11}", *rows])
+        return [(f"{self.thresholds[i]:.4g}", f"{self.model[i]:.4f}", f"{self.treat_all[i]:.4f}") for i in shown]
 
 
 def net_benefit(
@@ -478,7 +490,10 @@ def _with(plain: Estimate, data: Tally | Clusters, spread: Spread, ends: tuple[f
 # ----------------------------------------------------------------------------------------------- From sums to estimates
 
 
-def _estimate(name: str, sums: Moments, ceiling: float, notes: tuple[Note, ...] = (), null: bool = True) -> Estimate:
+def _estimate(
+    name: str, sums: Moments, ceiling: float, notes: tuple[Note, ...] = (), null: bool = True, gain: bool = False
+) -> Estimate:
+    """A mean loss, or a mean ``gain``, for which larger is better, with its interval and null values."""
     value = sums.loss / sums.total
     variance = _variance(sums.total, value, sums.w2, sums.w2_loss, sums.w2_square)
     se = None if variance is None else math.sqrt(variance)
@@ -487,12 +502,16 @@ def _estimate(name: str, sums: Moments, ceiling: float, notes: tuple[Note, ...] 
         return Estimate(name, value, se, notes=all_notes)
     expected, spread = sums.null / sums.total, math.sqrt(sums.null_variance)
     skewness = sums.null_third / sums.null_variance / spread if spread > 0.0 else 0.0
+    ends = _interval(value, se, ceiling)
+    if gain:
+        below = max(expected - upper_point(-skewness) * spread / sums.total, 0.0)
+        return Estimate(name, value, se, *ends, null=expected, null_low=below, notes=all_notes)
     beyond = min(expected + upper_point(skewness) * spread / sums.total, ceiling)
-    return Estimate(name, value, se, *_interval(value, se, ceiling), null=expected, null_high=beyond, notes=all_notes)
+    return Estimate(name, value, se, *ends, null=expected, null_high=beyond, notes=all_notes)
 
 
-def _mean_estimate(name: str, data: Tally | Rows, loss: Loss) -> Estimate:
-    return _estimate(name, moments(parts_of(data), loss), 1.0, resolution_notes(data))
+def _mean_estimate(name: str, data: Tally | Rows, loss: Loss, gain: bool = False) -> Estimate:
+    return _estimate(name, moments(parts_of(data), loss), 1.0, resolution_notes(data), gain=gain)
 
 
 def _thresholded(name: str, data: Tally | Rows, threshold: float, right: float) -> Estimate:
@@ -506,7 +525,7 @@ def _thresholded(name: str, data: Tally | Rows, threshold: float, right: float) 
         positive = scores >= least
         return np.where(positive, right, 1.0 - right), np.where(positive, 1.0 - right, right)
 
-    return _mean_estimate(f"{name} at threshold {threshold:g}", data, loss)
+    return _mean_estimate(f"{name} at threshold {threshold:g}", data, loss, gain=right == 1.0)
 
 
 def _variance(total: float, mean: float, w2: float, w2_loss: float, w2_square: float) -> float | None:

@@ -18,7 +18,7 @@ from scipy import special
 
 from calibrant.arrays import Rows
 from calibrant.arrays.columns import check_option, check_whole, is_whole
-from calibrant.messages import InputError, Note, Phrase, Setting, Voice, note
+from calibrant.messages import InputError, Note, Phrase, Setting, Voice, count_text, note
 from calibrant.metrics.binary.bins import Bins, Scores, rows_or_tally, tally_of
 from calibrant.metrics.binary.cumulative import Statistic, brownian_max_sf, brownian_range_sf, ecce
 from calibrant.metrics.binary.means import parts_of
@@ -554,7 +554,9 @@ def _exact(statistic: Callable[[Floats], Floats], outcomes: Floats, chance: Floa
 @note("labels-contradict-scores")
 def _contradicted(voice: Voice, rows: float, counts: bool) -> str:
     score, unit = voice.nouns.score, voice.nouns.rows if counts else "sum of weights"
-    return f"labels contradict a {score} of exactly 0 or 1, impossible for a calibrated model ({unit}: {rows:,.6g})"
+    return (
+        f"labels contradict a {score} of exactly 0 or 1, impossible for a calibrated model ({unit}: {count_text(rows)})"
+    )
 
 
 no_variance = note("no-variance", "not defined: every {nouns.score} is 0, 0.5 or 1, so the statistic has no variance")

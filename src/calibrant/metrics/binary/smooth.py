@@ -10,6 +10,7 @@ import numpy as np
 from calibrant.messages import InputError
 from calibrant.metrics.binary.bins import Scores, tally_of
 from calibrant.metrics.chance import expected_squares
+from calibrant.metrics.draws import only_values
 from calibrant.metrics.estimates import Estimate
 from calibrant.metrics.resampling import generator
 from calibrant.numerics import Column, Floats
@@ -90,7 +91,7 @@ def smooth_ece(
         name, value = "smECE", _fixed_point(tally)
     else:
         name, value = f"smECE at bandwidth {bandwidth:g}", _at_bandwidth(tally, bandwidth)
-    if not null:
+    if not null or only_values():
         return Estimate(name, value)
     draws = _null_draws(tally, bandwidth, random_state)
     return Estimate(name, value, null=float(draws.mean()), null_high=float(np.quantile(draws, 0.95)))

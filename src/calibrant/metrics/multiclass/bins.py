@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays.columns import check_option, check_whole
-from calibrant.arrays.multiclass.rows import BLOCK
+from calibrant.arrays.multiclass.rows import BLOCK, Matrix
 from calibrant.messages import InputError, plural
 from calibrant.metrics.binary.bins import _check_edges
 from calibrant.metrics.multiclass.claims import Claims, steps
@@ -44,6 +44,9 @@ class MulticlassBins:
         Bin of each row for each claim, if ``keep`` was set.
     chosen
         How the bins were chosen, for the name of a metric.
+    spread, own, inner
+        From one pass over a matrix, in place of ``index``: variance of the events of each bin if every score were
+        right, the bin of each row's own class, and the inner edges of the bins.
 
     Examples
     --------
@@ -63,6 +66,9 @@ class MulticlassBins:
     total: float
     index: Codes | None
     chosen: str
+    spread: Floats | None = None
+    own: Codes | None = None
+    inner: Floats | None = None
 
     @classmethod
     def of(
@@ -132,28 +138,64 @@ class MulticlassBins:
     def _by_block(cls, claims: Claims, inner: Floats, chosen: str) -> MulticlassBins:
         """One pass over a matrix in which most scores are below the first edge: only the others are located."""
         p, size, count = claims.scores, len(inner) + 1, claims.count
-        above = inner[0] if p.dtype == np.float64 else _float32_from(inner[0])
-        n, score_sum = np.zeros(count * size), np.zeros(count * size)
-        low = np.zeros(count)
-        guide = Guide(inner)
-        scratch = np.empty((max(BLOCK // count, 1), count), dtype=p.dtype)
-        for part in steps(p):
-            block = scratch[: part.stop - part.start]
-            np.copyto(block, p[part])
-            flat = block.reshape(-1)
-            at = np.flatnonzero(flat >= above)
-            scores = flat[at].astype(np.float64)
-            flat[at] = 0.0
+        n, score_sum, squares = np.zeros(count * size), np.zeros(count * size), np.zeros(count * size)
+        low, low_squares = np.zeros(count), np.zeros(count)
+        for _, block, _, cells, scores in _high_scores(claims, inner):
             low += block.sum(axis=0)
-            cells = (at % count) * size + guide.locate(scores)
+            low_squares += np.einsum("nk,nk->k", block, block)
             n += np.bincount(cells, minlength=count * size)
             score_sum += np.bincount(cells, scores, count * size)
+            squares += np.bincount(cells, scores * scores, count * size)
         n[::size] = len(p) - n.reshape(count, size).sum(axis=1)
-        score_sum[::size] = low
-        own = np.take_along_axis(p, claims.labels[:, None], axis=1)[:, 0].astype(np.float64)
-        events = np.bincount(claims.labels * size + guide.locate(own), minlength=count * size).astype(np.float64)
+        score_sum[::size], squares[::size] = low, low_squares
+        given = np.take_along_axis(p, claims.labels[:, None], axis=1)[:, 0].astype(np.float64)
+        own = claims.labels * size + Guide(inner).locate(given)
+        events = np.bincount(own, minlength=count * size).astype(np.float64)
         at = np.repeat(np.arange(count), size)
-        return cls(n, events, score_sum, None, at, at, float(len(p)), None, chosen)
+        spread = np.maximum(score_sum - squares, 0.0)
+        return cls(n, events, score_sum, None, at, at, float(len(p)), None, chosen, spread, own, inner)
+
+    def row_sums(self, claims: Claims, fixed: Floats, slope: Floats) -> Floats:
+        """Sum over the claims of each row of ``fixed - slope * score``, both taken from the bin of the claim.
+
+        Parameters
+        ----------
+        claims
+            The claims from which the bins were made.
+        fixed, slope
+            One number for each bin.
+        """
+        found = np.empty(len(claims))
+        if self.inner is None:
+            assert self.index is not None
+            for part in steps(claims.scores):
+                bins = self.index[part]
+                found[part] = np.einsum("nc->n", fixed[bins] - slope[bins] * claims.scores[part])
+            return found
+        size = len(self.inner) + 1
+        first, total = slope[::size], float(fixed[::size].sum())
+        for part, block, at, cells, scores in _high_scores(claims, self.inner):
+            column = at % claims.count
+            more = fixed[cells] - fixed[column * size] - slope[cells] * scores
+            rows = part.stop - part.start
+            found[part] = total - block @ first + np.bincount(at // claims.count, more, rows)
+        return found
+
+    def slopes_of_true(self, claims: Claims, slope: Floats) -> Floats:
+        """Sum, over the claims of each row that came true, of the slope of their bin.
+
+        Parameters
+        ----------
+        claims
+            The claims from which the bins were made.
+        slope
+            One number for each bin.
+        """
+        if self.own is not None:
+            return np.asarray(slope[self.own])
+        assert self.index is not None
+        rows, places = claims.true()
+        return np.asarray(np.bincount(rows, slope[self.index[rows, places]], len(claims)), dtype=np.float64)
 
     def __len__(self) -> int:
         return len(self.n)
@@ -211,6 +253,24 @@ def _norms(gap: Floats, share: Floats, group: NDArray[np.intp], groups: int, p: 
 
 
 # ------------------------------------------------------------------------------------------------------------ Which bin
+
+
+def _high_scores(
+    claims: Claims, inner: Floats
+) -> Iterator[tuple[slice, Matrix, NDArray[np.intp], NDArray[np.intp], Floats]]:
+    """Blocks of rows: a copy in which scores from the first edge on are 0, their places, their bins and themselves."""
+    p, size, count = claims.scores, len(inner) + 1, claims.count
+    above = inner[0] if p.dtype == np.float64 else _float32_from(inner[0])
+    guide = Guide(inner)
+    scratch = np.empty((max(BLOCK // count, 1), count), dtype=p.dtype)
+    for part in steps(p):
+        block = scratch[: part.stop - part.start]
+        np.copyto(block, p[part])
+        flat = block.reshape(-1)
+        at = np.flatnonzero(flat >= above)
+        scores = flat[at].astype(np.float64)
+        flat[at] = 0.0
+        yield part, block, at, (at % count) * size + guide.locate(scores), scores
 
 
 def _by_edges(claims: Claims, inner: Floats) -> Binning:

@@ -7,12 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from calibrant.messages import Note, note
+from calibrant.messages import Note, Shown, note
 from calibrant.metrics.binary.errors import check_power, no_two_rows, root_of, single_rows_left_out, with_order
 from calibrant.metrics.estimates import Estimate, plain
 from calibrant.metrics.multiclass.bins import MulticlassBins, MulticlassStrategy, Statistic, by_class, overall
 from calibrant.metrics.multiclass.claims import AskedScoreType, Claims, Classes, read_claims
-from calibrant.metrics.multiclass.covariance import debiased_spread, draws_for, first_order_se, null_draws, null_facts
+from calibrant.metrics.multiclass.covariance import (
+    debiased_spread,
+    draws_for,
+    first_order_se,
+    has_closed_null,
+    null_draws,
+    null_facts,
+    null_of_many_classes,
+)
+from calibrant.notebook import table_block
 from calibrant.notions import Canonical, Classwise, Notion, notion_by_class
 from calibrant.numerics import Column, Floats
 
@@ -46,12 +55,16 @@ def ece(
     """
     check_power(p)
     claims = read_claims(scores, y, sample_weight, notion=notion, classes=classes, score_type=score_type, named=named)
-    draws, notes = draws_for(claims, uncertainty)
+    in_one_pass = edges is None and strategy == "width" and n_bins != 1
+    closed = p == 1 and uncertainty is not False and in_one_pass and has_closed_null(claims)
+    draws, notes = (0, ()) if closed else draws_for(claims, uncertainty)
     bins = MulticlassBins.of(claims, n_bins=n_bins, strategy=strategy, edges=edges, keep=draws > 0)
     statistic = overall(claims, bins, p)
     name = f"{with_order(f'{_called(claims.notion)} ECE', p)}, {bins.chosen}"
     value = float(statistic(bins.events))
     notes = claims.notes + notes
+    if closed:
+        return Estimate(name, value, first_order_se(claims, bins, p), **null_of_many_classes(claims, bins), notes=notes)
     if not draws:
         return Estimate(name, value, notes=notes)
     facts = null_facts(null_draws(claims, bins, statistic, random_state, draws))
@@ -158,7 +171,7 @@ def marginal_error(
 
 
 @dataclass(frozen=True, eq=False)
-class MulticlassErrors:
+class MulticlassErrors(Shown):
     """Calibration error of each class, the most frequent first.
 
     Attributes
@@ -198,16 +211,29 @@ class MulticlassErrors:
 
     def __str__(self) -> str:
         """A table with a line for each class: all of them up to 30, else the 20 most frequent."""
+        head, rows, more = self._table()
+        width = max(len(name) for name, *_ in (head, *rows))
+        lines = [
+            f"{name:<{width}}{count:>12}{''.join(f'{each:>9}' for each in others)}"
+            for name, count, *others in (head, *rows)
+        ]
+        return "\n".join([self.name, *lines, *more, *(f"  {note}" for note in self.notes)])
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the same table."""
+        head, rows, more = self._table()
+        return table_block(head, rows, title=self.name, notes=[*more, *(f"  {note}" for note in self.notes)])
+
+    def _table(self) -> tuple[list[str], list[list[str]], list[str]]:
+        """Names of the columns, their entries as text, and a line on the classes that are left out."""
         shown = len(self) if len(self) <= 30 else 20
-        width = max(len("class"), *(len(name) for name in self.classes[:shown]))
-        head = f"{'class':<{width}}{'rows':>12}{'share':>9}{'error':>9}"
-        lines = [self.name, head if self.null is None else f"{head}{'null':>9}"]
-        for j, name in enumerate(self.classes[:shown]):
-            null = "" if self.null is None else f"{self.null[j]:>9.4f}"
-            lines.append(f"{name:<{width}}{self.rows[j]:>12,.10g}{self.share[j]:>9.4f}{self.error[j]:>9.4f}{null}")
-        if shown < len(self):
-            lines.append(f"... and {len(self) - shown:,} less frequent classes")
-        return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
+        columns = [self.share, self.error, *([] if self.null is None else [self.null])]
+        rows = [
+            [name, f"{self.rows[j]:,.10g}", *(f"{column[j]:.4f}" for column in columns)]
+            for j, name in enumerate(self.classes[:shown])
+        ]
+        more = [f"... and {len(self) - shown:,} less frequent classes"] if shown < len(self) else []
+        return ["class", "rows", "share", "error", "null"][: 2 + len(columns)], rows, more
 
 
 def errors_by_class(

@@ -168,7 +168,7 @@ def hierarchical_accuracy(
     --------
     >>> tree = Taxonomy({"animal": None, "ship": None, "cat": "animal", "dog": "animal"})
     >>> print(hierarchical_accuracy(["animal", "cat", "cat", "root"], ["cat", "animal", "cat", "ship"], taxonomy=tree))
-    hierarchical accuracy: 0.7500 (95 % interval 0.1941 to 0.9937)
+    hierarchical accuracy: 0.7500 (95 % CI 0.1941 to 0.9937)
     """
     tree, nodes = _nodes(predicted, taxonomy)
     labels = tree.codes(y)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from calibrant.arrays.multiclass.rows import Matrix, MulticlassRows, check_class_rows
 from calibrant.arrays.score_types import MulticlassScoreType
-from calibrant.maps.classes import blocks, held, softmax
+from calibrant.maps.classes import blocks, held, softmax, top_labels
 from calibrant.messages import InputError, Note, Voice, note, plural
 from calibrant.metrics.estimates import Estimate, mean_estimate, upper_point
 from calibrant.metrics.multiclass.claims import AskedScoreType, Classes, read_claims
@@ -107,6 +107,27 @@ class _Losses:
     notes: tuple[Note, ...]
 
 
+def row_losses(
+    metric: str,
+    scores: Any,
+    y: Any,
+    sample_weight: Any = None,
+    *,
+    classes: Classes = None,
+    score_type: AskedScoreType = None,
+    named: Any = None,
+) -> tuple[Floats, Floats]:
+    """Loss (for accuracy: 1 if the class is right) and weight of each row with positive weight."""
+    if metric == "accuracy":
+        given = {"classes": classes, "score_type": score_type, "named": named}
+        claims = read_claims(scores, y, sample_weight, notion="confidence", **given)
+        assert claims.named is not None
+        return (claims.named[:, 0] == claims.labels).astype(np.float64), claims.mass
+    rows = _rows(scores, y, sample_weight, classes, score_type)
+    losses = _gather(rows, _log_part if metric == "log_loss" else _square_part)
+    return losses.values, losses.mass
+
+
 def _rows(scores: Any, y: Any, sample_weight: object, classes: Classes, score_type: AskedScoreType) -> MulticlassRows:
     if y is None:
         raise InputError("y", "is missing", "pass the labels after the scores")
@@ -181,6 +202,41 @@ def _without_impossible(rows: MulticlassRows, found: Estimate) -> Estimate:
     rest, mass = own[~bad], rows.mass[~bad].astype(np.float64)
     without = -float((mass * np.log(rest)).sum() / mass.sum()) if len(rest) else None
     return replace(found, notes=(*found.notes, _impossible_labels(count, without)))
+
+
+def losses_of_rows(rows: MulticlassRows) -> tuple[Floats, Floats]:
+    """Log loss and Brier score of each row; the first is infinite where the label has probability 0."""
+    return _gather(rows, _log_part).values, _gather(rows, _square_part).values
+
+
+def order_notes(rows: MulticlassRows) -> tuple[Note, ...]:
+    """A note if top-1 accuracy is below that of random guessing by more than four standard errors.
+
+    Random guessing draws each class as often as the model predicts it, so that predicting a rare class too often does
+    not cause a note. If only some columns are swapped, this is rarely detected.
+    """
+    size = len(rows.classes)
+    if rows.scores.shape[1] != size:
+        return ()
+    kept = rows.labels < size  # other labels, such as inner nodes of a taxonomy, have no column
+    mass, labels, top = rows.mass[kept], rows.labels[kept], top_labels(rows.scores, 1)[kept, 0]
+    total = float(mass.sum())
+    if not total > 0.0:
+        return ()
+    named, true = (np.bincount(each, mass, size) / total for each in (top, labels))
+    chance = float(np.einsum("k,k->", named, true))
+    right = float(mass[top == labels].sum()) / total
+    n = total if rows.counts else total**2 / float(np.square(mass).sum())
+    return (below_chance(right, chance),) if chance - right > 4.0 * np.sqrt(chance * (1.0 - chance) / n) else ()
+
+
+@note("below-chance")
+def below_chance(voice: Voice, right: float, chance: float) -> str:
+    """Note on columns that may be in another order than the classes."""
+    return (
+        f"top-1 accuracy is {100 * right:.3g} %, below the {100 * chance:.3g} % of random guessing: do the columns "
+        "match `classes`?"
+    )
 
 
 no_null_beyond_cells = note("no-null-beyond-cells", "No null value above {most:,} {nouns.rows} times classes.")

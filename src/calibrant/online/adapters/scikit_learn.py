@@ -12,7 +12,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from calibrant.arrays.labels import label_column
-from calibrant.calibrators.classifier import ScoringClassifier, check_two
+from calibrant.calibrators.scoring import ScoringClassifier, check_two
 from calibrant.messages import InputError
 from calibrant.numerics import expit
 from calibrant.online.base import Forecaster, one_score_forecaster, own_copy

@@ -204,7 +204,7 @@ class OnlinePlatt(PlattForecaster):
             return NoCertificate(
                 NoCertificateCode.NO_THEOREM,
                 "the regret bound is not proven for these constants, which are chosen for practice: "
-                "use OnlinePlatt(radius=..., certified=True)",
+                "use OnlinePlatt(radius=1.5, certified=True)",
             )
         return self._regret_certificate(n_rows)
 
@@ -234,7 +234,9 @@ def _certified_constants(radius: float, gamma: Any, rho: Any, clamp: Any) -> tup
         raise InputError("clamp", f"must be left out with certified=True, whose bound is for {CERTIFIED_CLAMP:g}")
     if not LARGEST_FEATURES * radius <= LARGEST:
         raise InputError(
-            "radius", f"must be at most {LARGEST / LARGEST_FEATURES:.2f} with certified=True, not {radius:g}"
+            "radius",
+            f"must be at most {LARGEST / LARGEST_FEATURES:.2f} with certified=True, not {radius:g}",
+            "pass 1 to 2: with a larger radius it hardly learns",
         )
     found = math.exp(-LARGEST_FEATURES * radius)
     return found, 1.0 / (found * (radius + 1.0)) ** 2, CERTIFIED_CLAMP

@@ -12,10 +12,10 @@ from calibrant.online.base import Forecaster, register
 from calibrant.online.experts.mixtures import LOST_A_ROW, held_inside, lost_by_rounding, step_all, weighted_mean
 from calibrant.online.experts.newton import PlattForecaster, best_platt
 from calibrant.online.guards import reading
-from calibrant.online.limits import MOST_ROWS, SLACK, changed, regret_certificate, whole
+from calibrant.online.limits import MAX_ROWS, SLACK, changed, regret_certificate, whole
 from calibrant.online.settings import read_only
 
-MOST_LEVELS, LONGEST, MOST_LIVES = 32, 2**40, 10**6
+MAX_LEVELS, MAX_SHORTEST, MAX_LIVES = 32, 2**40, 10**6
 """Largest number of levels, of rows between starts at level 0, and of lifetimes in the bound of a period."""
 
 THEOREM = "mixing of sleeping experts, Freund et al. 1997; geometric starts, Hazan and Seshadhri 2009"
@@ -74,7 +74,10 @@ class Restarting(Forecaster):
     passes_features = True
 
     def __init__(self, expert: Forecaster, *, shortest: int = 128, levels: int = 8) -> None:
-        self.shortest, self.levels = whole("shortest", shortest, 1, LONGEST), whole("levels", levels, 1, MOST_LEVELS)
+        self.shortest, self.levels = (
+            whole("shortest", shortest, 1, MAX_SHORTEST),
+            whole("levels", levels, 1, MAX_LEVELS),
+        )
         self._own(expert)  # unchanged; copies start from it
         if _restarts(self.expert):
             raise InputError("expert", "must not contain a Restarting", "use one Restarting with more levels")
@@ -220,13 +223,13 @@ class Restarting(Forecaster):
             A certificate only for a new certified expert, and only if the bound is below log 2 per row, the bound of
             forecasting 1/2.
         """
-        start, n = whole("first", first, 0, MOST_ROWS), whole("last", last, 0, MOST_ROWS)
+        start, n = whole("first", first, 0, MAX_ROWS), whole("last", last, 0, MAX_ROWS)
         if start >= n or start % self.shortest:
             raise InputError("first", f"must be a multiple of {self.shortest} below last, not {first!r} with {last!r}")
         expert = self.expert
         if not isinstance(expert, PlattForecaster) or expert.regret(n) == math.inf or expert.n_rows:
             return NoCertificate(NoCertificateCode.NO_THEOREM, "the expert has no regret bound: use a new Aioli()")
-        if start and n - start > MOST_LIVES * (self.shortest << self.levels - 1):
+        if start and n - start > MAX_LIVES * (self.shortest << self.levels - 1):
             return NoCertificate(
                 NoCertificateCode.VACUOUS,
                 "the period is longer than a million lifetimes of the longest copies: use more levels",

@@ -20,7 +20,7 @@ from calibrant.online.experts.logistic_steps import link
 from calibrant.online.experts.newton import USUAL_CLAMP
 from calibrant.online.experts.pools import Gridded, Latest
 from calibrant.online.kernels import plain
-from calibrant.online.limits import LEAST_CLAMP, MOST_ROWS, changed, clamp_of, real, whole, whole_in
+from calibrant.online.limits import LEAST_CLAMP, MAX_ROWS, changed, clamp_of, real, whole, whole_in
 from calibrant.online.settings import read_only
 from calibrant.online.states import finite
 from calibrant.solvers import fit_logistic
@@ -37,7 +37,7 @@ SHORTEST_HALF_LIFE, LARGEST_PARAMETER = 1e-3, 1e300
 ALWAYS = 3
 """Number of header numbers of a state: the rows seen, when the next fit is due, and the size of the map."""
 
-FREE = Scaling(increasing=False)
+UNCONSTRAINED = Scaling(increasing=False)
 """Scaling that allows negative slopes, since outcomes may contradict the model, as in the online forecasters."""
 
 expit = link(plain)
@@ -53,7 +53,7 @@ class Platt:
 
     def fit(self, tally: Tally) -> list[float]:
         """Slope and intercept."""
-        fitted = cast(LogitAffineMap, fit_platt(tally, FREE)[0])
+        fitted = cast(LogitAffineMap, fit_platt(tally, UNCONSTRAINED)[0])
         return [float(fitted.slope), float(fitted.intercept)]
 
     def held(self, x: float) -> float:
@@ -306,7 +306,7 @@ class Refitted(Forecaster):
     def _check(self, numbers: list[float]) -> None:
         super()._check(numbers)
         last, due = self._fits(int(numbers[0]))
-        if numbers[1] != due or not whole_in(numbers[2], 0, MOST_ROWS) or (numbers[2] > 0) != (last > 0):
+        if numbers[1] != due or not whole_in(numbers[2], 0, MAX_ROWS) or (numbers[2] > 0) != (last > 0):
             raise changed("time of the next fit")
 
     def _fits(self, seen: int) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from calibrant.online.games.binned import BinnedForecaster
 from calibrant.online.games.bounds import certificates_of, hedged_brier, hedged_error, judged_error, lost_by_binning
 from calibrant.online.games.draws import WORD, Key, branch_of, draw_steps, key_of
 from calibrant.online.games.widths import (
-    MOST_GAMES,
+    MAX_GAMES,
     Epsilon,
     bin_steps,
     bins_of,
@@ -342,7 +342,7 @@ class Hedging(CalibrationGame):
         if rule == "two-choices":
             self._kind, self._key = BOTH, (0, 0)
         self.rule, self.horizon = rule, rows_of(horizon)
-        self.epsilon, self.n_bins = bins_of(epsilon, self.horizon, self._error, MOST_GAMES)
+        self.epsilon, self.n_bins = bins_of(epsilon, self.horizon, self._error, MAX_GAMES)
         super().__init__(expert)
 
     def _error(self, m: int, n: int) -> float:

@@ -8,14 +8,14 @@ from typing import Any, Literal
 
 from calibrant.messages import InputError
 from calibrant.online.kernels import Jit, Step
-from calibrant.online.limits import MOST_ROWS, changed, whole_in
+from calibrant.online.limits import MAX_ROWS, changed, whole_in
 
 CLOSE = 1e-6
 """Largest distance of m epsilon from 1: that of single precision."""
 
 Epsilon = float | Literal["auto"]
 
-MOST_BINS, MOST_GAMES = 2_000, 1_000
+MAX_BINS, MAX_GAMES = 2_000, 1_000
 """Largest number of bins of a forecaster, and of one with a game in each bin (two million numbers)."""
 
 
@@ -35,7 +35,7 @@ def bin_steps(jit: Jit) -> Step:
 
 
 def bins_of(
-    epsilon: Epsilon, horizon: int | None, bound: Callable[[int, int], float], most: int = MOST_BINS
+    epsilon: Epsilon, horizon: int | None, bound: Callable[[int, int], float], most: int = MAX_BINS
 ) -> tuple[Epsilon, int]:
     """The width epsilon = 1/m as a number, and m; ``"auto"`` is the m with the smallest bound at ``horizon`` rows."""
     if isinstance(epsilon, str):
@@ -64,7 +64,7 @@ def rows_of(horizon: Any) -> int | None:
     """A horizon as a plain integer."""
     if horizon is None:
         return None
-    if not whole_in(horizon, 1, MOST_ROWS):
+    if not whole_in(horizon, 1, MAX_ROWS):
         raise InputError("horizon", f"must be the number of future rows, an integer, not {horizon!r}")
     return int(horizon)
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.messages import InputError
+from calibrant.messages import InputError, Shown
+from calibrant.notebook import table_block
 from calibrant.numerics import Floats
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ COLUMNS = ("QCE", "PCE", "(expected)", "Sharp", "Acc", "AUROC")
 
 
 @dataclass(frozen=True)
-class ParityResult:
+class ParityResult(Shown):
     """Evaluation of probabilities of a decrease (a value that falls or stays); prints as a table of one row.
 
     Attributes
@@ -71,9 +72,13 @@ class ParityResult:
         """A table of one row."""
         return str(ParityTable((self,)))
 
+    def _repr_html_(self) -> str:
+        """For notebooks: a table of one row."""
+        return ParityTable((self,))._repr_html_()
+
 
 @dataclass(frozen=True)
-class ParityTable:
+class ParityTable(Shown):
     """Several results on the same rows, as in the tables of Gupta (2023), chapter 7; ``table["OPS"]`` is one of them.
 
     Attributes
@@ -105,22 +110,31 @@ class ParityTable:
 
     def __str__(self) -> str:
         """A header, and one line for each result."""
-        first = self.results[0]
         wide = max(len(result.name) for result in self.results)
         widths = [max(len(column), 6) for column in COLUMNS]
         head = "  ".join(f"{column:>{width}}" for column, width in zip(COLUMNS, widths, strict=True))
-        rates = falls_or_stays(first.base_rate, first.tie_rate)
-        lines = [f"{first.n_rows:,} rows, {rates}, {first.n_bins} bins"]
-        lines.append(f"{'':{wide}}  {head}")
-        for result in self.results:
-            texts = ["-" if x is None else f"{x:.4f}" for x in result.numbers]
+        lines = [self._headline(), f"{'':{wide}}  {head}"]
+        for name, *texts in self._rows():
             row = "  ".join(f"{text:>{width}}" for text, width in zip(texts, widths, strict=True))
-            lines.append(f"{result.name:{wide}}  {row}")
+            lines.append(f"{name:{wide}}  {row}")
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the same table."""
+        return table_block(("", *COLUMNS), self._rows(), title=self._headline())
+
+    def _headline(self) -> str:
+        first = self.results[0]
+        rates = falls_or_stays(first.base_rate, first.tie_rate)
+        return f"{first.n_rows:,} rows, {rates}, {first.n_bins} bins"
+
+    def _rows(self) -> list[list[str]]:
+        """Name and numbers of each result, as text."""
+        return [[each.name, *("-" if x is None else f"{x:.4f}" for x in each.numbers)] for each in self.results]
 
 
 @dataclass(frozen=True, eq=False)
-class DecisionResult:
+class DecisionResult(Shown):
     """Actions chosen in every row, and their losses.
 
     Attributes

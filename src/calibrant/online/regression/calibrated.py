@@ -17,7 +17,7 @@ from calibrant.messages import InputError
 from calibrant.numerics import Floats
 from calibrant.online.base import Forecaster, register
 from calibrant.online.guards import reading
-from calibrant.online.limits import MOST_CLAMP, SLACK, changed, real, whole, yes_no
+from calibrant.online.limits import MAX_CLAMP, SLACK, changed, real, whole, yes_no
 from calibrant.online.regression.certificate import Guaranteed
 from calibrant.online.regression.factors import absorb, diagonal, dot, solve
 from calibrant.online.regression.families import (
@@ -37,7 +37,7 @@ from calibrant.online.settings import read_only
 OwnFunctions = Callable[[float, float, Sequence[float]], Sequence[float]]
 """Function of a forecast, a score and features with values in [-1, 1], continuous in the forecast."""
 
-MOST_REGRESSORS = 2_000
+MAX_REGRESSORS = 2_000
 """Largest number of regressors; with this many, a row takes about half a second."""
 
 JUMP = 1e-6
@@ -147,8 +147,8 @@ class CalibratedRegression(Forecaster):
     ) -> None:
         #: Names of the features, if any.
         self.feature_names = () if isinstance(n_features, Number) else feature_names(n_features)
-        self.n_features = len(self.feature_names) or whole("n_features", n_features, 0, MOST_REGRESSORS)
-        self.test_functions, self.clamp = test_functions, real("clamp", clamp, 0.0, MOST_CLAMP)
+        self.n_features = len(self.feature_names) or whole("n_features", n_features, 0, MAX_REGRESSORS)
+        self.test_functions, self.clamp = test_functions, real("clamp", clamp, 0.0, MAX_CLAMP)
         own = callable(test_functions)
         if test_functions == OWN:
             raise InputError(
@@ -170,10 +170,10 @@ class CalibratedRegression(Forecaster):
         # Functions of the forecast, of which the first is the forecast itself.
         self._n_functions = self.size + own
         self._n = self._regressors(self._n_functions)
-        if self._n > MOST_REGRESSORS:
+        if self._n > MAX_REGRESSORS:
             raise InputError(
                 "n_features",
-                f"needs {self._n:,} regressors, but at most {MOST_REGRESSORS:,} are allowed",
+                f"needs {self._n:,} regressors, but at most {MAX_REGRESSORS:,} are allowed",
                 "use fewer features or fewer test functions",
             )
         self._clear()

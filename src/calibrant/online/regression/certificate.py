@@ -35,7 +35,9 @@ class EventsCertificate(OnlineCertificate):
     >>> found = EventsCertificate("the difference in each group", 24.1, 1000, False, (), "a proof", 400, "Thus.")
     >>> print(found)  # doctest: +NORMALIZE_WHITESPACE
     After its first 1,000 rows, the difference in each group is at most 25 events, 0.0603 of a group of 400
-    rows, on every sequence (a proof). Thus.
+    rows, on every sequence.
+      Thus.
+      Basis: a proof.
     """
 
     group_rows: int
@@ -50,8 +52,8 @@ class EventsCertificate(OnlineCertificate):
         """The bound in events and as a rate, the groups it is for, and the assumptions."""
         of = "all rows" if self.group_rows == self.n_rows else f"a group of {self.group_rows:,} rows"
         events = f"{math.ceil(self.bound):,} events, {rounded_up(self.rate, 3)} of {of}"
-        stated = f"{self.when} {self.quantity} is at most {events}, on every sequence ({self.theorem})."
-        return " ".join(part for part in (stated, self.note, self.assumed) if part)
+        stated = f"{self.when} {self.quantity} is at most {events}, on every sequence."
+        return "\n  ".join(part for part in (stated, self.note, f"Basis: {self.theorem}.", *self.assumed) if part)
 
     def to_dict(self) -> dict[str, Any]:
         """The certificate as plain JSON."""

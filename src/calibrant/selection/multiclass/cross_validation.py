@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -11,12 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays.multiclass.rows import MulticlassRows
-from calibrant.fits.ridge import NEWTON_TOLERANCE, Affine, Ridge, fit_affine
-from calibrant.fits.softmax import UNCLAMPED, LogRows, fit_slope, zeros_as
+from calibrant.fits.curvature import Inverse
+from calibrant.fits.ridge import NEWTON_TOLERANCE, Affine, Ridge, fit_affine, shared_inverse
+from calibrant.fits.softmax import UNCLAMPED, LogRows, fit_slope, row_blocks, zeros_as
 from calibrant.maps import MulticlassMap, SoftmaxMap
+from calibrant.maps.classes import softmax
 from calibrant.numerics import CLAMP, Floats
 from calibrant.selection.losses import Loss, Losses
 from calibrant.selection.multiclass.folds import MulticlassFolds
+
+logger = logging.getLogger("calibrant")
 
 Form = Literal["identity", "temperature", "vector", "matrix"]
 """The original model; one slope; a slope and an intercept for each class; all slopes between classes."""
@@ -40,8 +45,11 @@ clamp may be worse than the best."""
 SLOPE_SHARE, INTERCEPT_ROWS = 0.2, 1.0
 """Penalty of a diagonal slope relative to an off-diagonal one, and penalty of an intercept, in rows."""
 
-COMPARISON_TOLERANCE = 1e-5
-"""Tolerance, in mean loss, of fits that are only compared."""
+COMPARISON_TOLERANCE, ROUGH_TOLERANCE = 1e-5, 3e-4
+"""Tolerances, in mean loss, of fits that are only compared; the second with many classes."""
+
+TUNING_FOLDS = 1
+"""With many classes, penalties and clamps are compared on this many folds."""
 
 MIN_OUTPUT = 2.0**-52
 """Smaller probabilities are raised to this, so that a confident mistake has a finite loss."""
@@ -72,12 +80,17 @@ class Given:
 
 
 def fit_setting(
-    setting: Setting, rows: LogRows, slope: float, start: Affine | None = None, settled: float = NEWTON_TOLERANCE
+    setting: Setting,
+    rows: LogRows,
+    slope: float,
+    start: Affine | None = None,
+    settled: float = NEWTON_TOLERANCE,
+    inverse: Inverse | None = None,
 ) -> tuple[SoftmaxMap, Affine | None]:
     """The fitted map and its parameters, as a start for other fits; ``slope`` is the temperature fit on these rows."""
     if setting.form in ("identity", "temperature"):
         return rows.to_map(np.array([slope if setting.form == "temperature" else 1.0]), np.zeros(0)), None
-    numbers = fit_affine(rows, setting.ridge, slope, start, settled)
+    numbers = fit_affine(rows, setting.ridge, slope, start, settled, inverse)
     return numbers.to_map(rows), numbers
 
 
@@ -93,7 +106,9 @@ def middle(classes: int) -> float:
 class Trials:
     """Losses of maps on every fold, fitted without it, or without it and one other fold; fits are made on demand.
 
-    ``parts`` are the folds that can be evaluated: when walking forward, nothing comes before the first.
+    ``parts`` are the folds that can be evaluated: when walking forward, nothing comes before the first. A fit starts
+    from one to the same folds or to fewer, never from one that has seen other labels. With more than 32 classes,
+    fits for comparison alone are in single precision.
     """
 
     def __init__(self, rows: MulticlassRows, folds: MulticlassFolds, loss: Loss, zeros: float | None = None) -> None:
@@ -101,29 +116,69 @@ class Trials:
         self.zeros = zeros_as(rows) if zeros is None else zeros
         """The value that replaces probabilities of exactly 0, also where these rows are a fold of more rows."""
         self.size = len(rows.classes)
+        self.many = self.size > MANY_CLASSES
         self.parts = tuple(range(1 if folds.forward else 0, len(folds))) if len(folds) > 1 else ()
         self._where = [np.flatnonzero(share) for share in folds.shares]
-        self._logs = {UNCLAMPED: LogRows.of(rows, UNCLAMPED)}
-        self._seen: dict[tuple[float, frozenset[int]], tuple[LogRows, float]] = {}
-        self._maps: dict[tuple[Trial, frozenset[int]], MulticlassMap] = {}
+        order = np.lexsort(folds.shares[::-1]) if len(folds) else np.arange(len(rows))
+        self._place = np.argsort(order)
+        self._order = order
+        self._logs = LogRows.of(rows, UNCLAMPED, order, single=self.many)
+        self._slopes: dict[tuple[float, frozenset[int]], float] = {}
         self._losses: dict[tuple[Trial, int, frozenset[int]], Floats] = {}
+        self._shared: dict[Form, tuple[float, Inverse | None]] = {}
+        self._any: dict[Setting, Affine] = {}
         self._last: dict[tuple[Form, frozenset[int]], Affine] = {}  # by left-out folds: a start must not leak them
 
     def clamps(self) -> tuple[float, ...]:
-        """Clamps that have different effects on these rows, the lowest first."""
-        least = float(self._logs[UNCLAMPED].logs.min())
+        """Clamps that have different effects on these rows, the lowest first; one for logits of many classes.
+
+        Networks with many classes do not predict 0, and with few rows for each class a clamp is hard to choose.
+        """
+        least = float(self._logs.logs.min())
         kept = [clamp for clamp, higher in zip(CLAMPS, (*CLAMPS[1:], 1.0), strict=True) if np.log(higher) > least]
+        if self.many and self.rows.score_type == "logit":
+            return (kept[0] if kept else CLAMPS[-1],)
         return tuple(kept) or CLAMPS[-1:]
 
     def losses(self, setting: Trial, part: int, also: int | None = None) -> Floats:
         """Loss of each row of a fold, by a map fitted without this fold and without the fold ``also``."""
-        left_out = frozenset({part} if also is None or self.folds.forward else {part, also})
-        key = setting, part, left_out
-        if key not in self._losses:
-            where = self._where[part]
-            p = self._fitted(setting, left_out).apply(self.rows.scores[where])
-            self._losses[key] = class_losses(np.asarray(p, dtype=np.float64), self.rows.labels[where], self.loss)
-        return self._losses[key]
+        left_out = self._left_out(part, also)
+        if (setting, part, left_out) not in self._losses:
+            if isinstance(setting, Given):
+                self._judge_given(setting, left_out)
+            else:
+                self._fit(setting, left_out)
+        return self._losses[setting, part, left_out]
+
+    def prepare(self, setting: Trial, parts: Sequence[int], also: int | None = None) -> None:
+        """With many classes, make fits that will be needed together: they share an approximate Hessian."""
+        if not self.many or isinstance(setting, Given) or setting.form not in ("vector", "matrix"):
+            return
+        wanted = [self._left_out(part, also) for part in parts]
+        if also is not None and not self.folds.forward:
+            wanted += [frozenset({part, self.partner(part)}) for part in self.parts]
+            wanted += [frozenset({part}) for part in self.parts[:TUNING_FOLDS]]
+        missing = [each for each in dict.fromkeys(wanted) if (setting, min(each), each) not in self._losses]
+        for each in missing:
+            self._fit(setting, each)
+
+    def _inverse(self, setting: Setting, left_out: frozenset[int]) -> Inverse | None:
+        """An approximate inverse Hessian, the same for all penalties of a form: they change it by a factor of a few."""
+        if not self.many or setting.form not in ("vector", "matrix"):
+            return None
+        if setting.form not in self._shared or self._shared[setting.form][0] != setting.clamp:
+            self._shared.pop(setting.form, None)  # before the next one, to save memory
+            seen = self._seen(setting.clamp, left_out)
+            share = float(seen.weights.sum() / self.folds.shares.sum())
+            slope = self._slope(seen, left_out)
+            made = shared_inverse(self._clipped(setting.clamp), setting.ridge, slope, share)
+            self._shared[setting.form] = setting.clamp, made
+        return self._shared[setting.form][1]
+
+    def partner(self, part: int) -> int:
+        """The fold on which, with many classes, settings are compared for the nested loss of a fold."""
+        place = self.parts.index(part) ^ 1
+        return self.parts[place if place < len(self.parts) else 0]
 
     def paired(self, settings: Sequence[Trial], part: int, also: int | None = None) -> Losses:
         """Paired losses of several maps on one fold."""
@@ -132,20 +187,59 @@ class Trials:
         clusters = None if self.folds.clusters is None else self.folds.clusters[where]
         return Losses.of_rows(lines, self.folds.shares[part][where], clusters)
 
-    def _fitted(self, setting: Trial, left_out: frozenset[int]) -> MulticlassMap:
-        key = setting, left_out
-        if key not in self._maps:
-            made = self._softmax(setting, left_out) if isinstance(setting, Setting) else self._given(setting, left_out)
-            self._maps[key] = made
-        return self._maps[key]
+    def start(self, setting: Trial) -> Affine | None:
+        """Parameters of a fit to some of the folds, as a start for a fit to all rows; None where it saves nothing."""
+        return self._any.get(setting) if self.many and isinstance(setting, Setting) else None
 
-    def _softmax(self, setting: Setting, left_out: frozenset[int]) -> SoftmaxMap:
-        rows, slope = self._without(setting.clamp, left_out)
-        start = self._last.get((setting.form, left_out))
-        made, numbers = fit_setting(setting, rows, slope, start, COMPARISON_TOLERANCE)
+    def _left_out(self, part: int, also: int | None) -> frozenset[int]:
+        return frozenset({part} if also is None or self.folds.forward else {part, also})
+
+    def _fit(self, setting: Setting, left_out: frozenset[int]) -> None:
+        if self.many and setting.form != "identity":
+            at = f", penalty {setting.strength:g} rows" if setting.form != "temperature" else ""
+            logger.info("compare: %s%s, without folds %s", setting.form, at, sorted(left_out))
+        rows = self._seen(setting.clamp, left_out)
+        slope = 1.0 if setting.form == "identity" else self._slope(rows, left_out)
+        start = self._start(setting.form, left_out)
+        tolerance = ROUGH_TOLERANCE if self.many else COMPARISON_TOLERANCE
+        inverse = self._inverse(setting, left_out)
+        made, numbers = fit_setting(setting, rows, slope, start, tolerance, inverse)
         if numbers is not None:
             self._last[setting.form, left_out] = numbers
-        return made
+            if len(left_out) == 1:
+                self._any[setting] = numbers
+        for part in left_out:
+            self._losses[setting, part, left_out] = self._judge(made, rows, part)
+
+    def _judge(self, made: SoftmaxMap, rows: LogRows, part: int) -> Floats:
+        """Loss of each row of a fold."""
+        where = self._where[part]
+        found = np.empty(len(where))
+        slope = made.slope.reshape(self.size, -1) if len(made.slope) > self.size else made.slope
+        for some in row_blocks(np.empty((len(where), self.size), dtype=np.int8)):
+            places = self._place[where[some]]
+            z = rows.at(places)
+            a = z @ slope.T.astype(z.dtype) if slope.ndim == 2 else z * slope.astype(z.dtype)
+            p = softmax((a + made.intercept if len(made.intercept) else a).astype(np.float64))
+            found[some] = class_losses(p, rows.labels[places], self.loss)
+        return found
+
+    def _start(self, form: Form, left_out: frozenset[int]) -> Affine | None:
+        """A fit to the same folds, or to fewer; for a matrix also one of slopes alone."""
+        for same in (form, "vector") if form == "matrix" and self.many else (form,):
+            if (same, left_out) in self._last:
+                return self._last[same, left_out]
+            for (each, other), numbers in self._last.items():
+                if each == same and other > left_out and not self.folds.forward:
+                    return numbers
+        return None
+
+    def _judge_given(self, trial: Given, left_out: frozenset[int]) -> None:
+        fitted = self._given(trial, left_out)
+        for part in left_out:
+            where = self._where[part]
+            p = np.asarray(fitted.apply(self.rows.scores[where]), dtype=np.float64)
+            self._losses[trial, part, left_out] = class_losses(p, self.rows.labels[where], self.loss)
 
     def _given(self, trial: Given, left_out: frozenset[int]) -> MulticlassMap:
         weights = self.folds.seen(*sorted(left_out))
@@ -153,15 +247,21 @@ class Trials:
         kept = np.flatnonzero(weights > 0.0)
         return trial.fit(replace(self.rows, weights=whole).take(kept))
 
-    def _without(self, clamp: float, left_out: frozenset[int]) -> tuple[LogRows, float]:
-        """The training rows without some folds, and the slope of their temperature fit."""
-        if clamp not in self._logs:
-            self._logs[clamp] = self._logs[UNCLAMPED].clipped(clamp)
-        key = clamp, left_out
-        if key not in self._seen:
-            rows = self._logs[clamp].weighing(self.folds.seen(*sorted(left_out)))
-            self._seen[key] = rows, fit_slope(rows).slope
-        return self._seen[key]
+    def _clipped(self, clamp: float) -> LogRows:
+        return self._logs if clamp == UNCLAMPED else self._logs.clipped(clamp)
+
+    def _seen(self, clamp: float, left_out: frozenset[int]) -> LogRows:
+        """The training rows without some folds."""
+        return self._clipped(clamp).weighing(self.folds.seen(*sorted(left_out))[self._order])
+
+    def _slope(self, rows: LogRows, left_out: frozenset[int]) -> float:
+        """The slope of the temperature fit to these folds."""
+        key = rows.clamp, left_out
+        if key not in self._slopes:
+            near = [slope for (_, other), slope in self._slopes.items() if other >= left_out]
+            start = near[-1] if near and not self.folds.forward and self.many else None
+            self._slopes[key] = fit_slope(rows, start=start).slope
+        return self._slopes[key]
 
 
 def class_losses(p: Floats, labels: NDArray[Any], loss: Loss) -> Floats:
@@ -184,7 +284,13 @@ class View(NamedTuple):
 
     def losses(self, settings: Sequence[Trial]) -> Losses:
         """Losses of several maps on all of these folds."""
+        for setting in settings:
+            self.trials.prepare(setting, self.parts, self.also)
         return reduce(Losses.__add__, [self.trials.paired(settings, part, self.also) for part in self.parts])
+
+    def few(self) -> View:
+        """The folds on which penalties and clamps are compared: with many classes not all."""
+        return self._replace(parts=self.parts[:TUNING_FOLDS]) if self.trials.many else self
 
     def mean(self, setting: Trial) -> float:
         """Mean loss of one map."""
@@ -196,11 +302,15 @@ def best_setting(view: View, first: Setting, clamps: Sequence[float]) -> Setting
 
     The first penalty stays unless another is better by a standard error: with few rows the lowest loss is mostly noise.
     """
-    start = safest(view, [replace(first, clamp=clamp) for clamp in clamps])
+    settings = [replace(first, clamp=clamp) for clamp in clamps]
+    start = settings[0] if len(settings) == 1 else safest(view, settings)
+    view = view.few()
     if start.form in ("identity", "temperature"):
         return start
     found = start
     for direction in (1, -1):
+        if found is not start:  # the loss has one minimum along the penalties
+            break
         place = STRENGTHS.index(start.strength) + direction
         while 0 <= place < len(STRENGTHS):
             trial = replace(found, strength=STRENGTHS[place])

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from calibrant.arrays.multiclass.rows import MulticlassRows
 from calibrant.fits.softmax import effective_weights
 from calibrant.numerics import Floats, Ints, row_hashes
-from calibrant.selection.folds import FOLDS, periods_of
+from calibrant.selection.folds import FOLDS, forward_folds, periods_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +26,8 @@ class MulticlassFolds:
     shares: Floats
     forward: bool = False
     clusters: NDArray[np.intp] | None = None
+    past: Floats | None = None
+    """With time and groups: like ``shares``, the weights of the rows that each fold is evaluated by."""
 
     def __len__(self) -> int:
         """Number of folds."""
@@ -40,7 +42,7 @@ class MulticlassFolds:
         weights = effective_weights(rows)
         if rows.time is not None:
             starts = periods_of(rows.time, rows.weights, count + 1)[0]
-            return cls(_whole(np.unique(starts, return_inverse=True)[1], weights), forward=True)
+            return cls._forward(np.unique(starts, return_inverse=True)[1], weights, rows.groups)
         if rows.groups is not None:
             names, codes = np.unique(rows.groups, return_inverse=True)
             dealt = np.random.default_rng([random_state, 1]).permutation(len(names)) % count
@@ -50,8 +52,21 @@ class MulticlassFolds:
         kept = units[units.sum(axis=1) > 0]
         return cls(kept * (weights / counts))
 
+    @classmethod
+    def _forward(cls, period: NDArray[np.intp], weights: Floats, groups: NDArray[Any] | None) -> Self:
+        """Periods of time; with groups, each is evaluated by earlier rows of other groups."""
+        if groups is None:
+            return cls(_whole(period, weights), forward=True)
+        past = np.zeros((int(period.max()) + 1, len(period)))
+        for number, (seen, _) in enumerate(forward_folds(period, groups), start=1):
+            past[number, seen] = weights[seen]
+        codes = np.unique(groups, return_inverse=True)[1]
+        return cls(_whole(period, weights), forward=True, clusters=codes, past=past)
+
     def seen(self, *left_out: int) -> Floats:
         """Weights of the training rows when some folds are left out; when walking forward, those before the first."""
+        if self.past is not None:
+            return np.asarray(self.past[left_out[0]])
         if self.forward:
             return np.asarray(self.shares[: left_out[0]].sum(axis=0))
         kept = [part for part in range(len(self)) if part not in left_out]

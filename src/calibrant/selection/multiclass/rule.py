@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from calibrant.arrays.multiclass.rows import MulticlassRows
+from calibrant.fits.ridge import Affine
 from calibrant.fits.softmax import LogRows, fit_slope
 from calibrant.maps import MulticlassMap
 from calibrant.messages import Note
@@ -83,18 +84,18 @@ class MulticlassCandidate:
         return searched(view, Setting(FORMS[self.name], CLAMP, middle(trials.size)))
 
 
-def fitted(trial: Trial, rows: MulticlassRows) -> MulticlassMap:
-    """The map of a trial, fitted to all rows."""
+def fitted(trial: Trial, rows: MulticlassRows, start: Affine | None = None) -> MulticlassMap:
+    """The map of a trial, fitted to all rows; a start saves time."""
     if isinstance(trial, Given):
         return trial.fit(rows)
     logs = LogRows.of(rows, trial.clamp)
     slope = 1.0 if trial.form == "identity" else fit_slope(logs).slope
-    return fit_setting(trial, logs, slope)[0]
+    return fit_setting(trial, logs, slope, start)[0]
 
 
 @dataclass(frozen=True)
 class MulticlassComparison(Comparison):
-    """Cross-fitted losses of all candidates; prints as a table."""
+    """Cross-validated losses of all candidates; prints as a table."""
 
     default: str = "structured"
 
@@ -104,13 +105,14 @@ class MulticlassComparison(Comparison):
         return ChoiceRule.DEFAULT
 
     @property
-    def rule_text(self) -> str:
-        """The rule in words."""
-        return (
-            f"Rule: {self.default}, or the best candidate that beats it by {CERTAINTY:g} SE, unless {self.original} "
-            f"has the same or a lower loss, or a simpler candidate is {self.within}. If the choice raises the nested "
-            f"loss, {self.original} is kept."
-        )
+    def steps(self) -> list[str]:
+        """The steps of the rule, a sentence each."""
+        original = self.original[:1].upper() + self.original[1:]
+        return [
+            f"{self.default} is the default; the best candidate replaces it if {CERTAINTY:g} SE better.",
+            f"A simpler candidate is chosen if its loss is {self.within}.",
+            f"{original} is kept if its loss is the same or lower, or if the choice raises the nested loss.",
+        ]
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,8 @@ def select_classes(trials: Trials, candidates: Sequence[MulticlassCandidate], ro
 
     ``candidates`` come simplest first, and the first is the original model. ``before``, ``after`` and ``change`` are
     nested: for each fold, the loss of what the same search and the same rule choose on the other folds, or on those
-    before it. Without two folds that can be compared the original model is kept.
+    before it; above 32 classes, on one of the other folds. Without two folds that can be compared the original model is
+    kept.
     """
     loss, parts = trials.loss, trials.parts
     tie = _negligible(trials, trials.folds.shares.sum(axis=0))
@@ -149,11 +152,11 @@ def select_classes(trials: Trials, candidates: Sequence[MulticlassCandidate], ro
     default = _default(tried)
     flat, best = None, 0
     found: list[Trial] = [Setting("identity", trials.zeros)]
+    unseen: list[Losses] = []
     if parts and len(tried) > 1:
-        view = View(trials, parts)
-        found, flat = _found(view, tried)
+        unseen = _nested(trials, tried, default)  # first: fits to more folds start from these
+        found, flat = _found(View(trials, parts), tried)
         best = settled(flat, default, tie)
-    unseen = _nested(trials, tried, default) if flat is not None else []
     before, after, change = estimates(Losses.total_of(unseen) if unseen else None, loss)
     if change.value > 0.0:
         best = 0
@@ -210,6 +213,8 @@ def _nested(trials: Trials, tried: Sequence[MulticlassCandidate], default: int) 
         others = [each for each in trials.parts if (each < part if trials.folds.forward else each != part)]
         if not others:
             continue
+        if trials.many:
+            others = others[-1:] if trials.folds.forward else [trials.partner(part)]
         view = View(trials, others, None if trials.folds.forward else part)
         found, losses = _found(view, tried)
         tie = _negligible(trials, trials.folds.seen(part))

@@ -67,8 +67,12 @@ def estimate(
     return Estimate(name, *losses.interval(np.array(weights), loss), notes=notes)
 
 
-def weighted_mean(name: str, found: Mapping[str, tuple[float, Estimate]]) -> Estimate:
-    """Mean over sources without common rows, weighted by rows; a note names sources without an estimate."""
+def weighted_mean(name: str, found: Mapping[str, tuple[float, Estimate]], shared: bool = False) -> Estimate:
+    """Mean over sources without common rows, weighted by rows; a note names sources without an estimate.
+
+    ``shared``: whether groups of dependent rows may be in several sources. The errors of the sources then count as
+    fully correlated, which gives the largest standard error that is possible.
+    """
     known = [(weight, each.value, each.se or 0.0) for weight, each in found.values() if not np.isnan(each.value)]
     if not known:
         return Estimate(name, float("nan"), notes=(too_few_to_judge(),))
@@ -76,7 +80,7 @@ def weighted_mean(name: str, found: Mapping[str, tuple[float, Estimate]]) -> Est
     notes = (sources_unjudged(tuple(unknown)),) if unknown else ()
     weight, values, ses = np.array(known).T
     value = float((weight * values).sum() / weight.sum())
-    se = float(np.sqrt(((weight * ses) ** 2).sum()) / weight.sum())
+    se = float((weight * ses).sum() if shared else np.sqrt(((weight * ses) ** 2).sum())) / float(weight.sum())
     return Estimate(name, value, se, value - TWO_SIDED * se, value + TWO_SIDED * se, notes=notes)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -9,7 +10,9 @@ import numpy as np
 
 from calibrant.fits.segments import SegmentCells, Stages
 from calibrant.fits.shrinkage import Scales
+from calibrant.messages import Shown, count_text, plural
 from calibrant.metrics.estimates import Estimate
+from calibrant.notebook import table_block
 from calibrant.numerics import Floats, expit
 from calibrant.tallies import Counts
 
@@ -38,7 +41,7 @@ class SegmentLine:
 
 
 @dataclass(frozen=True)
-class SegmentTable:
+class SegmentTable(Shown):
     """Every segment of every column; prints those with the largest changes."""
 
     lines: tuple[SegmentLine, ...]
@@ -65,6 +68,10 @@ class SegmentTable:
             ]
         }
 
+    def of_column(self, name: str) -> tuple[SegmentLine, ...]:
+        """The segments of one column."""
+        return tuple(line for line in self.lines if line.column == name)
+
     def __len__(self) -> int:
         """Number of segments."""
         return len(self.lines)
@@ -73,20 +80,38 @@ class SegmentTable:
         """A table, the segments with the largest changes first."""
         return self.head(MAX_SHOWN)
 
+    def _repr_html_(self) -> str:
+        """For notebooks: the table, the segments with the largest changes first."""
+        shown = self._largest(MAX_SHOWN)
+        rows = [(_name(line), *map(str.strip, _cells(line))) for line in shown]
+        return table_block(("segment", *_HEAD), rows, notes=self._more(shown))
+
+    def _largest(self, most: int) -> list[SegmentLine]:
+        """At most this many segments, those with the largest changes in predicted events."""
+        return sorted(self.lines, key=_distance, reverse=True)[:most]
+
+    def _more(self, shown: list[SegmentLine]) -> list[str]:
+        return [f"and {len(self) - len(shown):,} more"] if len(shown) < len(self) else []
+
     def head(self, most: int) -> str:
         """The table of at most ``most`` segments, those with the largest changes in predicted events."""
-        ordered = sorted(self.lines, key=_distance, reverse=True)
-        shown = ordered[:most]
+        shown = self._largest(most)
         width = max([7, *(len(_name(line)) for line in shown)])
-        head = f"{'segment':<{width}} {'rows':>9} {'observed':>9} {'before':>9} {'after':>9} {'shift':>7} {'slope':>6}"
-        more = [f"and {len(self) - len(shown):,} more"] if len(shown) < len(self) else []
-        return "\n".join([head, *(_text(line, width) for line in shown), *more])
+        names = (f"{name:>{wide}}" for name, wide in zip(_HEAD, _WIDTHS, strict=True))
+        lines = [" ".join([f"{_name(line):<{width}}", *_cells(line)]) for line in shown]
+        return "\n".join([" ".join([f"{'segment':<{width}}", *names]), *lines, *self._more(shown)])
 
 
-def differences(name: str, scales: Scales) -> str:
-    """How much the segments of a column differ, in one sentence."""
+def differences(name: str, scales: Scales, lines: Sequence[SegmentLine]) -> str:
+    """How much the segments of a column differ, in one sentence; ``lines`` are those of the column."""
     if not any(scales):
-        return f"By {name}, there is no evidence that segments differ: all use the global map."
+        rows = sorted(line.rows for line in lines)
+        few, many = count_text(rows[0]), count_text(rows[-1])
+        sizes = f"{few} rows" if few == many else f"{few} to {many} rows"
+        return (
+            f"By {name}, there is no evidence that the {plural(len(rows), 'segment')} of {sizes} differ: all use the "
+            "global map."
+        )
     factor = f"{np.exp(scales.level):.2f}"
     parts = [f"odds are typically {factor} or 1 / {factor} times those of the global map"]
     parts = parts if scales.level else []
@@ -99,7 +124,9 @@ def worth(gain: Estimate) -> str:
     """Gain from segments over the global map on held-out rows, in one sentence; empty if it is not known."""
     if np.isnan(gain.value):
         return ""
-    numbers = f"{gain.value:+.4f}, 95 % CI {gain.low:+.4f} to {gain.high:+.4f}"
+    if gain.value == gain.low == gain.high == 0.0:
+        return ""
+    numbers = f"{gain.value:+z.4f}, 95 % CI {gain.low:+z.4f} to {gain.high:+z.4f}"
     if gain.high is not None and gain.high < 0.0:
         return f" Contribution of segments: {numbers}."
     if gain.low is not None and gain.low > 0.0:
@@ -138,14 +165,14 @@ def _name(line: SegmentLine) -> str:
     return f"{line.column} = {line.value}"
 
 
-def _text(line: SegmentLine, width: int) -> str:
-    counts = (line.rows, line.events, line.predicted_before, line.predicted_after)
-    cells = [
-        *(_number(count, ",.0f", 9) for count in counts),
-        _number(line.level, "+.2f", 7),
-        _number(line.slope, ".2f", 6),
-    ]
-    return " ".join([f"{_name(line):<{width}}", *cells])
+_HEAD, _WIDTHS = ("rows", "observed", "before", "after", "shift", "slope"), (9, 9, 9, 9, 7, 6)
+
+
+def _cells(line: SegmentLine) -> list[str]:
+    """Numbers of a segment as text, by the columns of the table."""
+    numbers = (line.rows, line.events, line.predicted_before, line.predicted_after, line.level, line.slope)
+    forms = (",.0f", ",.0f", ",.0f", ",.0f", "+.2f", ".2f")
+    return [_number(*entry) for entry in zip(numbers, forms, _WIDTHS, strict=True)]
 
 
 def _number(value: float, form: str, width: int) -> str:

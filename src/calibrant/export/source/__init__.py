@@ -1,0 +1,1 @@
+"""A map as the source of one small function, in Python or C."""

@@ -1,0 +1,106 @@
+"""Source files, run and compared with the map before they are written."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import math
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from calibrant.export.errors import ExportMismatchError
+from calibrant.export.proof import Proof, compare
+from calibrant.export.samples import Rows, proof_rows
+from calibrant.export.source.languages import c, python
+from calibrant.export.source.statements import Program
+from calibrant.maps import Map
+from calibrant.messages import InputError
+from calibrant.numerics import Floats
+
+Language = Literal["python", "c"]
+
+COMPILERS = ("cc", "gcc", "clang")
+OPTIONS = ("-std=c99", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
+
+RUN = """
+import json, math, runpy, sys
+calibrate = runpy.run_path(sys.argv[1])["calibrate"]
+rows = json.load(sys.stdin)
+json.dump([calibrate(float.fromhex(score), *groups).hex() for score, *groups in rows], sys.stdout)
+"""
+"""Run by a Python of its own, which reads rows and writes results with every bit."""
+
+
+SUFFIXES: Mapping[str, Language] = {".py": "python", ".c": "c"}
+
+
+def language_of(path: Path) -> Language:
+    """The language of a file, by its name."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise InputError("path", f"must end in {' or '.join(SUFFIXES)}, got {path.name!r}")
+    return SUFFIXES[path.suffix.lower()]
+
+
+def source_of(map_: Map, language: Language, proof: str = "") -> str:
+    """The source of a map of one score."""
+    return {"python": python, "c": c}[language](Program.of(map_), proof)
+
+
+def proven_source(map_: Map, language: Language) -> tuple[str, Proof]:
+    """The source with its proof in a comment, or an :class:`ExportMismatchError`."""
+    rows = proof_rows(map_)
+    runner: Callable[[str, Rows], tuple[Floats, str]] = {"python": _run_python, "c": _run_c}[language]
+    found, engine = runner(source_of(map_, language), rows)
+    proof = compare(map_, rows, found, engine)
+    return source_of(map_, language, str(proof)), proof
+
+
+def _run_python(text: str, rows: Rows) -> tuple[Floats, str]:
+    given = [[score.hex(), *groups] for score, *groups in _listed(rows)]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "calibrate.py"
+        path.write_text(text, encoding="utf-8")
+        command = [sys.executable, "-I", "-c", RUN, str(path)]
+        done = subprocess.run(command, input=json.dumps(given), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ExportMismatchError(f"the Python source cannot be run: {done.stderr.strip().splitlines()[-1]}")
+    return np.array([float.fromhex(value) for value in json.loads(done.stdout)]), f"Python {platform.python_version()}"
+
+
+def _run_c(text: str, rows: Rows) -> tuple[Floats, str]:
+    compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
+    if compiler is None:
+        raise InputError(
+            "export", "is compiled to compare it, and there is no C compiler here", "install gcc, or use to_c()"
+        )
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        path, built = Path(folder) / "calibrate.c", Path(folder) / "calibrate.so"
+        path.write_text(text, encoding="ascii")
+        command = [compiler, *OPTIONS, "-o", str(built), str(path), "-lm"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise ExportMismatchError(f"the C source cannot be compiled: {done.stderr.strip()[:500]}")
+        calibrate = ctypes.CDLL(str(built)).calibrate
+        calibrate.restype = ctypes.c_double
+        calibrate.argtypes = [ctypes.c_double, *[ctypes.c_char_p] * len(rows.groups)]
+        found = [
+            calibrate(score, *(None if group is None else group.encode() for group in groups))
+            for score, *groups in _listed(rows)
+        ]
+    version = subprocess.run([compiler, "-dumpfullversion"], capture_output=True, text=True, check=False).stdout.strip()
+    return np.array(found, dtype=np.float64), f"{Path(compiler).name} {version or 'of unknown version'}"
+
+
+def _listed(rows: Rows) -> list[tuple[Any, ...]]:
+    """Scores with their groups, as Python values."""
+    groups = [values.tolist() for values in rows.groups.values()]
+    scores = [math.nan if score != score else score for score in rows.scores.tolist()]
+    return list(zip(scores, *groups, strict=True))

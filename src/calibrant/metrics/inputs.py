@@ -1,0 +1,428 @@
+"""What every metric takes beside arrays: columns of a frame, segments, groups of dependent rows, fractional labels."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, Literal, Protocol, TypeVar, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.arrays.columns import check_length, check_option, first_row, read_column, read_floats, refuse_names
+from calibrant.arrays.keys import read_keys
+from calibrant.arrays.multiclass.rows import is_matrix, read_matrix
+from calibrant.messages import Argument, CalibrantWarning, InputError, Phrase, Setting
+from calibrant.metrics.estimates import Estimate, Result, plain
+from calibrant.tallies import Clusters, GroupedTally, Tally
+
+R_co = TypeVar("R_co", covariant=True)
+R = TypeVar("R")
+LabelType = Literal["class", "fraction"]
+
+BY_ROW = ("named",)
+"""Options that have one entry per row."""
+
+
+@dataclass(frozen=True)
+class SegmentResult(Generic[R], Result):
+    """The result of one segment.
+
+    Attributes
+    ----------
+    by
+        Name of the column.
+    segment
+        Its value.
+    rows
+        Rows of the segment, or the sum of their weights.
+    result
+        What the metric gives for these rows.
+    """
+
+    by: str
+    segment: Any
+    rows: float
+    result: R
+
+
+@dataclass(frozen=True)
+class MetricTable(Generic[R], Result):
+    """Results of a metric by segment; ``table["de"]`` is that of one segment.
+
+    Attributes
+    ----------
+    segments
+        One :class:`SegmentResult` per segment, in the order of their names.
+    """
+
+    segments: tuple[SegmentResult[R], ...]
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """One dict per segment, as ``pandas.DataFrame`` and ``polars.DataFrame`` take them."""
+        made = []
+        for each in self.segments:
+            facts = each.result.to_dict() if isinstance(each.result, Result) else {"value": each.result}
+            facts = {key: value for key, value in facts.items() if not isinstance(value, list | dict)}
+            made.append({"by": each.by, "segment": each.segment, "rows": each.rows, **facts})
+        return made
+
+    def __getitem__(self, segment: Any) -> R:
+        """The result of one segment, by its value, or by column and value."""
+        name, value = segment if isinstance(segment, tuple) else (None, segment)
+        found = [each.result for each in self.segments if each.segment == value and name in (None, each.by)]
+        if len(found) != 1:
+            raise KeyError(segment)
+        return found[0]
+
+    def __len__(self) -> int:
+        return len(self.segments)
+
+    def __iter__(self) -> Iterator[SegmentResult[R]]:
+        return iter(self.segments)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {"segments": [plain(each) for each in self.segments]}
+
+    def __str__(self) -> str:
+        made = []
+        for each in self.segments:
+            made.append(f"{each.by} = {each.segment} ({each.rows:,.10g} rows): {each.result}")
+        return "\n".join(made)
+
+
+class Metric(Protocol[R_co]):
+    """A metric as it is called: of arrays, of a tally, or of the named columns of a frame."""
+
+    @overload
+    def __call__(
+        self,
+        scores: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        by: None = None,
+        groups: Any = None,
+        score: str | Sequence[str] | None = None,
+        label: str | None = None,
+        label_type: LabelType = "class",
+        **options: Any,
+    ) -> R_co: ...
+
+    @overload
+    def __call__(
+        self,
+        scores: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        by: Any,
+        groups: Any = None,
+        score: str | Sequence[str] | None = None,
+        label: str | None = None,
+        label_type: LabelType = "class",
+        **options: Any,
+    ) -> MetricTable[Any]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """Rows of a metric, and the segments by which it is computed."""
+
+    scores: Any
+    y: Any
+    sample_weight: Any
+    groups: Any
+    options: dict[str, Any]
+    segments: dict[str, Any] = field(default_factory=dict)
+
+    def parts(self) -> Iterator[tuple[str, Any, Inputs]]:
+        """Column, value and rows of each segment."""
+        if isinstance(self.scores, GroupedTally):
+            for value, tally in self.scores.items():
+                yield "segment", value, replace(self, scores=tally)
+            return
+        whole = self._as_arrays()
+        n = len(whole.scores)
+        for name, column in self.segments.items():
+            keys = read_keys(column, Setting("by", name))
+            check_length(keys.codes, "by", n)
+            if (keys.codes < 0).any():
+                row = int(np.argmax(keys.codes < 0))
+                problem = f"has a missing value in the column {name!r}, the first at row {row} counted from 0"
+                raise InputError("by", problem, "drop these rows or give them a separate value")
+            for code, value in enumerate(keys.names):
+                yield name, value, whole._taken(np.flatnonzero(keys.codes == code))
+
+    def _as_arrays(self) -> Inputs:
+        """The same with arrays that can be indexed, and the classes of all rows."""
+        options = dict(self.options)
+        if is_matrix(self.scores):
+            scores, columns = read_matrix(self.scores)
+            y = read_column(self.y, "y")
+            if options.get("classes") is None:
+                found = np.unique(y)
+                options["classes"] = columns or (found.tolist() if len(found) == scores.shape[1] else None)
+        else:
+            scores, y = read_column(self.scores, "scores"), read_column(self.y, "y")
+        weight = None if self.sample_weight is None else read_column(self.sample_weight, "sample_weight")
+        groups = None if self.groups is None else read_column(self.groups, "groups")
+        for name, column in (("y", y), ("sample_weight", weight), ("groups", groups)):
+            if column is not None:
+                check_length(column, name, len(scores))
+        for name in BY_ROW:
+            if options.get(name) is not None:
+                options[name] = np.asarray(options[name])
+        return replace(self, scores=scores, y=y, sample_weight=weight, groups=groups, options=options)
+
+    def _taken(self, index: NDArray[np.intp]) -> Inputs:
+        options = {
+            name: value[index] if name in BY_ROW and value is not None else value
+            for name, value in self.options.items()
+        }
+        columns = {
+            name: None if column is None else column[index]
+            for name, column in (
+                ("scores", self.scores),
+                ("y", self.y),
+                ("sample_weight", self.sample_weight),
+                ("groups", self.groups),
+            )
+        }
+        return replace(self, options=options, **columns)  # type: ignore[arg-type]
+
+    @property
+    def size(self) -> float:
+        """Rows, or sum of weights."""
+        if isinstance(self.scores, Tally):
+            return float(self.scores.total)
+        return float(len(self.y) if self.sample_weight is None else np.asarray(self.sample_weight, dtype=float).sum())
+
+
+def read_inputs(
+    scores: Any,
+    y: Any,
+    sample_weight: Any,
+    *,
+    groups: Any,
+    by: Any,
+    score: str | Sequence[str] | None,
+    label: str | None,
+    label_type: LabelType,
+    options: dict[str, Any],
+) -> Inputs:
+    """Rows from arrays, from a tally or from the named columns of a frame."""
+    check_option("label_type", label_type, ("class", "fraction"))
+    if isinstance(scores, Tally | GroupedTally | Clusters):
+        beside = {"y": y, "sample_weight": sample_weight, "groups": groups, "by": by, "score": score, "label": label}
+        for name, value in beside.items():
+            if value is not None:
+                fix = "pass it alone, or arrays" if name != "by" else "pass a GroupedTally, or arrays"
+                raise InputError(name, "cannot be combined with a tally", fix)
+        given = Inputs(scores, None, None, None, options)
+    elif score is not None or label is not None:
+        given = _from_frame(scores, y, sample_weight, groups, by, score, label, options)
+    else:
+        refuse_names("metrics.ece", sample_weight=sample_weight, groups=groups, by=by)
+        if y is None:
+            raise InputError("y", "is missing", "pass the labels after the scores, or a Tally alone")
+        segments = {} if by is None else dict(by) if isinstance(by, Mapping) else {"segment": by}
+        given = Inputs(scores, y, sample_weight, groups, options, segments)
+    return _with_fractions(given) if label_type == "fraction" else given
+
+
+def _from_frame(
+    frame: Any,
+    y: Any,
+    sample_weight: Any,
+    groups: Any,
+    by: Any,
+    score: str | Sequence[str] | None,
+    label: str | None,
+    options: dict[str, Any],
+) -> Inputs:
+    from calibrant.arrays.frames import columns_of, read_frame  # imported here: arrays need no narwhals
+
+    if y is not None:
+        raise InputError("y", Phrase("and {label} both name the labels", label=Argument("label")), "pass one of them")
+    several = not isinstance(score, str) and score is not None
+    names = list(score) if several and score is not None else [score]
+    if label is not None and not isinstance(label, str):
+        fix = "call the metric once for each column of scores and its column of labels"
+        raise InputError("label", "must name one column, and a metric is about one column of labels", fix)
+    if label is None or not all(isinstance(name, str) for name in names):
+        missing, other = ("label", "score") if label is None else ("score", "label")
+        problem = Phrase("must name a column of the frame, and so must {other}", other=Argument(other))
+        raise InputError(missing, problem, "pass the name of the column, or a list of names for several classes")
+    if isinstance(by, Mapping):
+        raise InputError("by", "must name columns of the frame", "pass a name, or a list of names")
+    segments = [] if by is None else [by] if isinstance(by, str) else list(by)
+    sides = {"sample_weight": sample_weight, "groups": groups}
+    named = [value for value in sides.values() if isinstance(value, str)]
+    if read_frame(frame).implementation.is_spark_like():
+        fix = "pass calibrant.tally(frame, score, label) in its place, which counts in Spark"
+        raise InputError("scores", "is a Spark frame, and metrics read rows into memory", fix)
+    wanted = [*names, label, *segments, *named]
+    taken = columns_of(frame, [str(name) for name in wanted])
+    columns = {name: series.to_numpy() for name, series in taken.items()}
+    first = columns[str(names[0])]
+    found = np.column_stack([columns[str(name)] for name in names]) if several else first
+    if several and options.get("classes") is None:
+        options = {**options, "classes": [str(name) for name in names]}
+    weight, group = (columns[value] if isinstance(value, str) else value for value in sides.values())
+    return Inputs(found, columns[label], weight, group, options, {name: columns[name] for name in segments})
+
+
+def _with_fractions(given: Inputs) -> Inputs:
+    """Each row with label q as an event of weight q and a non-event of weight 1 - q, which depend on each other."""
+    if isinstance(given.scores, Tally | GroupedTally | Clusters) or is_matrix(given.scores):
+        fix = "pass one column of scores with its labels as arrays or columns of a frame"
+        raise InputError("label_type", "of fractions is for one column of scores", fix)
+    scores, y = read_column(given.scores, "scores"), read_floats(given.y, "y")
+    check_length(y, "y", len(scores))
+    row = first_row(y, lambda part: ~((part >= 0.0) & (part <= 1.0)))
+    if row is not None:
+        raise InputError("y", f"is {y[row]:g} at row {row} counted from 0", "pass fractions in [0, 1]")
+    weight = np.ones(len(y)) if given.sample_weight is None else read_floats(given.sample_weight, "sample_weight")
+    check_length(weight, "sample_weight", len(y))
+    groups = np.arange(len(y)) if given.groups is None else read_column(given.groups, "groups")
+    segments = {name: _twice(read_column(column, "by")) for name, column in given.segments.items()}
+    return Inputs(
+        _twice(scores),
+        np.repeat([1, 0], len(y)),
+        np.concatenate([weight * y, weight * (1.0 - y)]),
+        _twice(groups),
+        given.options,
+        segments,
+    )
+
+
+def _twice(column: NDArray[Any]) -> NDArray[Any]:
+    return np.concatenate([column, column])
+
+
+# ---------------------------------------------------------------------------------------------------------- the wrapper
+
+PARAMETERS = """\
+groups : array-like, optional
+    Group of dependent rows that each row belongs to, such as a patient or a customer. {groups}
+by : array-like or mapping, optional
+    Segment of each row, or a mapping of names to such columns. The result is then a :class:`MetricTable` with one
+    result per segment. A :class:`~calibrant.tallies.GroupedTally` in place of ``scores`` has the same effect.
+score, label : str, optional
+    Names of the columns of scores and labels if ``scores`` is a frame (pandas, polars, pyarrow, DuckDB); a list of
+    names, one per class, for a matrix. ``sample_weight``, ``groups`` and ``by`` are then names as well.
+label_type : {{"class", "fraction"}}, default="class"
+    ``"fraction"``: labels are numbers in [0, 1], such as the share of annotators who saw the event. A row with label q
+    counts as an event of weight q and a non-event of weight 1 - q. {fractions}
+"""
+
+OWN = "The standard error and the interval are then computed between groups."
+BOOTSTRAP = (
+    "The standard error and the interval are\n"
+    "    then those of :func:`interval`, by drawing whole groups, and there is no null value."
+)
+REFUSED = "Refused, because the result assumes independent\n    rows."
+
+
+def for_rows(function: Callable[..., R], *, refuse: str = "") -> Metric[R]:
+    """The public form of a metric of ``(scores, y, sample_weight)``: adds frames, segments, groups and fractions.
+
+    ``refuse`` says why groups of dependent rows are refused, and names the alternative.
+    """
+    own, several = (name in inspect.signature(function).parameters for name in ("groups", "classes"))
+
+    @functools.wraps(function)
+    def metric(
+        scores: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        groups: Any = None,
+        by: Any = None,
+        score: str | Sequence[str] | None = None,
+        label: str | None = None,
+        label_type: LabelType = "class",
+        **options: Any,
+    ) -> Any:
+        given = (groups, by, score, label)
+        if all(each is None for each in given) and label_type == "class" and not isinstance(scores, GroupedTally):
+            return function(scores, y, sample_weight, **options)
+        if groups is not None and refuse:
+            raise InputError("groups", "cannot be used here: the result assumes independent rows", refuse)
+        inputs = read_inputs(
+            scores,
+            y,
+            sample_weight,
+            groups=groups,
+            by=by,
+            score=score,
+            label=label,
+            label_type=label_type,
+            options=options,
+        )
+        if refuse and label_type == "fraction":
+            problem = "of fractions cannot be used here: the result assumes labels that are 0 or 1"
+            raise InputError("label_type", problem, refuse)
+
+        def once(rows: Inputs) -> Any:
+            if not several and is_matrix(rows.scores):
+                return function(rows.scores, rows.y, rows.sample_weight)  # refused there, with what to pass instead
+            if rows.groups is None:
+                return function(rows.scores, rows.y, rows.sample_weight, **rows.options)
+            if own and not is_matrix(rows.scores):
+                return function(rows.scores, rows.y, rows.sample_weight, groups=rows.groups, **rows.options)
+            from calibrant.metrics.interval import between_groups  # imported here: it needs the metrics themselves
+
+            return between_groups(function, rows)
+
+        return by_segment(inputs, once)
+
+    _describe(metric, function, own, refuse)
+    return metric
+
+
+def by_segment(inputs: Inputs, once: Callable[[Inputs], R]) -> R | MetricTable[R]:
+    """The result of all rows, or a table by segment."""
+    if not inputs.segments and not isinstance(inputs.scores, GroupedTally):
+        return once(inputs)
+    made = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CalibrantWarning)  # a segment with one class is seen in its result
+        for name, value, rows in inputs.parts():
+            made.append(SegmentResult(name, value, rows.size, once(rows)))
+    return MetricTable(tuple(made))
+
+
+def _describe(metric: Any, function: Callable[..., Any], own: bool, refuse: str) -> None:
+    """Signature and docstring with the added parameters, and the public module."""
+    signature = inspect.signature(function)
+    kept = list(signature.parameters.values())
+    names = [each.name for each in kept]
+    added = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
+        for name, default in (
+            ("groups", None),
+            ("by", None),
+            ("score", None),
+            ("label", None),
+            ("label_type", "class"),
+        )
+        if name not in names
+    ]
+    metric.__signature__ = signature.replace(parameters=[*kept, *added])
+    metric.__module__ = "calibrant.metrics"
+    text = inspect.cleandoc(function.__doc__ or "")
+    fractions = "Refused here." if refuse else "Intervals then treat each row as one unit."
+    lines = PARAMETERS.format(groups=REFUSED if refuse else OWN if own else BOOTSTRAP, fractions=fractions)
+    if own:  # described by the function itself
+        lines = lines[lines.index("by : ") :]
+    metric.__doc__ = text.replace("\nReturns\n-------", f"{lines}\nReturns\n-------", 1)
+
+
+__all__ = ["Estimate", "Inputs", "Metric", "MetricTable", "SegmentResult", "by_segment", "for_rows", "read_inputs"]

@@ -1,0 +1,41 @@
+"""Every door answers every kind of data: it works, or it refuses in a sentence; no other library's error escapes."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+TOOL = Path(__file__).parents[2] / "tools" / "door_table.py"
+
+
+@pytest.fixture(scope="module")
+def doors() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("door_table", TOOL)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["door_table"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.slow
+def test_no_error_of_another_library_escapes(doors: ModuleType, full_size: bool) -> None:
+    page, foreign = doors.table(quick=not full_size)
+    assert not foreign, "\n".join(foreign)
+    assert "| metrics.ece | yes | yes |" in page
+
+
+def test_refusals_name_an_alternative(doors: ModuleType) -> None:
+    array, matrix = next(iter(doors.libraries())), doors.samples()["matrix"]
+    found = {door.name: doors.trial(door, array, matrix) for door in doors.doors(quick=True)}
+    for name, outcome in found.items():
+        if outcome.refusal is not None:
+            assert ": " in outcome.refusal, name
+
+
+def test_an_error_of_another_library_is_recognized(doors: ModuleType) -> None:
+    with pytest.raises(doors.Foreign, match="ZeroDivisionError"):
+        doors.attempt(lambda: 1 / 0)

@@ -1,0 +1,137 @@
+"""Every kind of map of one score as Python and as C source, run and compiled, against `apply`."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.contracts.test_maps import FIFTY, ODD_NAMES, SAMPLES
+
+import calibrant as cb
+from calibrant.calibration import Calibration
+from calibrant.export import samples
+from calibrant.export.errors import ExportMismatchError
+from calibrant.export.source import proof as source_proof
+from calibrant.export.source.proof import proven_source, source_of
+from calibrant.export.tolerance import only_copies
+from calibrant.maps import ByGroupMap, ComposeMap, IdentityMap, LogitAffineMap, PiecewiseLinearMap, SoftmaxMap, StepMap
+from calibrant.messages import InputError
+
+pytestmark = pytest.mark.engine
+
+LANGUAGES = ("python", "c")
+
+
+@pytest.fixture(autouse=True)
+def few_scores(monkeypatch: pytest.MonkeyPatch, full_size: bool) -> None:
+    """Edges and both sides of every knot as ever, but fewer random scores; the export in the docs has them all."""
+    if not full_size:
+        monkeypatch.setattr(samples, "RANDOM_SCORES", 2_000)
+        monkeypatch.setattr(samples, "AROUND", 1_000)
+
+
+def namespace(text: str) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    exec(text, out)
+    return out
+
+
+def test_a_compiler_is_at_hand() -> None:
+    assert shutil.which("gcc"), "the C sources are compiled with gcc: install it"
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize("kind", sorted(SAMPLES))
+def test_every_map_is_proven(language: Any, kind: str, subtests: pytest.Subtests) -> None:
+    for j, map_ in enumerate(SAMPLES[kind]):
+        with subtests.test(f"{kind} {j}"):
+            text, proof = proven_source(map_, language)
+            assert str(proof) in text
+            if only_copies(map_) or kind == "piecewise-linear":
+                assert proof.equal == proof.scores
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_columns_may_be_called_anything(language: Any) -> None:
+    for column in ("int", "def", "größe", "a b", "x", "score", "group_1", "knots_1", "_x", "text", "Region"):
+        map_ = ByGroupMap(
+            column, ODD_NAMES, tuple(StepMap([], [j / 10]) for j in range(10)), StepMap([0.5], [0.3, 0.4])
+        )
+        text = source_of(map_, language)
+        assert ("Region" in text) == (column == "Region")
+        if column in ("def", "score", "Region"):
+            proven_source(map_, language)
+
+
+def test_two_columns_are_arguments_in_the_order_of_the_map() -> None:
+    by_product = ByGroupMap("product", ("car",), (LogitAffineMap(0.8, 0.2),), None)
+    risk = Calibration(ComposeMap((FIFTY, by_product, LogitAffineMap(1.1, 0.0))))
+    calibrate = namespace(risk.to_python())["calibrate"]
+    expected = risk.transform([0.3], {"region": ["region 7"], "product": ["car"]})[0]
+    assert calibrate(0.3, "region 7", "car") == pytest.approx(expected, rel=1e-14)
+    assert math.isnan(calibrate(0.3, "region 7", "bike"))
+
+
+def test_python_source_reads_scores_and_groups_as_transform_does() -> None:
+    map_ = ByGroupMap("branch", (3, 12, "true"), tuple(StepMap([], [j / 10]) for j in range(3)), IdentityMap())
+    calibrate = namespace(Calibration(map_).to_python())["calibrate"]
+    assert [calibrate(0.7, group) for group in ("3", 3, 3.0, np.int64(12), True)] == [0.0, 0.0, 0.0, 0.1, 0.2]
+    assert [calibrate(0.7, group) for group in (None, math.nan, "east")] == [0.7] * 3
+    assert math.isnan(calibrate(None, "3"))
+    assert math.isnan(calibrate(math.nan, "3"))
+    with pytest.raises(ValueError, match="groups are text or integers"):
+        calibrate(0.7, 3.5)
+
+
+def test_the_sources_are_small(tmp_path: Path) -> None:
+    """Short, ASCII, and in Python without a package."""
+    platt = Calibration(LogitAffineMap(0.8, -0.1))
+    assert max(len(platt.to_python().splitlines()), len(platt.to_c().splitlines())) <= 16
+    for text in (Calibration(FIFTY).to_python(), Calibration(FIFTY).to_c(), platt.to_c()):
+        assert text.isascii()
+    (tmp_path / "risk.py").write_text(platt.to_python())
+    command = [sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import risk; print(risk.calibrate(0.5))"]  # noqa: E501  # fmt: skip
+    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert float(found) == pytest.approx(platt.transform([0.5])[0])
+
+
+def test_a_c_program_links_it(tmp_path: Path) -> None:
+    cal = cb.IsotonicCalibrator().fit(np.linspace(0.01, 0.99, 200), np.resize([0, 0, 1], 200))
+    cal.export_source(tmp_path / "risk.c")
+    main = '#include <stdio.h>\ndouble calibrate(double);\nint main(void) { printf("%a", calibrate(0.4)); return 0; }\n'
+    (tmp_path / "main.c").write_text(main)
+    subprocess.run(
+        ["gcc", "-std=c99", "-Wall", "-Werror", "-o", "risk", "risk.c", "main.c", "-lm"], cwd=tmp_path, check=True
+    )
+    found = subprocess.run([tmp_path / "risk"], capture_output=True, text=True, check=True).stdout
+    assert float.fromhex(found) == cal.transform([0.4])[0]
+
+
+@pytest.mark.parametrize(
+    ("suffix", "old", "new"), [("py", "0.8", "0.7"), ("c", "0.8", "0.7"), ("c", "return x;", "return;")]
+)
+def test_a_source_that_is_off_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, old: str, new: str
+) -> None:
+    right = source_proof.source_of
+    monkeypatch.setattr(source_proof, "source_of", lambda *given: right(*given).replace(old, new))
+    with pytest.raises(ExportMismatchError):
+        Calibration(StepMap([0.5], [0.1, 0.8])).export_source(tmp_path / f"risk.{suffix}")
+    assert not [*tmp_path.iterdir()]
+
+
+def test_what_has_no_source_is_refused_with_advice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match="to_onnx"):
+        Calibration(SoftmaxMap(("a", "b"), [2.0], [], "probability", 1e-9)).to_python()
+    line = Calibration(PiecewiseLinearMap([0.0, 1.0], [0.2, 0.6]))
+    with pytest.raises(InputError, match=r"path must end in .py or .c, got 'risk.java'"):
+        line.export_source(tmp_path / "risk.java")
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    with pytest.raises(InputError, match="install gcc, or use to_c"):
+        line.export_source(tmp_path / "risk.c")
