@@ -251,3 +251,33 @@ def test_public_metrics_can_be_pickled_and_describe_their_arguments() -> None:
         assert pickle.loads(pickle.dumps(metric)) is getattr(metrics, name)
         assert "label_type" in metric.__doc__
     assert BINARY.keys() >= DISTANCES
+
+
+def test_two_columns_are_one_score_with_groups_segments_and_options() -> None:
+    rng = np.random.default_rng(3)
+    s = rng.random(300)
+    y = (rng.random(300) < s).astype(int)
+    two, g, half = np.column_stack([1.0 - s, s]), np.arange(300) // 10, np.repeat(["a", "b"], 150)
+    assert metrics.auc(two, y, groups=g) == metrics.auc(s, y, groups=g)
+    assert metrics.recalibration(two, y, groups=g) == metrics.recalibration(s, y, groups=g)
+    options: dict[str, Any] = {"by": half, "thresholds": [0.3]}
+    assert str(metrics.net_benefit(two, y, **options)) == str(metrics.net_benefit(s, y, **options))
+    for name in ("auc", "slope"):
+        assert metrics.interval(name, two, y, repetitions=50) == metrics.interval(name, s, y, repetitions=50)
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"p_1": s, "p_0": 1.0 - s, "y": y})
+    for names in (["p_0", "p_1"], ["p_1", "p_0"]):
+        assert metrics.auc(frame, score=names, label="y") == metrics.auc(s, y)
+
+
+def test_classes_are_read_from_columns_with_a_shared_beginning() -> None:
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(4)
+    p = rng.dirichlet(np.ones(3), 90)
+    y, half = np.arange(90) % 3, np.repeat(["a", "b"], 45)
+    names = ["p_0", "p_1", "p_2"]
+    frame = pd.DataFrame(p, columns=names)
+    expected = metrics.log_loss(p, y).value
+    assert metrics.log_loss(frame.assign(y=y), score=names, label="y").value == expected
+    by = metrics.log_loss(frame, y, by=half)
+    assert by["a"].value == metrics.log_loss(p[:45], y[:45]).value

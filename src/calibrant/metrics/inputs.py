@@ -14,7 +14,10 @@ from numpy.typing import NDArray
 
 from calibrant.arrays.columns import check_length, check_option, first_row, read_column, read_floats, refuse_names
 from calibrant.arrays.keys import read_keys
+from calibrant.arrays.labels import label_column
+from calibrant.arrays.multiclass.names import without_affix
 from calibrant.arrays.multiclass.rows import is_matrix, read_matrix
+from calibrant.arrays.rows import second_column
 from calibrant.messages import Argument, CalibrantWarning, InputError, Phrase, Setting
 from calibrant.metrics.estimates import Estimate, Result, plain
 from calibrant.tallies import Clusters, GroupedTally, Tally
@@ -140,6 +143,8 @@ class Inputs:
     groups: Any
     options: dict[str, Any]
     segments: dict[str, Any] = field(default_factory=dict)
+    added: tuple[str, ...] = ()
+    """Options that the caller did not pass, but that were read from the names of columns or from the labels."""
 
     def parts(self) -> Iterator[tuple[str, Any, Inputs]]:
         """Column, value and rows of each segment."""
@@ -161,13 +166,15 @@ class Inputs:
 
     def _as_arrays(self) -> Inputs:
         """The same with arrays that can be indexed, and the classes of all rows."""
-        options = dict(self.options)
+        options, added = dict(self.options), self.added
         if is_matrix(self.scores):
             scores, columns = read_matrix(self.scores)
             y = read_column(self.y, "y")
             if options.get("classes") is None:
                 found = np.unique(y)
-                options["classes"] = columns or (found.tolist() if len(found) == scores.shape[1] else None)
+                listed = found.tolist() if len(found) == scores.shape[1] else None
+                options["classes"] = _named_classes(columns, y) if columns else listed
+                added = (*added, "classes")
         else:
             scores, y = read_column(self.scores, "scores"), read_column(self.y, "y")
         weight = None if self.sample_weight is None else read_column(self.sample_weight, "sample_weight")
@@ -178,7 +185,7 @@ class Inputs:
         for name in BY_ROW:
             if options.get(name) is not None:
                 options[name] = np.asarray(options[name])
-        return replace(self, scores=scores, y=y, sample_weight=weight, groups=groups, options=options)
+        return replace(self, scores=scores, y=y, sample_weight=weight, groups=groups, options=options, added=added)
 
     def _taken(self, index: NDArray[np.intp]) -> Inputs:
         options = {
@@ -215,8 +222,12 @@ def read_inputs(
     label: str | None,
     label_type: LabelType,
     options: dict[str, Any],
+    one_column: bool = False,
 ) -> Inputs:
-    """Rows from arrays, from a tally or from the named columns of a frame."""
+    """Rows from arrays, from a tally or from the named columns of a frame.
+
+    ``one_column``: of two columns of probabilities that sum to 1, only that of the event is kept.
+    """
     check_option("label_type", label_type, ("class", "fraction"))
     if isinstance(scores, Tally | GroupedTally | Clusters):
         beside = {"y": y, "sample_weight": sample_weight, "groups": groups, "by": by, "score": score, "label": label}
@@ -233,7 +244,21 @@ def read_inputs(
             raise InputError("y", "is missing", "pass the labels after the scores, or a Tally alone")
         segments = {} if by is None else dict(by) if isinstance(by, Mapping) else {"segment": by}
         given = Inputs(scores, y, sample_weight, groups, options, segments)
+    if one_column:
+        given = _of_event(given)
     return _with_fractions(given) if label_type == "fraction" else given
+
+
+def _of_event(given: Inputs) -> Inputs:
+    """The column of the event in place of two columns that sum to 1: the second, or the first if named so."""
+    second = second_column(given.scores)
+    if second is None:
+        return given
+    options = {name: value for name, value in given.options.items() if name not in given.added}
+    names = [str(name) for name in given.options["classes"]] if "classes" in given.added else []
+    if names in (["1", "0"], ["1", "-1"], ["True", "False"]):
+        second = np.ascontiguousarray(given.scores[:, 0])
+    return replace(given, scores=second, options=options, added=())
 
 
 def _from_frame(
@@ -271,11 +296,22 @@ def _from_frame(
     taken = columns_of(frame, [str(name) for name in wanted])
     columns = {name: series.to_numpy() for name, series in taken.items()}
     first = columns[str(names[0])]
+    added: tuple[str, ...] = ()
     found = np.column_stack([columns[str(name)] for name in names]) if several else first
     if several and options.get("classes") is None:
-        options = {**options, "classes": [str(name) for name in names]}
+        listed = _named_classes(tuple(str(name) for name in names), columns[label])
+        options, added = {**options, "classes": listed}, ("classes",)
     weight, group = (columns[value] if isinstance(value, str) else value for value in sides.values())
-    return Inputs(found, columns[label], weight, group, options, {name: columns[name] for name in segments})
+    return Inputs(found, columns[label], weight, group, options, {name: columns[name] for name in segments}, added)
+
+
+def _named_classes(columns: tuple[str, ...], y: Any) -> list[str]:
+    """Classes by the names of their columns, without what the names share, such as ``p_`` in ``p_cat``."""
+    try:
+        labels = read_keys(label_column(y, "y"), "y").names
+    except InputError:  # refused where the labels are read
+        return list(columns)
+    return list(without_affix(columns, labels))
 
 
 def _with_fractions(given: Inputs) -> Inputs:
@@ -365,6 +401,7 @@ def for_rows(function: Callable[..., R], *, refuse: str = "") -> Metric[R]:
             label=label,
             label_type=label_type,
             options=options,
+            one_column=not several,
         )
         if refuse and label_type == "fraction":
             problem = "of fractions cannot be used here: the result assumes labels that are 0 or 1"

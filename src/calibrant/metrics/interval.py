@@ -84,6 +84,9 @@ NO_POPULATION_VALUE = frozenset({"pde"})
 MEANS = frozenset({"accuracy", "brier", "log_loss"})
 """Metrics of a matrix that are means over rows."""
 
+OF_CLASSES = MEANS | {"debiased_ece", "ece"}
+"""Metrics that take a matrix of class scores."""
+
 SEVERAL_NUMBERS = {
     "recalibration": "'slope', 'intercept' or 'expected_over_observed'",
     "decompose": "a function that returns one of its parts",
@@ -192,6 +195,7 @@ def interval(
     check_whole("random_state", random_state, 0)
     if repetitions is not None:
         check_whole("repetitions", repetitions, 20)
+    name, function = _resolved(metric)
     inputs = read_inputs(
         scores,
         y,
@@ -202,8 +206,8 @@ def interval(
         label=label,
         label_type=label_type,
         options=options,
+        one_column=name is not None and name not in OF_CLASSES,
     )
-    name, function = _resolved(metric)
     asked = _Asked(confidence, repetitions, random_state)
     return by_segment(inputs, lambda rows: _interval(name, function, rows, asked))
 

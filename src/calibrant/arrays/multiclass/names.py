@@ -29,7 +29,7 @@ def class_names(
         if len(listed) != size:
             raise InputError("classes", _unlike(f"{len(listed)} entries", size), "pass one per column")
     elif columns:
-        listed = list(_without_affix(columns, keys.names))
+        listed = list(without_affix(columns, keys.names))
     elif len(keys.names) == size:
         distinct = {key_text(value, "y"): value for value in np.unique(target).tolist()}
         listed = list(distinct.values())
@@ -48,12 +48,12 @@ def class_names(
     return names, _as_written(listed, target), notes
 
 
-def _without_affix(columns: tuple[str, ...], labels: Sequence[str]) -> Sequence[str]:
+def without_affix(columns: tuple[str, ...], labels: Sequence[str]) -> Sequence[str]:
     """Column names without a common beginning or end, such as ``p_`` in ``p_cat``, if that is what the labels are.
 
     Examples
     --------
-    >>> _without_affix(("p_cat", "p_car"), ["cat", "car"]), _without_affix(("cat", "dog"), ["dog"])
+    >>> without_affix(("p_cat", "p_car"), ["cat", "car"]), without_affix(("cat", "dog"), ["dog"])
     (['cat', 'car'], ('cat', 'dog'))
     """
     if set(labels) <= set(columns):
