@@ -640,3 +640,19 @@ def test_several_models_and_before_and_after_share_a_decision_curve():
         DecisionCurveDisplay.from_predictions({"old": scores, "new": scores}, y, after=scores)
     with pytest.raises(InputError, match="different thresholds"):
         DecisionCurveDisplay({"a": net_benefit(scores, y), "b": net_benefit(scores, y, thresholds=[0.5])})
+
+
+def test_integer_importance_weights_do_not_narrow_the_band_and_frequencies_do():
+    rng = np.random.default_rng(0)
+    scores = rng.random(300)
+    y, weight = rng.random(300) < scores, np.full(300, 100)
+    one, many, repeated = (
+        rates.smooth_curve(tally, 0.95)
+        for tally in (
+            Tally.from_arrays(scores, y),
+            Tally.from_arrays(scores, y, weight),
+            Tally.from_arrays(scores, y, weight, weight_type="frequency"),
+        )
+    )
+    width, wide, narrow = (float((each.high - each.low).mean()) for each in (one, many, repeated))
+    assert wide == pytest.approx(width, rel=0.05) and narrow < 0.2 * width

@@ -281,3 +281,14 @@ def test_classes_are_read_from_columns_with_a_shared_beginning() -> None:
     assert metrics.log_loss(frame.assign(y=y), score=names, label="y").value == expected
     by = metrics.log_loss(frame, y, by=half)
     assert by["a"].value == metrics.log_loss(p[:45], y[:45]).value
+
+
+def test_a_function_of_ones_own_gets_no_options_that_the_caller_did_not_pass() -> None:
+    rng = np.random.default_rng(5)
+    p = rng.dirichlet(np.ones(3), 60)
+    y = np.arange(60) % 3
+
+    def right(scores: Any, labels: Any) -> float:
+        return float((scores.argmax(axis=1) == labels).mean())
+
+    assert metrics.interval(right, p, y, repetitions=50).value == right(p, y)

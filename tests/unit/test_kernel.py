@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from calibrant import metrics
 from calibrant.messages import InputError
 from calibrant.metrics.binary.kernel import skce
 from calibrant.numerics import Grid
@@ -139,3 +140,12 @@ def test_grid_table_and_certain_scores():
     assert skce(table).value == pytest.approx(both)
     sure = skce([0.0, 1.0, 1.0], [0, 1, 1])
     assert (sure.value, sure.se, sure.null_high) == (0.0, 0.0, 0.0)
+
+
+def test_groups_of_dependent_rows_have_an_interval() -> None:
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        scores = rng.random(200)
+        y = (rng.random(200) < scores).astype(int)
+        found = metrics.interval("skce", scores, y, groups=np.arange(200) // 8, repetitions=50)
+        assert found.low is not None and found.high is not None and found.low <= found.value <= found.high

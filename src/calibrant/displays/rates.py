@@ -117,7 +117,7 @@ def smooth_curve(tally: Tally, confidence: float) -> Smooth | None:
     """
     from scipy import stats  # imported here: slow to import
 
-    fitted = tally.for_fitting()
+    fitted = tally if tally.counts else tally.in_effective_rows()  # integer importance weights are not repetition
     if fitted.resolution == "exact" and len(fitted) > MAX_FIT_CELLS:
         fitted = fitted.coarsen(Grid())
     kept = fitted.n > 0

@@ -400,11 +400,13 @@ def _of_function(function: Callable[..., Any], rows: Inputs, asked: _Asked) -> E
     n = len(whole.scores)
     if n == 0:
         raise InputError("scores", "is empty", "pass at least one row")
-    options = {key: value for key, value in whole.options.items() if value is not None}
+    known = getattr(inspect.unwrap(function), "__module__", "").startswith("calibrant.")
+    left_out = () if known else whole.added  # classes that were read from the columns are not the caller's option
 
     def call(index: NDArray[np.intp]) -> float:
         part = whole._taken(index)
         beside = () if part.sample_weight is None else (part.sample_weight,)
+        options = {key: value for key, value in part.options.items() if value is not None and key not in left_out}
         made = function(part.scores, part.y, *beside, **options)
         try:
             return float(made)

@@ -10,6 +10,7 @@ import numpy as np
 
 from calibrant.messages import InputError, note
 from calibrant.metrics.binary.bins import Scores, tally_of
+from calibrant.metrics.draws import only_values
 from calibrant.metrics.estimates import Estimate, upper_point
 from calibrant.metrics.variance import squared_weights
 from calibrant.numerics import Column, Floats
@@ -91,7 +92,7 @@ def skce(scores: Scores, y: Column = None, sample_weight: Column = None, *, band
     return Estimate(
         name,
         value,
-        se=_standard_error(tally, cells, seen, value),
+        se=None if only_values() else _standard_error(tally, cells, seen, value),
         null=None if _repeats(tally) and not tally.counts else 0.0,
         null_high=_null_high(tally, cells.pairs, bandwidth) if tally.counts else None,
         notes=() if tally.counts else (no_null_quantile_under_importance_weights(),),

@@ -354,7 +354,8 @@ def ici(
     values, notes = _distances(method, tally.scores, tally.n, tally.events)
     se = low = high = None
     if repetitions:
-        resampled = _resampled(data if isinstance(data, Clusters) else tally, method, repetitions, random_state)
+        drawn = data if isinstance(data, Clusters) else _compact(data, repeated=False)
+        resampled = _resampled(drawn, method, repetitions, random_state)
         if resampled is None:
             notes = (*notes, few_groups(FEWEST_CLUSTERS))
         else:
@@ -362,9 +363,12 @@ def ici(
     return CurveErrors(method, *_four(values), se, notes, low, high)
 
 
-def _compact(tally: Tally) -> Tally:
-    """The tally for fitting curves: weights rescaled for fits, on a grid if there are many cells."""
-    fitted = tally.for_fitting()
+def _compact(tally: Tally, repeated: bool = True) -> Tally:
+    """The tally for fitting curves: weights rescaled for fits, on a grid if there are many cells.
+
+    Without ``repeated``, integer importance weights are rescaled too: taken for repetition, errors were too small.
+    """
+    fitted = tally.for_fitting() if repeated or tally.counts else tally.in_effective_rows()
     return fitted.coarsen(Grid()) if fitted.resolution == "exact" and len(fitted) > MANY_CELLS else fitted
 
 
