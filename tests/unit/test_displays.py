@@ -655,4 +655,5 @@ def test_integer_importance_weights_do_not_narrow_the_band_and_frequencies_do():
         )
     )
     width, wide, narrow = (float((each.high - each.low).mean()) for each in (one, many, repeated))
-    assert wide == pytest.approx(width, rel=0.05) and narrow < 0.2 * width
+    assert wide == pytest.approx(width, rel=0.05)
+    assert narrow < 0.2 * width

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from typing import Any
 
 import numpy as np
@@ -292,3 +293,16 @@ def test_a_function_of_ones_own_gets_no_options_that_the_caller_did_not_pass() -
         return float((scores.argmax(axis=1) == labels).mean())
 
     assert metrics.interval(right, p, y, repetitions=50).value == right(p, y)
+
+
+def test_a_level_that_the_samples_cannot_resolve_has_no_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(6)
+    s = rng.random(200)
+    y = (rng.random(200) < s).astype(int)
+    found = metrics.interval("ece", s, y, confidence=0.999, repetitions=50)
+    assert found.low is None
+    assert found.high is None
+    assert found.se is not None
+    assert "bootstrap samples" in str(found.notes[-1])
+    monkeypatch.setattr(sys.modules["calibrant.metrics.interval"], "DISTANCE_REPETITIONS", 20)
+    assert metrics.interval("ece", s, y, confidence=0.97).high is not None  # more samples by default

@@ -148,4 +148,6 @@ def test_groups_of_dependent_rows_have_an_interval() -> None:
         scores = rng.random(200)
         y = (rng.random(200) < scores).astype(int)
         found = metrics.interval("skce", scores, y, groups=np.arange(200) // 8, repetitions=50)
-        assert found.low is not None and found.high is not None and found.low <= found.value <= found.high
+        assert found.low is not None
+        assert found.high is not None
+        assert found.low <= found.value <= found.high

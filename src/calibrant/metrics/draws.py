@@ -245,6 +245,19 @@ class Ends:
     undefined: float = 0.0
     biased: bool = False
     """Whether the samples are so far from the value that their quantiles are not an interval for it."""
+    needed: int = 0
+    """Number of samples that the confidence level needs, if there were fewer."""
+
+
+def samples_needed(errors: float) -> int:
+    """Number of samples below which no share of them is as small as that beyond ``errors`` standard deviations.
+
+    Examples
+    --------
+    >>> samples_needed(widened(0.95, 1e9)), samples_needed(widened(0.99, 1e9))
+    (20, 100)
+    """
+    return int(np.ceil(0.5 / max(float(special.ndtr(-errors)), 1e-12) - 1e-4))
 
 
 def accelerated(samples: Floats, value: float, left: Floats, errors: float) -> Ends:
@@ -290,7 +303,7 @@ def inverted(draws: Draws, statistic: Statistic, value: Floats, errors: float) -
     from :math:`p_\lambda`, or, for dependent rows, residuals :math:`y - c(s)` of whole groups with random signs are
     added to :math:`p_\lambda`. The distance that belongs to them is that of :math:`p_\lambda` itself. The interval
     holds the distances at which the observed value lies between the quantiles of the samples, and that value. It begins
-    at 0 where calibrated scores may show such a value.
+    at 0 where calibrated scores may show such a value. Fewer samples than :func:`samples_needed` give no ends.
     """
     rate = fit_spline(draws.scores, draws.n, draws.events).at(draws.scores)
     if not np.isfinite(rate).all():
@@ -300,6 +313,14 @@ def inverted(draws: Draws, statistic: Statistic, value: Floats, errors: float) -
         spread = draws.scores * (1.0 - draws.scores)
         gap = spread / np.sqrt(max(float((draws.n * spread).sum()), 1e-300))
         gap = np.where(np.abs(gap).max() > 0.0, gap, 1e-3)
+    plain = np.array([statistic(each) for each in draws.samples()])
+    undefined = 1.0 - np.isfinite(plain).mean(axis=0)
+    deviations = []
+    for column in plain.T:
+        good = column[np.isfinite(column)]
+        deviations.append(float(good.std(ddof=1)) if len(good) > 1 else np.nan)
+    if len(plain) < samples_needed(errors):
+        return tuple(Ends(np.nan, np.nan, se, needed=samples_needed(errors)) for se in deviations)
     own = statistic(draws.once(POPULATION / float(draws.n.sum()), np.clip(draws.scores + gap, 0.0, 1.0)))
     if own[0] > 0.0 and value[0] > 0.0:  # steps in units of the observed distance
         gap = gap * (value[0] / own[0])
@@ -326,13 +347,10 @@ def inverted(draws: Draws, statistic: Statistic, value: Floats, errors: float) -
             break
         steps.append(2.0 * steps[-1])
     table = [at(step) for step in steps]
-    plain = np.array([statistic(each) for each in draws.samples()])
-    undefined = 1.0 - np.isfinite(plain).mean(axis=0)
     made = []
     for place in range(len(value)):
         truths, upto, below = (np.array([each[part][place] for each in table]) for part in range(3))
-        good = plain[np.isfinite(plain[:, place]), place]
-        se = float(good.std(ddof=1)) if len(good) > 1 else np.nan
+        se = deviations[place]
         if undefined[place] > UNDEFINED_SHARE or not np.isfinite(truths).all():
             made.append(Ends(np.nan, np.nan, se, float(undefined[place])))
             continue

@@ -21,6 +21,10 @@ FEWEST_CLUSTERS = 10
 """Minimum number of clusters for intervals: with fewer, the variance between clusters is too uncertain."""
 
 
+too_few_samples = note(
+    "too-few-samples",
+    "no interval: this confidence level needs at least {needed} bootstrap samples (repetitions), or more {nouns.rows}",
+)
 few_groups = note("few-groups", "no interval: at least {fewest} groups are needed")
 
 

@@ -16,7 +16,7 @@ from calibrant.metrics.binary.curves import SMOOTHERS, Method, row_quantiles
 from calibrant.metrics.binary.log_odds import LogOdds, event_ratios, fit_intercept, fit_slope
 from calibrant.metrics.draws import Draws, inverted, widened
 from calibrant.metrics.estimates import Estimate, Result
-from calibrant.metrics.variance import FEWEST_CLUSTERS, few_groups
+from calibrant.metrics.variance import FEWEST_CLUSTERS, few_groups, too_few_samples
 from calibrant.notebook import table_block
 from calibrant.numerics import Column, Floats, Grid
 from calibrant.tallies import Clusters, Tally
@@ -359,7 +359,8 @@ def ici(
         if resampled is None:
             notes = (*notes, few_groups(FEWEST_CLUSTERS))
         else:
-            se, low, high = resampled
+            se, low, high, needed = resampled
+            notes = (*notes, too_few_samples(needed)) if needed else notes
     return CurveErrors(method, *_four(values), se, notes, low, high)
 
 
@@ -386,8 +387,11 @@ def _distances(
 
 def _resampled(
     data: Tally | Clusters, method: Method, repetitions: int, random_state: int
-) -> tuple[Four, Four | None, Four | None] | None:
-    """Bootstrap standard errors and intervals of the four distances; None for fewer than ten groups."""
+) -> tuple[Four, Four | None, Four | None, int] | None:
+    """Bootstrap standard errors and intervals of the four distances; None for fewer than ten groups.
+
+    The last number is that of the samples an interval needs, if there were fewer.
+    """
     if isinstance(data, Clusters) and data.size < FEWEST_CLUSTERS:
         return None
     draws = Draws.of(data, repetitions, random_state)
@@ -399,13 +403,13 @@ def _resampled(
     value = statistic(draws.once())
     if not (draws.units >= 2.0 and np.isfinite(value).all()):
         samples = np.array([statistic(each) for each in draws.samples()])
-        return _deviations(samples), None, None
+        return _deviations(samples), None, None, 0
     made = inverted(draws, statistic, value, widened(0.95, draws.units))
     if made is None:
         samples = np.array([statistic(each) for each in draws.samples()])
-        return _deviations(samples), None, None
+        return _deviations(samples), None, None, 0
     se, low, high = (_four([getattr(each, name) for each in made]) for name in ("se", "low", "high"))
-    return (se, low, high) if np.isfinite(low).all() else (se, None, None)
+    return (se, low, high, 0) if np.isfinite(low).all() else (se, None, None, made[0].needed)
 
 
 def _deviations(samples: Floats) -> Four:
