@@ -471,3 +471,30 @@ def test_several_classes_are_said_to_be_possible_where_they_are() -> None:
     for calibrator, many in ((None, True), (VectorScaling(), True), (PlattScaling(), False)):
         tags = get_tags(CalibratedClassifier(LogisticRegression(), calibrator, cv=3))
         assert tags.classifier_tags.multi_class is many
+
+
+class AsFirstSeen(CountsFits):
+    """A logistic regression that lists its classes in another order for some training rows than for others."""
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> AsFirstSeen:
+        super().fit(X, y, sample_weight)
+        self.order_ = [1, 0] if self.always or y[0] == 1 else [0, 1]
+        self.classes_ = self.inner_.classes_[self.order_]
+        return self
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        return self.inner_.predict_proba(X)[:, self.order_]
+
+    def __init__(self, always: bool = True) -> None:
+        self.always = always
+
+
+@pytest.mark.parametrize("always", [True, False])
+@pytest.mark.parametrize("ensemble", [True, False])
+def test_the_order_in_which_a_model_lists_its_classes_does_not_matter(ensemble: bool, always: bool) -> None:
+    X, y = worlds.features(400, seed=3)
+    y = np.asarray(y).astype(int)
+    found = CalibratedClassifier(AsFirstSeen(always), PlattScaling(), cv=KFold(7), ensemble=ensemble).fit(X, y)
+    plain = CalibratedClassifier(LogisticRegression(), PlattScaling(), cv=KFold(7), ensemble=ensemble).fit(X, y)
+    of_events = found.predict_proba(X)[:, found.classes_.tolist().index(1)]
+    np.testing.assert_allclose(of_events, plain.predict_proba(X)[:, 1], atol=1e-6)

@@ -201,6 +201,8 @@ class CalibratedClassifier(ScoringClassifier):
             scores[fold.rows] = fold.scores
         model = self._trained(X, target.given, arguments.model)
         named = classes if many else target.named_by(model)
+        if named.tolist() == classes.tolist()[::-1]:
+            scores = 1.0 - scores if self._kind() == "probability" else -scores
         rows = np.flatnonzero(times)
         fitted = self._mapped(calibrator, scores[rows], target, named, arguments, rows, OUT_OF_FOLD)
         left_out = len(times) - len(rows)
@@ -238,7 +240,8 @@ class CalibratedClassifier(ScoringClassifier):
 
     def _scored(self, model: Any, X: Any, calibrator: Any, classes: NDArray[Any]) -> Floats:
         """The scores that the calibrator takes: one column per class, or those of the second class."""
-        return self._matrix(model, X, classes) if _takes_matrix(calibrator, classes) else self._scores(model, X)
+        scores = self._matrix if _takes_matrix(calibrator, classes) else self._scores
+        return scores(model, X, classes)
 
     def _mapped(
         self,
@@ -330,7 +333,7 @@ class CalibratedClassifier(ScoringClassifier):
 
     def _calibrated(self, model: Any, calibrator: Any, X: Any) -> NDArray[Any]:
         if not _is_of_classes(calibrator):
-            return both_classes(np.asarray(calibrator.transform(self._scores(model, X))))
+            return both_classes(np.asarray(calibrator.transform(self._scores(model, X, self.classes_))))
         matrix = self._matrix(model, X, self.classes_)
         if isinstance(calibrator.map_, TopMap):
             return calibrator.map_.of_every_class(matrix)
