@@ -26,6 +26,10 @@ SORTING_RATIO = 8
 """With more classes per rank than this, picking the largest scores one by one is faster than sorting."""
 
 
+NEAR_ZERO = 1e-20
+"""Probability below which a class counts as masked; no sum of doubles near 1 shows it."""
+
+
 class MulticlassMap(Map):
     """A map from rows of K class scores to rows of probabilities, evaluated block by block.
 
@@ -61,6 +65,11 @@ class MulticlassMap(Map):
         if given.ndim != 2 or given.shape[1] != len(self.classes):
             raise ValueError(f"scores has shape {given.shape}: pass one column for each of {len(self.classes)} classes")
         return given
+
+    @property
+    def keeps_zeros(self) -> bool:
+        """Whether a class of probability 0 is known to stay there: of softmax maps alone, and not of all."""
+        return False
 
     def _evaluate(self, s: Floats) -> Floats:
         """Image of one block of float64 rows; must not write into ``s`` and must keep NaN."""
@@ -133,8 +142,14 @@ class SoftmaxMap(MulticlassMap):
 
     @property
     def keeps_zeros(self) -> bool:
-        """Whether a class of probability 0 affects no other class, and a small clamp leaves it near 0."""
-        return len(self.slope) <= len(self.classes) and bool((self.slope > 0.0).all())
+        """Whether a class of probability 0 affects no other class, and its own probability is below 1e-20."""
+        size = len(self.classes)
+        if len(self.slope) > size or not (self.slope > 0.0).all():
+            return False
+        shift = self.intercept if len(self.intercept) else np.zeros(size)
+        lowest = np.max(self.slope * np.log(self.clamp) + shift)
+        top = np.min(shift - self.slope * np.log(size))  # the largest probability of a row is at least 1 / K
+        return bool(lowest - top < np.log(NEAR_ZERO))
 
     def logits(self, s: Floats) -> Floats:
         """The log probabilities to which the affine map is applied."""
