@@ -40,6 +40,7 @@ from calibrant.multiclass import (
     TopLabelHistogramBinning,
     VectorScaling,
 )
+from calibrant.notions import TopKConfidence
 
 
 @pytest.fixture(scope="module")
@@ -441,8 +442,15 @@ def test_a_map_of_the_top_class_keeps_the_models_class_and_shares_the_rest() -> 
 def test_shares_of_classes_to_which_the_model_gives_nothing_are_equal() -> None:
     top = TopMap(("a", "b", "c"), 1, (StepMap([], [0.6]),), "probability")
     np.testing.assert_allclose(top.of_every_class([[0.0, 1.0, 0.0]]), [[0.2, 0.6, 0.2]])
-    both = TopMap(("a", "b"), 2, (StepMap([], [0.6]), StepMap([], [0.3])), "logit")
-    np.testing.assert_allclose(both.of_every_class([[0.0, 1.0]]), [[0.3, 0.6]])
+
+
+def test_maps_of_several_ranks_are_refused_since_they_can_sum_to_more_than_one() -> None:
+    both = TopMap(("a", "b"), 2, (StepMap([], [0.8]), StepMap([], [0.6])), "logit")
+    with pytest.raises(ValueError, match="2 ranks can sum to more than 1"):
+        both.of_every_class([[0.0, 1.0]])
+    X, y = three(60)
+    with pytest.raises(InputError, match=r"^calibrator has separate maps of the 2 most likely classes"):
+        CalibratedClassifier(LogisticRegression(), Reduction(TopKConfidence(2), HistogramBinning()), cv=3).fit(X, y)
 
 
 def test_a_class_that_some_fold_was_not_trained_on_has_probability_zero_there() -> None:

@@ -53,8 +53,8 @@ class CalibratedClassifier(ScoringClassifier):
     calibrator : calibrator or SamplingCorrection, optional
         By default :class:`AutoCalibrator`, and :class:`MulticlassAutoCalibrator` for more than two classes. Any
         calibrator of one score for two classes, such as ``PlattScaling()``; any calibrator of
-        :mod:`calibrant.multiclass` for two or more, except ``PathCalibrator``. A ``SamplingCorrection`` is applied as
-        it is: nothing is fitted but the estimator.
+        :mod:`calibrant.multiclass` for two or more, except ``PathCalibrator`` and those of several ranks, such as
+        ``TopKConfidence(2)``. A ``SamplingCorrection`` is applied as it is: nothing is fitted but the estimator.
     cv : "prefit", int, splitter or list of (train, test)
         ``"prefit"`` (default): ``estimator`` is already fitted and is never refitted; rows passed to ``fit`` must be
         new to it. So is an estimator in scikit-learn's ``FrozenEstimator``. Otherwise one map is fitted to out-of-fold
@@ -284,6 +284,7 @@ class CalibratedClassifier(ScoringClassifier):
             raise InputError("calibrator", problem, "fit it to the model's scores, outside of a classifier")
         if isinstance(given, MulticlassCalibrator):
             given._check_settings()
+            _refuse_ranks(given, size)
             return given
         binary = check_calibrator(given)
         if size > 2:
@@ -376,6 +377,17 @@ def _automatic(size: int) -> Calibrator:
     from calibrant.calibrators.multiclass.auto import MulticlassAutoCalibrator
 
     return AutoCalibrator() if size <= 2 else MulticlassAutoCalibrator()
+
+
+def _refuse_ranks(calibrator: Any, size: int) -> None:
+    """Raise an error if the calibrator has a map for each of several ranks: rows could sum to more than 1."""
+    claims = calibrator._aim().claims(size) if hasattr(calibrator, "_aim") else ()
+    if any((claim.rank or 0) > 1 for claim in claims):
+        raise InputError(
+            "calibrator",
+            f"has separate maps of the {len(claims)} most likely classes, whose probabilities can sum to more than 1",
+            "pass TopLabelHistogramBinning() or a class-wise calibrator, or fit it to the model's scores yourself",
+        )
 
 
 def _takes_matrix(calibrator: Any, classes: NDArray[Any]) -> bool:

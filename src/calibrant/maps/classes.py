@@ -306,10 +306,10 @@ class TopMap(MulticlassMap):
         return out
 
     def of_every_class(self, scores: ArrayLike) -> Floats:
-        """Probabilities of all classes: what the named classes leave is shared as the model shares it.
+        """Probabilities of all classes, of a map with one rank: the other classes share what the top class leaves.
 
-        The shares of the other classes are the model's, in proportion, and are not calibrated. If the model gives them
-        nothing, they are equal.
+        They share it as the model does, in proportion, and are not calibrated. If the model gives them nothing, the
+        shares are equal. Maps of several ranks are refused: their probabilities can sum to more than 1.
 
         Examples
         --------
@@ -318,14 +318,14 @@ class TopMap(MulticlassMap):
         >>> top.of_every_class([[0.8, 0.15, 0.05]]).round(2).tolist()
         [[0.6, 0.3, 0.1]]
         """
+        if self.ranks > 1:
+            raise ValueError(f"the probabilities of {self.ranks} ranks can sum to more than 1: use a map of one rank")
         given = self._matrix(scores)
         named, p = self.labels(given), np.asarray(self.apply(given), dtype=np.float64)
         out: Floats = np.array(self._probabilities(np.asarray(given, dtype=np.float64)))
         np.put_along_axis(out, named, 0.0, axis=1)
-        rest, others = out.sum(axis=1, keepdims=True), len(self.classes) - self.ranks
-        left = np.maximum(1.0 - p.sum(axis=1, keepdims=True), 0.0)
-        even = np.full_like(out, 1.0 / others if others else 0.0)
-        out = np.asarray(left * np.divide(out, rest, out=even, where=rest > 0.0))
+        rest, even = out.sum(axis=1, keepdims=True), np.full_like(out, 1.0 / (len(self.classes) - 1))
+        out = np.asarray((1.0 - p) * np.divide(out, rest, out=even, where=rest > 0.0))
         np.put_along_axis(out, named, p, axis=1)
         return out
 
