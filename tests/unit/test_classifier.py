@@ -506,3 +506,18 @@ def test_the_order_in_which_a_model_lists_its_classes_does_not_matter(ensemble: 
     plain = CalibratedClassifier(LogisticRegression(), PlattScaling(), cv=KFold(7), ensemble=ensemble).fit(X, y)
     of_events = found.predict_proba(X)[:, found.classes_.tolist().index(1)]
     np.testing.assert_allclose(of_events, plain.predict_proba(X)[:, 1], atol=1e-6)
+
+
+@pytest.mark.parametrize("cv", ["prefit", 3])
+@pytest.mark.parametrize("names", [["b", "a"], ["c", "a", "b"]])
+def test_a_correction_by_class_finds_its_classes_in_the_model(names: list[str], cv: Any) -> None:
+    X, y = three(200)
+    labels = np.array(sorted(names))[y % len(names)]
+    weights = {name: 1.0 + 4.0 * place for place, name in enumerate(names)}
+    model = LogisticRegression().fit(X, labels)
+    wrapped = CalibratedClassifier(model, SamplingCorrection(class_weight=weights), cv=cv).fit(X, labels)
+    expected = model.predict_proba(X) / [weights[name] for name in model.classes_]
+    np.testing.assert_allclose(wrapped.predict_proba(X), expected / expected.sum(axis=1, keepdims=True), atol=1e-8)
+    assert get_tags(wrapped).classifier_tags.multi_class
+    with pytest.raises(InputError, match=r"^calibrator is for the classes x, y, but the model has a, b"):
+        CalibratedClassifier(model, SamplingCorrection(class_weight={"x": 1.0, "y": 2.0}), cv=cv).fit(X, labels)

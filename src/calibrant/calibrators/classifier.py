@@ -153,6 +153,8 @@ class CalibratedClassifier(ScoringClassifier):
             _check_prefit(self.estimator)
         classes = self._known_classes(target) if prefit else target.found
         calibrator = self._settled(len(classes))
+        if isinstance(calibrator, SamplingCorrection) and calibrator.classes:
+            _places(calibrator, classes)
         arguments = self._arguments(target, sample_weight, groups, fit_params, trains=not prefit)
         for name in ("estimator_", "calibrator_", "estimators_", "calibrators_"):
             self.__dict__.pop(name, None)
@@ -178,7 +180,8 @@ class CalibratedClassifier(ScoringClassifier):
         if self._is_prefit():
             self._keep(classes, FrozenEstimator(self.estimator), calibrator)
             return
-        check_two(classes)
+        if not calibrator.classes:
+            check_two(classes)
         model = self._trained(X, target.given, arguments.model)
         self._keep(target.named_by(model), model, calibrator)
 
@@ -274,8 +277,11 @@ class CalibratedClassifier(ScoringClassifier):
         if given is None:
             return _automatic(size)
         if isinstance(given, SamplingCorrection):
-            if size > 2:
-                raise refuse_many(f"has {size} classes, and SamplingCorrection is for two", "leave calibrator out")
+            if size > 2 and not given.classes:
+                raise refuse_many(
+                    f"has {size} classes, and {given!r} corrects one score",
+                    "pass the weights or the frequencies by class, such as class_weight={'a': 1, 'b': 5, 'c': 20}",
+                )
             if self._kind() != "probability":
                 raise InputError("calibrator", f"{given!r} needs a model with predict_proba", "pass another calibrator")
             return given
@@ -333,6 +339,11 @@ class CalibratedClassifier(ScoringClassifier):
         return np.asarray(np.mean([self._calibrated(model, calibrator, X) for model, calibrator in pairs], axis=0))
 
     def _calibrated(self, model: Any, calibrator: Any, X: Any) -> NDArray[Any]:
+        if isinstance(calibrator, SamplingCorrection) and calibrator.classes:
+            places, matrix = _places(calibrator, self.classes_), self._matrix(model, X, self.classes_)
+            out = np.empty_like(matrix)
+            out[:, places] = calibrator.predict_proba(matrix[:, places])
+            return out
         if not _is_of_classes(calibrator):
             return both_classes(np.asarray(calibrator.transform(self._scores(model, X, self.classes_))))
         matrix = self._matrix(model, X, self.classes_)
@@ -358,7 +369,11 @@ class CalibratedClassifier(ScoringClassifier):
     def __sklearn_tags__(self) -> Any:
         """Several classes, if the calibrator takes them."""
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = self.calibrator is None or isinstance(self.calibrator, MulticlassCalibrator)
+        tags.classifier_tags.multi_class = (
+            self.calibrator is None
+            or isinstance(self.calibrator, MulticlassCalibrator)
+            or (isinstance(self.calibrator, SamplingCorrection) and bool(self.calibrator.classes))
+        )
         return tags
 
 
@@ -377,6 +392,18 @@ def _automatic(size: int) -> Calibrator:
     from calibrant.calibrators.multiclass.auto import MulticlassAutoCalibrator
 
     return AutoCalibrator() if size <= 2 else MulticlassAutoCalibrator()
+
+
+def _places(correction: SamplingCorrection, classes: NDArray[Any]) -> list[int]:
+    """Where the model has the classes that the correction names; they must be the same."""
+    texts = [key_text(value, "y") for value in classes.tolist()]
+    if sorted(map(str, texts)) != sorted(correction.classes):
+        raise InputError(
+            "calibrator",
+            f"is for the classes {', '.join(correction.classes)}, but the model has {', '.join(map(str, texts))}",
+            "name every class of the model as in y",
+        )
+    return [texts.index(name) for name in correction.classes]
 
 
 def _refuse_ranks(calibrator: Any, size: int) -> None:
