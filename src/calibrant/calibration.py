@@ -19,7 +19,7 @@ from calibrant.guarantees.certificate import Certificate
 from calibrant.guarantees.content import Content
 from calibrant.guarantees.no_certificate import NoCertificate
 from calibrant.guarantees.provenance import UNCALIBRATED, MulticlassProvenance, Provenance
-from calibrant.maps import Columns, Map, MulticlassMap, PathMap, SoftmaxMap, TopMap
+from calibrant.maps import Columns, Map, MulticlassMap, PathMap, TopMap
 from calibrant.maps.base import by_name, needed_columns, unwrapped
 from calibrant.maps.classes import top_labels
 from calibrant.messages import Advice, InputError, Shown, count_text
@@ -212,8 +212,7 @@ class Calibration(Shown):
 
         columns = self.provenance.columns if isinstance(self.provenance, MulticlassProvenance) else ()
         map_ = self._class_map
-        kept = not isinstance(map_, SoftmaxMap) or map_.keeps_zeros
-        return check_class_scores(scores, map_.classes, self.score_type, columns, masked=kept)
+        return check_class_scores(scores, map_.classes, self.score_type, columns, masked=lambda: map_.keeps_zeros)
 
     @property
     def _class_map(self) -> MulticlassMap:

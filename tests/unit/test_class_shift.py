@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from calibrant import InputError
+from calibrant import Calibration, InputError
 from calibrant.calibrators import PlattScaling, TemperatureScaling
-from calibrant.maps import IdentityMap, PerClassMap
+from calibrant.maps import GroupedSoftmaxMap, IdentityMap, PerClassMap
 from calibrant.multiclass import Reduction
 from calibrant.shift import SamplingCorrection, estimate_label_shift, estimate_rate, match_mean
 
@@ -128,3 +128,38 @@ def test_mistakes_are_named(subtests):
     ]:
         with subtests.test(words=words), pytest.raises(InputError, match=words):
             call()
+
+
+def test_old_and_new_rows_go_through_the_map_of_their_segment():
+    rng = np.random.default_rng(5)
+    p, site = rng.dirichlet([1.0, 1.0, 1.0], 3000), rng.choice(["n", "s"], 3000)
+    odds = p * np.where((site == "n")[:, None], [6.0, 1.0, 1.0], 1.0)
+    y = ((odds / odds.sum(axis=1, keepdims=True)).cumsum(axis=1) > rng.random((3000, 1))).argmax(axis=1).astype(str)
+    frame = pd.DataFrame(p, columns=["0", "1", "2"])
+    shifts = [np.log(6.0), 0.0, 0.0, 0.0, 0.0, 0.0]
+    by_site = GroupedSoftmaxMap(("0", "1", "2"), [1.0], [], "probability", 1e-9, "site", ("n", "s"), [1.0, 1.0], shifts)
+    cal = Calibration(by_site)
+    frame["site"] = site
+    weight = (np.arange(3000) >= 10).astype(float)
+    found = estimate_label_shift(cal, frame, frame, y, source_weight=weight)
+    mean = np.asarray(cal.transform(frame))[10:].mean(axis=0)
+    np.testing.assert_allclose(list(found.source_rates.values()), mean, atol=1e-12)
+    np.testing.assert_allclose(list(found.rates.values()), mean, atol=0.002)
+    assert found.fit.holds
+    with pytest.raises(InputError, match=r"^source has no column 'site', which this map by segment needs"):
+        estimate_label_shift(cal, frame, p, y)
+
+
+def test_a_class_that_no_old_row_predicts_is_tested_with_another_bin():
+    rng = np.random.default_rng(6)
+    odds = np.array([0.55, 0.41, 0.04])
+    y = rng.choice(3, 4000, p=odds)
+    p = rng.dirichlet([6.0, 5.0, 1.0], 4000)
+    old, rare = p[p.argmax(axis=1) < 2], p[p.argmax(axis=1) == 2]
+    assert len(rare) > 5
+    labels, half = y[: len(old)], len(old) // 2
+    few = estimate_label_shift(IdentityMap(), np.vstack([old[half:], rare[:1]]), old[:half], labels[:half])
+    assert few.fit is not None
+    assert few.fit.holds
+    many = np.vstack([old[half:], np.repeat(rare, 400 // len(rare) + 1, axis=0)])
+    assert not estimate_label_shift(IdentityMap(), many, old[:half], labels[:half]).fit.holds

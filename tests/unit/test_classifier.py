@@ -40,6 +40,7 @@ from calibrant.multiclass import (
     TopLabelHistogramBinning,
     VectorScaling,
 )
+from calibrant.notions import TopKConfidence
 
 
 @pytest.fixture(scope="module")
@@ -441,8 +442,15 @@ def test_a_map_of_the_top_class_keeps_the_models_class_and_shares_the_rest() -> 
 def test_shares_of_classes_to_which_the_model_gives_nothing_are_equal() -> None:
     top = TopMap(("a", "b", "c"), 1, (StepMap([], [0.6]),), "probability")
     np.testing.assert_allclose(top.of_every_class([[0.0, 1.0, 0.0]]), [[0.2, 0.6, 0.2]])
-    both = TopMap(("a", "b"), 2, (StepMap([], [0.6]), StepMap([], [0.3])), "logit")
-    np.testing.assert_allclose(both.of_every_class([[0.0, 1.0]]), [[0.3, 0.6]])
+
+
+def test_maps_of_several_ranks_are_refused_since_they_can_sum_to_more_than_one() -> None:
+    both = TopMap(("a", "b"), 2, (StepMap([], [0.8]), StepMap([], [0.6])), "logit")
+    with pytest.raises(ValueError, match="2 ranks can sum to more than 1"):
+        both.of_every_class([[0.0, 1.0]])
+    X, y = three(60)
+    with pytest.raises(InputError, match=r"^calibrator has separate maps of the 2 most likely classes"):
+        CalibratedClassifier(LogisticRegression(), Reduction(TopKConfidence(2), HistogramBinning()), cv=3).fit(X, y)
 
 
 def test_a_class_that_some_fold_was_not_trained_on_has_probability_zero_there() -> None:
@@ -471,3 +479,45 @@ def test_several_classes_are_said_to_be_possible_where_they_are() -> None:
     for calibrator, many in ((None, True), (VectorScaling(), True), (PlattScaling(), False)):
         tags = get_tags(CalibratedClassifier(LogisticRegression(), calibrator, cv=3))
         assert tags.classifier_tags.multi_class is many
+
+
+class AsFirstSeen(CountsFits):
+    """A logistic regression that lists its classes in another order for some training rows than for others."""
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> AsFirstSeen:
+        super().fit(X, y, sample_weight)
+        self.order_ = [1, 0] if self.always or y[0] == 1 else [0, 1]
+        self.classes_ = self.inner_.classes_[self.order_]
+        return self
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        return self.inner_.predict_proba(X)[:, self.order_]
+
+    def __init__(self, always: bool = True) -> None:
+        self.always = always
+
+
+@pytest.mark.parametrize("always", [True, False])
+@pytest.mark.parametrize("ensemble", [True, False])
+def test_the_order_in_which_a_model_lists_its_classes_does_not_matter(ensemble: bool, always: bool) -> None:
+    X, y = worlds.features(400, seed=3)
+    y = np.asarray(y).astype(int)
+    found = CalibratedClassifier(AsFirstSeen(always), PlattScaling(), cv=KFold(7), ensemble=ensemble).fit(X, y)
+    plain = CalibratedClassifier(LogisticRegression(), PlattScaling(), cv=KFold(7), ensemble=ensemble).fit(X, y)
+    of_events = found.predict_proba(X)[:, found.classes_.tolist().index(1)]
+    np.testing.assert_allclose(of_events, plain.predict_proba(X)[:, 1], atol=1e-6)
+
+
+@pytest.mark.parametrize("cv", ["prefit", 3])
+@pytest.mark.parametrize("names", [["b", "a"], ["c", "a", "b"]])
+def test_a_correction_by_class_finds_its_classes_in_the_model(names: list[str], cv: Any) -> None:
+    X, y = three(200)
+    labels = np.array(sorted(names))[y % len(names)]
+    weights = {name: 1.0 + 4.0 * place for place, name in enumerate(names)}
+    model = LogisticRegression().fit(X, labels)
+    wrapped = CalibratedClassifier(model, SamplingCorrection(class_weight=weights), cv=cv).fit(X, labels)
+    expected = model.predict_proba(X) / [weights[name] for name in model.classes_]
+    np.testing.assert_allclose(wrapped.predict_proba(X), expected / expected.sum(axis=1, keepdims=True), atol=1e-8)
+    assert get_tags(wrapped).classifier_tags.multi_class
+    with pytest.raises(InputError, match=r"^calibrator is for the classes x, y, but the model has a, b"):
+        CalibratedClassifier(model, SamplingCorrection(class_weight={"x": 1.0, "y": 2.0}), cv=cv).fit(X, labels)

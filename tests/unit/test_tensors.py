@@ -11,7 +11,7 @@ import calibrant as cb
 from calibrant.arrays.columns import is_tensor
 from calibrant.arrays.tensors import read_tensor
 from calibrant.calibration import Calibration
-from calibrant.maps import LogitAffineMap, PerClassMap, SoftmaxMap, StepMap
+from calibrant.maps import GroupedSoftmaxMap, LogitAffineMap, PerClassMap, SoftmaxMap, StepMap, TopMap
 from calibrant.messages import InputError
 
 xp = pytest.importorskip("array_api_strict")
@@ -124,8 +124,16 @@ def test_a_masked_class_has_no_probability() -> None:
         assert (found[::2, 1] < 1e-40).all()
         np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=1e-6)
     maps = tuple(StepMap([0.4], [0.1 + j / 10, 0.7]) for j in range(3))
-    top = Calibration(PerClassMap(("a", "b", "c"), maps, "logit", True))
-    np.testing.assert_array_equal(top.transform(rows), top.transform(finite))
+    shifts = np.zeros(6)
+    for given in (
+        PerClassMap(("a", "b", "c"), maps, "logit", True),
+        TopMap(("a", "b", "c"), 2, maps[:2], "logit"),
+        SoftmaxMap(("a", "b", "c"), [0.5], [], "logit", 1e-9),
+        SoftmaxMap(("a", "b", "c"), [0.05], [], "logit", 1e-300),
+        GroupedSoftmaxMap(("a", "b", "c"), [1.0], [], "logit", 1e-300, "s", ("u", "v"), [1.0, 0.01], shifts),
+    ):
+        with pytest.raises(InputError, match="holds -inf, and this map may give such a class a probability above 0"):
+            Calibration(given).predict_proba(rows)
 
 
 def test_other_infinities_are_refused_with_true_advice(subtests: pytest.Subtests) -> None:

@@ -177,7 +177,7 @@ def test_a_calibrator_of_one_score_is_refused_for_three_classes_with_what_to_pas
     told = r"^y has 3 classes, and PlattScaling\(\) calibrates one score.*: leave calibrator out, or pass Reduction\("
     with pytest.raises(InputError, match=told):
         CalibratedClassifier(Untrained(), PlattScaling(), cv=3).fit(X, NAMED)
-    with pytest.raises(InputError, match=r"^y has 3 classes, and SamplingCorrection is for two"):
+    with pytest.raises(InputError, match=r"^y has 3 classes, and SamplingCorrection\(class_weight=2\.0\) corrects one"):
         CalibratedClassifier(Untrained(), SamplingCorrection(class_weight=2.0), cv=3).fit(X, NAMED)
 
 

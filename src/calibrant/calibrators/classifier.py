@@ -53,8 +53,8 @@ class CalibratedClassifier(ScoringClassifier):
     calibrator : calibrator or SamplingCorrection, optional
         By default :class:`AutoCalibrator`, and :class:`MulticlassAutoCalibrator` for more than two classes. Any
         calibrator of one score for two classes, such as ``PlattScaling()``; any calibrator of
-        :mod:`calibrant.multiclass` for two or more, except ``PathCalibrator``. A ``SamplingCorrection`` is applied as
-        it is: nothing is fitted but the estimator.
+        :mod:`calibrant.multiclass` for two or more, except ``PathCalibrator`` and those of several ranks, such as
+        ``TopKConfidence(2)``. A ``SamplingCorrection`` is applied as it is: nothing is fitted but the estimator.
     cv : "prefit", int, splitter or list of (train, test)
         ``"prefit"`` (default): ``estimator`` is already fitted and is never refitted; rows passed to ``fit`` must be
         new to it. So is an estimator in scikit-learn's ``FrozenEstimator``. Otherwise one map is fitted to out-of-fold
@@ -153,6 +153,8 @@ class CalibratedClassifier(ScoringClassifier):
             _check_prefit(self.estimator)
         classes = self._known_classes(target) if prefit else target.found
         calibrator = self._settled(len(classes))
+        if isinstance(calibrator, SamplingCorrection) and calibrator.classes:
+            _places(calibrator, classes)
         arguments = self._arguments(target, sample_weight, groups, fit_params, trains=not prefit)
         for name in ("estimator_", "calibrator_", "estimators_", "calibrators_"):
             self.__dict__.pop(name, None)
@@ -178,7 +180,8 @@ class CalibratedClassifier(ScoringClassifier):
         if self._is_prefit():
             self._keep(classes, FrozenEstimator(self.estimator), calibrator)
             return
-        check_two(classes)
+        if not calibrator.classes:
+            check_two(classes)
         model = self._trained(X, target.given, arguments.model)
         self._keep(target.named_by(model), model, calibrator)
 
@@ -201,6 +204,8 @@ class CalibratedClassifier(ScoringClassifier):
             scores[fold.rows] = fold.scores
         model = self._trained(X, target.given, arguments.model)
         named = classes if many else target.named_by(model)
+        if named.tolist() == classes.tolist()[::-1]:
+            scores = 1.0 - scores if self._kind() == "probability" else -scores
         rows = np.flatnonzero(times)
         fitted = self._mapped(calibrator, scores[rows], target, named, arguments, rows, OUT_OF_FOLD)
         left_out = len(times) - len(rows)
@@ -238,7 +243,8 @@ class CalibratedClassifier(ScoringClassifier):
 
     def _scored(self, model: Any, X: Any, calibrator: Any, classes: NDArray[Any]) -> Floats:
         """The scores that the calibrator takes: one column per class, or those of the second class."""
-        return self._matrix(model, X, classes) if _takes_matrix(calibrator, classes) else self._scores(model, X)
+        scores = self._matrix if _takes_matrix(calibrator, classes) else self._scores
+        return scores(model, X, classes)
 
     def _mapped(
         self,
@@ -271,8 +277,11 @@ class CalibratedClassifier(ScoringClassifier):
         if given is None:
             return _automatic(size)
         if isinstance(given, SamplingCorrection):
-            if size > 2:
-                raise refuse_many(f"has {size} classes, and SamplingCorrection is for two", "leave calibrator out")
+            if size > 2 and not given.classes:
+                raise refuse_many(
+                    f"has {size} classes, and {given!r} corrects one score",
+                    "pass the weights or the frequencies by class, such as class_weight={'a': 1, 'b': 5, 'c': 20}",
+                )
             if self._kind() != "probability":
                 raise InputError("calibrator", f"{given!r} needs a model with predict_proba", "pass another calibrator")
             return given
@@ -281,6 +290,7 @@ class CalibratedClassifier(ScoringClassifier):
             raise InputError("calibrator", problem, "fit it to the model's scores, outside of a classifier")
         if isinstance(given, MulticlassCalibrator):
             given._check_settings()
+            _refuse_ranks(given, size)
             return given
         binary = check_calibrator(given)
         if size > 2:
@@ -329,8 +339,13 @@ class CalibratedClassifier(ScoringClassifier):
         return np.asarray(np.mean([self._calibrated(model, calibrator, X) for model, calibrator in pairs], axis=0))
 
     def _calibrated(self, model: Any, calibrator: Any, X: Any) -> NDArray[Any]:
+        if isinstance(calibrator, SamplingCorrection) and calibrator.classes:
+            places, matrix = _places(calibrator, self.classes_), self._matrix(model, X, self.classes_)
+            out = np.empty_like(matrix)
+            out[:, places] = calibrator.predict_proba(matrix[:, places])
+            return out
         if not _is_of_classes(calibrator):
-            return both_classes(np.asarray(calibrator.transform(self._scores(model, X))))
+            return both_classes(np.asarray(calibrator.transform(self._scores(model, X, self.classes_))))
         matrix = self._matrix(model, X, self.classes_)
         if isinstance(calibrator.map_, TopMap):
             return calibrator.map_.of_every_class(matrix)
@@ -354,7 +369,11 @@ class CalibratedClassifier(ScoringClassifier):
     def __sklearn_tags__(self) -> Any:
         """Several classes, if the calibrator takes them."""
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = self.calibrator is None or isinstance(self.calibrator, MulticlassCalibrator)
+        tags.classifier_tags.multi_class = (
+            self.calibrator is None
+            or isinstance(self.calibrator, MulticlassCalibrator)
+            or (isinstance(self.calibrator, SamplingCorrection) and bool(self.calibrator.classes))
+        )
         return tags
 
 
@@ -373,6 +392,29 @@ def _automatic(size: int) -> Calibrator:
     from calibrant.calibrators.multiclass.auto import MulticlassAutoCalibrator
 
     return AutoCalibrator() if size <= 2 else MulticlassAutoCalibrator()
+
+
+def _places(correction: SamplingCorrection, classes: NDArray[Any]) -> list[int]:
+    """Where the model has the classes that the correction names; they must be the same."""
+    texts = [key_text(value, "y") for value in classes.tolist()]
+    if sorted(map(str, texts)) != sorted(correction.classes):
+        raise InputError(
+            "calibrator",
+            f"is for the classes {', '.join(correction.classes)}, but the model has {', '.join(map(str, texts))}",
+            "name every class of the model as in y",
+        )
+    return [texts.index(name) for name in correction.classes]
+
+
+def _refuse_ranks(calibrator: Any, size: int) -> None:
+    """Raise an error if the calibrator has a map for each of several ranks: rows could sum to more than 1."""
+    claims = calibrator._aim().claims(size) if hasattr(calibrator, "_aim") else ()
+    if any((claim.rank or 0) > 1 for claim in claims):
+        raise InputError(
+            "calibrator",
+            f"has separate maps of the {len(claims)} most likely classes, whose probabilities can sum to more than 1",
+            "pass TopLabelHistogramBinning() or a class-wise calibrator, or fit it to the model's scores yourself",
+        )
 
 
 def _takes_matrix(calibrator: Any, classes: NDArray[Any]) -> bool:

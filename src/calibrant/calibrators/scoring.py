@@ -145,10 +145,14 @@ class ScoringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     def _kind(self) -> Any:
         return "probability" if self._method() == "predict_proba" else "real"
 
-    def _scores(self, estimator: Any, X: Any) -> Floats:
-        """Scores of the second class."""
+    def _scores(self, estimator: Any, X: Any, classes: NDArray[Any] | None = None) -> Floats:
+        """Scores of the second of the classes; of the model's own second class, if none are given."""
         scores = np.asarray(getattr(estimator, self._method())(X), dtype=np.float64)
-        return scores[:, 1] if scores.ndim == 2 else scores
+        known = np.asarray(getattr(estimator, "classes_", ())).tolist()
+        turned = classes is not None and known == classes.tolist()[::-1]
+        if scores.ndim == 2:
+            return scores[:, 0 if turned else 1]
+        return -scores if turned else scores
 
     def _matrix(self, estimator: Any, X: Any, classes: NDArray[Any]) -> Floats:
         """Scores of these classes, one column each; a class that is new to the model has probability 0."""

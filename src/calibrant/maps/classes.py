@@ -26,6 +26,10 @@ SORTING_RATIO = 8
 """With more classes per rank than this, picking the largest scores one by one is faster than sorting."""
 
 
+NEAR_ZERO = 1e-20
+"""Probability below which a class counts as masked; no sum of doubles near 1 shows it."""
+
+
 class MulticlassMap(Map):
     """A map from rows of K class scores to rows of probabilities, evaluated block by block.
 
@@ -61,6 +65,11 @@ class MulticlassMap(Map):
         if given.ndim != 2 or given.shape[1] != len(self.classes):
             raise ValueError(f"scores has shape {given.shape}: pass one column for each of {len(self.classes)} classes")
         return given
+
+    @property
+    def keeps_zeros(self) -> bool:
+        """Whether a class of probability 0 is known to stay there: of softmax maps alone, and not of all."""
+        return False
 
     def _evaluate(self, s: Floats) -> Floats:
         """Image of one block of float64 rows; must not write into ``s`` and must keep NaN."""
@@ -133,8 +142,14 @@ class SoftmaxMap(MulticlassMap):
 
     @property
     def keeps_zeros(self) -> bool:
-        """Whether a class of probability 0 affects no other class, and a small clamp leaves it near 0."""
-        return len(self.slope) <= len(self.classes) and bool((self.slope > 0.0).all())
+        """Whether a class of probability 0 affects no other class, and its own probability is below 1e-20."""
+        size = len(self.classes)
+        if len(self.slope) > size or not (self.slope > 0.0).all():
+            return False
+        shift = self.intercept if len(self.intercept) else np.zeros(size)
+        lowest = np.max(self.slope * np.log(self.clamp) + shift)
+        top = np.min(shift - self.slope * np.log(size))  # the largest probability of a row is at least 1 / K
+        return bool(lowest - top < np.log(NEAR_ZERO))
 
     def logits(self, s: Floats) -> Floats:
         """The log probabilities to which the affine map is applied."""
@@ -291,10 +306,10 @@ class TopMap(MulticlassMap):
         return out
 
     def of_every_class(self, scores: ArrayLike) -> Floats:
-        """Probabilities of all classes: what the named classes leave is shared as the model shares it.
+        """Probabilities of all classes, of a map with one rank: the other classes share what the top class leaves.
 
-        The shares of the other classes are the model's, in proportion, and are not calibrated. If the model gives them
-        nothing, they are equal.
+        They share it as the model does, in proportion, and are not calibrated. If the model gives them nothing, the
+        shares are equal. Maps of several ranks are refused: their probabilities can sum to more than 1.
 
         Examples
         --------
@@ -303,14 +318,14 @@ class TopMap(MulticlassMap):
         >>> top.of_every_class([[0.8, 0.15, 0.05]]).round(2).tolist()
         [[0.6, 0.3, 0.1]]
         """
+        if self.ranks > 1:
+            raise ValueError(f"the probabilities of {self.ranks} ranks can sum to more than 1: use a map of one rank")
         given = self._matrix(scores)
         named, p = self.labels(given), np.asarray(self.apply(given), dtype=np.float64)
         out: Floats = np.array(self._probabilities(np.asarray(given, dtype=np.float64)))
         np.put_along_axis(out, named, 0.0, axis=1)
-        rest, others = out.sum(axis=1, keepdims=True), len(self.classes) - self.ranks
-        left = np.maximum(1.0 - p.sum(axis=1, keepdims=True), 0.0)
-        even = np.full_like(out, 1.0 / others if others else 0.0)
-        out = np.asarray(left * np.divide(out, rest, out=even, where=rest > 0.0))
+        rest, even = out.sum(axis=1, keepdims=True), np.full_like(out, 1.0 / (len(self.classes) - 1))
+        out = np.asarray((1.0 - p) * np.divide(out, rest, out=even, where=rest > 0.0))
         np.put_along_axis(out, named, p, axis=1)
         return out
 

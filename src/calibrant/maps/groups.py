@@ -201,6 +201,11 @@ class GroupedSoftmaxMap(MulticlassMap):
         return SoftmaxMap(self.classes, self.slope, self.intercept, self.on, self.clamp)
 
     @property
+    def keeps_zeros(self) -> bool:
+        """Whether the softmax map of every group keeps them."""
+        return self.whole.keeps_zeros and all(self.of_group(group).keeps_zeros for group in self.groups)
+
+    @property
     def tables(self) -> tuple[Floats, Floats]:
         """Scales and shifts with a line for each group, and a last one for other rows."""
         size = len(self.classes)

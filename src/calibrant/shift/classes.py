@@ -15,7 +15,7 @@ from calibrant.arrays.multiclass.rows import MulticlassRows, check_class_rows, c
 from calibrant.arrays.sides import check_weights
 from calibrant.calibration import Calibration
 from calibrant.maps import GroupedSoftmaxMap, IdentityMap, MulticlassMap, SoftmaxMap
-from calibrant.maps.base import unwrapped
+from calibrant.maps.base import by_name, unwrapped
 from calibrant.messages import InputError, Note, Shown, Voice, note
 from calibrant.metrics.estimates import TWO_SIDED
 from calibrant.numerics import CLAMP, Floats
@@ -160,10 +160,15 @@ def estimate_class_shift(
     start = softmax_calibration(given, scores)
     if y is None:
         raise InputError("y", "is missing", "pass the labels of the source rows")
+    for name, given in (("scores", scores), ("source", source)):
+        _check_segments(name, given, start)
     p, weights = _probabilities(start, scores, sample_weight)
     matrix = check_class_scores(source, start.classes, start.score_type)[0]
     old = check_class_rows(matrix, y, source_weight, classes=start.classes_.tolist(), score_type=start.score_type)
-    before, part = start.map.apply(old.scores).astype(np.float64), old.mass / float(old.mass.sum())
+    before, part = start.map.apply(matrix, start._groups_of_rows(source, None)).astype(np.float64), old.mass
+    if len(before) > len(part):  # rows of weight 0 are left out
+        before = before[check_weights(source_weight, "importance", len(before))[0] != 0]
+    part = part / float(part.sum())
     base = np.einsum("n,nk->k", part, before)
     if not (base > 0.0).all():
         name = start.classes[int(np.argmin(base))]
@@ -171,7 +176,7 @@ def estimate_class_shift(
     size = 1.0 / float((weights**2).sum())
     rates = _expectation_maximization(p / base, weights, base)
     se = _errors(p / base, weights * size, rates, base, before, part)
-    fit = _mixture(old, start, p, weights, size)
+    fit = _mixture(old, before, p, weights, size)
     names = start.classes
     at_zero = tuple(name for name, rate in zip(names, rates, strict=True) if rate < 1e-9)
     notes = (*((rates_at_zero(at_zero),) if at_zero else ()), *(() if fit is not None else (untested_classes(),)))
@@ -204,6 +209,18 @@ def shares(name: str, given: Any, classes: Sequence[str]) -> Floats:
             "pass one for each class, by name or in the order of the columns",
         )
     return np.asarray(values / values.sum())
+
+
+def _check_segments(name: str, given: Any, start: Calibration) -> None:
+    """Raise an error unless a map by segment finds its segments among the columns of a frame."""
+    there = by_name(given)
+    lacking = [each for each in start.map.columns if not isinstance(there, Mapping) or each not in there]
+    if lacking:
+        raise InputError(
+            name,
+            f"has no column {lacking[0]!r}, which this map by segment needs",
+            "pass a frame with it, or a map without segments",
+        )
 
 
 def _probabilities(start: Calibration, scores: Any, sample_weight: Any) -> tuple[Floats, Floats]:
@@ -250,13 +267,13 @@ def _errors(ratio: Floats, weights: Floats, rates: Floats, base: Floats, before:
     return out
 
 
-def _mixture(old: MulticlassRows, start: Calibration, p: Floats, weights: Floats, size: float) -> MixtureFit | None:
+def _mixture(old: MulticlassRows, q: Floats, p: Floats, weights: Floats, size: float) -> MixtureFit | None:
     r"""Minimum chi-square test that new rows are a mixture of the old classes, on bins of the predicted class.
 
     Bins are thirds of the confidence of the old rows with a predicted class, where these and the new rows are enough.
-    The statistic has (bins - classes) degrees of freedom.
+    The statistic has (bins - classes) degrees of freedom. The probability of a bin with few old rows, or none, has no
+    usable estimate: such bins are merged with the smallest of the others.
     """
-    q = start.map.apply(old.scores).astype(np.float64)
     classes = q.shape[1]
     top, best = q.argmax(axis=1), q.max(axis=1)
     new_top, new_best = p.argmax(axis=1), p.max(axis=1)
@@ -265,15 +282,19 @@ def _mixture(old: MulticlassRows, start: Calibration, p: Floats, weights: Floats
     for k in range(classes):
         own, there = top == k, new_top == k
         pieces = int(min(own.sum(), there.sum()) // ROWS_PER_BIN)
-        cuts = np.quantile(best[own], np.arange(1, min(BINS_PER_CLASS, pieces)) / min(BINS_PER_CLASS, max(pieces, 1)))
-        cuts = np.unique(cuts) if pieces > 1 else np.empty(0)
+        parts = min(BINS_PER_CLASS, pieces)
+        cuts = np.unique(np.quantile(best[own], np.arange(1, parts) / parts)) if parts > 1 else np.empty(0)
         place[own] = count + np.searchsorted(cuts, best[own], side="right")
         new_place[there] = count + np.searchsorted(cuts, new_best[there], side="right")
         count += len(cuts) + 1
     table = np.zeros((count, classes))
     np.add.at(table, (place, old.labels), mass)
     shares_new = np.bincount(new_place, weights, count)
-    kept = (table.sum(axis=1) > 0) | (shares_new > 0)
+    rows = np.bincount(place, minlength=count)
+    kept = rows >= min(ROWS_PER_BIN, rows.max())
+    home = int(np.where(kept, rows, len(q) + 1).argmin())
+    table[home] += table[~kept].sum(axis=0)
+    shares_new[home] += shares_new[~kept].sum()
     table, shares_new = table[kept], shares_new[kept]
     unit = 1.0 if old.counts else float(mass.sum()) / float((mass**2).sum())
     sizes = table.sum(axis=0) * unit

@@ -239,11 +239,11 @@ def check_class_scores(
     score_type: MulticlassScoreType,
     columns: Sequence[str] = (),
     *,
-    masked: bool = False,
+    masked: Callable[[], bool] = bool,
 ) -> tuple[Matrix, Callable[[Matrix, Sequence[str]], Any]]:
     """Check scores that a fitted map is about to be applied to; columns of a frame are found by name.
 
-    With ``masked``, a logit of -inf is read as that of a class with the probability 0.
+    If ``masked()``, a logit of -inf is read as that of a class with the probability 0.
 
     Returns
     -------
@@ -266,18 +266,26 @@ def check_class_scores(
         matrix = matrix.copy()
         matrix[missing] = np.nan
     if matrix.size and np.isinf(matrix[~missing]).any():
-        matrix = _unmasked(matrix, masked and score_type == "logit")
+        matrix = _unmasked(matrix, score_type == "logit" and masked(), score_type)
     high = _settle_fitted(matrix[~missing] if missing.any() else matrix, score_type)
     return without_excess(np.ascontiguousarray(matrix), score_type, high), lambda out, names: rebuilt(
         scores, out, names
     )
 
 
-def _unmasked(matrix: Matrix, masked: bool) -> Matrix:
+def _unmasked(matrix: Matrix, masked: bool, score_type: MulticlassScoreType) -> Matrix:
     """A copy in which -inf is the lowest finite logit, whose softmax is also 0; other infinities are refused."""
     without = np.isneginf(matrix)
-    if not masked or np.isposinf(matrix).any():
-        raise InputError("scores", "holds infinities", MASKED if without.any() and not masked else "repair these rows")
+    if np.isposinf(matrix).any():
+        raise InputError("scores", "holds infinities", "repair these rows")
+    if not masked and score_type == "logit":
+        raise InputError(
+            "scores",
+            "holds -inf, and this map may give such a class a probability above 0",
+            "fit the map to softmax rows, and pass the softmax of the scores",
+        )
+    if not masked:
+        raise InputError("scores", "holds infinities", MASKED)
     empty = without.all(axis=1)
     if empty.any():
         raise InputError("scores", f"has no class left in row {int(empty.argmax())}: all are -inf", Advice.DROP_ROWS)
