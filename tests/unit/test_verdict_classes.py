@@ -235,6 +235,18 @@ def test_two_columns_are_the_verdict_on_the_second() -> None:
         check(both, y, notion="class-wise")
 
 
+def test_a_verdict_on_two_columns_names_the_event() -> None:
+    p, y = np.linspace(0.1, 0.9, 60), np.arange(60) % 2
+    both, names = pd.DataFrame({"churn": 1.0 - p, "stay": p}), np.array(["churn", "stay"])[y]
+    verdict = check(both, names)
+    assert "Note: the event is 'stay' (the second column)" in str(verdict)
+    assert {"name": "stay", "place": "second"}.items() <= verdict.to_dict()["notes"][0].items()
+    assert "Note: the event is 'churn' (the first column)" in str(check(both, names, positive="churn"))
+    assert "event-class" not in [note.code for note in check(both.to_numpy(), y).notes]
+    hot = check(both, pd.get_dummies(names))
+    assert [note.code for note in hot.notes][:2] == ["one-hot-labels", "event-class"]
+
+
 # ----------------------------------------------------------------------------------------------------------------------
 # Frames
 # ----------------------------------------------------------------------------------------------------------------------
