@@ -127,6 +127,20 @@ def test_weights_groups_segments_and_time_reach_the_confidence() -> None:
     assert weighted.status != "miscalibrated"
 
 
+def test_ranges_of_one_class_are_of_its_probabilities() -> None:
+    misfit = Misfit(Range("highest", 0.8, 1.0, 0.05), 50.0, 40.0, 10.0, 1e-6)
+    verdict = judged(1.0, "class-wise")
+    off = verdict.classes["ant"]
+    off = replace(off, status="off", p_value=1e-6, against=replace(off.against, shape=misfit))
+    for notion, name in (
+        ("class-wise", "probabilities"),
+        ("confidence", "probabilities"),
+        ("top-label", "confidences"),
+    ):
+        text = str(replace(verdict, status="off", notion=notion, classes={**verdict.classes, "ant": off}))
+        assert f"ant: too low in the highest 5 % of the {name}" in text, notion
+
+
 def test_one_class_that_no_row_has_is_tested_too() -> None:
     p, y = world()
     kept = y != 2

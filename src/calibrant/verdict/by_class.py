@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import replace
+from math import isclose
 from typing import TYPE_CHECKING
 
 from calibrant.messages import Nouns, Voice, listed
@@ -48,6 +49,20 @@ def voice_of(verdict: Verdict, voice: Voice) -> Voice:
     made = copy(voice)
     made.nouns = confidence_nouns(voice.nouns)
     return made
+
+
+def _part_voice(verdict: Verdict, voice: Voice) -> Voice:
+    """The voice for one class or label: the scores of a class against the rest are probabilities, not confidences."""
+    if verdict.notion == "class-wise" or (verdict.notion == "confidence" and _against_the_rest(verdict)):
+        made, plain = copy(voice), Nouns(score="probability", scores="probabilities")
+        made.nouns = replace(plain, row=voice.nouns.row, rows=voice.nouns.rows)
+        return made
+    return voice
+
+
+def _against_the_rest(verdict: Verdict) -> bool:
+    """Whether every class was judged on all rows; a map of the predicted class judges it on the rows that have it."""
+    return all(isclose(part.row_count, verdict.row_count) for part in verdict.classes.values())
 
 
 def unit_of(verdict: Verdict) -> str:
@@ -97,7 +112,8 @@ def class_lines(verdict: Verdict, voice: Voice) -> list[str]:
     among = "against the rest" if verdict.notion in ("confidence", "class-wise") else "one by one"
     head = f"{unit}, {among}: {f'{len(off):,}' if off else 'none'} of {len(verdict.classes):,} significantly off"
     lines = [f"{head}{':' if off else '.'}"]
-    lines += [f"  {name}: {class_line(verdict.classes[name], voice)}" for name in off[:SHOWN_CLASSES]]
+    spoken = _part_voice(verdict, voice)
+    lines += [f"  {name}: {class_line(verdict.classes[name], spoken)}" for name in off[:SHOWN_CLASSES]]
     return lines + ([f"  and {len(off) - SHOWN_CLASSES:,} more"] if len(off) > SHOWN_CLASSES else [])
 
 
@@ -128,8 +144,9 @@ def _effect(gain: Gain) -> str:
 
 
 def _named(verdict: Verdict, names: list[str], voice: Voice) -> str:
+    spoken = _part_voice(verdict, voice)
     shown = [
-        f"{name} ({' and '.join(verdict.classes[name].in_words(voice).direction)})" for name in names[:NAMED_CLASSES]
+        f"{name} ({' and '.join(verdict.classes[name].in_words(spoken).direction)})" for name in names[:NAMED_CLASSES]
     ]
     return _more(shown, len(names))
 
