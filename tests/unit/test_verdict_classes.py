@@ -191,6 +191,18 @@ def test_joint_notions_take_the_status_of_the_classes() -> None:
     assert joint_status([]) == "cannot tell"
 
 
+def test_classes_that_are_never_predicted_are_not_called_calibrated() -> None:
+    p = np.tile([[0.7, 0.2, 0.1], [0.2, 0.7, 0.1]], (1_000, 1))
+    y = np.zeros(2_000, dtype=int)
+    y[0::2] = np.tile([0, 0, 0, 0, 0, 0, 0, 1, 1, 2], 100)
+    y[1::2] = np.tile([1, 1, 1, 1, 1, 1, 1, 0, 0, 2], 100)
+    verdict = check(p, y, notion="top-label")
+    assert verdict.headline == "CALIBRATED within the tolerance in the 2 predicted of 3 classes."
+    assert verdict.never_predicted == ("2",)
+    assert "Classes, one by one: none of 2 significantly off; never predicted, so not judged: 2." in str(verdict)
+    assert check(p, y, notion="class-wise").never_predicted == ()
+
+
 def test_holm_by_hand() -> None:
     """Three p-values: 0.004, 0.01, 0.02 after weighting; Holm gives 0.012, 0.02 and 0.02."""
     base = decide(Evidence(cb.Tally.from_arrays([0.2, 0.7] * 30, [0, 1] * 30)))

@@ -72,9 +72,11 @@ def unit_of(verdict: Verdict) -> str:
 
 def joint_headline(verdict: Verdict, voice: Voice) -> str:
     """The status of all classes or labels together, and which of them are off."""
-    unit, total = unit_of(verdict), f"{len(verdict.classes):,}"
+    unit, total, never = unit_of(verdict), f"{len(verdict.classes):,}", len(verdict.never_predicted)
     if verdict.status == "calibrated":
-        return f"CALIBRATED within the tolerance in all {total} {unit}."
+        which = f"the {total} predicted of {len(verdict.classes) + never:,}" if never else f"all {total}"
+        return f"CALIBRATED within the tolerance in {which} {unit}."
+    unit = f"predicted {unit}" if never else unit
     if verdict.in_sample and not verdict.crossfitted and verdict.status == "cannot tell":
         rows = voice.nouns.rows
         return f"CANNOT TELL YET: the map was fitted to these {rows}; evaluate it on held-out {rows}."
@@ -111,6 +113,8 @@ def class_lines(verdict: Verdict, voice: Voice) -> list[str]:
     unit, off = unit_of(verdict).capitalize(), verdict.off_classes
     among = "against the rest" if verdict.notion in ("confidence", "class-wise") else "one by one"
     head = f"{unit}, {among}: {f'{len(off):,}' if off else 'none'} of {len(verdict.classes):,} significantly off"
+    never = verdict.never_predicted
+    head += f"; never predicted, so not judged: {_few(list(never))}" if never else ""
     lines = [f"{head}{':' if off else '.'}"]
     spoken = _part_voice(verdict, voice)
     lines += [f"  {name}: {class_line(verdict.classes[name], spoken)}" for name in off[:SHOWN_CLASSES]]

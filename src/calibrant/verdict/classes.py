@@ -96,6 +96,8 @@ class Problems:
         Makes the problems of the classes or labels, one after the other.
     rows, classes
         The rows of ``main``, where it has the confidences or all labels, and the rows of classes that they are from.
+    names
+        All classes, also those that are never predicted and so have no part.
     """
 
     main: Evidence
@@ -103,6 +105,7 @@ class Problems:
     parts: Parts = field(default=lambda: iter(()))
     rows: Rows | None = None
     classes: MulticlassRows | None = None
+    names: tuple[str, ...] = ()
 
     def with_ends(self, ends: Ends) -> Problems:
         """The same rows, with scores clipped to these ends where log-odds are computed."""
@@ -242,7 +245,7 @@ def _of_classes(
     def parts() -> Iterator[tuple[str, Evidence]]:
         return _by_label(rows, confidence, named) if of == "top-label" else _by_class(rows)
 
-    return Problems(main, asked, parts, confidence, None if named is not None else rows)
+    return Problems(main, asked, parts, confidence, None if named is not None else rows, rows.classes)
 
 
 def _of_several(calibration: Any) -> Calibration:
