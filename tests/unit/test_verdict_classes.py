@@ -355,6 +355,7 @@ def test_labels_are_judged_one_by_one() -> None:
         assert mine.gain is not None
     assert verdict.events == float(y.to_numpy().sum())
     assert verdict.n_groups == len(y)
+    assert "(9,000 labels of 3,000 rows)." in str(verdict)
     assert json.loads(json.dumps(verdict.to_dict()))["classes"]["b"]["status"] == "miscalibrated"
     turned = check(scores[["c", "b", "a"]], y)
     assert turned.classes["a"].predicted == verdict.classes["a"].predicted
@@ -363,6 +364,10 @@ def test_labels_are_judged_one_by_one() -> None:
     frame = pd.concat([scores.add_prefix("p_"), y], axis=1)
     named = check(frame, score=["p_a", "p_b", "p_c"], label=["a", "b", "c"])
     assert named.classes["b"].status == "miscalibrated"
+
+
+def test_a_report_counts_labels_and_rows() -> None:
+    assert cb.report(*multilabel(40)).subtitle.startswith("120 labels of 40 rows, ")
 
 
 def test_one_hot_labels_are_classes() -> None:

@@ -70,6 +70,13 @@ def unit_of(verdict: Verdict) -> str:
     return "labels" if verdict.notion == "multi-label" else "classes"
 
 
+def row_text(verdict: Verdict, nouns: Nouns) -> str:
+    """The number of rows; of a multi-label target that of its labels and rows."""
+    if verdict.notion != "multi-label":
+        return f"{amount(verdict.row_count)} {nouns.rows}"
+    return f"{amount(verdict.row_count)} labels of {amount(verdict.row_count / len(verdict.classes))} {nouns.rows}"
+
+
 def joint_headline(verdict: Verdict, voice: Voice) -> str:
     """The status of all classes or labels together, and which of them are off."""
     unit, total, never = unit_of(verdict), f"{len(verdict.classes):,}", len(verdict.never_predicted)
