@@ -386,7 +386,7 @@ class Calibration(Shown):
         >>> from calibrant.maps import StepMap
         >>> print(Calibration(StepMap([0.5], [0.1, 0.8])).to_python().split("def ")[1])
         calibrate(score):
-            if score is None or score != score:
+            if score is None or type(score).__name__ == "NAType" or score != score:
                 return nan
             x = float(score)
             j = bisect_right(knots_1, x)

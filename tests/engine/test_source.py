@@ -18,6 +18,7 @@ from calibrant.calibration import Calibration
 from calibrant.export import samples
 from calibrant.export.errors import ExportMismatchError
 from calibrant.export.source import proof as source_proof
+from calibrant.export.source.languages import arguments
 from calibrant.export.source.proof import proven_source, source_of
 from calibrant.export.tolerance import only_copies
 from calibrant.maps import ByGroupMap, ComposeMap, IdentityMap, LogitAffineMap, PiecewiseLinearMap, SoftmaxMap, StepMap
@@ -78,6 +79,10 @@ def test_two_columns_are_arguments_in_the_order_of_the_map() -> None:
     assert math.isnan(calibrate(0.3, "region 7", "bike"))
 
 
+def test_arguments_differ_from_each_other_and_from_functions() -> None:
+    assert arguments(["by_2", "my col", "bisect_right"]) == ["by_2", "by_2_", "by_3"]
+
+
 def test_python_source_reads_scores_and_groups_as_transform_does() -> None:
     map_ = ByGroupMap("branch", (3, 12, "true"), tuple(StepMap([], [j / 10]) for j in range(3)), IdentityMap())
     calibrate = namespace(Calibration(map_).to_python())["calibrate"]
@@ -85,6 +90,10 @@ def test_python_source_reads_scores_and_groups_as_transform_does() -> None:
     assert [calibrate(0.7, group) for group in (None, math.nan, "east")] == [0.7] * 3
     assert math.isnan(calibrate(None, "3"))
     assert math.isnan(calibrate(math.nan, "3"))
+    assert calibrate(0.7, np.bool_(True)) == Calibration(map_).scorer()(0.7, np.bool_(True)) == 0.2
+    missing = type("NAType", (), {"__ne__": lambda self, other: {}["no truth value"]})()
+    assert calibrate(0.7, missing) == 0.7
+    assert math.isnan(calibrate(missing, "3"))
     with pytest.raises(ValueError, match="groups are text or integers"):
         calibrate(0.7, 3.5)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 import numpy as np
+import pandas as pd
 import pytest
 from tests import worlds
 
@@ -266,6 +267,20 @@ def test_what_does_not_fit_a_matrix_is_refused(subtests):
             p, y = sample(60)
             with pytest.raises(InputError, match=problem):
                 calibrate(p, y, **options)
+
+
+def test_a_guarantee_for_two_columns_is_that_of_the_second():
+    p = np.linspace(0.05, 0.95, 2_000)
+    y = np.random.default_rng(0).random(2_000) < p
+    both = np.column_stack([1.0 - p, p])
+    asked = {"guarantee": (0.2, 0.1)}
+    cal = calibrate(both, y, **asked)
+    assert cal.map_ == calibrate(both[:, 1], y, **asked).map_
+    assert cal.certificate()
+    assert "second-column-read" in [note.code for note in cal.notes_]
+    for other in (pd.DataFrame(both, columns=["no", "yes"]), 3.0 * both):
+        with pytest.raises(InputError, match="guarantee is for one score, and scores has two columns: pass that of"):
+            calibrate(other, y, **asked)
 
 
 def test_classes_are_for_a_matrix():

@@ -104,6 +104,8 @@ def test_a_guarantee_by_segment_is_certified_for_each_at_its_share_of_alpha():
         assert isinstance(certificate, Certificate)
         assert certificate.alpha == pytest.approx(0.1 / 4)
     assert "certificates_" in str(cal.certificate())
+    assert str(cal.certificate()).startswith("Certificates by segment: each calibrated segment has a map")
+    assert "No certificate" not in str(cal)
 
 
 def test_a_guarantee_by_segment_is_refused_without_independent_rows(subtests):

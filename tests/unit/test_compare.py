@@ -174,7 +174,11 @@ def test_classes_are_compared_by_log_loss_brier_score_and_accuracy() -> None:
     assert (loss.high - loss.low) / 2 == pytest.approx(half, rel=0.01)
     assert change.old.notion == change.new.notion == "confidence"
     assert not change.crossings
-    assert len(compare(old, new, y, thresholds=[0.5, 0.8]).crossings) == 2
+    crossed = compare(old, new, y, thresholds=[0.5, 0.8])
+    assert len(crossed.crossings) == 2
+    for text in (str(crossed), crossed._repr_html_()):
+        assert "% correct predictions)" in text
+        assert "% events)" not in text
     assert json.loads(json.dumps(change.to_dict()))["differences"][2]["name"] == "Accuracy"
     frame = pd.DataFrame(np.column_stack([old, new]), columns=["a0", "a1", "a2", "b0", "b1", "b2"]).assign(y=y)
     named = compare(frame, score_old=["a0", "a1", "a2"], score_new=["b0", "b1", "b2"], label="y")

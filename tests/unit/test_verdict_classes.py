@@ -127,6 +127,20 @@ def test_weights_groups_segments_and_time_reach_the_confidence() -> None:
     assert weighted.status != "miscalibrated"
 
 
+def test_ranges_of_one_class_are_of_its_probabilities() -> None:
+    misfit = Misfit(Range("highest", 0.8, 1.0, 0.05), 50.0, 40.0, 10.0, 1e-6)
+    verdict = judged(1.0, "class-wise")
+    off = verdict.classes["ant"]
+    off = replace(off, status="off", p_value=1e-6, against=replace(off.against, shape=misfit))
+    for notion, name in (
+        ("class-wise", "probabilities"),
+        ("confidence", "probabilities"),
+        ("top-label", "confidences"),
+    ):
+        text = str(replace(verdict, status="off", notion=notion, classes={**verdict.classes, "ant": off}))
+        assert f"ant: too low in the highest 5 % of the {name}" in text, notion
+
+
 def test_one_class_that_no_row_has_is_tested_too() -> None:
     p, y = world()
     kept = y != 2
@@ -175,6 +189,18 @@ def test_joint_notions_take_the_status_of_the_classes() -> None:
         assert verdict.deviations == ()
     assert joint_status(["calibrated", "miscalibrated", "off"]) == "miscalibrated"
     assert joint_status([]) == "cannot tell"
+
+
+def test_classes_that_are_never_predicted_are_not_called_calibrated() -> None:
+    p = np.tile([[0.7, 0.2, 0.1], [0.2, 0.7, 0.1]], (1_000, 1))
+    y = np.zeros(2_000, dtype=int)
+    y[0::2] = np.tile([0, 0, 0, 0, 0, 0, 0, 1, 1, 2], 100)
+    y[1::2] = np.tile([1, 1, 1, 1, 1, 1, 1, 0, 0, 2], 100)
+    verdict = check(p, y, notion="top-label")
+    assert verdict.headline == "CALIBRATED within the tolerance in the 2 predicted of 3 classes."
+    assert verdict.never_predicted == ("2",)
+    assert "Classes, one by one: none of 2 significantly off; never predicted, so not judged: 2." in str(verdict)
+    assert check(p, y, notion="class-wise").never_predicted == ()
 
 
 def test_holm_by_hand() -> None:
@@ -233,6 +259,18 @@ def test_two_columns_are_the_verdict_on_the_second() -> None:
     assert check(both, np.ones(800, dtype=int)).headline == "CANNOT TELL YET: the labels contain only one class."
     with pytest.raises(InputError, match="notion is for three classes or more"):
         check(both, y, notion="class-wise")
+
+
+def test_a_verdict_on_two_columns_names_the_event() -> None:
+    p, y = np.linspace(0.1, 0.9, 60), np.arange(60) % 2
+    both, names = pd.DataFrame({"churn": 1.0 - p, "stay": p}), np.array(["churn", "stay"])[y]
+    verdict = check(both, names)
+    assert "Note: the event is 'stay' (the second column)" in str(verdict)
+    assert {"name": "stay", "place": "second"}.items() <= verdict.to_dict()["notes"][0].items()
+    assert "Note: the event is 'churn' (the first column)" in str(check(both, names, positive="churn"))
+    assert "event-class" not in [note.code for note in check(both.to_numpy(), y).notes]
+    hot = check(both, pd.get_dummies(names))
+    assert [note.code for note in hot.notes][:2] == ["one-hot-labels", "event-class"]
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -317,6 +355,7 @@ def test_labels_are_judged_one_by_one() -> None:
         assert mine.gain is not None
     assert verdict.events == float(y.to_numpy().sum())
     assert verdict.n_groups == len(y)
+    assert "(9,000 labels of 3,000 rows)." in str(verdict)
     assert json.loads(json.dumps(verdict.to_dict()))["classes"]["b"]["status"] == "miscalibrated"
     turned = check(scores[["c", "b", "a"]], y)
     assert turned.classes["a"].predicted == verdict.classes["a"].predicted
@@ -325,6 +364,10 @@ def test_labels_are_judged_one_by_one() -> None:
     frame = pd.concat([scores.add_prefix("p_"), y], axis=1)
     named = check(frame, score=["p_a", "p_b", "p_c"], label=["a", "b", "c"])
     assert named.classes["b"].status == "miscalibrated"
+
+
+def test_a_report_counts_labels_and_rows() -> None:
+    assert cb.report(*multilabel(40)).subtitle.startswith("120 labels of 40 rows, ")
 
 
 def test_one_hot_labels_are_classes() -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from calibrant.arrays import ScoreType
 from calibrant.arrays.columns import refuse_names
 from calibrant.arrays.multiclass.labels import is_indicator
 from calibrant.arrays.multiclass.rows import is_matrix
+from calibrant.arrays.rows import second_column
 from calibrant.arrays.score_types import MulticlassScoreType
 from calibrant.calibrators.auto import AutoCalibrator
 from calibrant.calibrators.base import refuse_places
@@ -268,7 +270,7 @@ def calibrate(
         Choose among numbers of bins, so that with confidence 1 - alpha every bin is within epsilon of its true rate.
         If that cannot be certified, an error is raised. With ``by`` or ``source`` each segment gets separate bins and
         an equal share of alpha; segments that cannot meet it get no probability, and the others hold simultaneously.
-        Not for a matrix.
+        Of an array with two columns of probabilities the second is read; not for other matrices.
     clamp : float, optional
         Clip probabilities to [clamp, 1 - clamp] before their log-odds are taken; see :class:`AutoCalibrator`.
     look : int
@@ -337,11 +339,15 @@ def calibrate(
             "join both into one column, and pass it as one of them",
         )
     described: dict[str, Any] = {"weight_type": weight_type, "groups": groups, "time": time, "sampling": sampling}
-    if score is None and label is None and is_matrix(scores):
+    if score is None and label is None and is_matrix(scores) and not _one_event(scores, y, guarantee, classes):
         if isinstance(y, str) and isinstance(sample_weight, str):
             refuse_places("calibrate", scores, y, sample_weight)
         refused = {"source": source, "guarantee": guarantee, "positive": positive, "clamp": clamp}
         several = is_indicator(y)
+        if guarantee is not None and not several and np.shape(scores)[1:] == (2,):
+            raise InputError(
+                "guarantee", "is for one score, and scores has two columns", "pass that of the event alone"
+            )
         _refuse_of_classes({name: value for name, value in refused.items() if value is not None}, several)
         if several:
             _refuse_of_labels({"by": by, "classes": classes, "score_type": score_type})
@@ -386,6 +392,12 @@ def calibrate(
             Phrase("pass {importance}, or calibrate the rows of each segment alone", importance=IMPORTANCE),
         )
     return _with_guarantee(segmented.fit(scores, y, where, sample_weight, **known, **described))
+
+
+def _one_event(scores: Any, y: Any, guarantee: object, classes: object) -> bool:
+    """Whether a guarantee is asked for two columns without names, of which the second is that of the event."""
+    plain = guarantee is not None and classes is None and not hasattr(scores, "columns") and not is_indicator(y)
+    return plain and second_column(scores) is not None
 
 
 def _segmented(cal: AutoCalibrator, segment_method: SegmentMethod) -> SegmentCalibrator:

@@ -69,9 +69,9 @@ SEVERAL = NoCertificate(
 )
 
 TOGETHER = NoCertificate(
-    NoCertificateCode.SEVERAL_MAPS,
-    "each segment has a map and a certificate of its own, at its share of alpha, and all hold simultaneously with the "
-    "requested confidence: see certificates_",
+    NoCertificateCode.BY_SEGMENT,
+    "each calibrated segment has a map and a certificate of its own, at its share of alpha, and all hold "
+    "simultaneously with the requested confidence: see certificates_",
 )
 
 MAX_SHOWN_SEGMENTS, MAX_SHOWN_SOURCES = 5, 10

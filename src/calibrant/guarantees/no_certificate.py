@@ -12,6 +12,8 @@ from calibrant.messages import PYTHON, Advice, Argument, Phrase, Setting, Shown,
 class NoCertificateCode(StrEnum):
     """Reason for not issuing a certificate."""
 
+    BY_SEGMENT = "by-segment"
+    """There is a certificate for each segment, and all hold simultaneously; so there is none for one map of all."""
     COMMON_ROWS = "common-rows"
     """The same rows chose the bins and estimate their rates."""
     EMPTY = "empty"
@@ -82,7 +84,8 @@ class NoCertificate(Shown):
 
     def say(self, voice: Voice) -> str:
         """One sentence, in the terms of Python, the command line or a report."""
-        return f"No certificate: {voice.say(self.reason)}."
+        head = "Certificates by segment" if self.code == NoCertificateCode.BY_SEGMENT else "No certificate"
+        return f"{head}: {voice.say(self.reason)}."
 
     def __str__(self) -> str:
         return self.say(PYTHON)

@@ -30,7 +30,7 @@ from calibrant.reporting.page import write_html
 from calibrant.reporting.picture import draw_svg
 from calibrant.reporting.sections import sections
 from calibrant.reporting.styles import STYLES, Style, StyleName, StyleVoice
-from calibrant.verdict.by_class import voice_of
+from calibrant.verdict.by_class import row_text, voice_of
 from calibrant.verdict.check import judge_problems
 from calibrant.verdict.classes import AskedNotion, Problems, read_problems
 from calibrant.verdict.decision import TOLERANCE
@@ -111,10 +111,15 @@ class Report:
         if not self.numbers["counts"]:
             seen = count(self.verdict.row_count)
             weighted = f"{share(events / rows)} by importance weight"
-            data = f"{seen} {nouns.rows}, {count(events)} {nouns.events} ({weighted})"
+            data = f"{self._labels or f'{seen} {nouns.rows}'}, {count(events)} {nouns.events} ({weighted})"
             return f"{data}. {software['name']} {software['version']}."
-        data = f"{count(rows)} {nouns.rows}, {count(events)} {nouns.events}"
+        data = f"{self._labels or f'{count(rows)} {nouns.rows}'}, {count(events)} {nouns.events}"
         return f"{data} ({share(events / rows)}). {software['name']} {software['version']}."
+
+    @property
+    def _labels(self) -> str:
+        """The numbers of labels and rows of a multi-label target; otherwise empty."""
+        return row_text(self.verdict, self._style.nouns) if self.verdict.notion == "multi-label" else ""
 
     def _sections(self) -> tuple[Section, ...]:
         return sections(self.contents, self._style)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import replace
+from math import isclose
 from typing import TYPE_CHECKING
 
 from calibrant.messages import Nouns, Voice, listed
@@ -50,16 +51,39 @@ def voice_of(verdict: Verdict, voice: Voice) -> Voice:
     return made
 
 
+def _part_voice(verdict: Verdict, voice: Voice) -> Voice:
+    """The voice for one class or label: the scores of a class against the rest are probabilities, not confidences."""
+    if verdict.notion == "class-wise" or (verdict.notion == "confidence" and _against_the_rest(verdict)):
+        made, plain = copy(voice), Nouns(score="probability", scores="probabilities")
+        made.nouns = replace(plain, row=voice.nouns.row, rows=voice.nouns.rows)
+        return made
+    return voice
+
+
+def _against_the_rest(verdict: Verdict) -> bool:
+    """Whether every class was judged on all rows; a map of the predicted class judges it on the rows that have it."""
+    return all(isclose(part.row_count, verdict.row_count) for part in verdict.classes.values())
+
+
 def unit_of(verdict: Verdict) -> str:
     """What the parts of the verdict are called."""
     return "labels" if verdict.notion == "multi-label" else "classes"
 
 
+def row_text(verdict: Verdict, nouns: Nouns) -> str:
+    """The number of rows; of a multi-label target that of its labels and rows."""
+    if verdict.notion != "multi-label":
+        return f"{amount(verdict.row_count)} {nouns.rows}"
+    return f"{amount(verdict.row_count)} labels of {amount(verdict.row_count / len(verdict.classes))} {nouns.rows}"
+
+
 def joint_headline(verdict: Verdict, voice: Voice) -> str:
     """The status of all classes or labels together, and which of them are off."""
-    unit, total = unit_of(verdict), f"{len(verdict.classes):,}"
+    unit, total, never = unit_of(verdict), f"{len(verdict.classes):,}", len(verdict.never_predicted)
     if verdict.status == "calibrated":
-        return f"CALIBRATED within the tolerance in all {total} {unit}."
+        which = f"the {total} predicted of {len(verdict.classes) + never:,}" if never else f"all {total}"
+        return f"CALIBRATED within the tolerance in {which} {unit}."
+    unit = f"predicted {unit}" if never else unit
     if verdict.in_sample and not verdict.crossfitted and verdict.status == "cannot tell":
         rows = voice.nouns.rows
         return f"CANNOT TELL YET: the map was fitted to these {rows}; evaluate it on held-out {rows}."
@@ -96,8 +120,11 @@ def class_lines(verdict: Verdict, voice: Voice) -> list[str]:
     unit, off = unit_of(verdict).capitalize(), verdict.off_classes
     among = "against the rest" if verdict.notion in ("confidence", "class-wise") else "one by one"
     head = f"{unit}, {among}: {f'{len(off):,}' if off else 'none'} of {len(verdict.classes):,} significantly off"
+    never = verdict.never_predicted
+    head += f"; never predicted, so not judged: {_few(list(never))}" if never else ""
     lines = [f"{head}{':' if off else '.'}"]
-    lines += [f"  {name}: {class_line(verdict.classes[name], voice)}" for name in off[:SHOWN_CLASSES]]
+    spoken = _part_voice(verdict, voice)
+    lines += [f"  {name}: {class_line(verdict.classes[name], spoken)}" for name in off[:SHOWN_CLASSES]]
     return lines + ([f"  and {len(off) - SHOWN_CLASSES:,} more"] if len(off) > SHOWN_CLASSES else [])
 
 
@@ -128,8 +155,9 @@ def _effect(gain: Gain) -> str:
 
 
 def _named(verdict: Verdict, names: list[str], voice: Voice) -> str:
+    spoken = _part_voice(verdict, voice)
     shown = [
-        f"{name} ({' and '.join(verdict.classes[name].in_words(voice).direction)})" for name in names[:NAMED_CLASSES]
+        f"{name} ({' and '.join(verdict.classes[name].in_words(spoken).direction)})" for name in names[:NAMED_CLASSES]
     ]
     return _more(shown, len(names))
 

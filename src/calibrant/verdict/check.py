@@ -202,7 +202,9 @@ def judge_problems(problems: Problems, tolerance: tuple[float, float] = TOLERANC
         made.append(_verdict(evidence, decisions[-1]))
     decisions = adjusted(decisions)
     parts = [_judged(each, decision) for each, decision in zip(made, decisions, strict=True)]
-    verdict = replace(verdict, notion=problems.notion, classes=dict(zip(names, parts, strict=True)))
+    never = tuple(name for name in problems.names if name not in names)
+    classes = dict(zip(names, parts, strict=True))
+    verdict = replace(verdict, notion=problems.notion, classes=classes, never_predicted=never)
     if problems.classes is not None and problems.rows is not None:
         gains = confidence_gains(problems.classes, problems.rows, random_state)
         verdict = replace(verdict, gain=gains[0] if gains else None, gains=gains)

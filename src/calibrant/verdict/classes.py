@@ -52,6 +52,8 @@ MAX_EXACT_PART_ROWS = 2_000
 
 one_hot_labels = note("one-hot-labels", "labels are one-hot rows, read as the class of each of the {n:,} {nouns.rows}")
 
+event_class = note("event-class", "the {nouns.event} is {name!r} (the {place} column)")
+
 
 @dataclass(frozen=True, eq=False)
 class Table:
@@ -94,6 +96,8 @@ class Problems:
         Makes the problems of the classes or labels, one after the other.
     rows, classes
         The rows of ``main``, where it has the confidences or all labels, and the rows of classes that they are from.
+    names
+        All classes, also those that are never predicted and so have no part.
     """
 
     main: Evidence
@@ -101,6 +105,7 @@ class Problems:
     parts: Parts = field(default=lambda: iter(()))
     rows: Rows | None = None
     classes: MulticlassRows | None = None
+    names: tuple[str, ...] = ()
 
     def with_ends(self, ends: Ends) -> Problems:
         """The same rows, with scores clipped to these ends where log-odds are computed."""
@@ -215,7 +220,7 @@ def _of_classes(
         if notion is not None:
             raise InputError("notion", "is for three classes or more", "leave it out: two classes are one problem")
         through = None if found is None or found.classes else calibration
-        return _of_two(rows, segments, positive, through, seen, random_state)
+        return _of_two(rows, segments, positive, through, seen, random_state, notes)
     if found is not None and not found.classes:
         raise InputError(
             "calibration",
@@ -240,7 +245,7 @@ def _of_classes(
     def parts() -> Iterator[tuple[str, Evidence]]:
         return _by_label(rows, confidence, named) if of == "top-label" else _by_class(rows)
 
-    return Problems(main, asked, parts, confidence, None if named is not None else rows)
+    return Problems(main, asked, parts, confidence, None if named is not None else rows, rows.classes)
 
 
 def _of_several(calibration: Any) -> Calibration:
@@ -292,7 +297,13 @@ def _obvious(each: Note, rows: MulticlassRows) -> bool:
 
 
 def _of_two(
-    rows: MulticlassRows, segments: Columns, positive: Any, calibration: Any, seen: Seen, random_state: int
+    rows: MulticlassRows,
+    segments: Columns,
+    positive: Any,
+    calibration: Any,
+    seen: Seen,
+    random_state: int,
+    notes: tuple[Note, ...] = (),
 ) -> Problems:
     """Two classes are one problem: that of the second column, or of the column of ``positive``."""
     scores, events = as_one_score(rows, positive)
@@ -311,6 +322,11 @@ def _of_two(
         random_state=random_state,
         calibration=calibration,
     )
+    at = 1 if positive is None else rows.classes.index(str(positive))
+    notes = tuple(each for each in notes if each.code == one_hot_labels.code)
+    if at == 0 or rows.classes not in (("0", "1"), ("False", "True"), ("false", "true")):
+        notes += (event_class(rows.classes[at], ("first", "second")[at]),)
+    evidence = replace(evidence, notes=(*notes, *evidence.notes))
     return Problems(evidence if seen is NOT_SEEN else replace(evidence, seen=seen))
 
 

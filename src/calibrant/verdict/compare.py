@@ -22,6 +22,7 @@ from calibrant.notebook import AMBER, GRAY, GREEN, RED, Dot, stacked, table_bloc
 from calibrant.numerics import CLAMP, Ends, Floats, expit, logit
 from calibrant.tallies import repeat_notes_of_rows
 from calibrant.tallies.cells import mass_below
+from calibrant.verdict.by_class import voice_of
 from calibrant.verdict.check import judge, judge_problems
 from calibrant.verdict.classes import AskedNotion, Problems, as_one_score, from_frame, pair_of, read_problems
 from calibrant.verdict.decision import TOLERANCE
@@ -177,7 +178,7 @@ class Change(Shown):
         lines += [f"  {difference.say(voice)}" for difference in self.differences]
         if self.crossings:
             lines.append(f"{capitalized(rows)} that cross a policy threshold:")
-            lines += [f"  {crossing.say(voice)}" for crossing in self.crossings]
+            lines += [f"  {crossing.say(voice_of(self.old, voice))}" for crossing in self.crossings]
         return "\n".join([*lines, *(f"Note: {note.say(voice)}" for note in self.notes)])
 
     def __str__(self) -> str:
@@ -190,7 +191,7 @@ class Change(Shown):
             text_block(f"{name}: {each.headline}", each.color) for name, each in (("Old", self.old), ("New", self.new))
         ]
         lines = [f"{capitalized(PYTHON.nouns.rows)} that cross a policy threshold:"] if self.crossings else []
-        lines += [f"  {crossing}" for crossing in self.crossings]
+        lines += [f"  {crossing.say(voice_of(self.old, PYTHON))}" for crossing in self.crossings]
         lines += [f"Note: {note}" for note in self.notes]
         head = ("metric", "old", "new", "change (95 % CI)", "the new model is")
         rows = [(*each.entries, Dot(each.words, _COLORS.get(each.outcome, AMBER))) for each in self.differences]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from calibrant.messages import PYTHON, Voice, listed
-from calibrant.verdict.by_class import class_lines, gain_sentence, joint_headline, judged
+from calibrant.verdict.by_class import class_lines, gain_sentence, joint_headline, judged, row_text
 from calibrant.verdict.decision import ALPHA_INTERCEPT, TOLERANCE, Direction
 from calibrant.verdict.figures import amount, between, capitalized, digits_apart, p_text, percent, signed_percent
 from calibrant.verdict.outlook import round_up
@@ -208,9 +208,9 @@ class Wording:
         span = "" if verdict.only_ends else f"; 95 % expected range {' to '.join(map(amount, verdict.expected))}"
         counted = f"Predicted {amount(verdict.predicted)} {nouns.events}, {amount(verdict.events)} observed{more}{span}"
         if verdict.counts:
-            return f"{counted} ({amount(verdict.row_count)} {nouns.rows})."
+            return f"{counted} ({row_text(verdict, nouns)})."
         return (
-            f"{counted} ({amount(verdict.row_count)} {nouns.rows}, weighted). Ratios, intercept and slope describe the "
+            f"{counted} ({row_text(verdict, nouns)}, weighted). Ratios, intercept and slope describe the "
             f"population that the weights restore, not the {nouns.rows} as sampled."
         )
 

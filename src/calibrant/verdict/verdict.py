@@ -106,6 +106,8 @@ class Verdict:
     classes
         Verdict on each class or label, by name: the class against the rest or, for ``"top-label"`` and maps that give
         only the predicted class, the confidence among the rows predicted as this class. Adjusted for their number.
+    never_predicted
+        Classes that are not in :attr:`classes`, because no row is predicted as one of them.
     p_value
         In a verdict of :attr:`classes`: p-value of perfect calibration, adjusted by Holm's method.
     gains
@@ -155,6 +157,7 @@ class Verdict:
     classes: Mapping[str, Verdict] = field(default_factory=dict)
     p_value: float | None = None
     gains: tuple[Gain, ...] = ()
+    never_predicted: tuple[str, ...] = ()
     tally: Tally | None = field(default=None, repr=False, compare=False)
 
     def __bool__(self) -> bool:

@@ -96,7 +96,8 @@ def _show(change: Change) -> None:
     ]
     if not crossed:
         return
-    head = ["threshold", "above: old", "new", "move up", "events", "move down", "events"]
+    events = "events" if change.old.notion is None else "correct"
+    head = ["threshold", "above: old", "new", "move up", events, "move down", events]
     console.table("Rows that cross a threshold", head, crossed, text=0)
 
 

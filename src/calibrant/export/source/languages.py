@@ -12,7 +12,8 @@ from calibrant.guarantees.provenance import library_version
 WORDS = """
 x j score calibrate math exp log log1p nan at_or_below find text auto break case char const continue default do double
 else enum extern float for goto if inline int long register restrict return short signed sizeof static struct switch
-typedef union unsigned void volatile while main strcmp NAN NULL
+typedef union unsigned void volatile while main strcmp NAN NULL bisect_right bool true false INFINITY HUGE_VAL
+linux unix
 """
 RESERVED = frozenset(WORDS.split())
 """Words that a column of groups cannot have as the name of an argument."""
@@ -24,7 +25,11 @@ def arguments(columns: Sequence[str]) -> list[str]:
     for place, name in enumerate(columns, 1):
         fits = name.isascii() and name.isidentifier() and not keyword.iskeyword(name) and name not in RESERVED
         number_of_group = name.startswith(("group_", "knots_", "values_", "slopes_", "intercepts_", "_"))
-        out.append(name if fits and not number_of_group else f"by_{place}")
+        if not fits or number_of_group:
+            name = f"by_{place}"
+            while name in columns:
+                name += "_"
+        out.append(name)
     return out
 
 
@@ -53,7 +58,11 @@ def python(program: Program, proof: str = "") -> str:
     if given:
         lines += ["", "", *PYTHON_TEXT.splitlines()]
     lines += ["", "", f"def calibrate({', '.join(['score', *given])}):"]
-    body = ["if score is None or score != score:", "    return nan", "x = float(score)"]
+    body = [
+        'if score is None or type(score).__name__ == "NAType" or score != score:',
+        "    return nan",
+        "x = float(score)",
+    ]
     for name, place in program.places.items():
         body.append(f"{name} = {name}s.get(text({given[place]}), -1)")
     body += [*_python_lines(program.body), "return x"]
@@ -61,10 +70,11 @@ def python(program: Program, proof: str = "") -> str:
 
 
 PYTHON_TEXT = '''def text(group):
-    """Groups are text: 7 and 7.0 are the group "7", True is "true"; None and NaN are missing."""
-    if group is None or group != group:
+    """Groups are text: 7 and 7.0 are the group "7", True is "true"; None, NaN and NA are missing."""
+    kind = type(group).__name__
+    if group is None or kind == "NAType" or group != group:
         return None
-    if isinstance(group, bool):
+    if kind in ("bool", "bool_"):
         return "true" if group else "false"
     if isinstance(group, str):
         return group
