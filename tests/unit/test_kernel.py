@@ -151,3 +151,4 @@ def test_groups_of_dependent_rows_have_an_interval() -> None:
         assert found.low is not None
         assert found.high is not None
         assert found.low <= found.value <= found.high
+        assert found.low == min(found.value, 0.0)  # of a calibrated model
