@@ -67,12 +67,19 @@ def panels_under(ax: Axes, count: int, across: int) -> list[Axes]:
 
 
 def axis_of_counts(
-    panel: Axes, counts: Floats, which: Literal["x", "y"], counted: bool, *, mirrored: bool = False
+    panel: Axes,
+    counts: Floats,
+    which: Literal["x", "y"],
+    counted: bool,
+    *,
+    mirrored: bool = False,
+    low: bool = False,
 ) -> None:
     r"""Set limits, ticks and label of an axis of counts.
 
     With a wide range of counts the scale is :math:`\log(1 + n / n_0)`, where :math:`n_0` is the smallest count, so that
     a bar of one row is visible beside one of a million. With ``mirrored`` the axis has the same counts to both sides.
+    A ``low`` panel has room for few ticks.
     """
     most, least = float(counts.max()), 1.0 if counted else float(counts.min())
     wide = most > WIDE_RANGE * float(counts.min())
@@ -87,7 +94,7 @@ def axis_of_counts(
         getattr(panel, f"set_{which}scale")("function", functions=(forward, inverse))
         powers = 10.0 ** np.arange(np.ceil(np.log10(least)), np.floor(np.log10(most)) + 1.0)
         kept: list[float] = []
-        room = 0.4 if mirrored else 0.22  # least distance of two ticks, as a share of the highest bar
+        room = 0.4 if low else 0.29 if mirrored else 0.22  # least distance of two ticks, as a share of the highest bar
         for tick in powers[::-1].tolist():
             places = forward(np.array([tick, *kept[-1:]])) / forward(np.array(most))
             if places[0] >= room and (len(places) == 1 or places[1] - places[0] >= room):

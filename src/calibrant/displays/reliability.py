@@ -398,10 +398,11 @@ class ReliabilityDisplay(Display):
         turn = len(self.series) - 1 - place
         return style.COLORS[turn], style.DASHES[turn], style.MARKERS[turn]
 
-    def draw_counts(self, panel: Axes, layout: Layout) -> list[tuple[Floats, Floats, Floats]]:
+    def draw_counts(self, panel: Axes, layout: Layout, *, low: bool = False) -> list[tuple[Floats, Floats, Floats]]:
         """Draw a histogram of the scores without text; return edges, events and non-events of each series.
 
-        One series has its events upward and its non-events downward; several have all their rows.
+        One series has its events upward and its non-events downward; several have all their rows. A ``low`` panel has
+        fewer ticks.
         """
         counts = [self._histogram(one, layout) for one in self.series]
         alone = len(self.series) == 1
@@ -416,7 +417,7 @@ class ReliabilityDisplay(Display):
                 color, dash, _ = self._look(place)
                 panel.stairs(events + others, edges, color=color, linestyle=dash, linewidth=1.3)
             heights = np.concatenate([events + others for _, events, others in counts])
-        axis_of_counts(panel, heights[heights > 0], "y", self.series[0].counted, mirrored=alone)
+        axis_of_counts(panel, heights[heights > 0], "y", self.series[0].counted, mirrored=alone, low=low)
         return counts
 
     def _histogram(self, one: Series, layout: Layout) -> tuple[Floats, Floats, Floats]:

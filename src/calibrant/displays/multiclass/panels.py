@@ -215,7 +215,7 @@ class ClasswiseDisplay(Display):
         for place, (panel, counts, one) in enumerate(zip(tops, below, self.panels, strict=True)):
             single = self._single(one)
             single.draw_curves(panel, layout)
-            single.draw_counts(counts, layout)
+            single.draw_counts(counts, layout, low=True)
             self._label(panel, counts, one, left=place % across == 0, bottom=place + across >= len(self.panels))
         handles, labels = self.panels_[0].get_legend_handles_labels()
         named = dict(zip((label.replace("\n", " ") for label in labels), handles, strict=True))
