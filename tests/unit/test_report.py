@@ -586,6 +586,7 @@ def test_a_report_on_labels_lists_the_labels() -> None:
     made = report(p, y, classes=["sport", "news"])
     text = made.to_markdown()
     assert made.verdict.notion == "multi-label"
+    assert " labels of " in made.subtitle
     assert "Labels, significant deviations first" in text
     assert "| news |" in text
     assert made.to_html().count("<svg") == 1

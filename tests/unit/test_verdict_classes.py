@@ -366,10 +366,6 @@ def test_labels_are_judged_one_by_one() -> None:
     assert named.classes["b"].status == "miscalibrated"
 
 
-def test_a_report_counts_labels_and_rows() -> None:
-    assert cb.report(*multilabel(40)).subtitle.startswith("120 labels of 40 rows, ")
-
-
 def test_one_hot_labels_are_classes() -> None:
     p, y = world(800)
     verdict = check(p, np.eye(4, dtype=int)[y])
