@@ -434,8 +434,9 @@ def test_huge_finite_logits_are_no_missing_scores() -> None:
             assert check_class_rows(given, ["a", "b", "c", "a"], score_type="logit").score_type == "logit"
     with pytest.raises(InputError, match="infinities"):
         cooler.transform([[np.inf, 1.0, 2.0]])
-    masked = cooler.transform([[-np.inf, 1.0, 2.0]])  # a masked class
-    np.testing.assert_array_equal(masked, cooler.transform([[-1e6, 1.0, 2.0]]))
+    sharper = Calibration(SoftmaxMap(ABC, [2.0], [], "logit", 1e-12))
+    masked = sharper.transform([[-np.inf, 1.0, 2.0]])  # a masked class
+    np.testing.assert_array_equal(masked, sharper.transform([[-1e6, 1.0, 2.0]]))
     for bad in (np.inf, -np.inf):
         with pytest.raises(InputError, match="infinities"):
             cooler.transform([[bad, -bad, 2.0], [1.0, 2.0, np.nan]])

@@ -401,8 +401,19 @@ class ReliabilityDisplay(Display):
     def draw_counts(self, panel: Axes, layout: Layout, *, low: bool = False) -> list[tuple[Floats, Floats, Floats]]:
         """Draw a histogram of the scores without text; return edges, events and non-events of each series.
 
-        One series has its events upward and its non-events downward; several have all their rows. A ``low`` panel has
-        fewer ticks.
+        One series has its events upward and its non-events downward; several have all their rows.
+
+        Parameters
+        ----------
+        panel, layout
+            Axes to draw on, and the ranges of the diagram.
+        low
+            Whether the panel is low, with room for few ticks.
+
+        Returns
+        -------
+        list of tuple
+            Edges, events and non-events of each series.
         """
         counts = [self._histogram(one, layout) for one in self.series]
         alone = len(self.series) == 1

@@ -333,7 +333,7 @@ def inverted(draws: Draws, statistic: Statistic, value: Floats, errors: float) -
             target = np.clip(draws.scores + step * gap, 0.0, 1.0)
             samples = np.array([statistic(each) for each in draws.samples_at(target, rate)])
             truth = statistic(draws.once(POPULATION / float(draws.n.sum()), target))
-            truth = np.where(np.abs(truth) < 1.0 / POPULATION, 0.0, truth)  # rounding, and SKCE of so many rows
+            truth = np.where(np.abs(truth) < 1.0 / POPULATION, 0.0, truth)  # rounding, and SKCE of a population
             good = np.maximum(np.isfinite(samples).sum(axis=0), 1)
             slack = 1e-12 * np.abs(value)
             upto, below = ((samples <= value + slack).sum(axis=0), (samples < value - slack).sum(axis=0))
