@@ -1,1 +1,1 @@
-"""Exports of a fitted map: JSON document, SQL text, ONNX model; SQL and ONNX are verified against the map."""
+"""Exports of a fitted map: JSON, SQL, ONNX, torch, Python and C; each but JSON is compared with the map first."""
