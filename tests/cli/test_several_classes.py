@@ -42,6 +42,7 @@ def test_fit_apply_export_and_verify(run, folder):
     assert "3 classes" in fitted.output
     applied = run("apply", rows, "--map", map_, "--out", folder / "out.csv")
     assert applied.exit_code == 0, applied.output
+    assert "with the columns 'calibrated_" in " ".join(applied.output.split())
     found = read(folder / "out.csv")
     matrix = np.column_stack([found[f"p_{name}"] for name in NAMES])
     expected = cb.load(map_).predict_proba(matrix)

@@ -135,7 +135,7 @@ ADVICE: dict[Advice, str | Callable[[CommandLine], str]] = {
         f"exclude these rows with --where{voice.if_labeled()}; a label that has not arrived is not a negative"
     ),
     Advice.FILTER_ROWS: "find out why they are there, then exclude them with --where",
-    Advice.FIT_CLASSES: "in Python, calibrant.calibrate(scores, y)",
+    Advice.FIT_CLASSES: "calibrant fit, with the same --score columns",
     Advice.FIT_FIRST: "fit a map first (calibrant fit)",
     Advice.FIT_ONE_SEGMENT: "--method binning, fitted to the rows of one segment alone, can have a certificate",
     Advice.FIT_PLATT: "calibrant fit FILES --out map.json",

@@ -10,6 +10,7 @@ import typer
 
 from calibrant.cli import console, options
 from calibrant.cli.renaming import Renamed
+from calibrant.messages import listed
 
 if TYPE_CHECKING:
     from calibrant.calibration import Calibration
@@ -21,7 +22,7 @@ class Written:
     """Summary of the file written."""
 
     out: str
-    name: str
+    columns: list[str]
     rows: int
     missing: int
     mean_score: float | None
@@ -37,7 +38,9 @@ class Written:
         if self.mean_score is not None and self.mean_calibrated is not None:
             means = f", mean {self.mean_score:.4g} before and {self.mean_calibrated:.4g} after"
         other = "".join(f" {each}" for each in self.unlisted)
-        return f"Wrote {self.rows:,} rows to {self.out} with the column {self.name!r}{means}.{missing}{other}"
+        names = [repr(each) for each in self.columns]
+        added = f"column {names[0]}" if len(names) == 1 else f"columns {listed(names)}"
+        return f"Wrote {self.rows:,} rows to {self.out} with the {added}{means}.{missing}{other}"
 
 
 def apply(
@@ -99,7 +102,7 @@ def apply(
             names = [f"{name}_{output}" for output in calibration.map.outputs]
             with disk.written(_mapped_classes(calibration, rows, given, names, groups, read), out):
                 ((total, mapped),) = rows.aggregate(f"count(*), count(*) FILTER (WHERE {_complete(given)})").fetchall()
-            return Written(out, ", ".join(names), total, total - mapped, None, None, list(groups.values()), others)
+            return Written(out, names, total, total - mapped, None, None, list(groups.values()), others)
         with disk.written(_mapped(calibration, rows, column, name, groups, read), out) as path:
             written = _inspect(connection, path, out, column, name, calibration.score_type)
         return replace(written, groups=list(groups.values()), unlisted=others)
@@ -242,4 +245,4 @@ def _inspect(connection: Any, path: str, out: str, score: str, name: str, kind: 
             f"{low:g} to {high:g})",
             "pass the right column with --score, or exclude rows with --where",
         )
-    return Written(out, name, total, total - mapped, before, after)
+    return Written(out, [name], total, total - mapped, before, after)
