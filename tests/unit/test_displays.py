@@ -657,3 +657,11 @@ def test_integer_importance_weights_do_not_narrow_the_band_and_frequencies_do():
     width, wide, narrow = (float((each.high - each.low).mean()) for each in (one, many, repeated))
     assert wide == pytest.approx(width, rel=0.05)
     assert narrow < 0.2 * width
+
+
+def test_a_caption_says_when_there_are_few_events():
+    scores = np.linspace(0.001, 0.01, 300)
+    little = "Fewer than 10 events: only a large miscalibration would show."
+    assert little in of(scores, np.arange(300) < 9).caption
+    assert "Fewer than 10 rows without an event" in of(1.0 - scores, np.arange(300) >= 9).caption
+    assert "Fewer than 10" not in of(scores, np.arange(300) < 10).caption

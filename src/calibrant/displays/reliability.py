@@ -40,6 +40,8 @@ CurveKind = Literal["isotonic", "bins", "spline"]
 
 BARS = 50
 """Bars of the histogram of scores."""
+FEW_EVENTS = 10
+"""Number of events, or of rows without one, below which the caption says that the picture shows little."""
 
 
 class ReliabilityDisplay(Display):
@@ -282,6 +284,10 @@ class ReliabilityDisplay(Display):
         if not first.counted:
             head = f"Total weight {first.rows:,.6g}, of events {first.events:,.6g}"
         head += f" ({style.percent(first.events / first.rows, 3)})."
+        fewest = min(first.events, first.rows - first.events)
+        if first.counted and fewest < FEW_EVENTS <= first.rows:
+            which = "events" if fewest == first.events else "rows without an event"
+            head += f" Fewer than {FEW_EVENTS} {which}: only a large miscalibration would show."
         if self.curve == "spline":
             return f"{head}\n{self._smooth_caption()}"
         share = f"about {style.percent(1.0 - self.confidence, 3)}"
