@@ -57,7 +57,6 @@ toc_object_entries_show_parents = "hide"
 autosummary_ignore_module_all = False
 autodoc_default_options = {"members": False}
 autodoc_typehints = "none"  # the signature of a name shows its arguments; their types are in the text
-autodoc_preserve_defaults = True
 numpydoc_class_members_toctree = False
 numpydoc_show_class_members = False  # the class template lists them
 numpydoc_xref_param_type = False

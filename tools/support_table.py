@@ -46,7 +46,8 @@ worked with default options, "with ..." that it needs this option, "no" that it 
 | certificate | `certificate()` after a fit to independent rows: a finite-sample guarantee, or none |
 
 For segments use `SegmentCalibrator` or `calibrate(..., by=...)`, which holds any of the methods for one score.
-`calibrate` takes whichever of these applies.
+`calibrate` takes whichever of these applies. `MultilabelCalibrator` fits one calibrator to each label: what that
+calibrator can do, each label can.
 
 """
 
@@ -89,7 +90,7 @@ def methods() -> dict[str, type[Any]]:
             value = getattr(namespace, name)
             known = value in found.values()
             if isinstance(value, type) and issubclass(value, BaseEstimator) and not known and hasattr(value, "fit"):
-                if name.startswith("_") or getattr(value, "__abstractmethods__", None):
+                if name == "MultilabelCalibrator" or getattr(value, "__abstractmethods__", None):
                     continue
                 found[f"{namespace.__name__}.{name}"] = value
     return dict(sorted(found.items(), key=lambda item: item[0].rpartition(".")[2].lower()))
@@ -191,8 +192,11 @@ def _recipes(cls: type[Any], data: Sample) -> list[Recipe]:
     if cls.__name__ == "PathCalibrator":
         tree = _taxonomy()({"insect": None, "ant": "insect", "bee": "insect", "cat": None})
         return [Recipe(lambda: cls(tree), data.matrix, data.classes, three)]
+    by = {"by": data.segments}
     if cls.__name__ == "SegmentCalibrator":
-        return [Recipe(cls, data.scores, data.events, {"by": data.segments})]
+        return [Recipe(cls, data.scores, data.events, by)]
+    if cls.__name__ == "MulticlassSegmentCalibrator":
+        return [Recipe(cls, data.matrix, data.classes, {**three, **by})]
     try:
         cls().fit(data.scores, data.events)
     except (cb.InputError, TypeError):

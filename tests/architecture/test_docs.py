@@ -106,15 +106,16 @@ def test_table_of_support_has_known_cells():
     """The table is made by trying; a few of its cells are known."""
     table = load(ROOT / "tools" / "support_table.py")
     data, methods = table.sample(), {name.rpartition(".")[2]: cls for name, cls in table.methods().items()}
-    tried = ("HistogramBinning", "PlattScaling", "SegmentCalibrator", "TopLabelHistogramBinning")
+    several = {"MulticlassSegmentCalibrator", "TopLabelHistogramBinning"}
+    tried = ("HistogramBinning", "PlattScaling", "SegmentCalibrator", *sorted(several))
     found = {name: table.try_all(name, methods[name], data).cells for name in tried}
 
     def those(column: str, cell: str) -> set[str]:
         return {name for name, cells in found.items() if cells[column] == cell}
 
     assert those("certificate", "yes") == {"HistogramBinning", "TopLabelHistogramBinning"}
-    assert those("by", "yes") == {"SegmentCalibrator"}
-    assert those("one score", "no") == those("several classes", "yes") == {"TopLabelHistogramBinning"}
+    assert those("by", "yes") == {"SegmentCalibrator", "MulticlassSegmentCalibrator"}
+    assert those("one score", "no") == those("several classes", "yes") == several
     assert those("tally", "yes") == {"HistogramBinning", "PlattScaling"}
     assert those("SQL", "yes") == those("ONNX", "yes") == those("weights", "yes") == set(tried)
 
