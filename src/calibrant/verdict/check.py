@@ -11,13 +11,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibrant.arrays.score_types import MulticlassScoreType, ScoreType
-from calibrant.messages import Note, Voice, note
+from calibrant.maps.base import by_name
+from calibrant.messages import Argument, InputError, Note, Phrase, Voice, note
 from calibrant.metrics.binary.likelihood import Parameter
 from calibrant.metrics.binary.scores import auc
 from calibrant.metrics.chance import Units, units_of
 from calibrant.tallies import Tally, end_notes, ends_at
 from calibrant.verdict.classes import AskedNotion, Problems, read_problems
 from calibrant.verdict.decision import TOLERANCE, Decision, adjusted, decide, joint_status, physical_rows
+from calibrant.verdict.discovery import Region
+from calibrant.verdict.discovery import discover as find_region
 from calibrant.verdict.evidence import Evidence, overlap_unknown
 from calibrant.verdict.figures import amount
 from calibrant.verdict.gain import confidence_gains, crossfitted_gain
@@ -46,6 +49,7 @@ def check(
     calibration: Any = None,
     tolerance: tuple[float, float] = TOLERANCE,
     clamp: float | None = None,
+    discover: Any = None,
     random_state: int = 0,
 ) -> Verdict:
     r"""Check whether predicted probabilities are calibrated: yes, no, significantly off, or cannot tell yet.
@@ -119,8 +123,13 @@ def check(
     clamp
         Intercept and slope use the log-odds of scores clipped to [clamp, 1 - clamp]. By default only scores of exactly
         0 and 1 are moved, to half the distance of the nearest other score, and a note counts them.
+    discover
+        Features in which to look for the region where the model is most off: a frame or a mapping of columns, or, if
+        ``scores`` is a frame, the names of its columns. :attr:`Verdict.region` then names one region, tested on the
+        half of the rows that was not searched; see :func:`calibrant.verdict.discovery.discover`. For one score, and
+        independent rows of equal weight.
     random_state
-        Seed of the random folds.
+        Seed of the random folds, and of the halves of ``discover``.
 
     Returns
     -------
@@ -168,6 +177,8 @@ def check(
     >>> verdict.notion, verdict.status, verdict.off_classes
     ('confidence', 'calibrated', ())
     """
+    alone = {"sample_weight": sample_weight, "groups": groups, "calibration": calibration, "classes": classes}
+    region = _region(scores, y, score, label, discover, alone, positive=positive, random_state=random_state)
     problems = read_problems(
         scores,
         y,
@@ -187,7 +198,25 @@ def check(
     )
     if clamp is not None:
         problems = problems.with_ends(ends_at(clamp))
-    return judge_problems(problems, tolerance, random_state=random_state)
+    return replace(judge_problems(problems, tolerance, random_state=random_state), region=region)
+
+
+def _region(
+    scores: Any, y: Any, score: Any, label: Any, features: Any, alone: dict[str, Any], **options: Any
+) -> Region | None:
+    """The region where the model is most off, if features are given."""
+    if features is None:
+        return None
+    for name, value in alone.items():
+        if value is not None:
+            fix = "leave it out, and pass the probabilities of independent rows of one event"
+            raise InputError(name, Phrase("cannot be used with {discover}", discover=Argument("discover")), fix)
+    if isinstance(score, str) and isinstance(label, str):
+        columns = by_name(scores)
+        names = [features] if isinstance(features, str) else features
+        taken = {name: columns[name] for name in names} if isinstance(names, list | tuple) else names
+        return find_region(columns[score], columns[label], taken, **options)
+    return find_region(scores, y, features, **options)
 
 
 def judge_problems(problems: Problems, tolerance: tuple[float, float] = TOLERANCE, *, random_state: int = 0) -> Verdict:

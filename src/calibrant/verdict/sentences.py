@@ -112,12 +112,13 @@ class Wording:
 
     @property
     def facts(self) -> tuple[str, ...]:
-        """Everything below the headline: sentences, classes, segments, periods, hints and notes."""
+        """Everything below the headline: sentences, classes, segments, periods, region, hints and notes."""
         verdict = self.verdict
         segments = _scanned("Segments", verdict.segments, SHOWN_SEGMENTS)
         periods = _scanned("Periods", verdict.periods, len(verdict.periods))
+        region = () if verdict.region is None else (f"Region: {verdict.region}",)
         remarks = (*(f"Hint: {hint}" for hint in self.hints), *(f"Note: {note}" for note in self.notes))
-        return (*self.sentences, *class_lines(verdict, self.voice), *segments, *periods, *remarks)
+        return (*self.sentences, *class_lines(verdict, self.voice), *segments, *periods, *region, *remarks)
 
     def __str__(self) -> str:
         """The whole verdict as text."""

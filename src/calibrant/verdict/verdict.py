@@ -14,6 +14,7 @@ from calibrant.notebook import AMBER, GREEN, RED, stacked, text_block
 from calibrant.tallies import Tally
 from calibrant.verdict.by_class import voice_of
 from calibrant.verdict.decision import Against, Beyond, Direction, Status
+from calibrant.verdict.discovery import Region
 from calibrant.verdict.gain import Gain
 from calibrant.verdict.hints import hints_of
 from calibrant.verdict.segments import Segment
@@ -87,6 +88,8 @@ class Verdict:
         are right. None if the status is decided, or if no realistic number would decide.
     segments, periods
         Predicted and observed events: segments that are significantly off come first, periods in order of time.
+    region
+        With ``discover=``: the region of the features where the model is most off, tested on rows not used to find it.
     n_groups, few_groups, effective_rows
         Number of groups of dependent rows; whether they are too few to estimate the variance between groups; effective
         sample size for the intercept.
@@ -158,6 +161,7 @@ class Verdict:
     p_value: float | None = None
     gains: tuple[Gain, ...] = ()
     never_predicted: tuple[str, ...] = ()
+    region: Region | None = None
     tally: Tally | None = field(default=None, repr=False, compare=False)
 
     def __bool__(self) -> bool:
@@ -283,6 +287,8 @@ class Verdict:
         for name in ("segments", "periods"):
             for each, part in zip(data[name], getattr(self, name), strict=True):
                 each |= {"off": part.off, "judged": part.judged, "beyond": part.beyond(self.tolerance[0])}
+        if self.region is not None:
+            data["region"] |= {"off": self.region.off, "name": self.region.name}
         for name, found in (("against", self.against), ("beyond", self.beyond)):
             data[name] |= {"found": found.found}
             if found.shape is not None:

@@ -1,0 +1,422 @@
+"""Find the region of the features where a model is most off, and test it on rows that were not used to find it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from calibrant.arrays import check_rows
+from calibrant.fits.trees import MISSING, Features, bin_sums
+from calibrant.maps.base import by_name
+from calibrant.messages import InputError, Shown, plural
+from calibrant.metrics.chance import Chance
+from calibrant.numerics import Floats, Ints
+from calibrant.verdict.figures import amount, p_text
+from calibrant.verdict.segments import ALPHA, CONFIDENCE, ratio_interval
+
+GRID = 16
+"""Ranges of each feature, of about equal mass, among which pairs of features are searched completely."""
+MAX_FEATURES = 30
+"""Features whose pairs are searched: those with the most conspicuous ranges of their own."""
+MIN_SHARE, MIN_ROWS = 0.01, 50
+"""A region has at least this share of the rows, and at least so many rows."""
+ROUNDS = 4
+"""Rounds in which the ends of a region are moved, one condition at a time."""
+MAX_PAIRS = 60
+"""Boxes of two features to which a third condition is added."""
+LONGER = 1.6
+"""A further condition is kept if it raises the test statistic by at least this."""
+OPEN = 0.5
+"""An end of a range is left out if the test statistic falls by at most this."""
+
+
+@dataclass(frozen=True)
+class Condition(Shown):
+    """One condition of a region: a range of numbers, one text, or no value at all.
+
+    Attributes
+    ----------
+    feature
+        Name of the feature.
+    above, upto
+        The range: values above the one and up to the other; None where it has no end.
+    level
+        The text, of a feature of text.
+    missing
+        Whether the condition is that there is no value.
+    """
+
+    feature: str
+    above: float | None = None
+    upto: float | None = None
+    level: str | None = None
+    missing: bool = False
+
+    def __str__(self) -> str:
+        """The condition as it is written in a rule."""
+        if self.missing:
+            return f"{self.feature} is missing"
+        if self.level is not None:
+            return f"{self.feature} = {self.level}"
+        if self.above is None:
+            return f"{self.feature} <= {_short(self.upto)}"
+        if self.upto is None:
+            return f"{self.feature} > {_short(self.above)}"
+        return f"{_short(self.above)} < {self.feature} <= {_short(self.upto)}"
+
+    def holds(self, values: ArrayLike) -> NDArray[np.bool_]:
+        """Whether it holds for each value of the feature."""
+        column = np.asarray(values)
+        if self.level is not None:
+            return np.asarray(column == self.level)
+        numbers = column.astype(np.float64)
+        if self.missing:
+            return np.isnan(numbers)
+        low = -math.inf if self.above is None else self.above
+        high = math.inf if self.upto is None else self.upto
+        inside = (numbers > low) & (numbers <= high)
+        return np.asarray(inside | (np.isneginf(numbers) & (self.above is None)))
+
+
+@dataclass(frozen=True)
+class Region(Shown):
+    """The region of the features where a model is most off, and its test on rows that were not used to find it.
+
+    Attributes
+    ----------
+    conditions
+        What the rows of the region have in common; empty if no region was found.
+    too_low
+        Whether the predictions looked too low in the rows that were searched. The test is for this side alone.
+    rows, events, predicted
+        Rows, observed and predicted events of the region among the tested rows.
+    low, high
+        95 % interval of observed over predicted events there.
+    p_value
+        One-sided exact p-value of the observed events, for a model that is calibrated in the region.
+    searched, tested
+        Rows that were searched, and rows that were held out for the test.
+    """
+
+    conditions: tuple[Condition, ...]
+    too_low: bool
+    rows: int
+    events: int
+    predicted: float
+    low: float
+    high: float
+    p_value: float
+    searched: int
+    tested: int
+
+    @property
+    def off(self) -> bool:
+        """Whether the test rejects calibration in the region at the level of 5 %."""
+        return self.p_value <= ALPHA
+
+    @property
+    def name(self) -> str:
+        """The conditions, joined."""
+        return " and ".join(map(str, self.conditions))
+
+    def contains(self, features: Mapping[str, Any]) -> NDArray[np.bool_]:
+        """Whether each row lies in the region.
+
+        Parameters
+        ----------
+        features
+            The columns of features by name, or a frame.
+
+        Returns
+        -------
+        ndarray
+            One boolean per row.
+        """
+        columns = by_name(features)
+        held = [each.holds(columns[each.feature]) for each in self.conditions]
+        return np.logical_and.reduce(held) if held else np.zeros(len(next(iter(columns.values()))), dtype=bool)
+
+    def __str__(self) -> str:
+        """One or two sentences."""
+        where = f"searched {plural(self.searched, 'row')}, tested on another {self.tested:,}"
+        if not self.conditions:
+            return f"No region: too few rows, or no feature that varies ({where})."
+        ratio = f"{self.events / self.predicted:.2f}, " if self.predicted > 0.0 else ""
+        counts = (
+            f"{plural(self.rows, 'row')}: predicted {amount(self.predicted)}, observed {amount(self.events)}; "
+            f"observed / predicted {ratio}95 % CI {self.low:.2f} to {self.high:.2f}; one-sided p {p_text(self.p_value)}"
+        )
+        if not self.off:
+            return f"No region found to be off. Most conspicuous: {self.name} ({counts}; {where})."
+        return f"Too {'low' if self.too_low else 'high'} where {self.name} ({counts}; {where})."
+
+
+def discover(scores: ArrayLike, y: ArrayLike, features: Any, *, positive: Any = None, random_state: int = 0) -> Region:
+    r"""Find the region where probabilities are most off, and test it on held-out rows.
+
+    A random half of the rows is searched: all boxes of two features on a grid of 16 ranges each, then the ends are
+    moved on a finer grid, and a third condition is added where it helps. The box with the largest
+    :math:`|\sum (y - p)| / \sqrt{\sum p (1 - p)}` is the region; its side, too low or too high, is fixed. The other
+    half tests this one region on this one side.
+
+    Parameters
+    ----------
+    scores
+        Probabilities of the event.
+    y
+        Labels.
+    features
+        Columns of numbers, booleans or text by name: a frame, or a mapping.
+    positive
+        The label that counts as the event.
+    random_state
+        Seed of the split into halves.
+
+    Returns
+    -------
+    Region
+        The region, in words, with its test.
+
+    Notes
+    -----
+    Guarantee: for independent rows and a calibrated model, ``off`` is true with probability at most 5 %, whatever the
+    search does, since the test uses other rows and the exact distribution of their events.
+
+    Cost: one pass over half the rows for each pair of features.
+
+    Reference: Friedman and Fisher (1999) for boxes; the split of the sample is that of Cox (1975).
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> age, income, p = rng.integers(18, 90, 8000), rng.lognormal(10, 0.5, 8000), rng.beta(2, 8, 8000)
+    >>> odds = p / (1 - p) * np.where((age > 60) & (income < 20_000), 3.0, 1.0)
+    >>> y = rng.random(8000) < odds / (1 + odds)
+    >>> region = discover(p, y, {"age": age, "income": income})
+    >>> region.off, region.too_low, [each.feature for each in region.conditions]
+    (True, True, ['age', 'income'])
+    """
+    rows = check_rows(scores, y, positive=positive, score_type="probability")
+    columns = by_name(features)
+    if not isinstance(columns, Mapping):
+        raise InputError("features", "has no names of columns", "pass a frame, or a mapping of names to columns")
+    binned = Features.of(columns)
+    if len(binned.codes) != len(rows.scores):
+        problem = f"has {len(binned.codes):,} rows, and scores have {len(rows.scores):,}"
+        raise InputError("features", problem, "pass one row of features per score")
+    p, labels = rows.scores.astype(np.float64), rows.labels.astype(np.float64)
+    order = np.random.default_rng(random_state).permutation(len(p))
+    half = len(p) // 2
+    train, test = np.sort(order[:half]), np.sort(order[half:])
+    box, z = _worst_box(binned.take(train), labels[train] - p[train], p[train] * (1.0 - p[train]))
+    if not box:
+        return Region((), False, 0, 0, 0.0, 0.0, math.inf, 1.0, half, len(test))
+    inside = test[_inside(binned.codes[test], box)]
+    values, counts = np.unique(p[inside], return_counts=True)
+    chance, events = Chance(values, counts.astype(np.float64)), int(labels[inside].sum())
+    tails = chance.log_tails(float(events))
+    interval = ratio_interval(events, chance.mean, chance.variance, float(special.ndtri((1.0 + CONFIDENCE) / 2.0)))
+    conditions = tuple(_condition(binned, j, *ends) for j, ends in sorted(box.items()))
+    p_value = min(1.0, math.exp(tails[1] if z > 0.0 else tails[0]))
+    return Region(
+        conditions, z > 0.0, len(inside), events, chance.mean, *interval, p_value, searched=half, tested=len(test)
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------- Search
+
+Box = dict[int, tuple[int, int]]
+"""Conditions by feature: the first and the last bin."""
+Range = tuple[int, int] | None
+"""First and last bin; None for all rows, with or without a value."""
+
+
+def _worst_box(features: Features, residuals: Floats, variances: Floats) -> tuple[Box, float]:
+    """The box with the largest test statistic, and that statistic with its sign."""
+    stats = np.column_stack([residuals, variances, np.ones(len(residuals))])
+    least = max(MIN_ROWS, math.ceil(MIN_SHARE * len(residuals)))
+    if len(residuals) < 2 * least:
+        return {}, 0.0
+    coarse = [_coarse(features, j) for j in range(len(features.names))]
+    alone = [_best_range(each, stats, least) for each in coarse]
+    first = max(range(len(alone)), key=lambda j: abs(alone[j][1]))
+    box, z = _box({first: coarse[first].fine(alone[first][0])}), alone[first][1]
+    kept = sorted(sorted(range(len(alone)), key=lambda j: -abs(alone[j][1]))[:MAX_FEATURES])
+    pairs = [
+        (_box({j: coarse[j].fine(part) for j, part in pair.items()}), both)
+        for pair, both in _best_pairs([(j, coarse[j]) for j in kept], stats, least)
+    ]
+    found = [(box, z), *pairs[:1]]
+    triples = [_lengthened(features, coarse, stats, each, least) for each, _ in pairs[:MAX_PAIRS]]
+    found += sorted((each for each in triples if each is not None), key=lambda each: -abs(each[1]))[:1]
+    found = [_opened(features, stats, *_moved(features, stats, *each, least)) for each in found]
+    return max(found, key=lambda each: abs(each[1]) - LONGER * len(each[0]))
+
+
+@dataclass(frozen=True, eq=False)
+class Coarse:
+    """One feature in few bins: the bin of each row, the fine bins of each, and how many of them are ordered."""
+
+    codes: Ints
+    starts: Ints
+    stops: Ints
+    ordered: int
+
+    @property
+    def size(self) -> int:
+        """Number of bins."""
+        return len(self.starts)
+
+    def ranges(self) -> Iterator[Range]:
+        """Ranges of bins that a condition can name: all rows, ranges of ordered bins, and single other bins."""
+        yield None
+        for low in range(self.ordered):
+            for high in range(low, self.ordered):
+                if (low, high) != (0, self.ordered - 1) or self.size > self.ordered:
+                    yield low, high
+        for each in range(self.ordered, self.size):
+            yield each, each
+
+    def fine(self, part: Range) -> Range:
+        """The same range in fine bins."""
+        return None if part is None else (int(self.starts[part[0]]), int(self.stops[part[1]]))
+
+
+def _coarse(features: Features, j: int, size: int = GRID) -> Coarse:
+    codes = features.codes[:, j].astype(np.int64)
+    counts = np.bincount(codes, minlength=MISSING + 1)
+    there = np.flatnonzero(counts[:MISSING])
+    if features.is_text(j):
+        levels = there[there < len(features.cuts[j])]
+        bins = [(each, each) for each in levels[np.argsort(-counts[levels], kind="stable")][: size - 1].tolist()]
+        ordered = 0
+    else:
+        place = np.minimum(np.cumsum(counts[there]) * size // max(counts[there].sum() + 1, 1), size - 1)
+        bins = [(int(there[place == k].min()), int(there[place == k].max())) for k in np.unique(place)]
+        bins = [(0 if k == 0 else bins[k - 1][1] + 1, end) for k, (_, end) in enumerate(bins)]
+        bins = [(start, len(features.cuts[j]) if k == len(bins) - 1 else end) for k, (start, end) in enumerate(bins)]
+        ordered = len(bins)
+    if counts[MISSING]:
+        bins.append((MISSING, MISSING))
+    table = np.full(MISSING + 1, len(bins))
+    for k, (start, end) in enumerate(bins):
+        table[start : end + 1] = k
+    return Coarse(table[codes], np.array([b[0] for b in bins]), np.array([b[1] for b in bins]), ordered)
+
+
+def _statistics(sums: Floats, least: int) -> Floats:
+    """Test statistics of sums of residuals, variances and rows; 0 where there are too few rows."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        z = sums[..., 0] / np.sqrt(sums[..., 1])
+    return np.where((sums[..., 2] >= least) & (sums[..., 1] > 1e-9), z, 0.0)
+
+
+def _range_sums(sums: Floats, ranges: list[Range]) -> Floats:
+    """Sums over ranges of the first axis, from sums by bin; the last bin holds the rows of no named bin."""
+    before = np.concatenate([np.zeros_like(sums[:1]), np.cumsum(sums, axis=0)])
+    low = np.array([0 if part is None else part[0] for part in ranges])
+    high = np.array([len(sums) if part is None else part[1] + 1 for part in ranges])
+    return np.asarray(before[high] - before[low])
+
+
+def _best_range(feature: Coarse, stats: Floats, least: int) -> tuple[Range, float]:
+    sums = bin_sums(feature.codes, stats, feature.size + 1)
+    ranges = list(feature.ranges())
+    z = _statistics(_range_sums(sums, ranges), least)
+    best = int(np.abs(z).argmax())
+    return ranges[best], float(z[best])
+
+
+def _best_pairs(features: list[tuple[int, Coarse]], stats: Floats, least: int) -> list[tuple[dict[int, Range], float]]:
+    """The best box of each pair of features, the most conspicuous first."""
+    found = []
+    for (a, first), (b, second) in combinations(features, 2):
+        width = second.size + 1
+        joint = first.codes * width + second.codes
+        cells = (first.size + 1) * width
+        sums = bin_sums(joint, stats, cells).reshape(-1, width, stats.shape[1])
+        rows, columns = list(first.ranges()), list(second.ranges())
+        boxes = _range_sums(_range_sums(sums, rows).swapaxes(0, 1), columns)
+        z = _statistics(boxes, least)
+        best = int(np.abs(z).argmax())
+        column, row = divmod(best, len(rows))
+        found.append(({a: rows[row], b: columns[column]}, float(z.flat[best])))
+    return sorted(found, key=lambda each: -abs(each[1]))
+
+
+def _moved(features: Features, stats: Floats, box: Box, z: float, least: int) -> tuple[Box, float]:
+    """The box with its ends moved on the fine grid, one condition at a time."""
+    for _ in range(ROUNDS):
+        before = z
+        for j in tuple(box):
+            others = _inside(features.codes, {k: ends for k, ends in box.items() if k != j})
+            part = _coarse(features.take(np.flatnonzero(others)), j, size=len(features.cuts[j]) + 1)
+            best, value = _best_range(part, stats[others], least)
+            if value * z > 0.0 and abs(value) > abs(z) + 1e-9:
+                box, z = _box({**box, j: part.fine(best)}), value
+        if abs(z) <= abs(before) + 1e-9:
+            break
+    return box, z
+
+
+def _opened(features: Features, stats: Floats, box: Box, z: float) -> tuple[Box, float]:
+    """The box without the ends of ranges that matter little."""
+    for j in tuple(box):
+        last = len(features.cuts[j])
+        for end in (0, 1):
+            low, high = box.get(j, (0, last))
+            opened = (0, high) if end == 0 else (low, last)
+            if features.is_text(j) or low == MISSING or opened == (low, high) or opened == (0, last):
+                continue
+            wider = {**box, j: opened}
+            value = float(_statistics(stats[_inside(features.codes, wider)].sum(axis=0), 1))
+            if value * z > 0.0 and abs(value) >= abs(z) - OPEN:
+                box, z = wider, value
+    return box, z
+
+
+def _lengthened(
+    features: Features, coarse: list[Coarse], stats: Floats, box: Box, least: int
+) -> tuple[Box, float] | None:
+    """The box with one further condition."""
+    inside = _inside(features.codes, box)
+    best: tuple[Box, float] | None = None
+    for j, each in enumerate(coarse):
+        if j not in box:
+            part, z = _best_range(
+                Coarse(each.codes[inside], each.starts, each.stops, each.ordered), stats[inside], least
+            )
+            if part is not None and (best is None or abs(z) > abs(best[1])):
+                best = _box({**box, j: each.fine(part)}), z
+    return best
+
+
+def _box(parts: Mapping[int, Range]) -> Box:
+    return {j: part for j, part in parts.items() if part is not None}
+
+
+def _inside(codes: NDArray[np.uint8], box: Box) -> NDArray[np.bool_]:
+    inside = np.ones(len(codes), dtype=bool)
+    for j, (low, high) in box.items():
+        inside &= (codes[:, j] >= low) & (codes[:, j] <= high)
+    return inside
+
+
+def _condition(features: Features, j: int, low: int, high: int) -> Condition:
+    name, cuts = features.names[j], features.cuts[j]
+    if low == MISSING:
+        return Condition(name, missing=True)
+    if isinstance(cuts, tuple):
+        return Condition(name, level=cuts[low])
+    return Condition(name, None if low == 0 else float(cuts[low - 1]), None if high >= len(cuts) else float(cuts[high]))
+
+
+def _short(number: float | None) -> str:
+    return f"{number:,.4g}" if number is not None and abs(number) < 1e5 else f"{number:,.0f}"
