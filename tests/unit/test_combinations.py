@@ -10,7 +10,7 @@ from tests import worlds
 
 from calibrant import Calibration, InputError, calibrate
 from calibrant.calibrators import AutoCalibrator, SegmentCalibrator
-from calibrant.fits.class_segments import fit_correction
+from calibrant.fits.multiclass.segments import fit_correction
 from calibrant.guarantees.certificate import Certificate
 from calibrant.guarantees.no_certificate import NoCertificate
 from calibrant.maps import GroupedSoftmaxMap, SoftmaxMap

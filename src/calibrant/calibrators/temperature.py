@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from calibrant.arrays.multiclass.rows import MulticlassRows, is_matrix
 from calibrant.calibrators.base import BinaryCalibrator, Fit
 from calibrant.calibrators.multiclass.base import MulticlassCalibrator
+from calibrant.fits.multiclass.softmax import LogRows, fit_slope, zero_notes
 from calibrant.fits.scaling import Scaling, fit_temperature, rates_text, unlimited
-from calibrant.fits.softmax import LogRows, fit_slope, zero_notes
 from calibrant.maps import LogitAffineMap, Map, SoftmaxMap
 from calibrant.messages import InputError, Voice
 from calibrant.tallies import Tally, ends_at

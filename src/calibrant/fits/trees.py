@@ -109,7 +109,7 @@ def _cuts(values: Floats) -> Floats:
     low, high = distinct[ends], distinct[np.minimum(ends + 1, len(distinct) - 1)]
     with np.errstate(over="ignore", invalid="ignore"):
         middle = low + 0.5 * (high - low)
-    inside = (low <= middle) & (middle < high)  # not so if they are neighbours, or infinite
+    inside = (low <= middle) & (middle < high)  # not so if they are neighbors, or infinite
     return np.where(inside, middle, low)
 
 
@@ -448,7 +448,7 @@ def cross_validated(
 
 
 def _alphas(path: Sequence[Pruned], size: float) -> Floats:
-    """One alpha for each tree that is best for some: geometric means of the neighbouring alphas at which it changes."""
+    """One alpha for each tree that is best for some: geometric means of the neighboring alphas at which it changes."""
     found, place = [0.0], 0
     rmse = [each.penalized(0.0, size) for each in path]
     while place < len(path) - 1:

@@ -26,7 +26,7 @@ GRID = 16
 MAX_FEATURES = 30
 """Features whose pairs are searched: those with the most conspicuous ranges of their own."""
 MIN_SHARE, MIN_ROWS = 0.01, 50
-"""A region has at least this share of the rows, and at least so many rows."""
+"""A region has at least this share of the rows, and at least this many rows."""
 ROUNDS = 4
 """Rounds in which the ends of a region are moved, one condition at a time."""
 MAX_PAIRS = 60

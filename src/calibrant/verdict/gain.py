@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from calibrant.arrays import Rows
 from calibrant.arrays.multiclass.rows import MulticlassRows
 from calibrant.fits.isotonic import fit_curve
+from calibrant.fits.multiclass.softmax import LogRows, fit_slope
 from calibrant.fits.scaling import fit_beta, fit_platt
-from calibrant.fits.softmax import LogRows, fit_slope
 from calibrant.maps import Map
 from calibrant.metrics.binary.bins import Bins
 from calibrant.notions import Confidence

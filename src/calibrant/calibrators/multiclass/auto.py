@@ -16,8 +16,8 @@ from calibrant.calibrators.choice import Chooser
 from calibrant.calibrators.multiclass.base import MulticlassCalibrator
 from calibrant.calibrators.multiclass.reduction import ReducingCalibrator
 from calibrant.calibrators.multiclass.scaling import MAX_COMPARED_SCORES, check_parts, scaled_together
-from calibrant.fits.ridge import Affine
-from calibrant.fits.softmax import effective_weights, zero_notes, zeros_as
+from calibrant.fits.multiclass.ridge import Affine
+from calibrant.fits.multiclass.softmax import effective_weights, zero_notes, zeros_as
 from calibrant.guarantees.certificate import Coverage, IntervalName
 from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.maps import MulticlassMap

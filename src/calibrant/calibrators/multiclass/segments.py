@@ -17,9 +17,9 @@ from calibrant.arrays.score_types import MulticlassScoreType
 from calibrant.calibrators.base import Fit
 from calibrant.calibrators.multiclass.auto import MulticlassAutoCalibrator
 from calibrant.calibrators.multiclass.base import MulticlassCalibrator, absent_notes
-from calibrant.fits.class_segments import corrected, fit_correction
+from calibrant.fits.multiclass.segments import corrected, fit_correction
+from calibrant.fits.multiclass.softmax import effective_weights, zeros_as
 from calibrant.fits.segments import By, read_by, taken_keys
-from calibrant.fits.softmax import effective_weights, zeros_as
 from calibrant.guarantees.certificate import Coverage, IntervalName
 from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.guarantees.provenance import Sampling, Status

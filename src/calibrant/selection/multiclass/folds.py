@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays.multiclass.rows import MulticlassRows
-from calibrant.fits.softmax import effective_weights
+from calibrant.fits.multiclass.softmax import effective_weights
 from calibrant.numerics import Floats, Ints, row_hashes
 from calibrant.selection.folds import FOLDS, forward_folds, periods_of
 

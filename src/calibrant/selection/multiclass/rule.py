@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from calibrant.arrays.multiclass.rows import MulticlassRows
-from calibrant.fits.ridge import Affine
-from calibrant.fits.softmax import LogRows, fit_slope
+from calibrant.fits.multiclass.ridge import Affine
+from calibrant.fits.multiclass.softmax import LogRows, fit_slope
 from calibrant.maps import MulticlassMap
 from calibrant.messages import Note
 from calibrant.metrics.estimates import Estimate

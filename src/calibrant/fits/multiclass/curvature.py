@@ -13,7 +13,7 @@ from scipy.linalg.lapack import dpotrf, dpotri
 from calibrant.numerics import Floats
 
 if TYPE_CHECKING:
-    from calibrant.fits.ridge import Ridge
+    from calibrant.fits.multiclass.ridge import Ridge
 
 Inverse = Callable[[Floats], Floats]
 """Product of an approximate inverse Hessian with a gradient; both have the shape of the parameters."""

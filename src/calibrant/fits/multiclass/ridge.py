@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.fits.curvature import Inverse, class_inverse, dense_inverse, own_inverse
-from calibrant.fits.softmax import LogRows
+from calibrant.fits.multiclass.curvature import Inverse, class_inverse, dense_inverse, own_inverse
+from calibrant.fits.multiclass.softmax import LogRows
 from calibrant.maps import SoftmaxMap
 from calibrant.numerics import Floats
 from calibrant.solvers import Derivatives, damped_newton, lbfgs

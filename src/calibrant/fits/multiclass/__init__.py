@@ -1,0 +1,1 @@
+"""Fits of maps of several classes."""
