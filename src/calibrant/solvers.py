@@ -120,6 +120,7 @@ def lbfgs(
     start: Floats,
     settled: float,
     steps: int = LBFGS_STEPS,
+    pairs: deque[_Pair] | None = None,
 ) -> Floats:
     """Minimize a convex loss by L-BFGS, from an approximate inverse of its curvature.
 
@@ -135,6 +136,9 @@ def lbfgs(
         The decrement (gradient times step, about twice the expected descent) at which the search ends.
     steps
         Maximum number of steps.
+    pairs
+        What was learned of the curvature on the way, from :func:`new_pairs`; a second search of nearly the same loss
+        with the same inverse goes on from it.
 
     Notes
     -----
@@ -149,8 +153,9 @@ def lbfgs(
     [3.0, 3.0]
     """
     point, (loss, gradient) = start, evaluate(start)
-    pairs: deque[_Pair] = deque(maxlen=LBFGS_PAIRS)
-    raw, scale = inverse(gradient), 1.0  # the inverse is linear: one product per step
+    pairs = new_pairs() if pairs is None else pairs
+    raw = inverse(gradient)  # the inverse is linear: one product per step
+    scale = pairs[-1].scale if pairs else 1.0
     for _ in range(steps):
         move = -_two_loops(gradient, raw, scale, pairs)
         decrement = -float((gradient * move).sum())
@@ -170,20 +175,29 @@ def lbfgs(
         change, turn = trial - point, slope - gradient
         turned, curved = inverse(turn), float((change * turn).sum())
         if curved > 0.0:
-            stored = [each.astype(np.float32) for each in (change, turn, turned)]
-            pairs.append(_Pair(stored[0], stored[1], stored[2], curved))
             scale = curved / float((turn * turned).sum())
+            stored = [each.astype(np.float32) for each in (change, turn, turned)]
+            pairs.append(_Pair(stored[0], stored[1], stored[2], curved, scale))
         point, loss, gradient, raw = trial, reached, slope, raw + turned
     return point
 
 
 class _Pair(NamedTuple):
-    """A change of the point, that of the gradient, the product of the inverse with the latter, and of the first two."""
+    """A change of the point, that of the gradient, the product of the inverse with the latter, and of the first two.
+
+    ``scale`` is the factor by which this pair scales the inverse.
+    """
 
     change: NDArray[np.float32]
     turn: NDArray[np.float32]
     inverse: NDArray[np.float32]
     curved: float
+    scale: float
+
+
+def new_pairs() -> deque[_Pair]:
+    """An empty memory of :func:`lbfgs`."""
+    return deque(maxlen=LBFGS_PAIRS)
 
 
 def _two_loops(gradient: Floats, raw: Floats, scale: float, pairs: Sequence[_Pair]) -> Floats:

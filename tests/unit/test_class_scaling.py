@@ -331,7 +331,7 @@ def test_what_is_compared_never_depends_on_the_labels_it_is_judged_by():
         trials = Trials(check_class_rows(z, labels, score_type="logit"), folds, "log")
         for place in (1, 2, 0):
             trials.losses(setting, place)
-        maps.append(trials._last["matrix", frozenset({0})])
+        maps.append(trials._fits[frozenset({0})][setting])
     np.testing.assert_array_equal(maps[0].numbers, maps[1].numbers)
 
 

@@ -45,12 +45,13 @@ def test_other_labels_in_a_fold_leave_the_map_that_judges_it_as_it_was():
     part = np.flatnonzero(folds.shares[0])
     other = y.copy()
     other[part] = (y[part] + 1) % 33
+    setting = Setting("matrix", 1e-300, 100.0)
     found = []
     for labels in (y, other):
         trials = Trials(check_class_rows(z, labels, classes=range(33), score_type="logit"), folds, "log")
         for also in (1, None):
-            trials.prepare(Setting("matrix", 1e-300, 100.0), (0,), also)
-        found.append(trials._last["matrix", frozenset({0})].numbers)
+            trials.prepare(setting, (0,), also)
+        found.append(trials._fits[frozenset({0})][setting].numbers)
     np.testing.assert_array_equal(*found)
 
 

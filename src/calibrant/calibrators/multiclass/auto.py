@@ -24,7 +24,7 @@ from calibrant.maps import MulticlassMap
 from calibrant.messages import InputError, Note, Voice, count_text, note
 from calibrant.selection.comparison import nested_sentence
 from calibrant.selection.losses import Loss
-from calibrant.selection.multiclass.cross_validation import Given, Setting, Trials
+from calibrant.selection.multiclass.cross_validation import Given, Setting, Trials, fold_count
 from calibrant.selection.multiclass.folds import MulticlassFolds, some_rows
 from calibrant.selection.multiclass.rule import (
     FORMS,
@@ -149,7 +149,8 @@ class MulticlassAutoCalibrator(Chooser, MulticlassCalibrator):
     def _selected(self, rows: MulticlassRows, zeros: float, worth: float) -> tuple[MulticlassSelection, Affine | None]:
         """The choice, and a start for the fit of the chosen map to all rows."""
         some = some_rows(rows, MAX_COMPARED_SCORES, self.random_state)
-        trials = Trials(some, MulticlassFolds.of(some, self.cv, self.random_state), self.loss, zeros)
+        folds = MulticlassFolds.of(some, fold_count(some, self.cv), self.random_state)
+        trials = Trials(some, folds, self.loss, zeros)
         selection = select_classes(trials, self._pool(), worth)
         return selection, trials.start(selection.trial)
 

@@ -23,6 +23,7 @@ from calibrant.selection.multiclass.cross_validation import (
     View,
     best_setting,
     fit_setting,
+    fold_count,
     middle,
     safest,
     searched,
@@ -237,7 +238,7 @@ class StructuredScaling(SoftmaxCalibrator):
     def _fit_classes(self, rows: MulticlassRows) -> Fit[SoftmaxMap]:
         setting, start = self._setting(rows)
         logs = LogRows.of(rows, setting.clamp)
-        slope, notes = _slope(rows, logs)
+        slope, notes = _slope(rows, logs, start)
         fitted = fit_setting(setting, logs, slope, start)[0]
         return Fit(fitted, notes, {"temperature_": 1.0 / slope} | self._chosen(setting))
 
@@ -333,9 +334,9 @@ class DirichletScaling(StructuredScaling):
         return min(found, replace(found, intercepts=10.0), key=view.mean)
 
 
-def _slope(rows: MulticlassRows, logs: LogRows) -> tuple[float, tuple[Note, ...]]:
-    """The slope of the temperature map, and notes on it."""
-    slope, notes = fit_slope(logs)
+def _slope(rows: MulticlassRows, logs: LogRows, start: Affine | None = None) -> tuple[float, tuple[Note, ...]]:
+    """The slope of the temperature map, and notes on it; the slope of other parameters saves time as a start."""
+    slope, notes = fit_slope(logs, start=None if start is None else start.slope)
     return slope, (*((scaled_together(),) if rows.score_type == "independent" else ()), *notes)
 
 
@@ -344,7 +345,7 @@ def crossed(rows: MulticlassRows, cv: int, random_state: int) -> View | None:
     some = some_rows(rows, MAX_COMPARED_SCORES, random_state)
     if len(some) < 2:
         return None
-    trials = Trials(some, MulticlassFolds.of(some, cv, random_state), "log")
+    trials = Trials(some, MulticlassFolds.of(some, fold_count(some, cv), random_state), "log")
     return View(trials, trials.parts) if trials.parts else None
 
 

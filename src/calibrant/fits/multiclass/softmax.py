@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -93,10 +94,12 @@ class LogRows:
         lowest = zeros_as(rows) if clamp is None else clamp
         labels, weights = rows.labels, effective_weights(rows)
         if on == "logit" and order is None and not single:
-            shift = np.empty(len(rows))
+            shift, raised = np.empty(len(rows)), False
             for part in row_blocks(rows.scores):
-                shift[part] = _log_sums(rows.scores[part].astype(np.float64, copy=False))
-            return cls(rows.classes, on, lowest, rows.scores, labels, weights, True, shift)
+                z = rows.scores[part].astype(np.float64, copy=False)
+                shift[part] = _log_sums(z)
+                raised = raised or bool((z.min(axis=1) - shift[part]).min() < np.log(lowest))
+            return cls(rows.classes, on, lowest, rows.scores, labels, weights, raised, shift)
         taken = SoftmaxMap(rows.classes, np.ones(1), np.zeros(0), on, lowest)
         logs = np.empty(rows.scores.shape, dtype=np.float32 if single else rows.scores.dtype)
         for part in row_blocks(logs):
@@ -118,7 +121,12 @@ class LogRows:
 
     def clipped(self, clamp: float) -> Self:
         """The same with a higher clamp."""
-        return replace(self, clamp=clamp, raised=True)
+        return replace(self, clamp=clamp, raised=self.least < np.log(clamp))
+
+    @cached_property
+    def least(self) -> float:
+        """The lowest logarithm."""
+        return float(self.logs.min()) if self.shift is None else -np.inf
 
     def weighing(self, weights: Floats) -> Self:
         """The same rows with other weights."""

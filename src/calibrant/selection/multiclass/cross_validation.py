@@ -45,7 +45,7 @@ clamp may be worse than the best."""
 SLOPE_SHARE, INTERCEPT_ROWS = 0.2, 1.0
 """Penalty of a diagonal slope relative to an off-diagonal one, and penalty of an intercept, in rows."""
 
-COMPARISON_TOLERANCE, ROUGH_TOLERANCE = 1e-5, 3e-4
+COMPARISON_TOLERANCE, ROUGH_TOLERANCE = 1e-5, 1e-3
 """Tolerances, in mean loss, of fits that are only compared; the second with many classes."""
 
 TUNING_FOLDS = 1
@@ -64,6 +64,11 @@ class Setting:
     strength: float = FIRST_STRENGTH
     share: float = SLOPE_SHARE
     intercepts: float = INTERCEPT_ROWS
+
+    def distance(self, other: Setting) -> tuple[float, float]:
+        """How far the penalties of another setting are, in factors of e; then its clamp."""
+        penalties = abs(np.log(self.strength / other.strength)) + abs(np.log(self.intercepts / other.intercepts))
+        return float(penalties), float(abs(np.log(self.clamp / other.clamp)))
 
     @property
     def ridge(self) -> Ridge:
@@ -103,6 +108,14 @@ def middle(classes: int) -> float:
     return FIRST_STRENGTH_MANY_CLASSES if classes > MANY_CLASSES else FIRST_STRENGTH
 
 
+def fold_count(rows: MulticlassRows, cv: int) -> int:
+    """The number of folds: with many classes an even one, because two folds at a time are left out of nested fits.
+
+    Four folds take two such fits for each setting, five would take three. Below four, or with time, it stays.
+    """
+    return cv - cv % 2 if len(rows.classes) > MANY_CLASSES and rows.time is None and cv > 4 else cv
+
+
 class Trials:
     """Losses of maps on every fold, fitted without it, or without it and one other fold; fits are made on demand.
 
@@ -126,8 +139,7 @@ class Trials:
         self._slopes: dict[tuple[float, frozenset[int]], float] = {}
         self._losses: dict[tuple[Trial, int, frozenset[int]], Floats] = {}
         self._shared: dict[Form, tuple[float, Inverse | None]] = {}
-        self._any: dict[Setting, Affine] = {}
-        self._last: dict[tuple[Form, frozenset[int]], Affine] = {}  # by left-out folds: a start must not leak them
+        self._fits: dict[frozenset[int], dict[Setting, Affine]] = {}  # by left-out folds: a start must not leak them
 
     def clamps(self) -> tuple[float, ...]:
         """Clamps that have different effects on these rows, the lowest first; one for logits of many classes.
@@ -189,7 +201,11 @@ class Trials:
 
     def start(self, setting: Trial) -> Affine | None:
         """Parameters of a fit to some of the folds, as a start for a fit to all rows; None where it saves nothing."""
-        return self._any.get(setting) if self.many and isinstance(setting, Setting) else None
+        if not self.many or not isinstance(setting, Setting):
+            return None
+        return next(
+            (fits[setting] for left_out, fits in self._fits.items() if len(left_out) == 1 and setting in fits), None
+        )
 
     def _left_out(self, part: int, also: int | None) -> frozenset[int]:
         return frozenset({part} if also is None or self.folds.forward else {part, also})
@@ -200,14 +216,13 @@ class Trials:
             logger.info("compare: %s%s, without folds %s", setting.form, at, sorted(left_out))
         rows = self._seen(setting.clamp, left_out)
         slope = 1.0 if setting.form == "identity" else self._slope(rows, left_out)
-        start = self._start(setting.form, left_out)
+        start = self._start(setting, left_out)
         tolerance = ROUGH_TOLERANCE if self.many else COMPARISON_TOLERANCE
         inverse = self._inverse(setting, left_out)
         made, numbers = fit_setting(setting, rows, slope, start, tolerance, inverse)
         if numbers is not None:
-            self._last[setting.form, left_out] = numbers
-            if len(left_out) == 1:
-                self._any[setting] = numbers
+            kept = numbers._replace(numbers=numbers.numbers.astype(np.float32)) if self.many else numbers
+            self._fits.setdefault(left_out, {})[setting] = kept
         for part in left_out:
             self._losses[setting, part, left_out] = self._judge(made, rows, part)
 
@@ -224,14 +239,14 @@ class Trials:
             found[some] = class_losses(p, rows.labels[places], self.loss)
         return found
 
-    def _start(self, form: Form, left_out: frozenset[int]) -> Affine | None:
-        """A fit to the same folds, or to fewer; for a matrix also one of slopes alone."""
-        for same in (form, "vector") if form == "matrix" and self.many else (form,):
-            if (same, left_out) in self._last:
-                return self._last[same, left_out]
-            for (each, other), numbers in self._last.items():
-                if each == same and other > left_out and not self.folds.forward:
-                    return numbers
+    def _start(self, setting: Setting, left_out: frozenset[int]) -> Affine | None:
+        """A fit to the same folds with near penalties, or to fewer; for a matrix also one of slopes alone."""
+        fewer = [] if self.folds.forward else [each for each in self._fits if each > left_out]
+        for form in (setting.form, "vector") if setting.form == "matrix" and self.many else (setting.form,):
+            for each in (left_out, *fewer):
+                fits = {other: found for other, found in self._fits.get(each, {}).items() if other.form == form}
+                if fits:
+                    return fits[min(fits, key=setting.distance)]
         return None
 
     def _judge_given(self, trial: Given, left_out: frozenset[int]) -> None:
@@ -321,11 +336,16 @@ def best_setting(view: View, first: Setting, clamps: Sequence[float]) -> Setting
     return found if gain > STRENGTH_GAIN_SE * spread else start
 
 
-def searched(view: View, first: Setting) -> Setting:
-    """The best setting of a form; with many classes the clamp is that of the temperature map, which is faster."""
+def searched(view: View, first: Setting, *, strengths: bool = True) -> Setting:
+    """The best setting of a form; with many classes the clamp is that of the temperature map, which is faster.
+
+    Without ``strengths`` the penalty is the first one.
+    """
     clamps = view.trials.clamps()
     if view.trials.size > MANY_CLASSES and first.form not in ("identity", "temperature"):
         clamps = (best_setting(view, replace(first, form="temperature"), clamps).clamp,)
+        if not strengths:
+            return replace(first, clamp=clamps[0])
     return best_setting(view, first, clamps)
 
 

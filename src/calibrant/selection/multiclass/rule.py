@@ -74,14 +74,14 @@ class MulticlassCandidate:
             return too_many_classes(MAX_MATRIX_CLASSES)
         return needs_rows(self.rows) if rows < self.rows else None
 
-    def found(self, view: View) -> Trial:
-        """Its best setting on some of the folds."""
+    def found(self, view: View, *, strengths: bool = True) -> Trial:
+        """Its best setting on some of the folds; with many classes its penalty is compared only with ``strengths``."""
         if self.given is not None:
             return self.given
         trials = view.trials
         if self.name == "identity":
             return Setting("identity", trials.zeros)
-        return searched(view, Setting(FORMS[self.name], CLAMP, middle(trials.size)))
+        return searched(view, Setting(FORMS[self.name], CLAMP, middle(trials.size)), strengths=strengths)
 
 
 def fitted(trial: Trial, rows: MulticlassRows, start: Affine | None = None) -> MulticlassMap:
@@ -89,7 +89,8 @@ def fitted(trial: Trial, rows: MulticlassRows, start: Affine | None = None) -> M
     if isinstance(trial, Given):
         return trial.fit(rows)
     logs = LogRows.of(rows, trial.clamp)
-    slope = 1.0 if trial.form == "identity" else fit_slope(logs).slope
+    near = None if start is None else start.slope
+    slope = 1.0 if trial.form == "identity" else fit_slope(logs, start=near).slope
     return fit_setting(trial, logs, slope, start)[0]
 
 
@@ -187,7 +188,8 @@ def _default(tried: Sequence[MulticlassCandidate]) -> int:
 
 
 def _found(view: View, tried: Sequence[MulticlassCandidate]) -> tuple[list[Trial], Losses]:
-    found = [each.found(view) for each in tried]
+    richer = any(each.name == "structured" for each in tried)  # then a vector is chosen for its simplicity if at all
+    found = [each.found(view, strengths=not (richer and each.name == "vector")) for each in tried]
     return found, view.losses(found)
 
 
