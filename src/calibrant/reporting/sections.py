@@ -121,7 +121,7 @@ def _classes(contents: Contents, style: Style) -> list[Block]:
         unit,
         "predicted",
         "observed",
-        "expected range",
+        "95 % expected range",
         "intercept",
         "slope",
         "95 % interval",
