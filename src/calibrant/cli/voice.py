@@ -143,8 +143,8 @@ ADVICE: dict[Advice, str | Callable[[CommandLine], str]] = {
     Advice.IMPORTANCE_WEIGHTS: "leave --frequency out",
     Advice.NAME_SCORES: "pass the column of scores with --score",
     Advice.ONE_AGAINST_REST: (
-        "for several classes pass one --score per class; for one score, a label column that is 1 for one class and 0 "
-        "for the rest"
+        "labels must have two classes: create a column that is 1 for one class and 0 for the rest; for several classes "
+        "pass one --score per class"
     ),
     Advice.PASS_CLAMP: "in Python, clamp= reads them as half a rounding unit from 0 and 1",
     Advice.PASS_GUARANTEE: "pass --guarantee E",
