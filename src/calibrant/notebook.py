@@ -9,6 +9,7 @@ import base64
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import zip_longest
 
 GREEN, AMBER, RED, GRAY = "#009E73", "#E69F00", "#D55E00", "#8A8A8A"
 """Colors that color-blind readers can distinguish, legible on white and on black (Okabe and Ito)."""
@@ -84,7 +85,7 @@ def table_block(
     top = "".join(_cell("th", name, place in left) for place, name in enumerate(head))
     rows = [*rows]
     texts = [[each.text if isinstance(each, Dot) else each for each in cells] for cells in (head, *rows)]
-    width = sum(max(map(len, column)) + 3 for column in zip(*texts, strict=True))
+    width = sum(max(map(len, column)) + 3 for column in zip_longest(*texts, fillvalue=""))
     body = "".join(
         f"<tr>{''.join(_cell('td', cell, place in left, row in bold) for place, cell in enumerate(cells))}</tr>"
         for row, cells in enumerate(rows)
