@@ -114,7 +114,7 @@ def test_a_source_gives_nan_where_transform_refuses(tmp_path: Path) -> None:
         calibrate = namespace((tmp_path / f"{name}.py").read_text())["calibrate"]
         assert all(math.isnan(calibrate(score)) for score in refused)
         assert calibrate(0.25) == pytest.approx(cal.transform([0.25])[0])
-        assert proof.scores > 100_000
+        assert proof.scores > 1_000
 
 
 def test_a_source_that_reads_too_much_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

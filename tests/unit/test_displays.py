@@ -704,6 +704,7 @@ def test_an_axis_of_counts_says_that_it_is_logarithmic(plt):
     assert labels == ["Rows\n(log scale)", "Rows"]
 
 
+@pytest.mark.filterwarnings("ignore:y has only one class")
 def test_no_events_are_no_clean_bill():
     display = of([0.002] * 300, [0] * 300)
     assert display.data["series"][0]["rate_bound"] == pytest.approx(1 - 0.05 ** (1 / 300))
