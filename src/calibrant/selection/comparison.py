@@ -174,7 +174,7 @@ class Comparison(Shown):
             return ["The simplest candidate within half a standard error of the lowest loss is chosen.", *self.gates]
         first = "The blend is chosen unless one of the following holds."
         simpler = f"A simpler candidate is chosen if its loss is {self.within}."
-        return [first, simpler, *self._lower, *self.gates]
+        return [first, simpler, *self.gates, *self._lower]
 
     @property
     def _lower(self) -> list[str]:
