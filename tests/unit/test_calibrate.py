@@ -479,8 +479,8 @@ def test_the_rule_says_why_lower_losses_were_not_chosen():
     )
     why = str(Comparison("log", "identity", lines, 0.00048)).splitlines()[-1]
     assert why == (
-        "  platt and beta have a lower loss, but each could be worse than the blend by more than 0.00048: the difference "
-        "is within 2 standard errors."
+        "  platt and beta have a lower loss, but each could be worse than the blend by more than 0.00048: the "
+        "difference is within 2 standard errors."
     )
     assert "lower loss, but" not in str(Comparison("log", "identity", (lines[0], lines[3]), 0.00048))
 
