@@ -1,6 +1,7 @@
 """Write the table of doors: which function takes which kind of data, by calling it on small data.
 
-python tools/door_table.py docs/reference/doors.md
+python tools/door_table.py docs/reference/doors.md           # as the site shows it
+python tools/door_table.py --full doors.md                   # every argument in every library, Spark included
 """
 
 from __future__ import annotations
@@ -26,9 +27,11 @@ HEAD = """# Which function takes which data
 
 Written by `tools/door_table.py`, which makes every call of these tables on small data when the site is built: "yes"
 means that it worked, a number that it was refused with the message below, and "-" that the function has no such
-argument.
+argument, or that it is not tried for this library.
 
 """
+LONG = ("calibrate", "report", "CalibratedClassifier")
+"""Functions that take long: further arguments are tried in two libraries only."""
 
 
 class Foreign(Exception):
@@ -91,8 +94,8 @@ class Library:
     frame: Callable[[dict[str, np.ndarray]], Any] | None = None
 
 
-def libraries() -> Iterator[Library]:
-    """Those that are installed."""
+def libraries(*, spark: bool = False) -> Iterator[Library]:
+    """Those that are installed; Spark, which starts a Java process, only if it is asked for."""
     yield Library("array", lambda a, names: a)
     yield Library("list", lambda a, names: a.tolist())
     with suppress(ImportError):
@@ -115,9 +118,24 @@ def libraries() -> Iterator[Library]:
         with suppress(ImportError):
             duckdb = import_module("duckdb")
             yield Library("DuckDB", frame=lambda columns: duckdb.from_arrow(pa.table(columns)))
+    if spark:
+        with suppress(ImportError):
+            session = _session()
+            yield Library(
+                "Spark", frame=lambda columns: session.createDataFrame(import_module("pandas").DataFrame(columns))
+            )
     with suppress(ImportError):
         torch = import_module("torch")
         yield Library("torch", lambda a, names: torch.tensor(a) if a.dtype.kind in "biuf" else a)
+
+
+def _session() -> Any:
+    builder = import_module("pyspark.sql").SparkSession.builder.master("local[1]")
+    for option in ("spark.ui.enabled", "spark.ui.showConsoleProgress"):
+        builder = builder.config(option, "false")
+    session = builder.config("spark.sql.shuffle.partitions", "1").getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    return session
 
 
 # ---------------------------------------------------------------------------------------------------------------- doors
@@ -259,55 +277,72 @@ def trial(door: Door, library: Library, rows: Rows, side: str | None = None) -> 
 # ---------------------------------------------------------------------------------------------------------------- table
 
 
-def table(*, quick: bool = False, known: Sequence[Library] = ()) -> tuple[str, list[str]]:
-    """The page, and the errors of other libraries; of the ``known`` libraries only, if these are given."""
-    known = known or list(libraries())
-    reasons: dict[str, int] = {}
-    foreign: list[str] = []
-    parts = [HEAD]
+@dataclass
+class Cells:
+    """All calls that were made, and what they gave."""
 
-    def cell(door: Door, library: Library, rows: Rows, side: str | None = None) -> str:
+    works: int = 0
+    reasons: dict[str, int] = field(default_factory=dict)
+    refused: int = 0
+    foreign: list[str] = field(default_factory=list)
+
+    def cell(self, door: Door, library: Library, rows: Rows, side: str | None = None) -> str:
+        """Make one call, and what the table says about it."""
         try:
             found = trial(door, library, rows, side)
         except Foreign as error:
-            foreign.append(f"{door.name}, {library.name}, {rows.kind}, {side or 'scores and labels'}: {error}")
+            self.foreign.append(f"{door.name}, {library.name}, {rows.kind}, {side or 'scores and labels'}: {error}")
             return "**error**"
         if found.absent:
             return "-"
         if found.refusal is None:
+            self.works += 1
             return "yes"
-        return f"[{reasons.setdefault(found.refusal, len(reasons) + 1)}]"
+        self.refused += 1
+        return f"[{self.reasons.setdefault(found.refusal, len(self.reasons) + 1)}]"
 
+    def __str__(self) -> str:
+        """The numbers of calls."""
+        return (
+            f"{self.works + self.refused + len(self.foreign):,} calls: {self.works:,} work, {self.refused:,} are "
+            f"refused with one of {len(self.reasons):,} messages, {len(self.foreign):,} end in another error."
+        )
+
+
+def table(*, quick: bool = False, full: bool = False, known: Sequence[Library] = ()) -> tuple[str, Cells]:
+    """The page, and what the calls gave; of the ``known`` libraries only, if these are given."""
+    known = known or list(libraries(spark=full))
+    cells, parts = Cells(), []
+    two = [known[0], *(each for each in known if each.name == "pandas frame")]
     for kind, rows in samples().items():
-        titles = ["", *(each.name for each in known)]
-        parts += [f"## {kind.capitalize()}\n", _row(titles), _row(["---"] * len(titles))]
-        parts += [_row([door.name, *(cell(door, each, rows) for each in known)]) for door in doors(quick=quick)]
-        parts.append("")
-        named = [each for each in known if each.name == "pandas frame"]
-        pairs = [(each, side) for each in [known[0], *named] for side in SIDES]
-        titles = ["", *(f"{side}, {each.name}" for each, side in pairs)]
-        parts += [_row(titles), _row(["---"] * len(titles))]
-        parts += [
-            _row([door.name, *(cell(door, each, rows, side) for each, side in pairs)]) for door in doors(quick=quick)
-        ]
-        parts.append("")
-    parts += ["## Messages\n", *(f"{number}. {text}" for text, number in reasons.items()), ""]
-    return "\n".join(parts), foreign
+        parts.append(f"## {kind.capitalize()}\n")
+        for side in (None, *SIDES):
+            shown = known if side is None or full else two
+            titles = ["" if side is None else f"with {side}", *(each.name for each in shown)]
+            parts += [_row(titles), _row(["---"] * len(titles))]
+            for door in doors(quick=quick):
+                tried = known if side is None or door.name not in LONG else two
+                line = [cells.cell(door, each, rows, side) if each in tried else "-" for each in shown]
+                parts.append(_row([door.name, *line]))
+            parts.append("")
+    parts += ["## Messages\n", *(f"{number}. {text}" for text, number in cells.reasons.items()), ""]
+    return "\n".join([HEAD, f"{cells}\n", *parts]), cells
 
 
 def _row(cells: list[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def write(path: Path, *, quick: bool = False) -> list[str]:
-    """Write the page; returns the errors of other libraries, which must be none."""
-    text, foreign = table(quick=quick)
+def write(path: Path, *, quick: bool = False, full: bool = False) -> Cells:
+    """Write the page; returns what the calls gave, of which none may be an error of another library."""
+    text, cells = table(quick=quick, full=full)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
-    return foreign
+    return cells
 
 
 if __name__ == "__main__":
-    found = write(Path(sys.argv[1]), quick="--quick" in sys.argv)
-    sys.stdout.write(("\n".join(found) or "no error of another library") + "\n")
-    sys.exit(bool(found))
+    options = {name: f"--{name}" in sys.argv for name in ("quick", "full")}
+    found = write(Path(sys.argv[-1]), **options)
+    sys.stdout.write("\n".join([*found.foreign, str(found)]) + "\n")
+    sys.exit(bool(found.foreign))

@@ -281,9 +281,13 @@ class Calibration(Shown):
                 "scorer", f"needs a map of one score, but this one has {len(self.classes)} classes", "use transform"
             )
         kind = self.score_type
-        first, last = (0.0, 1.0) if kind == "probability" else (-LARGEST_DOUBLE, LARGEST_DOUBLE)
-        score = scorer_of(self.map, first, last, lambda s: float(check_scores([s], kind)[0]))
+        score = scorer_of(self.map, *self._ends, lambda s: float(check_scores([s], kind)[0]))
         return (lambda s, *_: score(s)) if self._may_need_none else score
+
+    @property
+    def _ends(self) -> tuple[float, float]:
+        """Smallest and largest score that is read."""
+        return (0.0, 1.0) if self.score_type == "probability" else (-LARGEST_DOUBLE, LARGEST_DOUBLE)
 
     # ------------------------------------------------------------------------------------------------------ exporting
 
@@ -373,7 +377,8 @@ class Calibration(Shown):
         """The map of one score as the source of a Python function ``calibrate``, which needs no package.
 
         ``calibrate(score)``, or ``calibrate(score, region)`` for a map by group, with one argument for each of
-        ``map.columns``. None and NaN give NaN; other scores are clipped to the range of the map, as in SQL.
+        ``map.columns``. None and NaN give NaN, and so do scores that :meth:`transform` refuses: numbers outside [0, 1]
+        if scores are probabilities, and infinities.
         :meth:`export_source` writes it after a comparison with :meth:`transform`.
 
         Returns
@@ -389,13 +394,15 @@ class Calibration(Shown):
             if score is None or type(score).__name__ == "NAType" or score != score:
                 return nan
             x = float(score)
+            if not 0.0 <= x <= 1.0:
+                return nan
             j = bisect_right(knots_1, x)
             x = values_1[j]
             return x
         """
         from calibrant.export.source.proof import source_of
 
-        return source_of(self.map, "python")
+        return source_of(self.map, "python", ends=self._ends)
 
     def to_c(self) -> str:
         """The map of one score as the source of a C function, ``double calibrate(double score)``.
@@ -409,7 +416,7 @@ class Calibration(Shown):
         """
         from calibrant.export.source.proof import source_of
 
-        return source_of(self.map, "c")
+        return source_of(self.map, "c", ends=self._ends)
 
     def export_source(self, path: str | PathLike[str]) -> Proof:
         """Write :meth:`to_python` to a ``.py`` file, or :meth:`to_c` to a ``.c`` file, with a proof in a comment.
@@ -432,7 +439,7 @@ class Calibration(Shown):
         from calibrant.export.source.proof import language_of, proven_source
 
         target = local_path(path)
-        text, proof = proven_source(self.map, language_of(target))
+        text, proof = proven_source(self.map, language_of(target), self._ends)
         write_whole(target, text)
         return proof
 
@@ -549,13 +556,26 @@ class Calibration(Shown):
         if data is not None:
             if data.status == "uncalibrated":
                 lines.insert(0, UNCALIBRATED)
-            of = data.score_type
-            rows = f"rows of {len(self.classes)} classes ({of})" if self.classes else f"{of} scores"
-            events = f" with {count_text(data.events)} events" if isinstance(data, Provenance) else ""
-            lines.append(f"  {data.method} fitted to {count_text(data.n)} {rows}{events}")
+            lines.append(f"  {data.method} fitted to {fitted_rows(data)}")
         if self.certificate is not None:
             lines.append(f"  {self.certificate}")
         return "\n".join(lines)
+
+
+def fitted_rows(data: Provenance | MulticlassProvenance) -> str:
+    """The rows of a fit in words: their number, or their total weight."""
+    kind, total = f"{data.score_type} scores", count_text(data.n)
+    weighted = data.weight_type == "importance"
+    sampled = " (rows as sampled)" if data.weight_type == "by-class" else ""
+    if isinstance(data, MulticlassProvenance):
+        classes = f"rows of {len(data.class_mass):,} classes"
+        return (
+            f"{classes} with a total weight of {total}, {kind}" if weighted else f"{total} {classes}{sampled}, {kind}"
+        )
+    events = count_text(data.events)
+    if weighted:
+        return f"{kind} with a total weight of {total}, {events} of it events"
+    return f"{total} {kind} with {events} events{sampled}"
 
 
 OTHER_FORMATS = {

@@ -23,6 +23,7 @@ class Advice(Enum):
     """What to do about a problem, where Python, command line and reports word it differently; values are Python's."""
 
     ASK_ONE_SOURCE = "ask sources_[name].certificate(), where the calibrator has one"
+    CHECK_OUT_OF_FOLD = "check the probabilities of crossfit(calibrator, scores, y), each by a map of the other folds"
     CONNECT_OR_INSTALL = "pass connection=..., or pip install 'calibrant[sql]'"
     CORRECT_SAMPLING = "SamplingCorrection undoes it without labels"
     DIVIDE_BY_100 = "divide by 100"
@@ -36,7 +37,10 @@ class Advice(Enum):
     FIT_PLATT = "cal = calibrant.PlattScaling().fit(scores, y)"
     IMPORTANCE_WEIGHTS = "pass weight_type='importance'"
     NAME_SCORES = "pass the column of scores"
-    ONE_AGAINST_REST = "two classes are needed, so pass y == c for one class c against the rest"
+    ONE_AGAINST_REST = (
+        "two classes are needed, so pass y == c for one class c against the rest; for several classes pass a matrix "
+        "with one column of scores per class"
+    )
     PASS_GUARANTEE = "pass guarantee=(epsilon, alpha)"
     PASS_CLAMP = "pass clamp= with half a rounding unit, such as clamp=0.005 for two decimals"
     PASS_PROBABILITIES = "pass probabilities, such as model.predict_proba(X)[:, 1]"

@@ -9,6 +9,7 @@ import base64
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import zip_longest
 
 GREEN, AMBER, RED, GRAY = "#009E73", "#E69F00", "#D55E00", "#8A8A8A"
 """Colors that color-blind readers can distinguish, legible on white and on black (Okabe and Ito)."""
@@ -17,6 +18,9 @@ TRAFFIC_LIGHTS = {"green": GREEN, "yellow": AMBER, "red": RED}
 
 PAGE_HEIGHT = 640
 """Height of a page that is shown inside a notebook, in pixels."""
+
+WIDE_TABLE = 80
+"""Width in characters above which a table is wider than many notebooks, and a line below it says so."""
 
 _LINE = "1px solid rgba(128,128,128,0.5)"
 
@@ -79,6 +83,9 @@ def table_block(
     2
     """
     top = "".join(_cell("th", name, place in left) for place, name in enumerate(head))
+    rows = [*rows]
+    texts = [[each.text if isinstance(each, Dot) else each for each in cells] for cells in (head, *rows)]
+    width = sum(max(map(len, column)) + 3 for column in zip_longest(*texts, fillvalue=""))
     body = "".join(
         f"<tr>{''.join(_cell('td', cell, place in left, row in bold) for place, cell in enumerate(cells))}</tr>"
         for row, cells in enumerate(rows)
@@ -86,7 +93,9 @@ def table_block(
     above = f"<strong>{escape(title)}</strong>" if title else ""
     style = "border-collapse:collapse;margin:0.3em 0;font-size:0.95em"
     written = f'<table style="{style}"><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>'
-    return _bar(f"{above}{written}{_lines(notes)}", color)
+    if width > WIDE_TABLE:
+        notes = (*notes, f"Narrow window? Scroll the table sideways: it has {len(head)} columns.")
+    return _bar(f'{above}<div style="overflow-x:auto">{written}</div>{_lines(notes)}', color)
 
 
 def stacked(*blocks: str) -> str:

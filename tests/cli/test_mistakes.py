@@ -143,7 +143,7 @@ BOTH = {
     "three classes": (
         "three.csv",
         "the column 'label' has more than two distinct values (0, 1, 2, ...): labels must have two classes: create a "
-        "column that is 1 for one class and 0 for the rest",
+        "column that is 1 for one class and 0 for the rest; for several classes pass one --score per class",
     ),
     "percentages": (
         "percent.csv",

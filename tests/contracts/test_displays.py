@@ -277,7 +277,8 @@ def test_given_axes_are_the_only_ones_touched(name):
     assert (right.get_position().bounds, right.get_xlim(), right.get_ylim(), len(right.get_children())) == before
     assert plt.get_fignums() == [figure.number]
     own = [ax for ax in figure.axes if ax not in (left, right)]
-    assert own == ([display.counts_ax_] if hasattr(display, "counts_ax_") else list(getattr(display, "panels_", ())))
+    panels = [getattr(display, name) for name in ("counts_ax_", "error_ax_") if hasattr(display, name)]
+    assert own == (panels or list(getattr(display, "panels_", ())))
 
 
 # ----------------------------------------------------------------------------------------------------------- legible
@@ -318,7 +319,7 @@ def test_a_picture_is_legible(name, subtests):
         for line in picture.ax_.get_lines() if legend is not None else ():
             points, box = line.get_transform().transform(line.get_xydata()), legend.get_window_extent()
             inside = (points > [box.x0, box.y0]) & (points < [box.x1, box.y1])
-            assert inside.all(axis=1).mean() <= 0.1
+            assert inside.all(axis=1).mean() <= 0.02
     with subtests.test("a notebook shows it"):
         assert picture._repr_html_() is None  # on an open figure, which the notebook shows itself
         plt.close(figure)

@@ -23,9 +23,12 @@ def doors() -> ModuleType:
 
 @pytest.mark.slow
 def test_no_error_of_another_library_escapes(doors: ModuleType, full_size: bool) -> None:
-    page, foreign = doors.table(quick=not full_size)
-    assert not foreign, "\n".join(foreign)
+    page, cells = doors.table(quick=not full_size, full=full_size)
+    assert not cells.foreign, "\n".join(cells.foreign)
     assert "| metrics.ece | yes | yes |" in page
+    assert cells.works > 5 * cells.refused
+    for text in cells.reasons:
+        assert ": " in text, f"says no alternative: {text}"
 
 
 def test_refusals_name_an_alternative(doors: ModuleType) -> None:

@@ -24,6 +24,7 @@ from calibrant.guarantees.no_certificate import IMPOSSIBLE
 from calibrant.guarantees.provenance import MulticlassProvenance
 from calibrant.maps import (
     BetaMap,
+    GroupedSoftmaxMap,
     IdentityMap,
     LogitAffineMap,
     MulticlassMap,
@@ -62,6 +63,20 @@ MAPS: dict[str, MulticlassMap] = {
     "simplex-bins-grid": SimplexBinsMap(
         NAMES, "grid", 2, [], [], np.eye(3)[[0, 1, 2, 0]].ravel() * 0.7 + 0.1, "probability"
     ),
+    "grouped-softmax": GroupedSoftmaxMap(
+        NAMES,
+        [1 / 1.7],
+        [],
+        "logit",
+        1e-9,
+        "größe",
+        ("1", "true"),
+        [0.8, 1.3],
+        [0.1 + 0.2, -2.0, 0.0, 1 / 3, 0.5, -1.0],
+    ),
+    "grouped-softmax-matrix": GroupedSoftmaxMap(
+        NAMES, np.arange(9) / 7, [0.1, -0.2, 0.0], "probability", 2.0**-32, "site", ("it's",), [1.7], [0.25, -0.5, 0.0]
+    ),
     "path": PathMap(TREE.leaves, TREE.nodes, TREE.parents, TREE.root, **LISTS, rates=RATES, on="probability"),
 }
 for kind in SAMPLES.keys() - {map_.kind for map_ in MAPS.values()}:
@@ -97,8 +112,12 @@ def probes() -> np.ndarray:
 
 
 def images(calibration: Calibration) -> np.ndarray:
-    """Images of the probes."""
-    return np.asarray(calibration.map.apply(probes()))
+    """Images of the probes; by group those of each group in turn, of a missing one and of one that is not listed."""
+    rows, map_ = probes(), calibration.map
+    if not isinstance(map_, GroupedSoftmaxMap):
+        return np.asarray(map_.apply(rows))
+    groups = np.resize(np.array([*map_.groups, None, "another"], dtype=object), len(rows))
+    return np.asarray(map_.apply(rows, {map_.by: groups}))
 
 
 def hexes(calibration: Calibration) -> list[str]:

@@ -153,7 +153,8 @@ def _assert_usable(calibration: Any, document: bytes) -> None:
     try:
         if calibration.classes:
             rows = np.full((2, len(calibration.classes)), 1.0 / len(calibration.classes))
-            assert calibration.map.apply(rows).shape == (2, len(calibration.map.outputs))
+            groups = {name: np.array(["a", None], dtype=object) for name in calibration.map.columns}
+            assert calibration.map.apply(rows, groups or None).shape == (2, len(calibration.map.outputs))
         assert str(calibration)
         assert Calibration.from_json(calibration.to_json()).to_json() == calibration.to_json()
     except Exception as problem:

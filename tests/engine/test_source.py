@@ -23,6 +23,7 @@ from calibrant.export.source.proof import proven_source, source_of
 from calibrant.export.tolerance import only_copies
 from calibrant.maps import ByGroupMap, ComposeMap, IdentityMap, LogitAffineMap, PiecewiseLinearMap, SoftmaxMap, StepMap
 from calibrant.messages import InputError
+from calibrant.numerics import logit
 
 pytestmark = pytest.mark.engine
 
@@ -94,8 +95,33 @@ def test_python_source_reads_scores_and_groups_as_transform_does() -> None:
     missing = type("NAType", (), {"__ne__": lambda self, other: {}["no truth value"]})()
     assert calibrate(0.7, missing) == 0.7
     assert math.isnan(calibrate(missing, "3"))
-    with pytest.raises(ValueError, match="groups are text or integers"):
-        calibrate(0.7, 3.5)
+    for group in (3.5, math.inf, -math.inf):
+        with pytest.raises(ValueError, match="groups are text or integers"):
+            calibrate(0.7, group)
+
+
+def test_a_source_gives_nan_where_transform_refuses(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    scores = rng.random(200)
+    y = rng.random(200) < scores
+    by_type = {
+        "probability": (cb.PlattScaling().fit(scores, y), (-1e-9, 1.0 + 1e-9, 40.0, -math.inf, math.nan)),
+        "logit": (cb.PlattScaling().fit(logit(scores), y, score_type="logit"), (math.inf, -math.inf, math.nan)),
+    }
+    for name, (cal, refused) in by_type.items():
+        proof = cal.export_source(tmp_path / f"{name}.c")
+        cal.export_source(tmp_path / f"{name}.py")
+        calibrate = namespace((tmp_path / f"{name}.py").read_text())["calibrate"]
+        assert all(math.isnan(calibrate(score)) for score in refused)
+        assert calibrate(0.25) == pytest.approx(cal.transform([0.25])[0])
+        assert proof.scores > 1_000
+
+
+def test_a_source_that_reads_too_much_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = source_proof.source_of
+    monkeypatch.setattr(source_proof, "source_of", lambda map_, language, *_: right(map_, language))
+    with pytest.raises(ExportMismatchError, match="which is not read"):
+        proven_source(IdentityMap(), "python", (0.0, 1.0))
 
 
 def test_the_sources_are_small(tmp_path: Path) -> None:

@@ -38,9 +38,10 @@ from calibrant.maps import BetaMap, LogitAffineMap, PiecewiseLinearMap, StepMap
 from calibrant.messages import PYTHON
 from calibrant.numerics import expit, logit
 from calibrant.selection import blend as blending
+from calibrant.selection import comparison as comparison_module
 from calibrant.selection.blend import Judged, blend_weights
 from calibrant.selection.candidates import BLEND, CANDIDATES, fit_bins, fit_scaled_bins
-from calibrant.selection.comparison import ChoiceRule, estimates, gap, nested_sentence
+from calibrant.selection.comparison import ChoiceRule, Compared, Comparison, estimates, gap, nested_sentence
 from calibrant.selection.folds import Folds, deal, random_folds
 from calibrant.selection.guarantee import Guarantee, look_share
 from calibrant.selection.losses import Losses
@@ -467,6 +468,21 @@ def test_the_rule_is_printed_with_its_numbers():
     assert rule[3].startswith(
         "  If a test of its intercept and slope rejects it (significance level 0.01), only nested"
     )
+
+
+def test_the_rule_says_why_lower_losses_were_not_chosen():
+    lines = (
+        Compared("identity", 0.70, np.nan, np.nan, np.nan, comparison_module.worse()),
+        Compared("platt", 0.650, -0.05, -0.06, -0.04, comparison_module.not_significantly_different()),
+        Compared("beta", 0.649, -0.051, -0.06, -0.04, comparison_module.not_significantly_different()),
+        Compared("blend", 0.652, -0.048, -0.06, -0.04, comparison_module.chosen(), chosen=True),
+    )
+    why = str(Comparison("log", "identity", lines, 0.00048)).splitlines()[-1]
+    assert why == (
+        "  platt and beta have a lower loss, but each could be worse than the blend by more than 0.00048: the "
+        "difference is within 2 standard errors."
+    )
+    assert "lower loss, but" not in str(Comparison("log", "identity", (lines[0], lines[3]), 0.00048))
 
 
 def test_the_test_of_the_original_model_is_that_of_check():

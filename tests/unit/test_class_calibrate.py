@@ -321,3 +321,19 @@ def test_the_order_of_a_reductions_arguments_is_told() -> None:
     p = np.random.default_rng(0).dirichlet([1, 1, 1], 100)
     with pytest.raises(InputError, match="the calibrator is the second argument"):
         Reduction(PlattScaling()).fit(p, p.argmax(axis=1))
+
+
+def test_one_hot_labels_of_classes_are_read_as_classes(subtests) -> None:
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(150, 3))
+    p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    y = (p.cumsum(axis=1) < rng.random((150, 1))).sum(axis=1).clip(0, 2)
+    for scores in (logits, p):
+        with subtests.test(first=scores[0, 0]):
+            hot = calibrate(scores, np.eye(3, dtype=int)[y], candidates=["temperature"])
+            plain = calibrate(scores, y, candidates=["temperature"])
+            assert hot.classes_.tolist() == [0, 1, 2]
+            np.testing.assert_array_equal(hot.transform(scores[:5]), plain.transform(scores[:5]))
+    with subtests.test("labels that are independent stay so"):
+        several = calibrate(rng.random((150, 3)), np.eye(3, dtype=int)[y])
+        assert type(several).__name__ == "MultilabelCalibrator"

@@ -117,18 +117,15 @@ def test_named_classes_with_their_probability_give_the_same_picture():
     assert whole["bins"] == alone["bins"]
 
 
-def test_a_plus_below_zero_is_drawn_at_zero_and_the_caption_says_so(plt):
+def test_the_error_by_class_has_an_axis_of_its_own(plt):
     # Six rows of a never right, four of b always: at 0.4, Delta = 0.6 x 0.4 + 0.4 x 0.6 = 0.48.
     p = [[0.4, 0.3, 0.3]] * 6 + [[0.3, 0.4, 0.3]] * 4
     display = top_label(p, ["c"] * 6 + ["b"] * 4, classes="abc").plot()
-    assert display.bins.top_label.tolist() == pytest.approx([-0.08])
-    assert display.ax_.get_ylim()[0] == pytest.approx(-0.02)
-    heights = np.concatenate(
-        [points.get_offsets()[:, 1] for points in display.ax_.collections if points.get_offsets().size]
-    )
-    assert heights.min() == 0.0
-    assert "1 plus below 0 % or above 100 %" in display.caption
-    assert display.ax_.get_yticklabels()[0].get_text() == "0 %"
+    heights = [points.get_offsets()[:, 1].tolist() for points in display.error_ax_.collections]
+    assert pytest.approx([0.48]) in heights
+    assert display.error_ax_.get_ylabel() == "Mean error\nby class"
+    shown = [text.get_text() for text in display.ax_.get_legend().get_texts()]
+    assert sorted(shown) == ["accuracy", "expected if calibrated (90 %)", "perfect calibration"]
 
 
 def test_importance_weights_move_stars_and_widen_the_grey():
@@ -471,7 +468,7 @@ def test_the_legend_covers_no_bar_of_the_top_label_picture(plt):
         display.figure_.draw_without_rendering()
         box = display.ax_.get_legend().get_window_extent()
         bins = display.bins
-        for ends in ((bins.low, bins.high), (bins.accuracy, np.clip(bins.top_label, 0, 1))):
+        for ends in ((bins.low, bins.high), (bins.accuracy, bins.accuracy)):
             for x, low, high in zip(bins.mean_confidence, *ends, strict=True):
                 at = display.ax_.transData.transform(np.column_stack([np.full(30, x), np.linspace(low, high, 30)]))
                 inside = (at >= [box.x0, box.y0]) & (at <= [box.x1, box.y1])

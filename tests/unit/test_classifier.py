@@ -521,3 +521,21 @@ def test_a_correction_by_class_finds_its_classes_in_the_model(names: list[str], 
     assert get_tags(wrapped).classifier_tags.multi_class
     with pytest.raises(InputError, match=r"^calibrator is for the classes x, y, but the model has a, b"):
         CalibratedClassifier(model, SamplingCorrection(class_weight={"x": 1.0, "y": 2.0}), cv=cv).fit(X, labels)
+
+
+def test_folds_are_trained_in_parallel_with_the_same_result(subtests):
+    from joblib import parallel_config
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 2))
+    y = np.where(X[:, 0] + rng.normal(size=200) > 0, "yes", "no")
+    for ensemble in (False, True):
+        with subtests.test(ensemble=ensemble):
+            how = {"cv": 3, "ensemble": ensemble}
+            one = CalibratedClassifier(LogisticRegression(), PlattScaling(), **how).fit(X, y)
+            with parallel_config(backend="threading"):
+                two = CalibratedClassifier(LogisticRegression(), PlattScaling(), **how, n_jobs=2).fit(X, y)
+            np.testing.assert_array_equal(one.predict_proba(X), two.predict_proba(X))
+    for wrong in (0, 1.5, "all"):
+        with pytest.raises(InputError, match="n_jobs must be a whole number other than 0"):
+            CalibratedClassifier(LogisticRegression(), PlattScaling(), cv=3, n_jobs=wrong).fit(X, y)

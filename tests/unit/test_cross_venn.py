@@ -150,3 +150,29 @@ def test_a_fold_that_calibrates_on_rows_of_its_model_is_refused():
     X, y, ids = rng.normal(size=(60, 2)), np.arange(60) % 2, np.arange(60)
     with pytest.raises(ValueError, match="use disjoint sets"):
         CrossVennAbers(LogisticRegression(), cv=[(ids, ids)]).fit(X, y)
+
+
+class Moody(ClassifierMixin, BaseEstimator):
+    """A model that lists its classes in another order at every other fit."""
+
+    fits = 0
+
+    def fit(self, X, y):
+        Moody.fits += 1
+        self.inner_ = LogisticRegression().fit(X, y)
+        self.classes_ = np.unique(y)[:: 1 if Moody.fits % 2 else -1]
+        return self
+
+    def predict_proba(self, X):
+        p = self.inner_.predict_proba(X)
+        return p if self.classes_[0] == self.inner_.classes_[0] else p[:, ::-1]
+
+
+def test_models_of_folds_may_list_their_classes_in_different_orders():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2))
+    y = np.where(X[:, 0] + rng.normal(size=300) > 0, "yes", "no")
+    moody, plain = (CrossVennAbers(one, cv=4).fit(X, y) for one in (Moody(), LogisticRegression()))
+    assert {tuple(model.classes_) for model in moody.estimators_} == {("no", "yes"), ("yes", "no")}
+    assert moody.classes_.tolist() == ["no", "yes"]
+    np.testing.assert_allclose(moody.predict_proba(X), plain.predict_proba(X))

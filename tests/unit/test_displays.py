@@ -665,3 +665,50 @@ def test_a_caption_says_when_there_are_few_events():
     assert little in of(scores, np.arange(300) < 9).caption
     assert "Fewer than 10 rows without an event" in of(1.0 - scores, np.arange(300) >= 9).caption
     assert "Fewer than 10" not in of(scores, np.arange(300) < 10).caption
+
+
+# --------------------------------------------------------------------------------------------------- not to be misread
+
+
+def contrast(one: np.ndarray, other: np.ndarray) -> float:
+    """Contrast of two colors as the web guidelines (WCAG 2.1) define it."""
+    light = []
+    for color in (one, other):
+        part = np.asarray(color, dtype=float)
+        light.append(
+            np.where(part <= 0.04045, part / 12.92, ((part + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722]
+        )
+    return (max(light) + 0.05) / (min(light) + 0.05)
+
+
+def test_bands_and_curves_stand_out_on_a_dark_background(plt):
+    from matplotlib.colors import to_rgb
+
+    rng = np.random.default_rng(0)
+    scores = rng.random(300)
+    y = rng.random(300) < scores
+    with plt.style.context("dark_background"):
+        for curve in ("isotonic", "spline"):
+            ax = of(scores, y, curve=curve).plot().ax_
+            band = ax.collections[0]
+            seen = band.get_alpha() * np.array(band.get_facecolor()[0][:3])  # on black
+            line = next(each for each in ax.lines if each.get_label() not in ("perfect calibration",))
+            assert contrast(seen, np.zeros(3)) > 2.0
+            assert contrast(to_rgb(line.get_color()), seen) > 1.8
+
+
+def test_an_axis_of_counts_says_that_it_is_logarithmic(plt):
+    rng = np.random.default_rng(0)
+    wide, even = rng.beta(1, 20, 3000), np.linspace(0.01, 0.99, 300)
+    labels = [of(s, rng.random(len(s)) < s).plot().counts_ax_.get_ylabel() for s in (wide, even)]
+    assert labels == ["Rows\n(log scale)", "Rows"]
+
+
+@pytest.mark.filterwarnings("ignore:y has only one class")
+def test_no_events_are_no_clean_bill():
+    display = of([0.002] * 300, [0] * 300)
+    assert display.data["series"][0]["rate_bound"] == pytest.approx(1 - 0.05 ** (1 / 300))
+    assert "No event was seen." in display.caption
+    assert "any event rate up to 0.99 % (95 % confidence)" in display.caption
+    assert "0 % of the rows are outside" not in display.caption
+    assert "100 % of the rows are outside" in of([0.5] * 300, [0] * 300).caption

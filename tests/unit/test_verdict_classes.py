@@ -311,6 +311,7 @@ def test_calibrated_class_scores() -> None:
     assert inside.in_sample
     assert inside.status == "cannot tell"
     assert inside.headline == "CANNOT TELL YET: the map was fitted to these rows; evaluate it on held-out rows."
+    assert "Hint: without held-out rows, check the probabilities of crossfit(calibrator, scores, y)" in str(inside)
     same = SoftmaxMap(tuple("0123"), [1.0], [], "probability", 1e-9)
     assert check(fresh, truth, calibration=same).predicted == pytest.approx(check(fresh, truth).predicted)
     with pytest.raises(InputError, match="calibration is for one score, and scores has 4 classes"):

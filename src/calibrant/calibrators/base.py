@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from calibrant.arrays import Rows, ScoreType, check_rows
 from calibrant.arrays.columns import check_option, is_tensor, need_names, refuse_empty, refuse_names, score_and_label
 from calibrant.arrays.labels import labels_minus_one, labels_read
-from calibrant.calibration import Calibration
+from calibrant.calibration import Calibration, fitted_rows
 from calibrant.fits.needs import minority_rows
 from calibrant.fits.prior_correction import WeightType, class_odds, refuse_by_class, restored
 from calibrant.fits.ranking import Ranking
@@ -34,7 +34,7 @@ from calibrant.guarantees.no_certificate import (
 )
 from calibrant.guarantees.provenance import Provenance, Sampling, Status
 from calibrant.maps import Map, MulticlassMap, StepMap
-from calibrant.messages import PYTHON, Advice, InputError, Note, Phrase, Setting, Voice, count_text, note
+from calibrant.messages import PYTHON, Advice, InputError, Note, Phrase, Setting, Voice, note
 from calibrant.numerics import Ends, to_float32
 from calibrant.tallies import Resolution, Tally, ends_at, repeat_notes
 
@@ -323,12 +323,7 @@ class Calibrator(BaseEstimator):
         return repr(self)
 
     def _fitted_to(self) -> str:
-        data = self.provenance_
-        if self._of_classes:
-            classes = f"{len(data.class_mass):,} classes{_UNITS[data.weight_type]}"
-            return f"{count_text(data.n)} rows of {classes}, {data.score_type} scores"
-        rows, events = count_text(data.n), count_text(data.events)
-        return f"{rows} {data.score_type} scores with {events} events{_UNITS[data.weight_type]}"
+        return fitted_rows(self.provenance_)
 
     def _describe(self, voice: Voice) -> str:
         return str(self.map_.words)
@@ -617,13 +612,6 @@ def check_calibrator(given: Any, name: str = "calibrator") -> BinaryCalibrator:
         raise InputError(name, f"{wrong}, which needs segments as well", "pass PlattScaling() or AutoCalibrator()")
     given._check()
     return given
-
-
-_UNITS: dict[WeightType, str] = {
-    "frequency": "",
-    "importance": " (sums of weights)",
-    "by-class": " (rows as sampled)",
-}
 
 
 importance_weights = note(

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from calibrant.arrays import ScoreType
 from calibrant.arrays.columns import refuse_names
-from calibrant.arrays.multiclass.labels import is_indicator
+from calibrant.arrays.multiclass.labels import is_indicator, one_hot_classes
 from calibrant.arrays.multiclass.rows import is_matrix
 from calibrant.arrays.rows import second_column
 from calibrant.arrays.score_types import MulticlassScoreType
@@ -246,7 +246,8 @@ def calibrate(
         names of their columns as ``by``; or a matrix or a frame with one column of scores per class.
     y
         Labels: 0/1, booleans, -1/1, or two other values with ``positive``; for a matrix the classes. A matrix of 0 and
-        1 with one column per label is a multi-label target: each label is calibrated as a binary problem.
+        1 with one column per label is a multi-label target: each label is calibrated as a binary problem. It is read as
+        one-hot rows of classes if each row has exactly one 1, and the scores of a row sum to 1 or are logits.
     sample_weight
         Weight of each row; with a frame the name of its column.
     by
@@ -344,6 +345,9 @@ def calibrate(
             refuse_places("calibrate", scores, y, sample_weight)
         refused = {"source": source, "guarantee": guarantee, "positive": positive, "clamp": clamp}
         several = is_indicator(y)
+        hot = one_hot_classes(scores, y) if several else None
+        if hot is not None:
+            several, y, classes = False, hot[0], hot[1] if classes is None else classes
         if guarantee is not None and not several and np.shape(scores)[1:] == (2,):
             raise InputError(
                 "guarantee", "is for one score, and scores has two columns", "pass that of the event alone"

@@ -69,6 +69,9 @@ class CalibratedClassifier(ScoringClassifier):
         there is no single map to store or export.
     weight_type : {"importance", "frequency"}
         Meaning of ``sample_weight`` for the map; see :meth:`BinaryCalibrator.fit`.
+    n_jobs : int, optional
+        Number of processes that train the models of the folds (joblib), as in scikit-learn: -1 for all cores. By
+        default one model at a time.
 
     Attributes
     ----------
@@ -115,6 +118,7 @@ class CalibratedClassifier(ScoringClassifier):
     cv: Literal["prefit"] | int | BaseCrossValidator | Iterable[Any] = "prefit"
     ensemble: bool = False
     weight_type: Literal["importance", "frequency"] = "importance"
+    n_jobs: int | None = None
 
     def fit(
         self,

@@ -40,11 +40,13 @@ class CrossVennAbers(ScoringClassifier):
     weight_type : {"importance", "frequency"}
         Meaning of ``sample_weight`` for the calibration; see :meth:`BinaryCalibrator.fit`. Models get the weights
         unchanged.
+    n_jobs : int, optional
+        As in :class:`CalibratedClassifier`.
 
     Attributes
     ----------
     classes_
-        Labels in the order of the models' columns.
+        Labels, sorted; models may have their columns in another order.
     estimators_, calibrators_ : list
         The K models and the K fitted :class:`VennAbers`.
     n_features_in_, feature_names_in_
@@ -80,6 +82,7 @@ class CrossVennAbers(ScoringClassifier):
     _: KW_ONLY
     cv: int | BaseCrossValidator | Iterable[Any] = 5
     weight_type: Literal["importance", "frequency"] = "importance"
+    n_jobs: int | None = None
 
     def fit(
         self,
@@ -106,6 +109,7 @@ class CrossVennAbers(ScoringClassifier):
             The fitted classifier.
         """
         target, kind = Target.of(y), self._kind()
+        classes = target.found
         if len(target.found) > 2:
             raise refuse_many(
                 f"has {len(target.found)} classes, and Venn-Abers prediction is for two",
@@ -113,8 +117,11 @@ class CrossVennAbers(ScoringClassifier):
             )
         arguments = self._arguments(target, sample_weight, groups, fit_params)
         splits = self._splits(self.cv, X, target, arguments)
-        folds = list(self._folds(splits, X, target.given, arguments.model, self._scores))
-        classes = target.named_by(folds[0].model)
+        folds = list(
+            self._folds(
+                splits, X, target.given, arguments.model, lambda model, rows: self._scores(model, rows, classes)
+            )
+        )
         events, weight = target.codes(classes) == 1, arguments.weight
         tallies = [
             Tally.from_arrays(
@@ -149,7 +156,7 @@ class CrossVennAbers(ScoringClassifier):
     def _merged(self, X: ArrayLike) -> tuple[Floats, Floats, Floats]:
         check_is_fitted(self, "calibrators_")
         pairs = [
-            calibrator.interval(self._scores(model, X))
+            calibrator.interval(self._scores(model, X, self.classes_))
             for model, calibrator in zip(self.estimators_, self.calibrators_, strict=True)
         ]
         p0, p1 = (np.stack(each) for each in zip(*pairs, strict=True))

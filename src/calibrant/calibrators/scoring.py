@@ -8,6 +8,7 @@ from inspect import Parameter, signature
 from typing import Any, NamedTuple, cast
 
 import numpy as np
+from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV, StratifiedGroupKFold, check_cv
@@ -17,6 +18,7 @@ from sklearn.utils._metadata_requests import _routing_enabled
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_method_params, _check_sample_weight
 
 from calibrant.arrays.columns import is_whole
@@ -114,6 +116,7 @@ class ScoringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     """
 
     estimator: Any
+    n_jobs: int | None
     classes_: NDArray[Any]
 
     def _model(self) -> Any:
@@ -207,12 +210,34 @@ class ScoringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         self, splits: Splits, X: Any, y: Any, params: dict[str, Any], score: Callable[[Any, Any], Floats]
     ) -> Iterator[Fold]:
         """A model for each fold, with its scores. Rows are selected by scikit-learn's functions, without conversion."""
+        if self.n_jobs is not None and (not is_whole(self.n_jobs) or self.n_jobs == 0):
+            raise InputError(
+                "n_jobs",
+                f"must be a whole number other than 0, got {self.n_jobs!r}",
+                "pass 2 for two processes, -1 for all cores, or leave it out",
+            )
         rows, answers = indexable(X, y)
-        for train, test in splits:
-            some, theirs = _safe_split(self.estimator, rows, answers, train)
-            model = self._trained(some, theirs, _check_method_params(rows, params, train))
-            held, _ = _safe_split(self.estimator, rows, None, test, train)
-            yield Fold(test, model, score(model, held))
+        if effective_n_jobs(self.n_jobs) == 1:
+            for train, test in splits:
+                yield self._fold(rows, answers, train, test, params, score)
+            return
+        tasks = (delayed(self._fold)(rows, answers, train, test, params, score) for train, test in splits)
+        yield from Parallel(n_jobs=self.n_jobs)(tasks)
+
+    def _fold(
+        self,
+        rows: Any,
+        answers: Any,
+        train: NDArray[np.intp],
+        test: NDArray[np.intp],
+        params: dict[str, Any],
+        score: Callable[[Any, Any], Floats],
+    ) -> Fold:
+        """The model of one fold, with its scores of the held-out rows."""
+        some, theirs = _safe_split(self.estimator, rows, answers, train)
+        model = self._trained(some, theirs, _check_method_params(rows, params, train))
+        held, _ = _safe_split(self.estimator, rows, None, test, train)
+        return Fold(test, model, score(model, held))
 
     # ------------------------------------------------------------------------------------------------------ arguments
 

@@ -126,6 +126,7 @@ def _as_written(value: object) -> str:
 
 ADVICE: dict[Advice, str | Callable[[CommandLine], str]] = {
     Advice.ASK_ONE_SOURCE: "fit one of them alone with --where",
+    Advice.CHECK_OUT_OF_FOLD: "in Python, check the probabilities of crossfit(calibrator, scores, y)",
     Advice.CONNECT_OR_INSTALL: 'pip install "calibrant[sql]"',
     Advice.CORRECT_SAMPLING: "in Python, SamplingCorrection corrects it without labels",
     Advice.DIVIDE_BY_100: "divide the column by 100",
@@ -141,7 +142,10 @@ ADVICE: dict[Advice, str | Callable[[CommandLine], str]] = {
     Advice.FIT_PLATT: "calibrant fit FILES --out map.json",
     Advice.IMPORTANCE_WEIGHTS: "leave --frequency out",
     Advice.NAME_SCORES: "pass the column of scores with --score",
-    Advice.ONE_AGAINST_REST: "labels must have two classes: create a column that is 1 for one class and 0 for the rest",
+    Advice.ONE_AGAINST_REST: (
+        "labels must have two classes: create a column that is 1 for one class and 0 for the rest; for several classes "
+        "pass one --score per class"
+    ),
     Advice.PASS_CLAMP: "in Python, clamp= reads them as half a rounding unit from 0 and 1",
     Advice.PASS_GUARANTEE: "pass --guarantee E",
     Advice.PASS_PROBABILITIES: "pass a column of probabilities with --score",

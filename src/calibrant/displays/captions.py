@@ -25,7 +25,7 @@ class Caption(Annotation):
             linespacing=1.25, annotation_clip=False,
         )  # fmt: skip
         self._given, self._width = text.replace(" %", "\u00a0%"), -1.0  # a number and its percent sign stay together
-        self._over = ax
+        self._over, self._title, self._written = ax, title, title
         ax.set_title(title, loc="left", fontweight="bold")
         ax.add_artist(self)
         self.set_clip_on(False)
@@ -49,7 +49,16 @@ class Caption(Annotation):
                 break
         pad = 2.0 * GAP + 1.3 * points * len(lines) if lines else 1.5 * GAP
         scale = "medium" if width < NARROW_WIDTH else "large"
-        ax.set_title(ax.get_title(loc="left"), loc="left", pad=pad, fontweight="bold", fontsize=scale)
+        if ax.get_title(loc="left") != self._written:  # the user has changed it
+            self._title = ax.get_title(loc="left")
+        heading = ax.set_title(self._title, loc="left", pad=pad, fontweight="bold", fontsize=scale)
+        room = float(ax.get_figure(root=True).bbox.x1) - float(ax.bbox.x0)  # type: ignore[union-attr]
+        for letters in range(len(self._title), 11, -2):
+            if heading.get_window_extent().width <= room:
+                break
+            whole = textwrap.fill(self._title.replace(" %", "\u00a0%"), letters)
+            heading.set_text(whole.replace("\u00a0", " "))
+        self._written = heading.get_text()
 
     def get_window_extent(self, renderer: Any = None, dpi: float | None = None) -> Any:
         """Extent of the wrapped text."""
@@ -61,7 +70,9 @@ class Caption(Annotation):
         self.fit()
         heading: Any = self._over._left_title  # type: ignore[attr-defined]  # no public attribute has it
         boxes = [super().get_tightbbox(renderer), heading.get_window_extent(renderer)]
-        return Bbox.union([box for box in boxes if box.height > 0] or boxes[:1])
+        whole = Bbox.union([box for box in boxes if box.height > 0] or boxes[:1])
+        # A text wider than the axes must not make them narrower still.
+        return Bbox.from_extents(whole.x0, whole.y0, min(whole.x1, self._over.bbox.x1), whole.y1)
 
     def draw(self, renderer: Any) -> None:
         """Draw the wrapped text."""

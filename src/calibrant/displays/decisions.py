@@ -133,9 +133,9 @@ class DecisionCurveDisplay(Display):
         drawn: list[tuple[Floats, Floats]] = []
         for place, (name, curve) in enumerate(self.curves.items()):
             turn = len(self.curves) - 1 - place
-            color, dash = style.COLORS[turn], style.DASHES[turn]
+            color, dash = style.color(ax, turn), style.DASHES[turn]
             low, high = curve.model - TWO_SIDED * curve.se, curve.model + TWO_SIDED * curve.se
-            ax.fill_between(at, low, high, color=color, alpha=0.18, linewidth=0.0, zorder=1)
+            ax.fill_between(at, low, high, **style.shade(ax, color), zorder=1)
             ax.plot(at, curve.model, color=color, linestyle=dash, linewidth=1.8, label=name, zorder=3 - 0.1 * turn)
             drawn += [(at, curve.model), style.upright(at, low, high)]
         treated = self._first.treat_all

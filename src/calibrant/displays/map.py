@@ -180,7 +180,7 @@ class MapDisplay(Display):
             drawn.append((self.score, same))
         if isinstance(self.certificate, Certificate):
             drawn += self._draw_intervals(ax, self.certificate)
-        ax.plot(self.score, self.output, color=style.COLORS[0], linewidth=1.8, label=self.name, zorder=3)
+        ax.plot(self.score, self.output, color=style.color(ax, 0), linewidth=1.8, label=self.name, zorder=3)
         ax.set_xlabel({"probability": "Score", "logit": "Score (log-odds)", "real": "Score"}[self.score_type])
         ax.set_ylabel("Calibrated probability")
         self._head(ax, "Calibration map")
@@ -192,7 +192,7 @@ class MapDisplay(Display):
         low, high = (_with_gaps(end[certificate.covered]) for end in (certificate.lower, certificate.upper))
         sure = style.percent(1.0 - certificate.alpha, 6)
         label = f"true event rate of the bin,\n{certificate.coverage} confidence {sure}"
-        ax.fill_between(x, low, high, linewidth=0.0, **style.BAND, label=label, zorder=1)
+        ax.fill_between(x, low, high, linewidth=0.0, **style.band(ax), label=label, zorder=1)
         bottom, top = certificate.lower[certificate.covered], certificate.upper[certificate.covered]
         return [style.upright(left + share * (right - left), bottom, top) for share in np.linspace(0.0, 1.0, 9)]
 

@@ -16,18 +16,18 @@ WIDE_RANGE = 30.0
 """Ratio of the largest to the smallest count above which an axis of counts is about logarithmic."""
 
 
-def panel_below(ax: Axes) -> Axes:
-    """Axes for counts below ``ax``, in part of its space and with the same horizontal axis."""
+def panel_below(ax: Axes, share: float = 0.23) -> Axes:
+    """Axes below ``ax``, in a ``share`` of its height and with the same horizontal axis: for counts."""
     figure, place = figure_of(ax), ax.get_subplotspec()
     if place is not None:
         # Without a layout engine, leave room for tick labels.
         apart = 0.12 if figure.canvas.figure.get_layout_engine() is None else 0.0
-        parts = place.subgridspec(2, 1, height_ratios=(3.4, 1.0), hspace=apart)
+        parts = place.subgridspec(2, 1, height_ratios=(1.0 - share, share), hspace=apart)
         ax.set_subplotspec(parts[0])
         return figure.add_subplot(parts[1], sharex=ax)
     box = ax.get_position(original=True)
-    ax.set_position((box.x0, box.y0 + 0.28 * box.height, box.width, 0.72 * box.height))
-    return figure.add_axes((box.x0, box.y0, box.width, 0.22 * box.height), sharex=ax)
+    ax.set_position((box.x0, box.y0 + (share + 0.06) * box.height, box.width, (0.94 - share) * box.height))
+    return figure.add_axes((box.x0, box.y0, box.width, share * box.height), sharex=ax)
 
 
 def panel_beside(ax: Axes) -> Axes:
@@ -78,8 +78,8 @@ def axis_of_counts(
     r"""Set limits, ticks and label of an axis of counts.
 
     With a wide range of counts the scale is :math:`\log(1 + n / n_0)`, where :math:`n_0` is the smallest count, so that
-    a bar of one row is visible beside one of a million. With ``mirrored`` the axis has the same counts to both sides.
-    A ``low`` panel has room for few ticks.
+    a bar of one row is visible beside one of a million, and the label of the axis says so. With ``mirrored`` the axis
+    has the same counts to both sides. A ``low`` panel has room for few ticks.
     """
     most, least = float(counts.max()), 1.0 if counted else float(counts.min())
     wide = most > WIDE_RANGE * float(counts.min())
@@ -111,7 +111,9 @@ def axis_of_counts(
     getattr(panel, f"set_{which}ticks")(ticks, [f"{abs(tick):,.6g}" for tick in ticks], fontsize="small")
     getattr(panel, f"set_{which}ticks")([], minor=True)
     getattr(panel, f"set_{which}lim")(-top if mirrored else 0.0, top)
-    getattr(panel, f"set_{which}label")("Rows" if counted else "Weight")
+    name = "Rows" if counted else "Weight"
+    apart = " " if which == "x" else "\n"
+    getattr(panel, f"set_{which}label")(f"{name}{apart}(log scale)" if wide else name)
 
 
 def name_halves(panel: Axes, above: tuple[str, Floats], below: tuple[str, Floats]) -> None:

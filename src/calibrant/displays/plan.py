@@ -147,7 +147,7 @@ class PlanDisplay(Display):
             ax.plot(
                 [p.n_bins for p in curve],
                 [p.epsilon for p in curve],
-                color=style.COLORS[place],
+                color=style.color(ax, place),
                 linestyle=style.DASHES[place],
                 linewidth=1.8,
             )
@@ -161,7 +161,7 @@ class PlanDisplay(Display):
         self._head(ax, "Precision by number of bins")
 
     def _mark(self, ax: Axes, best: Plan, place: int) -> None:
-        ax.plot(best.n_bins, best.epsilon, style.MARKERS[place], color=style.COLORS[place], markersize=7, zorder=3)
+        ax.plot(best.n_bins, best.epsilon, style.MARKERS[place], color=style.color(ax, place), markersize=7, zorder=3)
         ax.annotate(
             f"{best.n_bins:,}",
             (best.n_bins, best.epsilon),

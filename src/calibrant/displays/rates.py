@@ -82,6 +82,11 @@ class Series:
     few_distinct: bool
     smooth: Smooth | None = None
 
+    @property
+    def rate_bound(self) -> float | None:
+        """If no row is an event: the exact upper 95 % confidence bound of the event rate; None under weights."""
+        return 1.0 - 0.05 ** (1.0 / self.rows) if self.counted and self.events == 0 else None
+
 
 @dataclass(frozen=True, eq=False)
 class Smooth:

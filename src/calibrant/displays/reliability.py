@@ -267,6 +267,7 @@ class ReliabilityDisplay(Display):
                     "rows": one.rows,
                     "events": one.events,
                     "outside": self._outside(one),
+                    "rate_bound": one.rate_bound,
                     "tied": one.few_distinct,
                     "cells": one.cells.to_dict(),
                     "bins": None if one.bins is None else one.bins.to_dict(),
@@ -290,6 +291,10 @@ class ReliabilityDisplay(Display):
             head += f" Fewer than {FEW_EVENTS} {which}: only a large miscalibration would show."
         if self.curve == "spline":
             return f"{head}\n{self._smooth_caption()}"
+        if len(self.series) == 1 and not self._outside(first) and first.rate_bound is not None:
+            top = style.percent(first.rate_bound, 2)
+            seen = f"No event was seen. That agrees with these scores, and with any event rate up to {top}"
+            return f"{head}\n{seen} (95 % confidence)."
         share = f"about {style.percent(1.0 - self.confidence, 3)}"
         hedge = ", or fewer" if all(one.counted for one in self.series) else " (approximate under weights)"
         shares = [style.percent(self._outside(one) or 0.0, 2) for one in self.series]
@@ -303,12 +308,13 @@ class ReliabilityDisplay(Display):
     def _smooth_caption(self) -> str:
         if any(one.smooth is None for one in self.series):
             return "No smooth curve: it needs both classes, and scores that do not separate them."
-        band = f"{style.percent(self.confidence, 3)} confidence band"
+        band = f"{style.percent(self.confidence, 3)} confidence band of the curve"
+        other = " It is not the gray range of a calibrated model (90 %) of other curves."
         shares = [style.percent(self._outside(one) or 0.0, 2) for one in self.series]
         if len(self.series) == 1:
-            return f"The {band} (pointwise) excludes perfect calibration for {shares[0]} of the rows."
+            return f"The {band} (pointwise) excludes perfect calibration for {shares[0]} of the rows.{other}"
         named = ", ".join(f"{one.label} {text}" for one, text in zip(self.series, shares, strict=True))
-        return f"Rows for which the {band} (pointwise) excludes perfect calibration: {named}."
+        return f"Rows for which the {band} (pointwise) excludes perfect calibration: {named}.{other}"
 
     def _outside(self, one: Series) -> float | None:
         if self.curve == "spline":
@@ -367,7 +373,7 @@ class ReliabilityDisplay(Display):
         last = place == len(self.series) - 1
         kind = "bins" if self.curve == "bins" else "each score" if one.few_distinct else "isotonic regression"
         name = one.label or kind
-        color, dash, marker = self._look(place)
+        color, dash, marker = self._look(ax, place)
         points, drawn = self._shown(one), []
         whose = f", {one.label}" if len(self.series) > 1 else ""
         gray = f"expected if calibrated\n({style.percent(self.confidence, 3)}, pointwise{whose})"
@@ -390,19 +396,22 @@ class ReliabilityDisplay(Display):
         smooth = one.smooth
         if smooth is None:
             return []
-        color, dash, _ = self._look(place)
-        band = f"{style.percent(self.confidence, 3)} confidence band" if place == len(self.series) - 1 else None
-        shade: dict[str, Any] = {"color": color, "alpha": 0.22, "linewidth": 0.0, "zorder": 1}
-        ax.fill_between(smooth.score, smooth.low, smooth.high, **shade, label=band)
+        color, dash, _ = self._look(ax, place)
+        band = (
+            f"{style.percent(self.confidence, 3)} confidence band of the curve"
+            if place == len(self.series) - 1
+            else None
+        )
+        ax.fill_between(smooth.score, smooth.low, smooth.high, **style.shade(ax, color), label=band, zorder=1)
         name = one.label or "smooth curve (spline)"
         ax.plot(smooth.score, smooth.rate, color=color, linestyle=dash, linewidth=1.8, label=name, zorder=3)
         reach = style.upright(smooth.score, smooth.low, smooth.high)
         return [reach, style.along(layout, smooth.score, smooth.rate)]
 
-    def _look(self, place: int) -> tuple[str, Any, str]:
+    def _look(self, ax: Axes, place: int) -> tuple[str, Any, str]:
         """Color, dashes and marker; the last curve is the solid one."""
         turn = len(self.series) - 1 - place
-        return style.COLORS[turn], style.DASHES[turn], style.MARKERS[turn]
+        return style.color(ax, turn), style.DASHES[turn], style.MARKERS[turn]
 
     def draw_counts(self, panel: Axes, layout: Layout, *, low: bool = False) -> list[tuple[Floats, Floats, Floats]]:
         """Draw a histogram of the scores without text; return edges, events and non-events of each series.
@@ -425,13 +434,13 @@ class ReliabilityDisplay(Display):
         alone = len(self.series) == 1
         if alone:
             edges, events, others = counts[0]
-            panel.stairs(events, edges, fill=True, linewidth=0.0, color=self._look(0)[0], alpha=0.85)
-            panel.stairs(-others, edges, fill=True, linewidth=0.0, **style.BAND)
+            panel.stairs(events, edges, fill=True, linewidth=0.0, color=self._look(panel, 0)[0], alpha=0.85)
+            panel.stairs(-others, edges, fill=True, linewidth=0.0, **style.band(panel))
             panel.axhline(0.0, color=style.GUIDE, linewidth=0.6)
             heights = np.concatenate([events, others])
         else:
             for place, (edges, events, others) in enumerate(counts):
-                color, dash, _ = self._look(place)
+                color, dash, _ = self._look(panel, place)
                 panel.stairs(events + others, edges, color=color, linestyle=dash, linewidth=1.3)
             heights = np.concatenate([events + others for _, events, others in counts])
         axis_of_counts(panel, heights[heights > 0], "y", self.series[0].counted, mirrored=alone, low=low)
@@ -453,12 +462,12 @@ class ReliabilityDisplay(Display):
 def _draw_band(ax: Axes, points: Points, label: str, as_bars: Layout | None) -> None:
     """The gray band: an area, or, if a layout is given, a bar at each score, as wide as space permits."""
     if as_bars is None:
-        ax.fill_between(points.score, points.low, points.high, linewidth=0.0, **style.BAND, label=label, zorder=1)
+        ax.fill_between(points.score, points.low, points.high, linewidth=0.0, **style.band(ax), label=label, zorder=1)
         return
     places = as_bars.forward(points.score) / np.ptp(as_bars.forward(np.array(as_bars.limits)))
     room = (float(np.median(np.diff(places))) if len(places) > 1 else 1.0) * style.width_in_points(ax)
     broad = float(np.clip(0.6 * room, 2.5, 10.0))
-    ax.vlines(points.score, points.low, points.high, linewidth=broad, **style.BAND, label=label, zorder=1)
+    ax.vlines(points.score, points.low, points.high, linewidth=broad, **style.band(ax), label=label, zorder=1)
 
 
 def _draw_markers(ax: Axes, points: Points, color: str, marker: str, label: str | None) -> None:

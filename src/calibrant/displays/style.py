@@ -37,8 +37,8 @@ PLACES: tuple[Place, ...] = (
     "upper center",
 )
 """Positions of a legend, best first."""
-BAND: dict[str, Any] = {"color": "0.6", "alpha": 0.5}
-"""A gray that is light on white and dark on black."""
+LIGHTER = 0.3
+"""Share of white that is mixed into a color on a dark background."""
 GUIDE = "0.45"
 GUIDE_LINE: dict[str, Any] = {"color": GUIDE, "linewidth": 1.0, "linestyle": (0, (2, 2))}
 """A thin dashed line to compare with: the diagonal, a target."""
@@ -93,6 +93,44 @@ def figure_of(ax: Axes) -> Figure | SubFigure:
     figure = ax.figure
     assert figure is not None
     return figure
+
+
+def is_dark(ax: Axes) -> bool:
+    """Whether the picture has a dark background; one that is transparent is judged by the color of its text."""
+    from matplotlib.colors import to_rgba
+
+    def light(color: Any) -> float:
+        red, green, blue, _ = to_rgba(color)
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    for face in (ax.get_facecolor(), figure_of(ax).canvas.figure.get_facecolor()):
+        if to_rgba(face)[3] >= 0.5:
+            return light(face) < 0.4
+    return light(ax.xaxis.label.get_color()) > 0.5
+
+
+def palette(ax: Axes) -> tuple[str, ...]:
+    """The colors of ``COLORS``, lighter on a dark background."""
+    from matplotlib.colors import to_hex, to_rgb
+
+    if not is_dark(ax):
+        return COLORS
+    return tuple(to_hex([part + LIGHTER * (1.0 - part) for part in to_rgb(one)]) for one in COLORS)
+
+
+def color(ax: Axes, place: int) -> str:
+    """One color of the palette."""
+    return palette(ax)[place]
+
+
+def band(ax: Axes) -> dict[str, Any]:
+    """Color of a gray band: light on a light background, and a middle gray on a dark one."""
+    return {"color": "0.78" if is_dark(ax) else "0.6", "alpha": 0.5}
+
+
+def shade(ax: Axes, of: str) -> dict[str, Any]:
+    """Color of the band around a curve of color ``of``."""
+    return {"color": of, "alpha": 0.5 if is_dark(ax) else 0.28, "linewidth": 0.0}
 
 
 def axes_kind(axes: AxesKind, rows: float, events: float) -> AxesKind:
@@ -353,17 +391,14 @@ def share_axis(ax: Axes) -> None:
     ax.set_ylabel("Share of rows within epsilon")
 
 
-def place_legend(ax: Axes, drawn: Sequence[tuple[NDArray[Any], NDArray[Any]]], *, above: bool = False) -> None:
-    """Legend where it covers the fewest of the points in ``drawn``; everything else must be drawn already.
+def place_legend(ax: Axes, drawn: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> None:
+    """Legend where it covers none of the points in ``drawn``; everything else must be drawn already.
 
-    With ``above``, if every position covers some points, a linear axis is extended upward and the legend goes on top.
+    If every position covers some points, the vertical axis is extended upward and the legend goes on top.
     """
     settle(ax)
     size = "small" if width_in_points(ax) >= NARROW_WIDTH else "x-small"
-    legend = ax.legend(
-        *_in_order(ax), loc="upper left", fontsize=size, framealpha=0.9, borderaxespad=0.6, handlelength=2.4
-    )
-    legend.set_in_layout(False)
+    legend = _legend(ax, size)
     x, y = (np.concatenate([np.asarray(part[axis], dtype=np.float64) for part in drawn]) for axis in (0, 1))
     points = ax.transData.transform(np.column_stack([x, y]))
     points = points[np.isfinite(points).all(axis=1)]
@@ -374,11 +409,24 @@ def place_legend(ax: Axes, drawn: Sequence[tuple[NDArray[Any], NDArray[Any]]], *
         inside = (points >= [box.x0, box.y0]) & (points <= [box.x1, box.y1])
         covered.append((int(inside.all(axis=1).sum()), turn))
     legend.set_loc(PLACES[min(covered)[1]])
-    if above and min(covered)[0]:
-        legend.set_loc("upper left")
+    if min(covered)[0]:
+        legend = _legend(ax, size, columns=2)
+        if legend.get_window_extent().width > ax.bbox.width - 12.0:
+            legend = _legend(ax, size)
         share = min((legend.get_window_extent().height + 12.0) / ax.bbox.height, 0.6)
-        low, high = ax.get_ylim()
-        ax.set_ylim(low, low + (high - low) / (1.0 - share))
+        scale = ax.yaxis.get_transform()
+        low, high = scale.transform(np.array(ax.get_ylim()))
+        ends = scale.inverted().transform(np.array([low, low + (high - low) / (1.0 - share)]))
+        ax.set_ylim(*ends)
+
+
+def _legend(ax: Axes, size: str, columns: int = 1) -> Any:
+    legend = ax.legend(
+        *_in_order(ax), loc="upper left", fontsize=size, framealpha=0.9, borderaxespad=0.6, handlelength=2.4,
+        ncols=columns,
+    )  # fmt: skip
+    legend.set_in_layout(False)
+    return legend
 
 
 def _in_order(ax: Axes) -> tuple[list[Any], list[str]]:

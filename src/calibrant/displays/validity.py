@@ -163,11 +163,11 @@ class ValidityDisplay(Display):
         epsilon, mean, sd = _mean_and_sd(given)
         x, share = style.steps(epsilon, mean, start, end)
         look = len(self.curves) - 1 - place  # the last curve is the solid one, as in a reliability diagram
-        color, dash = style.COLORS[look], style.DASHES[look]
+        color, dash = style.color(ax, look), style.DASHES[look]
         if len(given) > 1:
             spread = style.steps(epsilon, sd, start, end)[1]
             low, high = np.clip(share - spread, 0.0, 1.0), np.clip(share + spread, 0.0, 1.0)
-            ax.fill_between(x, low, high, color=color, alpha=0.2, linewidth=0.0)
+            ax.fill_between(x, low, high, **style.shade(ax, color))
         ax.plot(
             x, share, color=color, linestyle=dash, linewidth=1.8, label=f"{name} (area {_area(given):.3f})", zorder=3
         )

@@ -172,7 +172,8 @@ class SoftmaxMap(MulticlassMap):
         """Its form and its size."""
         size = len(self.classes)
         form = {1: f"slope {self.slope[0]:.4g}", size: f"{size} slopes"}.get(len(self.slope), f"{size} x {size} slopes")
-        return f"{form}{', intercepts' if len(self.intercept) else ''}, {size} classes, on {self.on}"
+        of = {"probability": "probabilities", "logit": "logits"}.get(self.on, f"{self.on} scores")
+        return f"{form}{', intercepts' if len(self.intercept) else ''}, {size} classes, of {of}"
 
     def __repr__(self) -> str:
         """Its form and its size."""

@@ -27,7 +27,9 @@ nav ul{list-style:none;padding:0;margin:0;display:flex;flex-wrap:wrap;gap:.15rem
 nav li{margin:0}
 a{color:#0072B2}
 .headline{border-left:.4rem solid;padding:.5rem .9rem;font-size:1.15rem;font-weight:600;background:#f6f6f6}
-.scroll{overflow-x:auto;margin:.9rem 0 .3rem}
+.scroll{overflow-x:auto;margin:.9rem 0 .3rem;background:linear-gradient(90deg,#fff 40%,#fff0) 0/2.5rem 100% local,
+linear-gradient(270deg,#fff 40%,#fff0) 100%/2.5rem 100% local,linear-gradient(90deg,#0003,#0000) 0/.8rem 100%,
+linear-gradient(270deg,#0003,#0000) 100%/.8rem 100%;background-repeat:no-repeat}
 table{border-collapse:collapse;font-size:.875rem;line-height:1.35;font-variant-numeric:tabular-nums}
 caption{text-align:left;font-weight:600;padding:0 0 .4rem}
 th,td{padding:.28rem .4rem;text-align:right;vertical-align:top;border-bottom:1px solid #e4e4e4;

@@ -69,11 +69,15 @@ def _reliability(contents: Contents, style: Style) -> list[Block]:
     if numbers["verdict"]["n_groups"] is not None:
         hedge = " if {rows} are independent, and more if {rows} of a group are similar"
     label = f"Reliability diagram: {{rate}} against {{score}}. {outside} lie outside the gray band."
+    found = f"Outside it lie {outside}; for a calibrated model about {beyond} do{hedge}."
+    if series["rate_bound"] is not None and not series["outside"]:
+        bound = f"{{rate}} up to {share(series['rate_bound'], 2)} (95 % confidence)"
+        found = f"No {{event}} was seen. That agrees with these predictions, and with any {bound}."
     how = "at each {score}" if series["tied"] else "by isotonic regression"
     caption = (
         f"The {drawn} the {{rate}} {how}; the dotted diagonal is perfect calibration. At each {{score}}, {level} of "
-        f"calibrated models lie within the gray band (pointwise). Outside it lie {outside}; for a calibrated model "
-        f"about {beyond} do{hedge}. Below: number of {{rows}} by {{score}}, those with the {{event}} outlined."
+        f"calibrated models lie within the gray band (pointwise). {found} Below: number of {{rows}} by {{score}}, "
+        "those with the {event} upward."
     )
     if picture["axes"] == "log-odds":
         caption += " Both axes have a log-odds scale, to show rare {events}."
@@ -117,7 +121,7 @@ def _classes(contents: Contents, style: Style) -> list[Block]:
         unit,
         "predicted",
         "observed",
-        "expected range",
+        "95 % expected range",
         "intercept",
         "slope",
         "95 % interval",

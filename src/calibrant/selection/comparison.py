@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from calibrant.messages import PYTHON, Note, Shown, Voice, note
+from calibrant.messages import PYTHON, Note, Shown, Voice, listed, note
 from calibrant.metrics.estimates import Estimate
 from calibrant.notebook import table_block
 from calibrant.selection.losses import MIN_MINORITY_ROWS, NAMES, Loss, Losses
@@ -174,7 +174,20 @@ class Comparison(Shown):
             return ["The simplest candidate within half a standard error of the lowest loss is chosen.", *self.gates]
         first = "The blend is chosen unless one of the following holds."
         simpler = f"A simpler candidate is chosen if its loss is {self.within}."
-        return [first, simpler, *self.gates]
+        return [first, simpler, *self.gates, *self._lower]
+
+    @property
+    def _lower(self) -> list[str]:
+        """Why candidates with a lower loss than the blend were not chosen, as a sentence; empty without any."""
+        taken = next(line for line in self.lines if line.chosen)
+        lower = [line.name for line in self.lines if line.loss < taken.loss and line.name != self.reference]
+        if taken.name != BLENDED or not lower:
+            return []
+        had = "has a lower loss, but it" if len(lower) == 1 else "have a lower loss, but each"
+        return [
+            f"{listed(lower)} {had} could be worse than the blend by more than {self.negligible:.2g}: the difference "
+            f"is within {CERTAINTY:g} standard errors."
+        ]
 
     @property
     def original(self) -> str:

@@ -132,7 +132,9 @@ def class_line(part: Verdict, voice: Voice) -> str:
     """One class: how it is off, and its counts."""
     slope = "" if part.slope is None else f"; slope {part.slope.value:.2f}"
     expected = " to ".join(map(amount, part.expected))
-    counts = f"predicted {amount(part.predicted)}, observed {amount(part.events)}, expected range {expected}{slope}"
+    counts = (
+        f"predicted {amount(part.predicted)}, observed {amount(part.events)}, 95 % expected range {expected}{slope}"
+    )
     p = "" if part.p_value is None else f"; adjusted p {p_text(part.p_value)}"
     return f"{' and '.join(part.in_words(voice).direction)} ({counts}{p})"
 

@@ -93,11 +93,21 @@ def classes_off(voice: Voice, classes: int) -> str:
     return f"{which}. To calibrate the probabilities of all classes: {voice.advice(Advice.FIT_CLASSES)}."
 
 
+@note("fitted-to-these-rows")
+def fitted_to_these_rows(voice: Voice) -> str:
+    """A map of classes that has seen these rows."""
+    return f"without held-out {voice.nouns.rows}, {voice.advice(Advice.CHECK_OUT_OF_FOLD)}."
+
+
 def hints_of(verdict: Verdict) -> tuple[Note, ...]:
     """Hints for a verdict, from its numbers alone; of several classes those about the confidence."""
     if verdict.notion is not None:
-        return (*_on_slope(verdict), *_on_ends(verdict), *_on_classes(verdict))
+        return (*_on_seen_rows(verdict), *_on_slope(verdict), *_on_ends(verdict), *_on_classes(verdict))
     return (*_on_rates(verdict), *_on_slope(verdict), *_on_ends(verdict))
+
+
+def _on_seen_rows(verdict: Verdict) -> list[Note]:
+    return [fitted_to_these_rows()] if verdict.in_sample and not verdict.crossfitted else []
 
 
 def _on_rates(verdict: Verdict) -> list[Note]:

@@ -65,6 +65,32 @@ def indicator_columns(scores: Any, y: Any) -> dict[str, Problem]:
     return {name: (np.ascontiguousarray(matrix[:, place]), targets[:, place]) for place, name in enumerate(found)}
 
 
+def one_hot_classes(scores: Any, y: Any) -> tuple[NDArray[Any], tuple[Any, ...]] | None:
+    """The class of each row and all classes, if labels are one-hot rows of classes; None for a multi-label target.
+
+    Every row of ``y`` must have exactly one 1, and the scores must be those of classes: rows that sum to 1, or logits.
+    Classes are named by the columns of ``y``, or of ``scores``, or else by their numbers from 0.
+
+    Examples
+    --------
+    >>> one_hot_classes([[2.0, -1.0], [0.5, 3.0]], [[1, 0], [0, 1]])
+    (array([0, 1]), (0, 1))
+    >>> one_hot_classes([[0.2, 0.9], [0.6, 0.7]], [[1, 0], [0, 1]]) is None
+    True
+    """
+    if not is_matrix(scores):
+        return None
+    matrix, columns = read_matrix(scores)
+    targets, names = _targets(y)
+    if targets.shape != matrix.shape or not len(targets) or not (targets.sum(axis=1) == 1).all():
+        return None
+    inside = bool(matrix.min() >= 0.0 and matrix.max() <= 1.0)
+    if (inside and not np.allclose(matrix.sum(axis=1), 1.0, atol=1e-3)) or (names and columns and names != columns):
+        return None
+    classes: tuple[Any, ...] = names or columns or tuple(range(matrix.shape[1]))
+    return np.array(classes)[targets.argmax(axis=1)], classes
+
+
 def _targets(y: Any) -> tuple[NDArray[np.uint8], tuple[str, ...]]:
     """A matrix of 0 and 1, and the names of its columns, none for arrays."""
     names: tuple[str, ...] = ()

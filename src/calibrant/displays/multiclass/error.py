@@ -212,7 +212,7 @@ class MulticlassErrorDisplay(Display):
     def _draw_model(self, ax: Axes, place: int, rows: Floats, error: Floats, null: Floats) -> None:
         turn = len(self.errors) - 1 - place  # the last model has the first color, as in a reliability diagram
         name = list(self.errors)[place]
-        color, marker = style.COLORS[turn], style.MARKERS[turn]
+        color, marker = style.color(ax, turn), style.MARKERS[turn]
         ax.scatter(error, rows, c=color, marker=marker, s=28.0, label=name or "error", zorder=4 - 0.1 * turn)
         if np.isnan(null).all():
             return
@@ -225,7 +225,7 @@ class MulticlassErrorDisplay(Display):
     def _draw_counts(self, panel: Axes, rows: Any) -> None:
         records = self.data["models"][0]["classes"]
         share, n = (_column(records, name) for name in ("share", "rows"))
-        panel.barh(rows, share, height=0.7, linewidth=0.0, **style.BAND)
+        panel.barh(rows, share, height=0.7, linewidth=0.0, **style.band(panel))
         for row, at, count in zip(rows, share, n, strict=True):
             panel.annotate(
                 f"{count:,.6g}", (at, row), (3.0, 0.0), textcoords="offset points", va="center", fontsize="x-small"

@@ -256,7 +256,7 @@ class ClasswiseDisplay(Display):
         panel.tick_params(axis="y", labelleft=left, labelsize="small")
         counts.tick_params(axis="both", labelsize="x-small")
         counts.tick_params(axis="x", labelbottom=bottom, labelsize="small")
-        counts.set_ylabel("Rows" if left else "", fontsize="small")
+        counts.set_ylabel(counts.get_ylabel() if left else "", fontsize="small")
         counts.set_xlabel("Predicted probability" if bottom else "", fontsize="small")
         if left:
             panel.set_ylabel("Share of the class", fontsize="small")

@@ -132,7 +132,7 @@ class TopBins:
     left, right
         Ends of the bin.
     n, mean_confidence, accuracy
-        Rows, mean confidence and accuracy (share of rows of the predicted class): the star.
+        Rows, mean confidence and accuracy (share of rows of the predicted class).
     low, high
         Interval of the accuracy of calibrated models.
     delta
@@ -153,18 +153,13 @@ class TopBins:
 
     @property
     def direction(self) -> Floats:
-        """1 where the star is above the diagonal, else -1."""
+        """1 where the accuracy is above the diagonal, else -1."""
         return np.where(self.accuracy > self.mean_confidence, 1.0, -1.0)
 
     @property
     def top_label(self) -> Floats:
-        """Height of the plus: confidence plus or minus delta, on the side of the star."""
+        """Confidence plus or minus delta, on the side of the accuracy: the height of a plus in Gupta's Figure 5.1a."""
         return np.asarray(self.mean_confidence + self.direction * self.delta)
-
-    @property
-    def chance(self) -> Floats:
-        """Limit of the height of the plus for calibrated models."""
-        return np.asarray(self.mean_confidence + self.direction * self.delta_chance)
 
     def to_dict(self) -> dict[str, list[float]]:
         """Columns as lists."""

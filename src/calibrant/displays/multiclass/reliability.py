@@ -24,54 +24,54 @@ if TYPE_CHECKING:
 
 MAX_CLASSES = 20
 """Default number of classes shown in one bin."""
-STAR, PLUS = style.COLORS[0], style.COLORS[5]
+STAR, CLASS = 0, 5
+"""Places of the colors of all classes together, and of the classes separately."""
 
 
 class TopLabelDisplay(Display):
-    r"""Reliability diagram of the predicted class: a star for all classes together, a plus for the classes separately.
+    r"""Reliability diagram of the predicted class, with the error of the classes separately below it.
 
-    With :math:`c_i` the class of the largest score of row i and :math:`h_i` that score, the star of bin b is at the
-    mean confidence :math:`\mathrm{conf}_b` and the accuracy :math:`\mathrm{acc}_b` of its rows. The plus is at
-    :math:`\mathrm{conf}_b \pm \Delta_b`,
+    With :math:`c_i` the class of the largest score of row i and :math:`h_i` that score, the point of bin b is at the
+    mean confidence :math:`\mathrm{conf}_b` and the accuracy :math:`\mathrm{acc}_b` of its rows. The panel below has the
+    mean error of the classes,
 
     .. math:: \Delta_b = \sum_l \frac{n_{b,l}}{n_b}
               \Bigl|\frac{1}{n_{b,l}} \sum_{i \in b,\, c_i = l} \bigl(\mathbb 1\{Y_i = l\} - h_i\bigr)\Bigr|,
 
-    over the classes l, where l is predicted in :math:`n_{b,l}` of the :math:`n_b` rows: above the diagonal if
-    :math:`\mathrm{acc}_b > \mathrm{conf}_b`, otherwise below. Errors of classes in opposite directions cancel in the
-    star and add up in the plus, so a plus is never closer to the diagonal than its star.
+    over the classes l, where l is predicted in :math:`n_{b,l}` of the :math:`n_b` rows. Errors of classes in opposite
+    directions cancel in the accuracy and add up here: :math:`\Delta_b \ge |\mathrm{acc}_b - \mathrm{conf}_b|`.
 
-    The gray bar and the thin bar show what to expect of a calibrated model: the star of 90 % of 500 simulated models
-    lies in the gray bar, and the plus of 90 % of them on the thin bar (models calibrated by predicted class, with
-    binomial events at the mean confidence of each class and bin). With few rows of each class, a plus lies far out even
-    for a calibrated model.
+    Gray shows what to expect of a calibrated model: the accuracy of 90 % of 500 simulated models lies in the gray bar,
+    and their mean error is at most as high as the gray bar in the panel (models calibrated by predicted class, with
+    binomial events at the mean confidence of each class and bin). With few rows of each class, the mean error is large
+    even for a calibrated model.
 
     Notes
     -----
-    Edge cases: empty bins are left out; a plus below 0 or above 1 is drawn at that end, and the caption says so;
-    importance weights enter through the effective sample size of each cell.
+    Edge cases: empty bins are left out; importance weights enter through the effective sample size of each cell.
     Guarantee: no finite-sample guarantee; intervals are for each bin alone.
     Cost: one pass over the matrix, then 500 draws for each pair of class and bin with rows.
-    Reference: Gupta (2023), section 5.2.1 and Figure 5.1a; eq. 5.3 and 5.4 for the errors in the caption.
+    Reference: Gupta (2023), section 5.2.1 and Figure 5.1a, where the mean error is drawn on the axis of accuracies
+    (``top_label`` in ``data``); eq. 5.3 and 5.4 for the errors in the caption.
 
     Attributes
     ----------
     cells
         Rows, events and sums of confidences by predicted class and bin.
     confidence
-        Share of calibrated models in the gray band and on the thin bar, at each bin.
+        Share of calibrated models in the gray bars, at each bin.
     random_state
         Seed of the simulated models.
     bins
         The numbers drawn for each bin with rows.
     before
         Those of the model before calibration; None without.
-    ax_, counts_ax_, figure_
+    ax_, error_ax_, counts_ax_, figure_
         Set by :meth:`plot`.
 
     Examples
     --------
-    One class is always right and the other never, at confidence 0.5: the star is on the diagonal, the plus is not.
+    One class is always right and the other never, at confidence 0.5: the accuracy is 0.5, and the mean error too.
 
     >>> scores = [[0.5, 0.4, 0.1], [0.1, 0.5, 0.4]] * 50
     >>> display = TopLabelDisplay.from_predictions(scores, ["a", "c"] * 50, classes="abc")
@@ -82,7 +82,8 @@ class TopLabelDisplay(Display):
     Error: all classes together 0 %, by predicted class 50 % (expected if calibrated: 3.9 % and 5.4 %).
     """
 
-    size = (5.8, 6.8)
+    size = (5.8, 7.4)
+    error_ax_: Axes
     counts_ax_: Axes
 
     def __init__(
@@ -136,7 +137,7 @@ class TopLabelDisplay(Display):
         n_bins, edges
             Bins of equal width, or their inner edges.
         confidence
-            Share of calibrated models in the gray band and on the thin bar, at each bin.
+            Share of calibrated models in the gray bars, at each bin.
         random_state
             Seed of the simulated models.
         """
@@ -197,62 +198,58 @@ class TopLabelDisplay(Display):
         together, apart = (" to ".join(style.percent(pair[k], 2) for pair in shown) for k in (0, 1))
         usual = " and ".join(style.percent(error, 2) for error in self._typical)
         head = f"{style.amount(total, self.cells.counted)}, {plural(len(self.cells.classes), 'class', 'classes')}"
-        text = (
+        return (
             f"{head}; accuracy {right}, mean confidence {mean}.\n"
             f"{'Error' if self.before is None else 'Error before to after'}: all classes together {together}, "
             f"by predicted class {apart} (expected if calibrated: {usual})."
         )
-        beyond = int(((self.bins.top_label < -1e-12) | (self.bins.top_label > 1.0 + 1e-12)).sum())
-        if beyond:
-            text += f" {plural(beyond, 'plus', 'plusses')} below 0 % or above 100 %, drawn at that end."
-        return text
 
     def _draw_on(self, ax: Axes) -> None:
-        self.counts_ax_ = panel_below(ax)
+        self.counts_ax_ = panel_below(ax, 0.17)
+        self.error_ax_ = panel_below(ax, 0.25)
         bins, share = self.bins, style.percent(self.confidence, 3)
         Linear().set(ax, "x")
         Linear().set(ax, "y")
         ends = np.array([0.0, 1.0])
         ax.plot(ends, ends, **style.GUIDE_LINE, label="perfect calibration")
-        gray = f"expected accuracy if calibrated ({share})"
-        ax.vlines(bins.mean_confidence, bins.low, bins.high, linewidth=9.0, **style.BAND, label=gray, zorder=1)
-        plus: dict[str, Any] = {"marker": "+", "s": 90.0, "c": PLUS, "linewidths": 2.2, "zorder": 3}
-        apart, chance = (np.clip(height, 0.0, 1.0) for height in (bins.top_label, bins.chance))
-        ax.scatter(bins.mean_confidence, apart, **plus, clip_on=False, label="mean error by predicted class")
-        bar = f"expected mean error if calibrated ({share})"
-        ax.vlines(
-            bins.mean_confidence,
-            bins.mean_confidence,
-            chance,
-            color=PLUS,
-            alpha=0.5,
-            linewidth=2.0,
-            label=bar,
-            zorder=2,
-        )
-        star: dict[str, Any] = {"marker": "*", "s": 120.0, "c": STAR, "linewidths": 0.0, "zorder": 4}
+        gray = f"expected if calibrated ({share})"
+        ax.vlines(bins.mean_confidence, bins.low, bins.high, linewidth=9.0, **style.band(ax), label=gray, zorder=1)
+        star: dict[str, Any] = {"marker": "*", "s": 120.0, "c": style.color(ax, STAR), "linewidths": 0.0, "zorder": 4}
         name = "accuracy" if self.before is None else "accuracy after calibration"
         ax.scatter(bins.mean_confidence, bins.accuracy, **star, label=name)
+        points = [(bins.mean_confidence, bins.accuracy)]
         if self.before is not None:
             square: dict[str, Any] = {"marker": "s", "s": 42.0, "linewidths": 1.6, "zorder": 3.5}
-            square |= {"facecolors": "none", "edgecolors": style.COLORS[1]}
+            square |= {"facecolors": "none", "edgecolors": style.color(ax, 1)}
             ax.scatter(self.before.mean_confidence, self.before.accuracy, **square, label="accuracy before calibration")
-        ax.set_ylabel("Accuracy of the predicted class")
-        ax.tick_params(axis="x", labelbottom=False)
-        self._draw_counts(self.counts_ax_)
-        self._head(ax, "Top-label reliability", [self.counts_ax_])
-        bars = [
-            style.upright(bins.mean_confidence, *reach)
-            for reach in ((bins.low, bins.high), (bins.mean_confidence, chance))
-        ]
-        points = [(bins.mean_confidence, height) for height in (bins.accuracy, apart)]
-        if self.before is not None:
             points.append((self.before.mean_confidence, self.before.accuracy))
-        style.place_legend(ax, [*bars, *points], above=True)
+        ax.set_ylabel("Accuracy of the\npredicted class")
+        ax.tick_params(axis="x", labelbottom=False)
+        self._draw_errors(self.error_ax_)
+        self._draw_counts(self.counts_ax_)
+        self._head(ax, "Top-label reliability", [self.error_ax_, self.counts_ax_])
+        diagonal = style.along(Linear(), ends, ends, per_piece=60)
+        style.place_legend(ax, [diagonal, style.upright(bins.mean_confidence, bins.low, bins.high), *points])
+
+    def _draw_errors(self, panel: Axes) -> None:
+        bins = self.bins
+        none = np.zeros(len(bins.n))
+        panel.vlines(bins.mean_confidence, none, bins.delta_chance, linewidth=9.0, **style.band(panel), zorder=1)
+        point: dict[str, Any] = {"s": 26.0, "zorder": 4, "linewidths": 0.0}
+        panel.scatter(bins.mean_confidence, bins.delta, c=style.color(panel, CLASS), **point)
+        most = float(max(bins.delta.max(), bins.delta_chance.max()))
+        if self.before is not None:
+            square: dict[str, Any] = {"marker": "s", "s": 30.0, "linewidths": 1.4, "zorder": 3.5}
+            square |= {"facecolors": "none", "edgecolors": style.color(panel, 1)}
+            panel.scatter(self.before.mean_confidence, self.before.delta, **square)
+            most = max(most, float(self.before.delta.max()))
+        style.percent_axis(panel, "y", 0.0, min(1.08 * most, 1.0) or 0.01)
+        panel.set_ylabel("Mean error\nby class")
+        panel.tick_params(axis="x", labelbottom=False)
 
     def _draw_counts(self, panel: Axes) -> None:
         n = self.cells.n.sum(axis=0)
-        panel.stairs(n, self.cells.ends, fill=True, linewidth=0.0, **style.BAND)
+        panel.stairs(n, self.cells.ends, fill=True, linewidth=0.0, **style.band(panel))
         axis_of_counts(panel, n[n > 0], "y", self.cells.counted)
         panel.set_xlabel("Confidence: probability of the predicted class")
 
@@ -354,14 +351,14 @@ class TopLabelBinDisplay(Display):
         rows = np.arange(1, len(self.classes) + 1)
         ends = np.concatenate([self.ends, self.overall, self.low, self.high])
         style.percent_axis(ax, "x", float(ends.min()), float(ends.max()))
-        ax.axvspan(*self.ends, linewidth=0.0, **{**style.BAND, "alpha": 0.2}, label="the bin", zorder=0.5)
+        ax.axvspan(*self.ends, linewidth=0.0, **{**style.band(ax), "alpha": 0.25}, label="the bin", zorder=0.5)
         interval = f"{style.percent(self.confidence, 3)} confidence interval"
-        ax.hlines(rows, self.low, self.high, color=PLUS, linewidth=1.3, label=interval, zorder=2)
-        ax.scatter(self.accuracy, rows, c=PLUS, s=26.0, label="accuracy of the class", zorder=3)
+        ax.hlines(rows, self.low, self.high, color=style.color(ax, CLASS), linewidth=1.3, label=interval, zorder=2)
+        ax.scatter(self.accuracy, rows, c=style.color(ax, CLASS), s=26.0, label="accuracy of the class", zorder=3)
         ink = ax.xaxis.label.get_color()
         tick: dict[str, Any] = {"marker": "|", "s": 110.0, "c": ink, "linewidths": 1.6, "zorder": 4}
         ax.scatter([self.overall[0], *self.mean_confidence], [0, *rows], **tick, label="mean confidence")
-        star: dict[str, Any] = {"marker": "*", "s": 120.0, "c": STAR, "linewidths": 0.0, "zorder": 5}
+        star: dict[str, Any] = {"marker": "*", "s": 120.0, "c": style.color(ax, STAR), "linewidths": 0.0, "zorder": 5}
         ax.scatter([self.overall[1]], [0], **star, label="accuracy of all classes")
         ax.set_yticks([0, *rows], ["all", *map(style.short, self.classes)])
         ax.set_ylabel(style.some_of("Predicted class", len(self.classes), self.unseen))
@@ -371,7 +368,7 @@ class TopLabelBinDisplay(Display):
         style.legend_under(ax, len(rows) + 1)
 
     def _draw_counts(self, panel: Axes, rows: Any) -> None:
-        panel.barh(rows, self.n, height=0.7, linewidth=0.0, **style.BAND)
+        panel.barh(rows, self.n, height=0.7, linewidth=0.0, **style.band(panel))
         axis_of_counts(panel, self.n, "x", self.counted)
         panel.tick_params(axis="y", labelleft=False)
 

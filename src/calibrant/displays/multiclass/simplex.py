@@ -154,7 +154,7 @@ class SimplexDisplay(Display):
 
     def _draw_on(self, ax: Axes) -> None:
         self._draw_frame(ax)
-        colors = np.array(style.COLORS)[self.places % len(style.COLORS)]
+        colors = np.array(style.palette(ax))[self.places % len(style.COLORS)]
         at = on_triangle(self.points)
         area = float(np.clip(8_000.0 / len(at), 7.0, 24.0))
         ax.scatter(at[:, 0], at[:, 1], s=area, c=colors, alpha=0.35, linewidths=0.0, zorder=2)
@@ -203,7 +203,7 @@ class SimplexDisplay(Display):
         dot: dict[str, Any] = {"s": 9.0, "c": ink, "zorder": 4, "linewidths": 0.0}
         ax.scatter(tails[:, 0], tails[:, 1], **dot, label="mean prediction (tail)")
         ax.scatter([], [], s=30.0, c=ink, marker=">", label="calibrated (head)")
-        colors = np.array(style.COLORS)[np.flatnonzero(shown) % len(style.COLORS)]
+        colors = np.array(style.palette(ax))[np.flatnonzero(shown) % len(style.COLORS)]
         ring: dict[str, Any] = {"s": 30.0, "c": colors, "edgecolors": ink, "linewidths": 0.8, "zorder": 3}
         ax.scatter(seen[:, 0], seen[:, 1], **ring, label="observed class shares")
         # A thin line shows which ring belongs to which arrow.
@@ -325,12 +325,12 @@ class CanonicalValidityDisplay(Display):
 
     def _draw_on(self, ax: Axes) -> None:
         gray = f"{style.percent(self.confidence, 3)} of curves if “after” is right\n(pointwise)"
-        ax.fill_between(self._epsilon, *self._gray, linewidth=0.0, **style.BAND, label=gray, zorder=1)
+        ax.fill_between(self._epsilon, *self._gray, linewidth=0.0, **style.band(ax), label=gray, zorder=1)
         drawn = [(self._epsilon, end) for end in self._gray]
         for turn, (name, one) in zip((1, 0), self.curves.items(), strict=True):
             x, share = style.steps(one.epsilon, one.share, 0.0, 2.0)
             label = f"{name} (mean distance {1.0 - one.auc:.3f})"
-            ax.plot(x, share, color=style.COLORS[turn], linestyle=style.DASHES[turn], linewidth=1.8, label=label)
+            ax.plot(x, share, color=style.color(ax, turn), linestyle=style.DASHES[turn], linewidth=1.8, label=label)
             drawn.append(style.along(Linear(), x, share))
         ax.set_xlim(0.0, self._end)
         style.share_axis(ax)

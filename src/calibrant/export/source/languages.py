@@ -15,6 +15,9 @@ else enum extern float for goto if inline int long register restrict return shor
 typedef union unsigned void volatile while main strcmp NAN NULL bisect_right bool true false INFINITY HUGE_VAL
 linux unix
 """
+Ends = tuple[float, float]
+"""Smallest and largest score that is read."""
+
 RESERVED = frozenset(WORDS.split())
 """Words that a column of groups cannot have as the name of an argument."""
 
@@ -33,18 +36,21 @@ def arguments(columns: Sequence[str]) -> list[str]:
     return out
 
 
-def _about(program: Program, proof: str) -> list[str]:
+def _about(program: Program, proof: str, ends: Ends | None) -> list[str]:
     groups = f" and {len(program.columns)} group{'s' * (len(program.columns) > 1)}" if program.columns else ""
-    first = f"Calibrated probability of a score{groups}, by Calibrant {library_version()}. NaN gives NaN."
+    other = "" if ends is None else " and other numbers" if ends == (0.0, 1.0) else " and infinities"
+    read = "" if ends != (0.0, 1.0) else " from 0 to 1"
+    gives = f"NaN{other} give{'s' * (not other)} NaN."
+    first = f"Calibrated probability of a score{read}{groups}, by Calibrant {library_version()}. {gives}"
     return [first, *([proof] if proof else [])]
 
 
 # --------------------------------------------------------------------------------------------------------------- Python
 
 
-def python(program: Program, proof: str = "") -> str:
-    """The program as a Python module with the function ``calibrate``."""
-    lines = [f"# {line}" for line in _about(program, proof)]
+def python(program: Program, proof: str = "", ends: Ends | None = None) -> str:
+    """The program as a Python module with the function ``calibrate``; scores beyond the ends give NaN."""
+    lines = [f"# {line}" for line in _about(program, proof, ends)]
     used = _names(program)
     if "at_or_below" in used:
         lines.append("from bisect import bisect_right")
@@ -63,6 +69,8 @@ def python(program: Program, proof: str = "") -> str:
         "    return nan",
         "x = float(score)",
     ]
+    if ends is not None:
+        body += [f"if not {ends[0]!r} <= x <= {ends[1]!r}:", "    return nan"]
     for name, place in program.places.items():
         body.append(f"{name} = {name}s.get(text({given[place]}), -1)")
     body += [*_python_lines(program.body), "return x"]
@@ -78,7 +86,7 @@ PYTHON_TEXT = '''def text(group):
         return "true" if group else "false"
     if isinstance(group, str):
         return group
-    if group != int(group):
+    if abs(group) == float("inf") or group != int(group):
         raise ValueError(f"groups are text or integers, got {group!r}")
     return str(int(group))
 '''
@@ -123,10 +131,10 @@ def _python_search(value: str) -> str:
 # -------------------------------------------------------------------------------------------------------------------- C
 
 
-def c(program: Program, proof: str = "") -> str:
-    """The program as a C99 file with the function ``calibrate``."""
+def c(program: Program, proof: str = "", ends: Ends | None = None) -> str:
+    """The program as a C99 file with the function ``calibrate``; scores beyond the ends give NaN."""
     note = ["Compile with -std=c99 or -ffp-contract=off: fused operations would change last bits."]
-    lines = [f"/* {line.replace('*/', '* /')} */" for line in [*_about(program, proof), *note]]
+    lines = [f"/* {line.replace('*/', '* /')} */" for line in [*_about(program, proof, ends), *note]]
     used = _names(program)
     lines += ["#include <math.h>", *(["#include <string.h>"] if program.columns else [])]
     lines += [""] if program.tables or program.groups else []
@@ -145,7 +153,8 @@ def c(program: Program, proof: str = "") -> str:
     body += ["int j;"] if "at_or_below" in used else []
     for name, place in program.places.items():
         body.append(f"int {name} = find({name}s, {len(program.groups[name])}, {given[place]});")
-    body += ["if (x != x)", "    return NAN;", *_c_lines(program.body), "return x;"]
+    strange = "x != x" if ends is None else f"!(x >= {ends[0]!r} && x <= {ends[1]!r})"
+    body += [f"if ({strange})", "    return NAN;", *_c_lines(program.body), "return x;"]
     return "\n".join([*lines, *textwrap.indent("\n".join(body), "    ").splitlines(), "}"]) + "\n"
 
 

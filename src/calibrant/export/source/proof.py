@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,7 +20,7 @@ import numpy as np
 from calibrant.export.errors import ExportMismatchError
 from calibrant.export.proof import Proof, compare
 from calibrant.export.samples import Rows, proof_rows
-from calibrant.export.source.languages import c, python
+from calibrant.export.source.languages import Ends, c, python
 from calibrant.export.source.statements import Program
 from calibrant.maps import Map
 from calibrant.messages import InputError
@@ -49,18 +50,26 @@ def language_of(path: Path) -> Language:
     return SUFFIXES[path.suffix.lower()]
 
 
-def source_of(map_: Map, language: Language, proof: str = "") -> str:
-    """The source of a map of one score."""
-    return {"python": python, "c": c}[language](Program.of(map_), proof)
+def source_of(map_: Map, language: Language, proof: str = "", ends: Ends | None = None) -> str:
+    """The source of a map of one score; with ``ends``, scores beyond these give NaN."""
+    return {"python": python, "c": c}[language](Program.of(map_), proof, ends)
 
 
-def proven_source(map_: Map, language: Language) -> tuple[str, Proof]:
+def proven_source(map_: Map, language: Language, ends: Ends | None = None) -> tuple[str, Proof]:
     """The source with its proof in a comment, or an :class:`ExportMismatchError`."""
     rows = proof_rows(map_)
     runner: Callable[[str, Rows], tuple[Floats, str]] = {"python": _run_python, "c": _run_c}[language]
-    found, engine = runner(source_of(map_, language), rows)
-    proof = compare(map_, rows, found, engine)
-    return source_of(map_, language, str(proof)), proof
+    found, engine = runner(source_of(map_, language, "", ends), rows)
+    low, high = ends or (-math.inf, math.inf)
+    beyond = (rows.scores < low) | (rows.scores > high)
+    wrong = np.flatnonzero(beyond & ~np.isnan(found))
+    if len(wrong):
+        at = wrong[0]
+        raise ExportMismatchError(f"{engine} gives {found[at]} for the score {rows.scores[at]}, which is not read: NaN")
+    refused = int(beyond.sum())
+    proof = compare(map_, rows.take(~beyond), found[~beyond], engine)
+    proof = replace(proof, scores=proof.scores + refused, equal=proof.equal + refused)
+    return source_of(map_, language, str(proof), ends), proof
 
 
 def _run_python(text: str, rows: Rows) -> tuple[Floats, str]:
