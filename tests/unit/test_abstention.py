@@ -63,6 +63,8 @@ def test_an_end_at_a_start_answers_what_is_strictly_above_the_next_score():
     found = accept(scores, right)
     assert found.rows == 100
     assert found.threshold == np.nextafter(0.9, 1.0)
+    assert "if the score is above 0.9:" in str(found)
+    assert found.decide([0.9, 0.95]).tolist() == [False, True]
 
 
 def test_an_early_failure_does_not_end_the_chains_that_start_lower():

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.abstention.chain import Ladder, check_levels, fewest_rows, p_values, reach, start_ranks
+from calibrant.abstention.chain import Ladder, check_levels, fewest_rows, p_values, reach, score_rule, start_ranks
 from calibrant.arrays import ScoreType, check_scores
 from calibrant.decisions import Cut, Policy
 from calibrant.messages import InputError, Note, Shown, count_text
@@ -101,7 +101,7 @@ class Acceptance(Shown):
             )
         else:
             text = (
-                f"Answer if the score is at least {self.threshold:.6g}: with confidence {sure}, at most {most} of such "
+                f"Answer if the score is {score_rule(self.threshold)}: with confidence {sure}, at most {most} of such "
                 f"answers are wrong. Of {count_text(self.total)} answers {count_text(self.rows)} "
                 f"({100 * self.coverage:.1f} %) are kept, and {count_text(self.wrong)} of these are wrong "
                 f"({100 * self.wrong / self.rows:.1f} %)."

@@ -173,6 +173,18 @@ def reach(p: Floats, start: int, level: float) -> int:
     return start - 1 + (int(fails[0]) if len(fails) else len(p) - start)
 
 
+def score_rule(threshold: float) -> str:
+    """The scores that a threshold accepts, as text without rounding: the smallest number above 0.9 is "above 0.9".
+
+    Examples
+    --------
+    >>> score_rule(0.9), score_rule(float(np.nextafter(0.9, 1.0))), score_rule(0.0)
+    ('at least 0.9', 'above 0.9', 'at least 0.0')
+    """
+    below = float(np.nextafter(threshold, -np.inf))
+    return f"above {below!r}" if len(repr(below)) < len(repr(threshold)) else f"at least {threshold!r}"
+
+
 drawn_by_group = note(
     "one-row-per-group",
     "One of the rows of each group was drawn at random: {groups:,} of {rows:,} {nouns.rows} are used, and the "

@@ -78,7 +78,7 @@ class RiskCoverage(Shown):
         lines = [
             f"Area under the risk-coverage curve {self.area:.4f}, {self.total:,} rows; band at {sure} for all points"
         ]
-        lines.append("  answered   score from   wrong   band")
+        lines.append("  answered   wrong  band, and the scores that are answered")
         for i in shown:
             band = f"{100 * self.low[i]:.1f} % to {100 * self.high[i]:.1f} %"
             cells = (

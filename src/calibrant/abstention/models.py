@@ -9,7 +9,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from calibrant.abstention.accept import Acceptance, accept
-from calibrant.abstention.chain import check_levels
+from calibrant.abstention.chain import check_levels, score_rule
 from calibrant.messages import InputError, Shown
 
 
@@ -48,7 +48,7 @@ class ModelChoice(Shown):
             rule = (
                 "no threshold"
                 if each.threshold is None
-                else f"answer from {each.threshold:.6g} on, {100 * each.coverage:.1f} % of {each.total:,} rows"
+                else f"answer if the score is {score_rule(each.threshold)}, {100 * each.coverage:.1f} % of {each.total:,} rows"
             )
             lines.append(f"  {name}: {rule}")
         return "\n".join(lines)
@@ -94,7 +94,7 @@ def accept_models(
     >>> right = {"a": rng.random(400) < 0.97, "b": rng.random(400) < 0.8}
     >>> print(accept_models(stated, right))
     With confidence 95 % for all models together, at most 10 % are wrong:
-      a: answer from 0 on, 100.0 % of 400 rows
+      a: answer if the score is at least 0.0, 100.0 % of 400 rows
       b: no threshold
     """
     check_levels(error, alpha)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.abstention.chain import check_levels, drawn_by_group, one_row_each, p_values, reach
+from calibrant.abstention.chain import check_levels, drawn_by_group, one_row_each, p_values, reach, score_rule
 from calibrant.arrays import ScoreType, check_rows, check_scores
 from calibrant.messages import CalibrantWarning, InputError, Note, Shown
 from calibrant.numerics import Floats
@@ -81,7 +81,7 @@ class Route(Shown):
         rule = (
             "Always ask the expensive model"
             if self.threshold is None
-            else f"Keep the cheap answer if its score is at least {self.threshold:.6g}, else ask the expensive model"
+            else f"Keep the cheap answer if its score is {score_rule(self.threshold)}, else ask the expensive model"
         )
         text = (
             f"{rule}: with confidence {sure}, at most {most} of all answers are wrong. Of {self.total:,} rows "
