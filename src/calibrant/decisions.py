@@ -238,6 +238,12 @@ class CostCurve(Shown):
         Rows on which acting was wrong, on which not acting was wrong, and all rows.
     cost_fp, cost_fn, alpha
         The costs, and one minus the confidence level.
+
+    Examples
+    --------
+    >>> found = expected_cost([0.1, 0.2, 0.6, 0.9], [0, 1, 0, 1], cost_fp=1, cost_fn=5, thresholds=[0.2, 0.5])
+    >>> found.cost.tolist(), found.best
+    ([0.25, 1.5], 0.2)
     """
 
     thresholds: Floats

@@ -75,19 +75,12 @@ class RiskCoverage(Shown):
         """A table of at most ten points."""
         shown = np.unique(np.linspace(0, len(self.rows) - 1, min(10, len(self.rows))).round().astype(int))
         sure = f"{100 * (1 - self.alpha):.4g} %"
-        lines = [
-            f"Area under the risk-coverage curve {self.area:.4f}, {self.total:,} rows; band at {sure} for all points"
-        ]
-        lines.append("  answered   wrong  band, and the scores that are answered")
+        lines = [f"Area under the risk-coverage curve {self.area:.4f}, {self.total:,} rows; {sure} band for all points"]
+        lines.append("  answered    wrong  band")
         for i in shown:
+            share, risk = f"{100 * self.coverage[i]:8.1f} %", f"{100 * self.risk[i]:5.1f} %"
             band = f"{100 * self.low[i]:.1f} % to {100 * self.high[i]:.1f} %"
-            cells = (
-                f"{100 * self.coverage[i]:8.1f} %",
-                f"{self.threshold[i]:10.6g}",
-                f"{100 * self.risk[i]:5.1f} %",
-                band,
-            )
-            lines.append("  ".join(cells))
+            lines.append(f"{share}  {risk}  {band}, if the score is {score_rule(float(self.threshold[i]))}")
         return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
 
 

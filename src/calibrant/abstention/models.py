@@ -45,11 +45,9 @@ class ModelChoice(Shown):
         sure = f"{100 * (1 - self.alpha):.4g} %"
         lines = [f"With confidence {sure} for all models together, at most {100 * self.error:.4g} % are wrong:"]
         for name, each in self.models.items():
-            rule = (
-                "no threshold"
-                if each.threshold is None
-                else f"answer if the score is {score_rule(each.threshold)}, {100 * each.coverage:.1f} % of {each.total:,} rows"
-            )
+            share = f"{100 * each.coverage:.1f} % of {each.total:,} rows"
+            at = each.threshold
+            rule = "no threshold" if at is None else f"answer if the score is {score_rule(at)}, {share}"
             lines.append(f"  {name}: {rule}")
         return "\n".join(lines)
 
