@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibrant.abstention.chain import Ladder, check_levels
+from calibrant.abstention.chain import Ladder, check_levels, score_rule
 from calibrant.arrays import ScoreType
 from calibrant.guarantees.bounds import clopper_pearson
 from calibrant.messages import InputError, Note, Shown
