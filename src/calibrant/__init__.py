@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from calibrant import abstention as abstention
     from calibrant import calibrators as calibrators
     from calibrant import decisions as decisions
     from calibrant import displays as displays
@@ -76,6 +77,7 @@ _HOMES = {
     "TemperatureScaling": "calibrators.temperature",
     "VennAbers": "calibrators.binary.venn_abers",
     "Verdict": "verdict",
+    "abstention": "",
     "calibrate": "calibrators.calibrate",
     "calibrators": "",
     "check": "verdict",

@@ -1,25 +1,27 @@
-"""Decision thresholds from costs, on the probability and on the raw score."""
+"""Decision thresholds from costs, on the probability and on the raw score, and what decisions at a threshold cost."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import ScoreType, check_scores
 from calibrant.calibration import Calibration, as_calibration
+from calibrant.guarantees.bounds import clopper_pearson
 from calibrant.maps import Map
 from calibrant.messages import Advice, InputError, Shown
-from calibrant.numerics import Floats, first_double
+from calibrant.metrics.binary.bins import Scores, tally_of
+from calibrant.numerics import Floats, expit, first_double
 
 if TYPE_CHECKING:
     from calibrant.calibrators.base import BinaryCalibrator
 
-__all__ = ["Cut", "Policy", "choose_action", "choose_threshold"]
+__all__ = ["CostCurve", "Cut", "Policy", "choose_action", "choose_threshold", "expected_cost", "rescale_contributions"]
 
 ENDS: dict[ScoreType, tuple[float, float]] = {
     "probability": (0.0, 1.0),
@@ -220,6 +222,204 @@ def choose_action(
     cuts = tuple(_cut(place, calibration) for place in places)
     kind: ScoreType = "probability" if calibration is None else as_calibration(calibration).score_type
     return Policy(tuple(names[k] for k in order), cuts, kind)
+
+
+@dataclass(frozen=True, eq=False)
+class CostCurve(Shown):
+    """The result of :func:`expected_cost`: the mean cost of a row at each threshold, with its interval.
+
+    Attributes
+    ----------
+    thresholds
+        Act if the probability is at least this.
+    cost, low, high
+        Mean cost of a row, and intervals for all thresholds at once at confidence level 1 - alpha.
+    false_positives, false_negatives, rows
+        Rows on which acting was wrong, on which not acting was wrong, and all rows.
+    cost_fp, cost_fn, alpha
+        The costs, and one minus the confidence level.
+
+    Examples
+    --------
+    >>> found = expected_cost([0.1, 0.2, 0.6, 0.9], [0, 1, 0, 1], cost_fp=1, cost_fn=5, thresholds=[0.2, 0.5])
+    >>> found.cost.tolist(), found.best
+    ([0.25, 1.5], 0.2)
+    """
+
+    thresholds: Floats
+    cost: Floats
+    low: Floats
+    high: Floats
+    false_positives: NDArray[Any]
+    false_negatives: NDArray[Any]
+    rows: int
+    cost_fp: float
+    cost_fn: float
+    alpha: float
+
+    @property
+    def best(self) -> float:
+        """The threshold with the lowest observed cost; its interval is valid, though it was picked."""
+        return float(self.thresholds[int(np.argmin(self.cost))])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in vars(self).items()}
+
+    def __str__(self) -> str:
+        """One line per threshold."""
+        many = " for all thresholds at once" if len(self.thresholds) > 1 else ""
+        lines = [f"Mean cost of a row, {self.rows:,} rows; {100 * (1 - self.alpha):.4g} % CI{many}"]
+        for t, cost, low, high in zip(self.thresholds, self.cost, self.low, self.high, strict=True):
+            lines.append(f"  act from {t:.6g} on: {cost:.4g} ({low:.4g} to {high:.4g})")
+        return "\n".join(lines)
+
+
+def expected_cost(
+    scores: Scores,
+    y: ArrayLike | None = None,
+    *,
+    cost_fp: float,
+    cost_fn: float,
+    thresholds: ArrayLike | None = None,
+    alpha: float = 0.05,
+) -> CostCurve:
+    r"""Estimate what decisions at a threshold cost, with intervals for several thresholds at once.
+
+    .. math:: C(t) = c_{\mathrm{fp}} P(S \ge t, Y = 0) + c_{\mathrm{fn}} P(S < t, Y = 1)
+
+    Parameters
+    ----------
+    scores, y
+        Probabilities and labels, or a tally. They must not be the rows on which the probabilities were fitted.
+    cost_fp, cost_fn
+        Cost of acting without an event and of not acting with one, both at least 0.
+    thresholds
+        Thresholds, chosen without these rows. By default the one that is best for calibrated probabilities,
+        :func:`choose_threshold`, and those of acting always (0) and never (infinity).
+    alpha
+        One minus the confidence level of all intervals together.
+
+    Returns
+    -------
+    CostCurve
+        Prints itself as text; has ``cost``, ``low``, ``high`` and ``best``.
+
+    Notes
+    -----
+    Guarantee: finite-sample, for all thresholds at once, if rows are independent draws. Both shares have
+    Clopper-Pearson intervals at alpha / 2m for m thresholds, and the ends of the cost are the sums of theirs, so that
+    intervals are somewhat wide. Importance weights are refused. Cost: one sort.
+    References: Elkan (2001) for the cost; Clopper and Pearson (1934) for the intervals.
+
+    Examples
+    --------
+    >>> p = np.repeat([0.05, 0.3, 0.8], 100)
+    >>> y = np.concatenate([np.arange(100) < hits for hits in (5, 30, 80)])
+    >>> print(expected_cost(p, y, cost_fp=1, cost_fn=4, thresholds=[0.2, 0.5]))
+    Mean cost of a row, 300 rows; 95 % CI for all thresholds at once
+      act from 0.2 on: 0.3667 (0.251 to 0.552)
+      act from 0.5 on: 0.5333 (0.3349 to 0.7932)
+    """
+    fp, fn = _cost("cost_fp", cost_fp), _cost("cost_fn", cost_fn)
+    if not 0.0 < alpha < 1.0:
+        raise InputError("alpha", f"must be inside (0, 1), got {alpha!r}", "0.05 gives 95 % intervals")
+    if thresholds is None:
+        at = np.array([0.0, float(choose_threshold(fp, fn)), math.inf])
+    else:
+        at = np.atleast_1d(np.asarray(thresholds, dtype=np.float64))
+        if at.ndim != 1 or not len(at) or not (at >= 0.0).all():
+            raise InputError("thresholds", "must be probabilities, or infinity to never act", "pass a list of numbers")
+    tally = tally_of(scores, y)
+    if not tally.counts:
+        raise InputError("scores", "have importance weights, for which these intervals are not exact", "pass counts")
+    if tally.resolution != "exact":
+        raise InputError("scores", "is a tally with cells, which thresholds may cut", "pass rows or an exact tally")
+    events, others = (np.concatenate([[0], np.cumsum(each)]) for each in (tally.events, tally.n - tally.events))
+    below = np.searchsorted(tally.scores, at, side="left")
+    missed, wasted, n = events[below], others[-1] - others[below], tally.total
+    share = alpha / (2.0 * len(at))
+    (fp_low, fp_high), (fn_low, fn_high) = (clopper_pearson(count, n, share) for count in (wasted, missed))
+    return CostCurve(
+        at, (fp * wasted + fn * missed) / n, fp * fp_low + fn * fn_low, fp * fp_high + fn * fn_high,
+        wasted, missed, int(n), fp, fn, float(alpha),
+    )  # fmt: skip
+
+
+def rescale_contributions(
+    values: ArrayLike,
+    base: float,
+    calibration: Calibration | Map | BinaryCalibrator,
+    *,
+    output: Literal["log-odds", "probability"] = "log-odds",
+) -> tuple[Floats, float]:
+    r"""Rescale additive contributions, such as SHAP values, so that they add up to the calibrated output.
+
+    With contributions :math:`\phi_j` that add up to the model's log-odds :math:`f = \phi_0 + \sum_j \phi_j`, and the
+    calibrated output g(f),
+
+    .. math:: \psi_j = \phi_j \, \frac{g(f) - g(\phi_0)}{f - \phi_0}, \qquad \psi_0 = g(\phi_0).
+
+    Parameters
+    ----------
+    values
+        Contributions to the log-odds of the model, one row per prediction and one column per feature.
+    base
+        Base value :math:`\phi_0`, also in log-odds.
+    calibration
+        A calibration, map or fitted calibrator of the probability or of the log-odds.
+    output
+        ``"log-odds"`` or ``"probability"`` of the calibrated model.
+
+    Returns
+    -------
+    tuple
+        Rescaled contributions, and the base value; the sum of both is the calibrated output of each row.
+
+    Notes
+    -----
+    This is the path integral of g along the straight line from the base value to the prediction (Aumann-Shapley). It
+    keeps the ratios of the contributions of a row; with an increasing map also their signs. These are not the SHAP
+    values of the calibrated model, which would need the model and the background data again.
+    Edge cases: where contributions add up to 0, the slope of g over a small step is used. Calibrated probabilities of
+    0 and 1 have no finite log-odds and are refused; use ``output="probability"``.
+    Guarantee: additivity, up to rounding; no statistical guarantee. Cost: the map on two numbers per row.
+    References: Lundberg and Lee (2017) for SHAP values; Aumann and Shapley (1974) for the path.
+
+    Examples
+    --------
+    >>> from calibrant.maps import LogitAffineMap
+    >>> psi, start = rescale_contributions([[1.0, 2.0], [0.5, -1.5]], -1.0, LogitAffineMap(0.5, 0.25))
+    >>> psi.round(9).tolist(), round(start, 9)
+    ([[0.5, 1.0], [0.25, -0.75]], -0.25)
+    """
+    if output not in {"log-odds", "probability"}:
+        raise InputError("output", f"must be 'log-odds' or 'probability', got {output!r}")
+    phi = np.asarray(values, dtype=np.float64)
+    if phi.ndim != 2 or not np.isfinite(phi).all():
+        raise InputError("values", "must be finite numbers, one row per prediction", "pass a matrix")
+    if not math.isfinite(base):
+        raise InputError(
+            "base", f"must be a finite number of log-odds, got {base!r}", "pass the explainer's base value"
+        )
+    through = as_calibration(calibration)
+    if through.score_type == "real":
+        raise InputError(
+            "calibration", "is of scores that are not log-odds or probabilities", "calibrate probabilities"
+        )
+
+    def calibrated(f: Floats) -> Floats:
+        p = np.asarray(through.map.apply(f if through.score_type == "logit" else expit(f)), dtype=np.float64)
+        with np.errstate(divide="ignore"):
+            return p if output == "probability" else np.asarray(np.log(p) - np.log1p(-p))
+
+    total = phi.sum(axis=1)
+    small = np.abs(total) < 1e-6
+    step = np.where(small, 1e-6, total)
+    start, ends = float(calibrated(np.array([base]))[0]), calibrated(base + step)
+    if not (math.isfinite(start) and np.isfinite(ends).all()):
+        raise InputError("calibration", "has a probability of 0 or 1", "pass output='probability'")
+    return phi * ((ends - start) / step)[:, None], start
 
 
 def least_score(mapping: Map, probability: float, score_type: ScoreType = "probability") -> float | None:

@@ -210,3 +210,17 @@ def test_a_matrix_is_not_compared_with_one_column() -> None:
         compare(old, new[:, 0], y)
     with pytest.raises(InputError, match="scores_new holds NaN or infinities"):
         compare(old, np.where(new > 0.9, np.nan, new), y)
+
+
+def test_costs_are_compared_at_their_own_threshold() -> None:
+    old, new, y = [0.1, 0.3, 0.3, 0.8], [0.3, 0.1, 0.3, 0.8], [0, 0, 1, 1]
+    change = compare(old, new, y, cost_fp=1, cost_fn=3)
+    cost = change.differences[-1]
+    assert cost.name == "Cost of a row, threshold 0.25"
+    assert (cost.old, cost.new) == (0.25, 0.25)
+    assert change.crossings[0].threshold == 0.25
+    better = compare([0.1] * 50 + [0.2] * 50, [0.1] * 50 + [0.9] * 50, [0] * 50 + [1] * 50, cost_fp=1, cost_fn=1)
+    assert better.differences[-1].outcome is Outcome.BETTER
+    assert better.differences[-1].change == -0.5
+    with pytest.raises(InputError, match="cost_fn is missing: pass both costs"):
+        compare(old, new, y, cost_fp=1)

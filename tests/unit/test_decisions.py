@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
-from calibrant import InputError, IsotonicCalibrator, PlattScaling
-from calibrant.decisions import choose_action, choose_threshold, least_score
+from calibrant import InputError, IsotonicCalibrator, PlattScaling, Tally
+from calibrant.decisions import choose_action, choose_threshold, expected_cost, least_score, rescale_contributions
+from calibrant.engine import Grid
 from calibrant.maps import BetaMap, ComposeMap, IdentityMap, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
 
 RNG = np.random.default_rng(31)
@@ -160,3 +162,58 @@ def test_wrong_input_is_refused() -> None:
         choose_action([[0, 1], [1, 0]], actions=["a"])
     with pytest.raises(InputError, match="missing"):
         choose_action([[0, 1], [1, 0]]).decide([0.5, np.nan])
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Costs at thresholds, and contributions
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_cost_of_thresholds_by_hand() -> None:
+    p = np.array([0.1, 0.2, 0.2, 0.6, 0.9])
+    y = np.array([0, 1, 0, 0, 1])
+    found = expected_cost(p, y, cost_fp=1, cost_fn=5, thresholds=[0.0, 0.2, 0.5, np.inf])
+    assert found.false_positives.tolist() == [3, 2, 1, 0]
+    assert found.false_negatives.tolist() == [0, 0, 1, 2]
+    assert found.cost == pytest.approx([0.6, 0.4, 1.2, 2.0])
+    assert found.best == 0.2
+    share = 0.05 / 8
+    ends = [stats.binomtest(k, 5).proportion_ci(1 - share, method="exact") for k in (1, 1)]
+    assert (found.low[2], found.high[2]) == pytest.approx((6 * ends[0].low, 6 * ends[0].high))
+    assert len(found.to_dict()["cost"]) == 4
+    assert expected_cost(p, y, cost_fp=1, cost_fn=4).thresholds.tolist() == [0.0, 0.2, np.inf]
+
+
+def test_costs_are_refused_where_they_mean_nothing() -> None:
+    p, y = [0.1, 0.9], [0, 1]
+    for call, words in (
+        (lambda: expected_cost(p, y, cost_fp=-1, cost_fn=1), "cost_fp must be a finite cost"),
+        (lambda: expected_cost(p, y, cost_fp=1, cost_fn=1, thresholds=[]), "thresholds must be probabilities"),
+        (lambda: expected_cost(p, y, cost_fp=1, cost_fn=1, thresholds=[np.nan]), "thresholds must be probabilities"),
+        (lambda: expected_cost(p, y, cost_fp=1, cost_fn=1, alpha=0), "alpha must be inside"),
+        (lambda: expected_cost(Tally.from_arrays(p, y, [0.3, 1.2]), cost_fp=1, cost_fn=1), "importance weights"),
+        (lambda: expected_cost(Tally.from_arrays(p, y, grid=Grid()), cost_fp=1, cost_fn=1), "tally with cells"),
+        (lambda: rescale_contributions([1.0], 0.0, LogitAffineMap(1, 0)), "values must be finite numbers"),
+        (lambda: rescale_contributions([[1.0]], np.nan, LogitAffineMap(1, 0)), "base must be a finite number"),
+        (lambda: rescale_contributions([[1.0]], 0.0, StepMap([0.6], [0.5, 1.0])), "a probability of 0 or 1"),
+        (lambda: rescale_contributions([[1.0]], 0.0, LogitAffineMap(1, 0), output="odds"), "output must be"),
+    ):
+        with pytest.raises(InputError, match=words):
+            call()
+
+
+def test_rescaled_contributions_add_up_to_the_calibrated_output() -> None:
+    rng = np.random.default_rng(0)
+    phi, base = rng.normal(0, 0.7, (50, 6)), -0.8
+    phi[0] = 0.0
+    phi[1, :2], phi[1, 2:] = [1.0, -1.0], 0.0
+    for mapping in (LogitAffineMap(0.7, -1.0), BetaMap(1.5, 0.5, -0.2), PiecewiseLinearMap([0.1, 0.9], [0.2, 0.7])):
+        p = mapping.apply(1 / (1 + np.exp(-(base + phi.sum(axis=1)))))
+        psi, start = rescale_contributions(phi, base, mapping)
+        assert start + psi.sum(axis=1) == pytest.approx(np.log(p / (1 - p)), abs=1e-9)
+        assert (np.sign(psi) == np.sign(phi)).all()
+        psi, start = rescale_contributions(phi, base, mapping, output="probability")
+        assert start + psi.sum(axis=1) == pytest.approx(p, abs=1e-12)
+    same, start = rescale_contributions(phi, base, IdentityMap())
+    assert same == pytest.approx(phi, abs=1e-6)
+    assert start == pytest.approx(base)

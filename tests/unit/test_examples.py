@@ -42,3 +42,9 @@ def test_a_first_hour_runs_to_its_end(name: str) -> None:
     printed = run(f"first_hours/{name}")
     assert "MISCALIBRATED" in printed
     assert "Traceback" not in printed
+
+
+def test_the_desk_of_an_evaluation_engineer() -> None:
+    printed = run("desks/llm.py")
+    assert "With confidence 95 % for all models together" in printed
+    assert "Keep the cheap answer if its score is at least" in printed

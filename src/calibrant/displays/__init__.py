@@ -8,6 +8,7 @@ from calibrant.displays.multiclass.reliability import TopLabelBinDisplay, TopLab
 from calibrant.displays.multiclass.simplex import CanonicalValidityDisplay, SimplexDisplay
 from calibrant.displays.plan import PlanDisplay
 from calibrant.displays.reliability import ReliabilityDisplay
+from calibrant.displays.risk_coverage import RiskCoverageDisplay
 from calibrant.displays.validity import ValidityDisplay
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "MulticlassErrorDisplay",
     "PlanDisplay",
     "ReliabilityDisplay",
+    "RiskCoverageDisplay",
     "SimplexDisplay",
     "TopLabelBinDisplay",
     "TopLabelDisplay",

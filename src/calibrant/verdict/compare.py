@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from calibrant.arrays import Rows, check_rows
 from calibrant.arrays.multiclass.rows import check_class_rows, is_matrix
 from calibrant.arrays.score_types import MulticlassScoreType
+from calibrant.decisions import choose_threshold
 from calibrant.messages import PYTHON, Argument, CalibrantWarning, InputError, Note, Phrase, Setting, Shown, Text, Voice
 from calibrant.metrics.multiclass.scores import losses_of_rows
 from calibrant.metrics.variance import Spread, between
@@ -221,6 +222,8 @@ def compare(
     label: str | Sequence[str] | None = None,
     y_new: ArrayLike | None = None,
     thresholds: ArrayLike | None = None,
+    cost_fp: float | None = None,
+    cost_fn: float | None = None,
     classes: Sequence[Any] | None = None,
     notion: AskedNotion | None = None,
     groups: Any = None,
@@ -255,6 +258,9 @@ def compare(
     thresholds
         Policy thresholds. For each: how many rows change sides under the new scores, and how many of those are events.
         By default 0.5 for one score and none for several classes, where a threshold is one of the confidence.
+    cost_fp, cost_fn
+        Cost of acting without an event, and of not acting with one. The mean cost of a row is then compared too, if
+        each model acts from the threshold cost_fp / (cost_fp + cost_fn) on; it is also the default of ``thresholds``.
 
     Returns
     -------
@@ -289,6 +295,9 @@ def compare(
         )
     _refuse_names(scores_new, y)
     levels = _levels(thresholds)
+    costs = _costs(cost_fp, cost_fn)
+    if costs is not None and levels is None:
+        levels = (float(choose_threshold(*costs)),)
     matrices = [is_matrix(scores) for scores in (scores_old, scores_new)]
     if any(matrices):
         if not all(matrices):
@@ -297,6 +306,8 @@ def compare(
                 which, "is one column, and the other model has a matrix", "pass matrices of the same classes"
             )
         if np.shape(scores_old)[1] != 2 or is_matrix(y):
+            if costs is not None:
+                raise InputError("cost_fp", "is for one event, and there are several classes", "compare one class")
             options = {"weight_type": weight_type, "groups": groups, "positive": positive, "score_type": score_type}
             return _compare_classes(
                 (scores_old, scores_new),
@@ -327,6 +338,7 @@ def compare(
             _paired(loss, _log_losses(old), _log_losses(new), old),
             _paired("Brier score", (old.scores - old.labels) ** 2, (new.scores - new.labels) ** 2, old),
             *_ranking(old, new),
+            *(() if costs is None else (_cost_difference(costs, old, new),)),
         ),
         crossings=tuple(_crossing(level, old, new) for level in ((0.5,) if levels is None else levels)),
     )
@@ -427,6 +439,25 @@ def _levels(thresholds: ArrayLike | None) -> tuple[float, ...] | None:
     if levels.ndim != 1 or not ((levels >= 0.0) & (levels <= 1.0)).all():
         raise InputError("thresholds", "must be probabilities between 0 and 1")
     return tuple(levels.tolist())
+
+
+def _costs(cost_fp: float | None, cost_fn: float | None) -> tuple[float, float] | None:
+    if cost_fp is None and cost_fn is None:
+        return None
+    if cost_fp is None or cost_fn is None:
+        raise InputError("cost_fn" if cost_fn is None else "cost_fp", "is missing", "pass both costs")
+    return float(cost_fp), float(cost_fn)
+
+
+def _cost_difference(costs: tuple[float, float], old: Rows, new: Rows) -> Difference:
+    """The difference of the mean costs of a row, at the threshold that suits the costs."""
+    level = float(choose_threshold(*costs))
+
+    def losses(rows: Rows) -> Floats:
+        acts = rows.scores >= level
+        return np.where(rows.labels == 1, np.where(acts, 0.0, costs[1]), np.where(acts, costs[0], 0.0))
+
+    return _paired(f"Cost of a row, threshold {level:.4g}", losses(old), losses(new), old)
 
 
 def _about(error: InputError, names: Mapping[str, str]) -> InputError:

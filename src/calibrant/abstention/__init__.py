@@ -1,0 +1,8 @@
+"""Answer, abstain or pass on: thresholds on a confidence at which few answers are wrong, with a guarantee."""
+
+from calibrant.abstention.accept import Acceptance, accept
+from calibrant.abstention.coverage import RiskCoverage, risk_coverage
+from calibrant.abstention.models import ModelChoice, accept_models
+from calibrant.abstention.routing import Route, route
+
+__all__ = ["Acceptance", "ModelChoice", "RiskCoverage", "Route", "accept", "accept_models", "risk_coverage", "route"]

@@ -1,0 +1,193 @@
+"""Route between a cheap and an expensive model: keep the cheap answer where its score is high enough."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from calibrant.abstention.chain import check_levels, drawn_by_group, one_row_each, p_values, reach, score_rule
+from calibrant.arrays import ScoreType, check_rows, check_scores
+from calibrant.messages import CalibrantWarning, InputError, Note, Shown
+from calibrant.numerics import Floats
+
+
+@dataclass(frozen=True)
+class Route(Shown):
+    """The result of :func:`route`: the threshold from which the cheap answer is kept.
+
+    Attributes
+    ----------
+    shown
+        Whether an error of at most ``error`` was shown at all; if not, not even for the expensive model alone.
+    threshold
+        Keep the cheap answer if its score is at least this; None if it is never kept.
+    error, alpha
+        With confidence 1 - alpha, the share of wrong answers overall is at most ``error``.
+    wrong, total
+        Wrong answers of this routing among all rows.
+    kept
+        Share of the rows whose cheap answer is kept.
+    cost, cost_low, cost_high
+        Mean cost of a row, and its interval at the same confidence level, on its own.
+    wrong_cheap, wrong_expensive
+        Wrong answers of each model alone.
+    score_type, notes
+        What the scores are, and further remarks.
+    """
+
+    shown: bool
+    threshold: float | None
+    error: float
+    alpha: float
+    wrong: int
+    total: int
+    kept: float
+    cost: float
+    cost_low: float
+    cost_high: float
+    wrong_cheap: int
+    wrong_expensive: int
+    score_type: ScoreType = "probability"
+    notes: tuple[Note, ...] = ()
+
+    def decide(self, scores: ArrayLike) -> NDArray[np.bool_]:
+        """Whether to keep the cheap answer, for each score; a missing score is passed on."""
+        given = check_scores(scores, self.score_type)
+        if self.threshold is None:
+            return np.zeros(len(given), dtype=np.bool_)
+        return np.asarray(given >= self.threshold)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, ready for JSON."""
+        return asdict(self) | {"notes": [note.as_dict() for note in self.notes]}
+
+    def __str__(self) -> str:
+        """One paragraph, and notes."""
+        sure, most = f"{100 * (1 - self.alpha):.4g} %", f"{100 * self.error:.4g} %"
+        alone = (
+            f"alone, the cheap model is wrong in {self.wrong_cheap:,} and the expensive one in {self.wrong_expensive:,}"
+        )
+        if not self.shown:
+            text = (
+                f"No routing: it is not shown with confidence {sure} that the expensive model alone is wrong in at "
+                f"most {most} of the rows. Of {self.total:,} rows, {alone}. Grade more rows, or allow a larger error."
+            )
+            return "\n  ".join([text, *map(str, self.notes)])
+        rule = (
+            "Always ask the expensive model"
+            if self.threshold is None
+            else f"Keep the cheap answer if its score is {score_rule(self.threshold)}, else ask the expensive model"
+        )
+        text = (
+            f"{rule}: with confidence {sure}, at most {most} of all answers are wrong. Of {self.total:,} rows "
+            f"{100 * self.kept:.1f} % stay with the cheap model and {self.wrong:,} are wrong; {alone}. A row costs "
+            f"{self.cost:.4g} ({self.cost_low:.4g} to {self.cost_high:.4g})."
+        )
+        return "\n  ".join([text, *map(str, self.notes)])
+
+
+def route(
+    scores: ArrayLike,
+    cheap: ArrayLike,
+    expensive: ArrayLike,
+    *,
+    error: float = 0.10,
+    alpha: float = 0.05,
+    cost_cheap: float = 1.0,
+    cost_expensive: float = 10.0,
+    groups: ArrayLike | None = None,
+    random_state: int = 0,
+) -> Route:
+    r"""Find the lowest threshold of the cheap model's score at which few answers are wrong overall.
+
+    A row with a score of at least t keeps the cheap answer; any other row goes to the expensive model. Tests start with
+    every row at the expensive model and go down through all distinct scores, until the first that fails:
+
+    .. math:: P\bigl(\mathrm{Bin}(n, e) \le w_t\bigr) \le \alpha,
+
+    where :math:`w_t` of all n answers are wrong at t, and e is ``error``.
+
+    Parameters
+    ----------
+    scores
+        Confidence of the cheap model.
+    cheap, expensive
+        Whether the answer of each model was right, for all rows.
+    error
+        Largest share of wrong answers overall.
+    alpha
+        One minus the confidence level.
+    cost_cheap, cost_expensive
+        Cost of one answer. A row that goes to the expensive model costs both.
+    groups, random_state
+        As in :func:`accept`: one row of each group is drawn.
+
+    Returns
+    -------
+    Route
+        Prints itself as text; has ``threshold``, ``decide``, ``cost`` and ``to_dict``.
+
+    Notes
+    -----
+    Edge cases: if the error of the expensive model alone is not shown to be small enough, nothing is.
+    Guarantee: finite-sample, for the share of wrong answers in the population, if rows are independent draws of it;
+    docs/certificates/abstention.md has the proof. The interval of the cost is finite-sample too, at every threshold at
+    once (Dvoretzky, Kiefer and Wolfowitz 1956; Massart 1990), and has a confidence level of its own. Cost: one sort.
+    References: Chen, Zaharia and Zou (2023), FrugalGPT, for the problem; Bauer (1991) for tests in a fixed order.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> score = rng.random(2000)
+    >>> cheap, expensive = rng.random(2000) < 0.6 + 0.4 * score, rng.random(2000) < 0.97
+    >>> found = route(score, cheap, expensive, error=0.1, cost_expensive=20)
+    >>> round(found.threshold, 2), round(found.kept, 2), round(found.cost, 1)
+    (0.4, 0.6, 9.0)
+    """
+    check_levels(error, alpha)
+    for name, value in (("cost_cheap", cost_cheap), ("cost_expensive", cost_expensive)):
+        if not (isinstance(value, int | float | np.number) and 0.0 <= value <= 1e300):
+            raise InputError(name, f"must be a finite cost of at least 0, got {value!r}", "pass the price of an answer")
+    s, wrong_cheap, wrong_expensive, kind, notes = _rows(scores, cheap, expensive, groups, random_state)
+    n = len(s)
+    at, index = np.unique(-s, return_inverse=True)
+    change = np.bincount(index, wrong_cheap - wrong_expensive, minlength=len(at)).round().astype(np.int64)
+    all_expensive = int(wrong_expensive.sum())
+    wrong = all_expensive + np.concatenate([[0], np.cumsum(change)])
+    last = reach(p_values(wrong, np.full(len(wrong), n), error), 0, alpha)
+    rows = np.concatenate([[0], np.cumsum(np.bincount(index, minlength=len(at)))])
+    threshold = float(-at[last - 1]) + 0.0 if last >= 1 else None
+    passed_on = 1.0 - float(rows[max(last, 0)]) / n
+    radius = math.sqrt(math.log(2.0 / alpha) / (2.0 * n))
+    costs = [cost_cheap + cost_expensive * float(np.clip(passed_on + d, 0.0, 1.0)) for d in (0.0, -radius, radius)]
+    return Route(
+        last >= 0, threshold, float(error), float(alpha), int(wrong[max(last, 0)]), n, 1.0 - passed_on, *costs,
+        int(wrong_cheap.sum()), all_expensive, kind, notes,
+    )  # fmt: skip
+
+
+def _rows(
+    scores: ArrayLike, cheap: ArrayLike, expensive: ArrayLike, groups: ArrayLike | None, random_state: int
+) -> tuple[Floats, Floats, Floats, ScoreType, tuple[Note, ...]]:
+    """Scores, wrong answers of both models, the type of the scores, and notes."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CalibrantWarning)  # a model that is always right is an ordinary case here
+        try:
+            rows = check_rows(scores, cheap, groups=groups)
+        except InputError as error:
+            raise error.about("cheap") if error.argument == "y" else error from None
+        try:
+            other = check_rows(scores, expensive)
+        except InputError as error:
+            raise error.about("expensive") from None
+    right, notes = other.labels, rows.other_notes
+    if rows.groups is not None:
+        taken = one_row_each(rows.groups, random_state)
+        notes = (*notes, drawn_by_group(len(taken), len(rows.scores)))
+        rows, right = rows.take(taken), right[taken]
+    return rows.scores, 1.0 - rows.labels, 1.0 - right, rows.score_type, notes

@@ -1,0 +1,214 @@
+"""Thresholds, curves and routes by hand, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from calibrant import InputError, Tally
+from calibrant.abstention import Acceptance, accept, accept_models, risk_coverage, route
+from calibrant.abstention.chain import Ladder, fewest_rows, reach, start_ranks
+from calibrant.engine import Grid
+
+
+def test_the_fewest_rows_are_those_of_the_zero_error_test():
+    assert fewest_rows(0.1, 0.05) == 29  # 0.9^29 = 0.0471, 0.9^28 = 0.0523
+    assert fewest_rows(0.01, 0.05) == 299
+    assert accept([0.9] * 29, [1] * 29).threshold == 0.0
+    none = accept([0.9] * 28, [1] * 28)
+    assert none.threshold is None
+    assert not none.found
+    assert none.coverage == 0.0
+    assert "At least 29 graded answers are needed" in str(none)
+
+
+def test_starts_are_halves_as_long_as_a_test_can_pass():
+    assert start_ranks(300, 0.1, 0.05) == (300, 150, 75)
+    assert start_ranks(1000, 0.1, 0.05) == (1000, 500, 250, 125, 62)
+    for n in (1, 28, 29, 100, 5_000):
+        ranks = start_ranks(n, 0.1, 0.05)
+        assert all(0.9**k <= 0.05 / len(ranks) or k != ranks[-1] for k in ranks)
+
+
+def test_a_chain_ends_at_its_first_failure():
+    p = np.array([0.2, 0.01, 0.04, 0.06, 0.001])
+    assert reach(p, 1, 0.05) == 2
+    assert reach(p, 0, 0.05) == -1
+    assert reach(p, 4, 0.05) == 4
+
+
+def test_a_threshold_by_hand():
+    """100 rows at 0.95 with 1 wrong, 100 at 0.9 with 4, 100 at 0.5 with 60: starts at 300, 150, 75 rows, level 1/60."""
+    scores = np.repeat([0.95, 0.9, 0.5], 100)
+    right = np.concatenate([np.arange(100) >= wrong for wrong in (1, 4, 60)])
+    level = 0.05 / 3
+    assert stats.binom.cdf(1, 100, 0.1) < level
+    assert stats.binom.cdf(5, 200, 0.1) < level
+    assert stats.binom.cdf(65, 300, 0.1) > level
+    found = accept(scores, right)
+    # from rank 150 (score 0.9): the 100 rows above 0.9 pass, then 0.9 passes, then 0.5 fails
+    assert (found.threshold, found.rows, found.wrong, found.total, found.total_wrong) == (0.9, 200, 5, 300, 65)
+    assert found.starts == (300, 150, 75)
+    assert found.level == pytest.approx(level)
+    assert found.decide([0.95, 0.9, 0.89, np.nan]).tolist() == [True, True, False, False]
+    assert found.policy.decide([0.5, 0.9]).tolist() == ["abstain", "answer"]
+
+
+def test_an_end_at_a_start_answers_what_is_strictly_above_the_next_score():
+    scores = np.repeat([0.95, 0.9, 0.5], 100)
+    right = np.concatenate([np.arange(100) >= wrong for wrong in (1, 60, 60)])
+    found = accept(scores, right)
+    assert found.rows == 100
+    assert found.threshold == np.nextafter(0.9, 1.0)
+    assert "if the score is above 0.9:" in str(found)
+    assert found.decide([0.9, 0.95]).tolist() == [False, True]
+
+
+def test_an_early_failure_does_not_end_the_chains_that_start_lower():
+    """The 40 top rows are half wrong, the 960 below are right: accepted from a lower start."""
+    scores = np.linspace(1.0, 0.0, 1000)
+    right = np.concatenate([np.arange(40) % 2, np.ones(960)])
+    found = accept(scores, right)
+    assert found.coverage == 1.0
+
+
+def test_a_fixed_start_has_one_chain():
+    scores = np.repeat([0.95, 0.9, 0.5], 30)
+    right = np.concatenate([np.arange(30) >= wrong for wrong in (0, 0, 20)])
+    found = accept(scores, right, start=0.93)
+    assert found.level == 0.05
+    assert found.threshold == 0.9
+    assert found.rows == 60
+    only = accept(scores[[*range(30), *range(60, 90)]], right[[*range(30), *range(60, 90)]], start=0.93)
+    assert only.threshold == 0.93
+    assert only.rows == 30
+    assert accept(scores, right, start=0.99).threshold is None
+
+
+def test_rows_order_and_tally_give_the_same():
+    rng = np.random.default_rng(0)
+    s = rng.choice([0.6, 0.8, 0.9], 400)
+    y = rng.random(400) < np.where(s > 0.7, 0.97, 0.5)
+    order = rng.permutation(400)
+    first = accept(s, y)
+    assert first == accept(s[order], y[order]) == accept(Tally.from_arrays(s, y))
+    assert first.found
+    on_grid = accept(Tally.from_arrays(s, y, grid=Grid()))
+    assert on_grid.rows == first.rows
+    assert on_grid.threshold <= first.threshold + 1e-9
+
+
+def test_logits_and_any_numbers_are_scores():
+    s = np.concatenate([np.full(100, 7.5), np.full(100, -3.0)])
+    y = np.concatenate([np.ones(100), np.zeros(100)])
+    found = accept(s, y)
+    assert found.rows == 100
+    assert -3.0 < found.threshold <= 7.5
+    assert found.decide([8.0, -4.0]).tolist() == [True, False]
+    with pytest.raises(InputError, match="are not probabilities"):
+        _ = found.policy
+    assert accept(s, np.ones(200)).threshold == -1e300
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_few_rows_have_no_threshold(n):
+    assert not accept([0.9] * n, [1] * n).found
+    assert not accept([0.9] * n, [0] * n).found
+    assert risk_coverage([0.9] * n, [1] * n).high[-1] < 1.0 or n < 4
+    assert not route([0.9] * n, [1] * n, [1] * n).shown
+
+
+def test_one_row_of_each_group_is_used():
+    question = np.repeat(np.arange(50), 4)
+    found = accept(np.full(200, 0.9), np.ones(200), groups=question)
+    assert found.total == 50
+    assert found.notes[-1].code == "one-row-per-group"
+    assert found.notes[-1].values == {"groups": 50, "rows": 200}
+
+
+def test_a_result_survives_json():
+    found = accept(np.full(100, 0.9), np.ones(100))
+    again = Acceptance.from_dict(json.loads(json.dumps(found.to_dict())))
+    assert again == found
+    with pytest.raises(InputError, match="has no 'error'"):
+        Acceptance.from_dict({"threshold": 0.5})
+
+
+def test_bad_arguments_are_refused():
+    s, y = [0.9, 0.8], [1, 0]
+    weighted = Tally.from_arrays(s, y, [0.5, 1.7])
+    for call, words in (
+        (lambda: accept(s, y, error=0.0), "error must be strictly between 0 and 1"),
+        (lambda: accept(s, y, alpha=1.0), "alpha must be strictly between 0 and 1"),
+        (lambda: accept(s), "correct is missing"),
+        (lambda: accept([], []), "scores is empty"),
+        (lambda: accept([0.9, np.nan], y), "scores"),
+        (lambda: accept([0.9, np.inf], y), "scores"),
+        (lambda: accept(s, [1, 0, 1]), "correct"),
+        (lambda: accept(s, [1, 2]), "correct"),
+        (lambda: accept(weighted), "importance weights"),
+        (lambda: accept(Tally.from_arrays(s, y), y), "is a tally"),
+        (lambda: accept(Tally.from_arrays(s, y, grid=Grid()), start=0.5), "start needs scores"),
+        (lambda: risk_coverage(s, y, points=0), "points must be a whole number"),
+        (lambda: accept_models({}, {}), "has no models"),
+        (lambda: accept_models({"a": s}, {"b": y}), "the same names"),
+        (lambda: route(s, y, [1, 2]), "expensive"),
+        (lambda: route(s, y, y, cost_cheap=-1), "cost_cheap must be a finite cost"),
+    ):
+        with pytest.raises(InputError, match=words):
+            call()
+
+
+def test_several_models_share_alpha():
+    s, y = np.full(200, 0.9), np.ones(200)
+    choice = accept_models({"a": s, "b": s, "c": s}, {"a": y, "b": np.zeros(200), "c": y})
+    assert choice.models["a"].alpha == pytest.approx(0.05 / 3)
+    assert choice.best == "a"
+    assert not choice.models["b"].found
+    assert json.loads(json.dumps(choice.to_dict()))["best"] == "a"
+    assert accept_models({"b": s}, {"b": np.zeros(200)}).best is None
+
+
+def test_the_curve_by_hand():
+    scores = np.repeat([0.9, 0.8, 0.7], [50, 30, 20])
+    right = np.concatenate([np.arange(m) >= w for m, w in ((50, 2), (30, 6), (20, 10))])
+    curve = risk_coverage(scores, right, points=4)
+    assert curve.rows.tolist() == [50, 100]  # ranks 25, 50, 75, 100; ties are answered together
+    assert curve.threshold.tolist() == [np.nextafter(0.8, 1.0), 0.0]
+    ends = stats.binomtest(2, 50).proportion_ci(1 - 0.05 / 4, method="exact")
+    assert [curve.low[0], curve.high[0]] == pytest.approx([ends.low, ends.high])
+    assert curve.area == pytest.approx(0.5 * 2 / 50 + 0.3 * 8 / 80 + 0.2 * 18 / 100)
+    assert "18.0 %" in str(curve)
+    assert json.loads(json.dumps(curve.to_dict()))["rows"] == [50, 100]
+
+
+def test_a_ladder_counts_from_the_top():
+    ladder = Ladder.of([0.2, 0.9, 0.9, 0.5], [0, 1, 0, 1])
+    assert ladder.at.tolist() == [0.9, 0.5, 0.2]
+    assert ladder.rows.tolist() == [2, 3, 4]
+    assert ladder.wrong.tolist() == [1, 1, 2]
+    assert [ladder.strictly_above(k) for k in (1, 2, 3, 4)] == [-1, 0, 1, 2]
+
+
+def test_a_route_by_hand():
+    """100 rows at 0.9 and 100 at 0.5: the cheap model is right above and wrong in 40 below; the other in 2 of each."""
+    s = np.repeat([0.9, 0.5], 100)
+    cheap = np.concatenate([np.ones(100), np.arange(100) >= 40])
+    expensive = np.tile(np.arange(100) >= 2, 2)
+    found = route(s, cheap, expensive, error=0.1, cost_cheap=1, cost_expensive=10)
+    assert (found.threshold, found.wrong, found.kept, found.cost) == (0.9, 2, 0.5, 6.0)
+    radius = np.sqrt(np.log(40) / 400)
+    assert (found.cost_low, found.cost_high) == pytest.approx((6 - 10 * radius, 6 + 10 * radius))
+    assert found.decide([0.9, 0.4, np.nan]).tolist() == [True, False, False]
+    assert json.loads(json.dumps(found.to_dict()))["wrong_cheap"] == 40
+    never = route(s, np.zeros(200), expensive)
+    assert never.shown
+    assert never.threshold is None
+    assert never.cost == 11.0
+    assert "Always ask" in str(never)
+    none = route(s, cheap, np.zeros(200))
+    assert not none.shown
+    assert "No routing" in str(none)
