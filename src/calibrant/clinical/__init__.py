@@ -1,0 +1,1 @@
+"""Clinical prediction models: validation tables, smooth curves, hospitals, updating, sample sizes, censored outcomes."""
