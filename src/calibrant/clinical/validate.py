@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -123,7 +122,9 @@ class Validation(Table):
 
     def __str__(self) -> str:
         lines = [self.headline, f"  {'':<34}{'value':>8}   {'95 % CI':<18}{'ideal':>6}"]
-        lines += [f"  {name:<34}{value:>8}   {ends:<18}{ideal:>6}".rstrip() for name, value, ends, ideal in self._lines()]
+        lines += [
+            f"  {name:<34}{value:>8}   {ends:<18}{ideal:>6}".rstrip() for name, value, ends, ideal in self._lines()
+        ]
         return "\n".join([*lines, *(f"  {each}" for each in self.notes)])
 
     def _repr_html_(self) -> str:
@@ -288,9 +289,7 @@ def _absent(y: NDArray[Any]) -> NDArray[np.bool_]:
     return np.zeros(len(y), dtype=bool)
 
 
-def _of_data(
-    data: Tally | Clusters, missing: int, curve: Method, repetitions: int, random_state: int
-) -> Validation:
+def _of_data(data: Tally | Clusters, missing: int, curve: Method, repetitions: int, random_state: int) -> Validation:
     tally = data.tally if isinstance(data, Clusters) else data
     cox, errors = recalibration(data), ici(data, method=curve, repetitions=repetitions, random_state=random_state)
     area, loss = auc(data), brier(data)

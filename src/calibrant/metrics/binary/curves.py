@@ -17,13 +17,17 @@ from calibrant.messages import Note, Voice, note
 from calibrant.numerics import Ends, Floats, expit, logit
 from calibrant.solvers import fit_logistic, pool_adjacent
 
-Method = Literal["spline", "loess", "isotonic"]
+Method = Literal["spline", "loess", "lowess", "isotonic"]
 
 KNOT_QUANTILES = {5: (0.05, 0.275, 0.5, 0.725, 0.95), 4: (0.05, 0.35, 0.65, 0.95), 3: (0.1, 0.5, 0.9)}
 """Where Harrell (2015, Table 2.3) puts the knots of a restricted cubic spline."""
 
 ROWS_PER_KNOT = 5
 """Minority-class rows that each knot needs; with fewer, the number of knots is reduced."""
+
+LOESS_SPAN, MOST_PLACES, PLACES_AT_ONCE = 0.75, 2_000, 64
+"""loess in R: share of the rows in each local fit. Number of places above which fits are interpolated, and that of
+places whose fits are computed together."""
 
 SPAN, DELTA = 2.0 / 3.0, 0.01
 """lowess in R: share of the rows in each local fit, and share of the range over which fits are interpolated."""
@@ -54,16 +58,17 @@ class SplineCurve:
 
     def at(self, scores: Floats) -> Floats:
         """Fitted event rate at these scores."""
-        return expit(np.einsum("j,jc->c", self.coefficients, self._features(scores)))
+        return expit(np.einsum("j,jc->c", self.coefficients, self.features(scores)))
 
     def band(self, scores: Floats, quantile: float) -> tuple[Floats, Floats]:
         """Ends of pointwise Wald intervals on the log-odds: ``quantile`` standard errors to both sides."""
-        features = self._features(scores)
+        features = self.features(scores)
         z = np.einsum("j,jc->c", self.coefficients, features)
         se = np.sqrt(np.maximum(np.einsum("jc,jk,kc->c", features, self.covariance, features), 0.0))
         return expit(z - quantile * se), expit(z + quantile * se)
 
-    def _features(self, scores: Floats) -> Floats:
+    def features(self, scores: Floats) -> Floats:
+        """Rows: 1, the standardized log-odds, and the cubics of the spline."""
         unit = (logit(scores, self.ends) - self.center) / self.spread
         return _spline_features(unit, self.knots)[: len(self.coefficients)]
 
@@ -211,6 +216,71 @@ def _local_line(
     return float((weight * rates[a:b]).sum())
 
 
+@dataclass(frozen=True, eq=False)
+class LoessCurve:
+    """Local quadratics with tricube weights on the nearest three quarters of the rows, as R's loess, computed directly.
+
+    The fit at a place is a weighted sum of the rates of the cells, :math:`\\sum_c l_c(s)\\, r_c`.
+    """
+
+    scores: Floats
+    n: Floats
+    rates: Floats
+    notes: tuple[Note, ...] = ()
+
+    @property
+    def window(self) -> float:
+        """Number of rows in each local fit."""
+        total = float(self.n.sum())
+        return max(float(np.floor(LOESS_SPAN * total + 1e-5)), min(total, 3.0))
+
+    def at(self, scores: Floats) -> Floats:
+        """Fitted event rate at these scores; it can be outside [0, 1]."""
+        return self._evaluated(np.asarray(scores, dtype=np.float64), lambda weights: weights @ self.rates)
+
+    def band(self, scores: Floats, quantile: float) -> tuple[Floats, Floats]:
+        """Ends of pointwise normal intervals in [0, 1]; the variance of a row is that of the fitted rate."""
+        least = 0.5 / self.window
+        rates = np.clip(self.at(self.scores), least, 1.0 - least)
+        variance = rates * (1.0 - rates) / self.n
+        scores = np.asarray(scores, dtype=np.float64)
+        half = quantile * np.sqrt(self._evaluated(scores, lambda weights: weights**2 @ variance))
+        fitted = self.at(scores)
+        return np.clip(fitted - half, 0.0, 1.0), np.clip(fitted + half, 0.0, 1.0)
+
+    def _evaluated(self, places: Floats, function: Callable[[Floats], Floats]) -> Floats:
+        if len(places) > MOST_PLACES:
+            anchors = np.unique(np.quantile(places, np.linspace(0.0, 1.0, MOST_PLACES)))
+            return np.asarray(np.interp(places, anchors, self._evaluated(anchors, function)))
+        parts = [places[start : start + PLACES_AT_ONCE] for start in range(0, len(places), PLACES_AT_ONCE)]
+        return np.concatenate([function(self.weights(part)) for part in parts] or [np.zeros(0)])
+
+    def weights(self, places: Floats) -> Floats:
+        """Weight of each cell in the fit at each place, one line per place."""
+        away = self.scores[None, :] - places[:, None]
+        distance = np.abs(away)
+        order = np.argsort(distance, axis=1, kind="stable")
+        upto = np.cumsum(self.n[order], axis=1)
+        last = np.argmax(upto >= self.window * (1.0 - 1e-12), axis=1)
+        reach = np.take_along_axis(np.take_along_axis(distance, order, axis=1), last[:, None], axis=1)
+        reach = np.maximum(reach, np.finfo(float).tiny)
+        kernel = self.n * np.where(distance < reach, (1.0 - np.minimum(distance / reach, 1.0) ** 3) ** 3, 0.0)
+        alone = ~(kernel.sum(axis=1) > 0.0)
+        kernel[alone] = np.where(distance[alone] <= reach[alone], self.n, 0.0)
+        x = np.minimum(np.maximum(away / reach, -1.0), 1.0)
+        powers = np.stack([np.ones_like(x), x, x * x])  # basis, place, cell
+        gram = np.einsum("ipc,pc,jpc->pij", powers, kernel, powers)
+        first = np.linalg.pinv(gram, rcond=1e-12, hermitian=True)[:, 0]
+        return np.asarray(np.einsum("pi,ipc->pc", first, powers) * kernel)
+
+
+def fit_loess(scores: Floats, n: NDArray[Any], events: NDArray[Any]) -> Curve:
+    """Local quadratics on the nearest three quarters of the rows, as R's loess with surface = "direct"."""
+    rows = np.asarray(n, dtype=np.float64)
+    kept = rows > 0.0
+    return LoessCurve(scores[kept], rows[kept], np.asarray(events, dtype=np.float64)[kept] / rows[kept])
+
+
 def fit_isotonic(scores: Floats, n: NDArray[Any], events: NDArray[Any]) -> Curve:
     """Isotonic regression: rates of the pooled blocks."""
     starts = pool_adjacent(n, events)
@@ -219,7 +289,8 @@ def fit_isotonic(scores: Floats, n: NDArray[Any], events: NDArray[Any]) -> Curve
 
 SMOOTHERS: dict[str, Callable[[Floats, NDArray[Any], NDArray[Any]], Curve]] = {
     "spline": fit_spline,
-    "loess": fit_lowess,
+    "loess": fit_loess,
+    "lowess": fit_lowess,
     "isotonic": fit_isotonic,
 }
 
