@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -66,22 +66,16 @@ class RandomEffects(Result):
         lines = [
             f"Pooled over {self.clusters} clusters: {self.value:.4f} (95 % CI {self.low:.4f} to {self.high:.4f})",
             f"  new cluster: 95 % prediction interval {self.prediction_low:.4f} to {self.prediction_high:.4f}",
-            f"  between clusters: tau^2 {self.tau2:.4g}, I^2 {100 * self.i2:.0f} %, Q {self.q:.2f} (p {self.p_value:.3g})",
+            f"  between clusters: tau^2 {self.tau2:.4g}, I^2 {100 * self.i2:.0f} %, "
+            f"Q {self.q:.2f} (p {self.p_value:.3g})",
         ]
         return "\n".join([*lines, *(f"  {each}" for each in self.notes)])
 
     def mapped(self, back: Callable[[float], float], slope: Callable[[float], float]) -> RandomEffects:
         """The same on another scale: ``back`` is increasing and ``slope`` its derivative; tau2, Q and I2 are kept."""
-        ends = {
-            name: back(getattr(self, name)) for name in ("value", "low", "high", "prediction_low", "prediction_high")
-        }
-        return RandomEffects(
-            **{
-                **{key: getattr(self, key) for key in self.__dataclass_fields__},
-                **ends,
-                "se": self.se * slope(self.value),
-            }
-        )
+        names = ("value", "low", "high", "prediction_low", "prediction_high")
+        ends = {name: back(getattr(self, name)) for name in names}
+        return replace(self, se=self.se * slope(self.value), **ends)
 
 
 def random_effects(values: Any, se: Any) -> RandomEffects:

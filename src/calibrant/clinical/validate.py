@@ -238,7 +238,7 @@ def validate(
     if isinstance(given.scores, Tally | Clusters):
         return _of_data(given.scores, 0, curve, repetitions, random_state)
     if missing == "refuse":
-        _refuse_missing(given)
+        refuse_missing(given)
 
     def once(rows: Inputs) -> Validation:
         known, count = known_outcomes(rows)
@@ -254,7 +254,8 @@ def validate(
     return by_segment(given, once)
 
 
-def _refuse_missing(given: Inputs) -> None:
+def refuse_missing(given: Inputs) -> None:
+    """Raise an error if outcomes are missing."""
     absent = _absent(read_column(given.y, "y"))
     if absent.any():
         count, first = int(absent.sum()), int(np.argmax(absent))

@@ -7,10 +7,11 @@ as V, or the cluster sandwich (CR3: sums :math:`S_g` by cluster become :math:`(I
 model has D = 0, and every sample is above it. Instead a test is inverted along lines from the diagonal,
 
 .. math:: b_\lambda = b_0 + \lambda d, \qquad
-          H_\lambda \text{ is kept if } D(\hat b) \text{ lies between the quantiles of } D(b_\lambda + V(b_\lambda)^{1/2} t),
+          H_\lambda \text{ is kept if } D(\hat b)
+          \text{ lies between the quantiles of } D(b_\lambda + V(b_\lambda)^{1/2} t),
 
 where t has Student's t distribution, with the degrees of freedom of the minority class or of the clusters. The interval
-holds :math:`D(b_\lambda)` for all kept :math:`\lambda`, and begins at 0 if the diagonal itself is kept. The distribution
+holds :math:`D(b_\lambda)` for all kept :math:`\lambda`, and begins at 0 if the diagonal itself is kept. The spread
 of D depends on the direction d: a shift of the whole curve makes D more variable than a wave of the same size. So three
 directions are used, all scaled to the observed ICI: the fitted curve, its best intercept and slope, and its best shift;
 the interval is the smallest that holds all three.
@@ -22,6 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
 from calibrant.metrics.binary.curves import SplineCurve, fit_spline
@@ -37,6 +39,10 @@ STEPS = np.array([-4.0, -3.0, -2.3, -1.6, -0.8, 0.0, 0.8, 1.6, 2.3, 3.0, 4.5, 7.
 
 TINY = 1e-9
 """Distances below this are 0: rounding of the log-odds."""
+
+
+Covariance = Callable[[Floats], Floats]
+"""From true coefficients to the covariance of the fitted ones."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +67,19 @@ def spline_intervals(
     >>> found.low.tolist(), bool((found.high > 0.0).all())
     ([0.0, 0.0, 0.0, 0.0], True)
     """
+    found = fitted_model(data)
+    if found is None or not found[1] >= 2.0:
+        return None
+    model, units, covariance = found
+    noise = _noise(draws, len(model.fitted), units, random_state)
+    ends = [_along(model, direction, covariance, noise, confidence) for direction in _directions(model, covariance)]
+    spread = model.distances(model.fitted + noise @ _root(covariance(model.fitted)).T)
+    low, high = np.min([each[0] for each in ends], axis=0), np.max([each[1] for each in ends], axis=0)
+    return CurveIntervals(spread.std(axis=0, ddof=1), low, high)
+
+
+def fitted_model(data: Tally | Clusters) -> tuple[SplineModel, float, Covariance] | None:
+    """The fitted spline, the number of independent units, and the covariance of coefficients; None without a curve."""
     data = data.in_effective_rows()
     tally = data.tally if isinstance(data, Clusters) else data
     counts = (np.asarray(each, dtype=np.float64) for each in (tally.n, tally.events))
@@ -69,22 +88,15 @@ def spline_intervals(
     curve = fit_spline(scores, n, events)
     if not isinstance(curve, SplineCurve):
         return None
-    model = _Model(scores, n, curve)
-    units, covariance = _covariance(model, data, place, min(float(events.sum()), float((n - events).sum())))
-    if not units >= 2.0:
-        return None
-    noise = _noise(draws, len(model.fitted), units, random_state)
-    ends = [_along(model, direction, covariance, noise, confidence) for direction in _directions(model, covariance)]
-    spread = model.distances(model.fitted + noise @ _root(covariance(model.fitted)).T)
-    low, high = np.min([each[0] for each in ends], axis=0), np.max([each[1] for each in ends], axis=0)
-    return CurveIntervals(spread.std(axis=0, ddof=1), low, high)
+    model = SplineModel(scores, n, events, curve)
+    return model, *_covariance(model, data, place)
 
 
-class _Model:
+class SplineModel:
     """Spline features of the cells, and distances as a function of coefficients."""
 
-    def __init__(self, scores: Floats, n: Floats, curve: SplineCurve) -> None:
-        self.scores, self.n, self.fitted = scores, n, curve.coefficients
+    def __init__(self, scores: Floats, n: Floats, events: Floats, curve: SplineCurve) -> None:
+        self.scores, self.n, self.events, self.fitted = scores, n, events, curve.coefficients
         self.features = curve.features(scores)
         self.diagonal = np.zeros(len(self.fitted))
         self.diagonal[0] = curve.center
@@ -93,9 +105,11 @@ class _Model:
         self.observed = self.distances(self.fitted[None])[0]
 
     def rates(self, b: Floats) -> Floats:
+        """Event rate of each cell."""
         return expit(np.asarray(b @ self.features))
 
     def information(self, b: Floats) -> Floats:
+        """Expected information about the coefficients."""
         p = self.rates(b)
         return np.asarray((self.features * (self.n * p * (1.0 - p))) @ self.features.T)
 
@@ -113,11 +127,10 @@ class _Model:
         return np.stack([*found, ranked[:, -1]], axis=1)
 
 
-Covariance = Callable[[Floats], Floats]
-
-
-def _covariance(model: _Model, data: Tally | Clusters, place: Floats, rarer: float) -> tuple[float, Covariance]:
+def _covariance(model: SplineModel, data: Tally | Clusters, place: NDArray[np.intp]) -> tuple[float, Covariance]:
     """Independent units, and the covariance of the coefficients if their true values are given."""
+    hits = float(model.events.sum())
+    rarer = min(hits, float(model.n.sum()) - hits)
     if isinstance(data, Tally):
         return rarer, lambda b: np.linalg.pinv(model.information(b), hermitian=True)
     cell, cluster, size = place[data.cell], data.cluster, data.size
@@ -153,7 +166,7 @@ def _root(covariance: Floats) -> Floats:
     return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 
 
-def _directions(model: _Model, covariance: Covariance) -> list[Floats]:
+def _directions(model: SplineModel, covariance: Covariance) -> list[Floats]:
     """Fitted curve, its best intercept and slope, and its best shift, as far from the diagonal as the fitted one."""
     gap, information = model.fitted - model.diagonal, model.information(model.fitted)
     wide = [len(gap)] + [size for size in (2, 1) if size < len(gap)]
@@ -171,7 +184,7 @@ def _directions(model: _Model, covariance: Covariance) -> list[Floats]:
     return made
 
 
-def _along(model: _Model, d: Floats, covariance: Covariance, noise: Floats, confidence: float) -> tuple[Floats, Floats]:
+def _along(model: SplineModel, d: Floats, covariance: Covariance, noise: Floats, confidence: float) -> tuple[Floats, Floats]:
     """Lowest and highest distances that are kept along a line."""
     size = float(np.sqrt(max(float(d @ np.linalg.pinv(covariance(model.diagonal + d), hermitian=True) @ d), 1e-12)))
     if size < 1.0:  # nearer than a standard error

@@ -218,9 +218,9 @@ def _local_line(
 
 @dataclass(frozen=True, eq=False)
 class LoessCurve:
-    """Local quadratics with tricube weights on the nearest three quarters of the rows, as R's loess, computed directly.
+    r"""Local quadratics with tricube weights on the nearest three quarters of the rows: R's loess, computed directly.
 
-    The fit at a place is a weighted sum of the rates of the cells, :math:`\\sum_c l_c(s)\\, r_c`.
+    The fit at a place is a weighted sum of the rates of the cells, :math:`\sum_c l_c(s)\, r_c`.
     """
 
     scores: Floats

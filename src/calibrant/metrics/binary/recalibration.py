@@ -251,7 +251,8 @@ def calibration_curve(
         rows per knot, quantiles coincide, or the fit does not converge. ``"loess"``: R's ``loess(y ~ s)``
         with ``surface = "direct"``, which CalibrationCurves and Austin and Steyerberg use: local quadratics with
         tricube weights on the nearest 3/4 of the rows. ``"lowess"``: R's ``lowess(s, y, iter = 0)``, which
-        ``rms::val.prob`` uses: local lines on the nearest 2/3 of the rows. Both can exceed [0, 1]. ``"isotonic"``: isotonic regression (pool adjacent violators).
+        ``rms::val.prob`` uses: local lines on the nearest 2/3 of the rows. Both can exceed [0, 1].
+        ``"isotonic"``: isotonic regression (pool adjacent violators).
     at
         Scores at which to evaluate the curve; by default 201 equally spaced scores from the lowest to the highest.
 
