@@ -15,7 +15,7 @@ from calibrant.arrays.sides import side_column
 from calibrant.clinical.pooling import RandomEffects, random_effects
 from calibrant.clinical.tables import Table, interval_text, number
 from calibrant.clinical.validate import MEASURES, Missing, known_outcomes, refuse_missing
-from calibrant.messages import CalibrantWarning, InputError, Note, note, plural
+from calibrant.messages import CalibrantWarning, InputError, Note, Voice, note, plural
 from calibrant.metrics.binary.bins import tally_of
 from calibrant.metrics.binary.recalibration import recalibration
 from calibrant.metrics.binary.scores import auc
@@ -51,6 +51,17 @@ clusters_without = note(
     "clusters-without",
     "{measure}: {count} of {clusters} clusters are not in the pooled value, because they have too few events for it",
 )
+
+
+@note("pooled-note")
+def pooled_note(voice: Voice, measure: str, why: str) -> str:
+    """Why the interval of a pooled measure is to be read with care."""
+    if why == "one-cluster":
+        return f"{measure}: only one cluster could be used, so there is no prediction interval"
+    return (
+        f"{measure}: the clusters differ less than chance alone would make them; the interval may be too narrow "
+        "(pooled has fixed_low and fixed_high, those of a common value)"
+    )
 
 
 @dataclass(frozen=True)
@@ -116,12 +127,17 @@ class ClusterValidation(Table):
     @property
     def headline(self) -> str:
         """Clusters, participants and events in one sentence."""
-        participants, events = (sum(getattr(each, name) for each in self.clusters) for name in ("participants", "events"))
+        participants, events = (
+            sum(getattr(each, name) for each in self.clusters) for name in ("participants", "events")
+        )
         sizes = f"{plural(participants, 'participant')}, {plural(events, 'event')}"
         return f"Validation by cluster: {plural(len(self.clusters), 'cluster')}, {sizes}"
 
     def __str__(self) -> str:
-        lines = [self.headline, f"  {'':<34}{'pooled':>8}   {'95 % CI':<18}{'95 % PI, new cluster':<22}{'tau':>7}{'I2':>7}"]
+        lines = [
+            self.headline,
+            f"  {'':<34}{'pooled':>8}   {'95 % CI':<18}{'95 % PI, new cluster':<22}{'tau':>7}{'I2':>7}",
+        ]
         for name, value, ends, wide, tau, share in self._pooled_lines():
             lines.append(f"  {name:<34}{value:>8}   {ends:<18}{wide:<22}{tau:>7}{share:>7}")
         lines.append(f"  {'cluster':<16}{'n':>7}{'events':>8}{'O:E':>8}{'intercept':>11}{'slope':>8}{'c':>8}")
@@ -145,9 +161,7 @@ class ClusterValidation(Table):
             ends, wide = ((found.low, found.high), (found.prediction_low, found.prediction_high))
             share = "-" if math.isnan(found.i2) else f"{100 * found.i2:.0f} %"
             tau = number(math.sqrt(found.tau2) if found.tau2 >= 0.0 else math.nan, 2)
-            made.append(
-                (MEASURES[key][0], number(found.value), interval_text(*ends), interval_text(*wide), tau, share)
-            )
+            made.append((MEASURES[key][0], number(found.value), interval_text(*ends), interval_text(*wide), tau, share))
         return made
 
     def _cluster_lines(self) -> list[tuple[str, ...]]:
@@ -174,9 +188,9 @@ def validate_clusters(
 ) -> ClusterValidation:
     r"""Validate predicted risks in each cluster, and pool the results over clusters by random effects.
 
-    For each cluster: O:E ratio, calibration intercept (slope fixed at 1), calibration slope, c-statistic. Each is pooled
-    by :func:`random_effects`: O:E on the log scale, the c-statistic on the log-odds scale. The pooled value is that of
-    an average cluster; the prediction interval says what to expect in a new one.
+    For each cluster: O:E ratio, calibration intercept (slope fixed at 1), calibration slope, c-statistic. Each is
+    pooled by :func:`random_effects`: O:E on the log scale, the c-statistic on the log-odds scale. The pooled value is
+    that of an average cluster; the prediction interval says what to expect in a new one.
 
     Parameters
     ----------
@@ -253,7 +267,8 @@ def validate_clusters(
             notes.append(clusters_without(MEASURES[key][0], len(made) - used, len(made)))
         if found is not None:
             pooled[key] = found
-            notes += [each for each in found.notes if each not in notes]
+            if found.notes:
+                notes.append(pooled_note(MEASURES[key][0], found.notes[0].code))
     return ClusterValidation(tuple(made), pooled, absent, tuple(notes))
 
 

@@ -111,9 +111,9 @@ def decision_curve(
 
     .. math:: \mathrm{NB}(t) = \frac{\mathrm{TP}(t)}{n} - \frac{\mathrm{FP}(t)}{n} \cdot \frac{t}{1 - t},
 
-    as :func:`calibrant.metrics.net_benefit` and the R package dcurves define it. Rows, or whole clusters, are drawn with
-    replacement. The band is :math:`\mathrm{NB}(t) \pm c\, s(t)` with the bootstrap standard deviation s(t), where c is
-    the 95 % quantile over samples of :math:`\max_t |\mathrm{NB}^*(t) - \mathrm{NB}(t)| / s(t)`.
+    as :func:`calibrant.metrics.net_benefit` and the R package dcurves define it. Rows, or whole clusters, are drawn
+    with replacement. The band is :math:`\mathrm{NB}(t) \pm c\, s(t)` with the bootstrap standard deviation s(t), where
+    c is the 95 % quantile over samples of :math:`\max_t |\mathrm{NB}^*(t) - \mathrm{NB}(t)| / s(t)`.
 
     Parameters
     ----------

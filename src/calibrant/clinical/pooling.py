@@ -22,8 +22,8 @@ one_cluster = note("one-cluster", "one cluster: heterogeneity cannot be estimate
 
 narrow_interval = note(
     "narrow-interval",
-    "the clusters differ less than their standard errors: the Hartung-Knapp interval is narrower than one without "
-    "heterogeneity ({fixed_low:.3f} to {fixed_high:.3f}), so report that one too",
+    "the clusters differ less than their standard errors, and the Hartung-Knapp interval is narrower than that of a "
+    "common value of all clusters (fixed_low to fixed_high): report the wider one too",
 )
 
 
@@ -43,6 +43,8 @@ class RandomEffects(Result):
         Variance of the true values between clusters, by restricted maximum likelihood.
     i2
         Share of the total variance that lies between clusters, 0 to 1.
+    fixed_low, fixed_high
+        Ends of the 95 % interval if all clusters had the same true value, for comparison.
     q, p_value
         Cochran's Q statistic and its p-value, for the hypothesis that all clusters have the same true value.
     notes
@@ -60,6 +62,8 @@ class RandomEffects(Result):
     i2: float
     q: float
     p_value: float
+    fixed_low: float
+    fixed_high: float
     notes: tuple[Note, ...] = ()
 
     def __str__(self) -> str:
@@ -73,7 +77,7 @@ class RandomEffects(Result):
 
     def mapped(self, back: Callable[[float], float], slope: Callable[[float], float]) -> RandomEffects:
         """The same on another scale: ``back`` is increasing and ``slope`` its derivative; tau2, Q and I2 are kept."""
-        names = ("value", "low", "high", "prediction_low", "prediction_high")
+        names = ("value", "low", "high", "prediction_low", "prediction_high", "fixed_low", "fixed_high")
         ends = {name: back(getattr(self, name)) for name in names}
         return replace(self, se=self.se * slope(self.value), **ends)
 
@@ -132,9 +136,8 @@ def random_effects(values: Any, se: Any) -> RandomEffects:
         value, error = float(estimates[0]), float(errors[0])
         half = TWO_SIDED * error
         nan = math.nan
-        return RandomEffects(
-            1, value, error, value - half, value + half, nan, nan, nan, nan, nan, nan, (one_cluster(),)
-        )
+        ends, unknown = (value - half, value + half), (nan,) * 6
+        return RandomEffects(1, value, error, *ends, *unknown, *ends, (one_cluster(),))
     tau2 = _reml(estimates, v)
     w = 1.0 / (v + tau2)
     mean = float((w * estimates).sum() / w.sum())
@@ -146,7 +149,7 @@ def random_effects(values: Any, se: Any) -> RandomEffects:
     typical = (k - 1) * float(fixed.sum()) / (float(fixed.sum()) ** 2 - float((fixed**2).sum()))
     middle, least = float((fixed * estimates).sum() / fixed.sum()), 1.0 / math.sqrt(float(fixed.sum()))
     ends = (middle - TWO_SIDED * least, middle + TWO_SIDED * least)
-    notes = (narrow_interval(*ends),) if 2.0 * t * error < ends[1] - ends[0] else ()
+    notes = (narrow_interval(),) if 2.0 * t * error < ends[1] - ends[0] else ()
     return RandomEffects(
         k,
         mean,
@@ -159,6 +162,7 @@ def random_effects(values: Any, se: Any) -> RandomEffects:
         tau2 / (tau2 + typical),
         q,
         float(special.chdtrc(k - 1, q)),
+        *ends,
         notes,
     )
 

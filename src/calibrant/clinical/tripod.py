@@ -118,7 +118,12 @@ def tripod(
     made = [
         ("10", "Sample size, and how it was determined", _size(validation), False),
         ("11", "Missing data, and how they were handled", _missing(validation), False),
-        ("12d", "Heterogeneity across clusters, how handled", _heterogeneity(validation, clusters), clusters is not None),
+        (
+            "12d",
+            "Heterogeneity across clusters, how handled",
+            _heterogeneity(validation, clusters),
+            clusters is not None,
+        ),
         ("12e", "Measures and plots of performance", _measures(validation, decision), True),
         ("12f", "Model updating, methods", _updating(update), update is not None),
         ("14", "Fairness, methods", _fairness(subgroups), False),

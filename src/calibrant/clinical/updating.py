@@ -162,8 +162,8 @@ def update_model(
 
     .. math:: \mathrm{LR}_j = D_j - D_{\text{curve}} \sim \chi^2_{k - j}, \qquad j = 0, 1, 2,
 
-    where :math:`D_j` is the deviance of a candidate with j parameters, and k the number of parameters of the curve (5 by
-    default). If no smaller one is kept, the curve is chosen. Since the hypotheses are nested, the probability of a
+    where :math:`D_j` is the deviance of a candidate with j parameters, and k the number of parameters of the curve (5
+    by default). If no smaller one is kept, the curve is chosen. Since the hypotheses are nested, the probability of a
     larger correction than the right one is at most alpha, whichever is right.
 
     Parameters
@@ -189,9 +189,9 @@ def update_model(
 
     Notes
     -----
-    In Vergouwe et al. (2017) the largest candidate refits all coefficients of the model, which needs its predictors. Here
-    it is a curve of the predicted risk, so a predictor whose effect has changed is seen only as far as it changes the
-    curve.
+    In Vergouwe et al. (2017) the largest candidate refits all coefficients of the model, which needs its predictors.
+    Here it is a curve of the predicted risk, so a predictor whose effect has changed is seen only as far as it changes
+    the curve.
     Edges: with fewer than 15 rows of the minority class the curve is a line, and intercept and slope are the largest
     candidate. One class is refused.
     Guarantee: no finite-sample guarantee; the level holds in large samples. An update fitted here must be validated on

@@ -2,7 +2,8 @@ r"""Intervals for the distances between a spline calibration curve and the diago
 
 The spline is linear in its coefficients, :math:`\operatorname{logit} c_b(s) = b^\top x(s)`, and the diagonal has
 coefficients :math:`b_0`. The fitted ones are about normal, :math:`\hat b \sim N(b, V(b))`, with the inverse information
-as V, or the cluster sandwich (CR3: sums :math:`S_g` by cluster become :math:`(I - A_g A^{-1})^{-1} S_g`). A distance
+as V, or the cluster sandwich (CR3: sums :math:`S_g` by cluster become :math:`(I - A_g A^{-1})^{-1} S_g`), which is not
+taken below the variance of independent rows in any direction, since few clusters underestimate it. A distance
 :math:`D(\hat b)` is biased upward, so quantiles of bootstrap samples are no interval for :math:`D(b)`: a calibrated
 model has D = 0, and every sample is above it. Instead a test is inverted along lines from the diagonal,
 
@@ -96,7 +97,7 @@ class SplineModel:
     """Spline features of the cells, and distances as a function of coefficients."""
 
     def __init__(self, scores: Floats, n: Floats, events: Floats, curve: SplineCurve) -> None:
-        self.scores, self.n, self.events, self.fitted = scores, n, events, curve.coefficients
+        self.scores, self.n, self.events, self.curve, self.fitted = scores, n, events, curve, curve.coefficients
         self.features = curve.features(scores)
         self.diagonal = np.zeros(len(self.fitted))
         self.diagonal[0] = curve.center
@@ -146,13 +147,22 @@ def _covariance(model: SplineModel, data: Tally | Clusters, place: NDArray[np.in
     inverse = np.linalg.pinv(model.information(model.fitted), hermitian=True)
     left = (1.0 + 1e-9) * np.eye(width) - parts @ inverse
     sums = np.linalg.solve(left, sums[:, :, None])[:, :, 0]
-    meat = sums.T @ sums
+    meat = _at_least(sums.T @ sums, model.information(model.fitted))
 
     def sandwich(b: Floats) -> Floats:
         bread = np.linalg.pinv(model.information(b), hermitian=True)
         return np.asarray(bread @ meat @ bread)
 
     return min(float(rows.sum() ** 2 / (rows * rows).sum()), rarer), sandwich
+
+
+def _at_least(meat: Floats, information: Floats) -> Floats:
+    """The variance of the score, in no direction below that of independent rows."""
+    root = _root(information)
+    inverse = np.linalg.pinv(root)
+    values, vectors = np.linalg.eigh(inverse @ meat @ inverse.T)
+    turned = root @ vectors
+    return np.asarray((turned * np.maximum(values, 1.0)) @ turned.T)
 
 
 def _noise(draws: int, width: int, units: float, random_state: int) -> Floats:
@@ -184,7 +194,9 @@ def _directions(model: SplineModel, covariance: Covariance) -> list[Floats]:
     return made
 
 
-def _along(model: SplineModel, d: Floats, covariance: Covariance, noise: Floats, confidence: float) -> tuple[Floats, Floats]:
+def _along(
+    model: SplineModel, d: Floats, covariance: Covariance, noise: Floats, confidence: float
+) -> tuple[Floats, Floats]:
     """Lowest and highest distances that are kept along a line."""
     size = float(np.sqrt(max(float(d @ np.linalg.pinv(covariance(model.diagonal + d), hermitian=True) @ d), 1e-12)))
     if size < 1.0:  # nearer than a standard error
