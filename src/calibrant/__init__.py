@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from calibrant import calibrators as calibrators
+    from calibrant import clinical as clinical
     from calibrant import decisions as decisions
     from calibrant import displays as displays
     from calibrant import engine as engine
@@ -79,6 +80,7 @@ _HOMES = {
     "calibrate": "calibrators.calibrate",
     "calibrators": "",
     "check": "verdict",
+    "clinical": "",
     "compare": "verdict",
     "crossfit": "calibrators.crossfit",
     "decisions": "",

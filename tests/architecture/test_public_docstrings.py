@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import calibrant
 
 NAMESPACES = (
-    *("metrics", "displays", "multiclass", "online", "shift", "engine", "maps", "notions", "calibrators", "decisions"),
+    *("metrics", "displays", "multiclass", "online", "shift", "engine", "maps", "notions", "calibrators", "decisions", "clinical"),
 )
 """Public namespaces; ``calibrant`` stands for the names of the top level that are in none of them."""
 

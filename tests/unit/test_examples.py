@@ -42,3 +42,16 @@ def test_a_first_hour_runs_to_its_end(name: str) -> None:
     printed = run(f"first_hours/{name}")
     assert "MISCALIBRATED" in printed
     assert "Traceback" not in printed
+
+
+@pytest.mark.slow
+def test_the_desk_of_a_clinical_epidemiologist_runs_to_its_end(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    printed = run("desks/clinic.py", str(tmp_path))
+    assert "Missing outcomes are refused: y has" in printed
+    assert "95 % PI, new cluster" in printed
+    assert "TRIPOD+AI, items on evaluation: 6 of 10 complete" in printed
+    for name in ("calibration.pdf", "hospitals.pdf", "use.pdf"):
+        page = (tmp_path / name).read_bytes()
+        assert page.startswith(b"%PDF")
+        assert b"/Type3" not in page

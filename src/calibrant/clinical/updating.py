@@ -17,7 +17,7 @@ from calibrant.clinical.tables import Table
 from calibrant.maps import LogitAffineMap, Map
 from calibrant.messages import CalibrantWarning, InputError, Note, note
 from calibrant.metrics.binary.bins import grouped_or_tally
-from calibrant.metrics.binary.curve_intervals import Covariance, SplineModel, fitted_model
+from calibrant.metrics.binary.distances import Covariance, SplineModel, fitted_model
 from calibrant.metrics.binary.likelihood import Parameters
 from calibrant.metrics.estimates import Result
 from calibrant.metrics.variance import FEWEST_CLUSTERS
@@ -36,9 +36,12 @@ WORDS = {
     "flexible": "correct the whole curve (spline of the log-odds)",
 }
 
+CLUSTERS_FOR_CURVE = 40
+"""Clusters that a test of a curve needs: eight for each of its coefficients; with fewer it rarely rejects anything."""
+
 no_curve_to_test = note(
     "no-curve-to-test",
-    "too few events for a curve: intercept and slope are the largest correction that was tested",
+    "too few events or clusters to test a curve: intercept and slope are the largest correction that was tested",
 )
 spline_of_the_map = note(
     "spline-of-the-map",
@@ -104,6 +107,8 @@ class ModelUpdate(Table):
     def formula(self) -> str:
         """The update as a formula, if it has one."""
         found = self.calibration.map
+        if self.chosen == "none":
+            return "the predicted risks are kept"
         if not isinstance(found, LogitAffineMap):
             return "a curve: calibration.export_sql, or export_python, writes it"
         return f"new log-odds = {found.intercept:.4f} + {found.slope:.4f} x log-odds of the predicted risk"
@@ -176,7 +181,7 @@ def update_model(
         Importance weights; the tests then use the effective sample size, which is an approximation.
     groups : array-like, optional
         Cluster of each participant. Tests are then Wald tests with the cluster sandwich (CR3) and Hotelling's F
-        distribution, and need at least ten clusters.
+        distribution, and need at least ten clusters; below 40 the largest candidate is intercept and slope.
     method : str, default="closed test"
         ``"closed test"``, or the update to take: ``"none"``, ``"intercept"``, ``"slope"`` or ``"flexible"``.
     alpha : float, default=0.05
@@ -250,7 +255,8 @@ def _fitted(chosen: Update, scores: Any, y: Any, sample_weight: Any, groups: Any
 
 def _tests(data: Tally | Clusters) -> tuple[tuple[UpdateTest, ...], Update]:
     """Tests of the largest candidate against the smaller ones, and the largest."""
-    found = fitted_model(data)
+    few = isinstance(data, Clusters) and data.size < CLUSTERS_FOR_CURVE
+    found = fitted_model(data, 0 if few else 5)
     if found is not None and len(found[0].fitted) > 2:
         model, _, covariance = found
         if isinstance(data, Clusters):

@@ -99,7 +99,7 @@ class StepCurve:
         return np.asarray(self.rates[np.maximum(np.searchsorted(self.starts, scores, side="right") - 1, 0)])
 
 
-def fit_spline(scores: Floats, n: NDArray[Any], events: NDArray[Any]) -> Curve:
+def fit_spline(scores: Floats, n: NDArray[Any], events: NDArray[Any], most_knots: int = 5) -> Curve:
     """Maximum likelihood with five knots, or as many as the data support; NaN where the likelihood has no maximum."""
     ends = Ends.of(scores)
     z = logit(scores, ends)
@@ -110,7 +110,7 @@ def fit_spline(scores: Floats, n: NDArray[Any], events: NDArray[Any]) -> Curve:
         return _undefined(curve_of_separated_classes())
     center, spread = (z[0] + z[-1]) / 2.0, max((z[-1] - z[0]) / 2.0, 1e-9)
     unit, rows, observed = (z - center) / spread, n.astype(np.float64), events.astype(np.float64)
-    for knots in _knot_choices(unit, rows, min(hits, misses)):
+    for knots in _knot_choices(unit, rows, min(hits, misses), most_knots):
         features = _spline_features(unit, knots)
         size = len(features) if z[-1] > z[0] else 1
         cells = [(features[:size], rows, observed)]
@@ -128,9 +128,11 @@ def _inverse_information(features: Floats, rows: Floats, coefficients: Floats) -
     return np.linalg.pinv(np.einsum("jc,c,kc->jk", features, rows * p * (1.0 - p), features), hermitian=True)
 
 
-def _knot_choices(unit: Floats, rows: Floats, rarer: float) -> list[Floats]:
+def _knot_choices(unit: Floats, rows: Floats, rarer: float, most: int) -> list[Floats]:
     choices = []
     for count, shares in KNOT_QUANTILES.items():
+        if count > most:
+            continue
         knots = row_quantiles(unit, rows, shares)
         if rarer >= ROWS_PER_KNOT * count and len(unit) > count and (np.diff(knots) > 1e-6).all():
             choices.append(knots)

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from calibrant.arrays.columns import check_option, check_whole
 from calibrant.messages import InputError, Note
 from calibrant.metrics.binary.bins import GroupedScores, Scores, grouped_or_tally, tally_of
-from calibrant.metrics.binary.curve_intervals import DRAWS, spline_intervals
 from calibrant.metrics.binary.curves import SMOOTHERS, Method, row_quantiles
+from calibrant.metrics.binary.distances import DRAWS, spline_intervals
 from calibrant.metrics.binary.log_odds import LogOdds, event_ratios, fit_intercept, fit_slope
 from calibrant.metrics.draws import Draws, inverted, widened
 from calibrant.metrics.estimates import Estimate, Result

@@ -79,14 +79,14 @@ def spline_intervals(
     return CurveIntervals(spread.std(axis=0, ddof=1), low, high)
 
 
-def fitted_model(data: Tally | Clusters) -> tuple[SplineModel, float, Covariance] | None:
+def fitted_model(data: Tally | Clusters, most_knots: int = 5) -> tuple[SplineModel, float, Covariance] | None:
     """The fitted spline, the number of independent units, and the covariance of coefficients; None without a curve."""
     data = data.in_effective_rows()
     tally = data.tally if isinstance(data, Clusters) else data
     counts = (np.asarray(each, dtype=np.float64) for each in (tally.n, tally.events))
     scores, place = sample_cells(np.asarray(tally.scores), np.asarray(tally.n, dtype=np.float64))
     n, events = (np.bincount(place, each, len(scores)).astype(np.float64) for each in counts)
-    curve = fit_spline(scores, n, events)
+    curve = fit_spline(scores, n, events, most_knots)
     if not isinstance(curve, SplineCurve):
         return None
     model = SplineModel(scores, n, events, curve)
