@@ -16,7 +16,7 @@ LEVEL = 1e-3
 
 
 def sample(rng: np.random.Generator, n: int, clusters: int, share: float, shift: float, slope: float):
-    """Risks, outcomes whose rate at each risk is exactly expit(shift + slope z), and clusters of correlated outcomes."""
+    """Risks, outcomes of rate expit(shift + slope z) at each risk, and clusters of correlated outcomes."""
     z = rng.normal(-1.4, 1.1, n)
     p = expit(shift + slope * z)
     if not clusters:
