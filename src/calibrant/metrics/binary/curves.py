@@ -259,21 +259,20 @@ class LoessCurve:
 
     def weights(self, places: Floats) -> Floats:
         """Weight of each cell in the fit at each place, one line per place."""
+        upto, size = np.cumsum(self.n), int(self.window)
+        first = _windows(self.scores, upto, places, size)
+        lowest, highest = _row(self.scores, upto, first), _row(self.scores, upto, first + size - 1)
+        reach = np.maximum(np.maximum(places - lowest, highest - places), np.finfo(float).tiny)[:, None]
         away = self.scores[None, :] - places[:, None]
         distance = np.abs(away)
-        order = np.argsort(distance, axis=1, kind="stable")
-        upto = np.cumsum(self.n[order], axis=1)
-        last = np.argmax(upto >= self.window * (1.0 - 1e-12), axis=1)
-        reach = np.take_along_axis(np.take_along_axis(distance, order, axis=1), last[:, None], axis=1)
-        reach = np.maximum(reach, np.finfo(float).tiny)
         kernel = self.n * np.where(distance < reach, (1.0 - np.minimum(distance / reach, 1.0) ** 3) ** 3, 0.0)
         alone = ~(kernel.sum(axis=1) > 0.0)
         kernel[alone] = np.where(distance[alone] <= reach[alone], self.n, 0.0)
         x = np.minimum(np.maximum(away / reach, -1.0), 1.0)
-        powers = np.stack([np.ones_like(x), x, x * x])  # basis, place, cell
-        gram = np.einsum("ipc,pc,jpc->pij", powers, kernel, powers)
-        first = np.linalg.pinv(gram, rcond=1e-12, hermitian=True)[:, 0]
-        return np.asarray(np.einsum("pi,ipc->pc", first, powers) * kernel)
+        moments = [kernel.sum(axis=1)] + [(kernel * x**power).sum(axis=1) for power in (1, 2, 3, 4)]
+        gram = np.array([[moments[i + j] for j in range(3)] for i in range(3)]).transpose(2, 0, 1)
+        level = np.linalg.pinv(gram, rcond=1e-12, hermitian=True)[:, 0]
+        return np.asarray((level[:, :1] + x * (level[:, 1:2] + x * level[:, 2:])) * kernel)
 
 
 def fit_loess(scores: Floats, n: NDArray[Any], events: NDArray[Any]) -> Curve:

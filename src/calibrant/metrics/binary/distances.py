@@ -35,6 +35,9 @@ from calibrant.tallies import Clusters, Tally
 DRAWS = 600
 """Random coefficients at each step, if no more are asked for."""
 
+NAMES = ("ici", "e50", "e90", "emax")
+"""The distances, in their order."""
+
 STEPS = np.array([-4.0, -3.0, -2.3, -1.6, -0.8, 0.0, 0.8, 1.6, 2.3, 3.0, 4.5, 7.0])
 """Distance of the steps from the fitted curve, in standard errors along the line."""
 
@@ -48,11 +51,12 @@ Covariance = Callable[[Floats], Floats]
 
 @dataclass(frozen=True, eq=False)
 class CurveIntervals:
-    """Standard errors, and ends of intervals, of ICI, E50, E90 and Emax."""
+    """Standard errors, and ends of intervals, of ICI, E50, E90 and Emax; and the number of independent units."""
 
     se: Floats
     low: Floats
     high: Floats
+    units: float
 
 
 def spline_intervals(
@@ -76,7 +80,7 @@ def spline_intervals(
     ends = [_along(model, direction, covariance, noise, confidence) for direction in _directions(model, covariance)]
     spread = model.distances(model.fitted + noise @ _root(covariance(model.fitted)).T)
     low, high = np.min([each[0] for each in ends], axis=0), np.max([each[1] for each in ends], axis=0)
-    return CurveIntervals(spread.std(axis=0, ddof=1), low, high)
+    return CurveIntervals(spread.std(axis=0, ddof=1), low, high, units)
 
 
 def fitted_model(data: Tally | Clusters, most_knots: int = 5) -> tuple[SplineModel, float, Covariance] | None:
