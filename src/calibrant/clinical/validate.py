@@ -242,9 +242,9 @@ def validate(
 
     def once(rows: Inputs) -> Validation:
         known, count = known_outcomes(rows)
-        data = grouped_or_tally(known.scores, known.y, known.sample_weight, known.groups)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CalibrantWarning)  # one class is seen in the notes
+            data = grouped_or_tally(known.scores, known.y, known.sample_weight, known.groups)
             found = _of_data(data, count, curve, repetitions, random_state)
         if known.sample_weight is None:
             return found
