@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from calibrant import abstention as abstention
     from calibrant import calibrators as calibrators
+    from calibrant import clinical as clinical
     from calibrant import decisions as decisions
     from calibrant import displays as displays
     from calibrant import engine as engine
@@ -81,6 +82,7 @@ _HOMES = {
     "calibrate": "calibrators.calibrate",
     "calibrators": "",
     "check": "verdict",
+    "clinical": "",
     "compare": "verdict",
     "crossfit": "calibrators.crossfit",
     "decisions": "",

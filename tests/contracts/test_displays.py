@@ -141,6 +141,7 @@ LISTED: dict[str, Callable[[], Any]] = {
     "validity, marginal": lambda: ValidityDisplay.from_predictions(
         *draw(), certificate=binned()[0].certificate(coverage="marginal")
     ),
+    "forest": lambda: displays.ForestDisplay.from_predictions(*draw(), groups=np.arange(len(draw()[0])) % 5),
     "map, binning": lambda: MapDisplay.from_map(binned()[0]),
     "map, rare binning": lambda: MapDisplay.from_map(HistogramBinning().fit(*rare())),
     "map, beta": lambda: MapDisplay.from_map(BetaScaling().fit(*draw())),
@@ -168,6 +169,7 @@ FIRST = {
     "DecisionCurveDisplay": "decision curve",
     "MulticlassErrorDisplay": "class errors",
     "ClasswiseDisplay": "class-wise",
+    "ForestDisplay": "forest",
     "MapDisplay": "map, binning",
     "PlanDisplay": "plan, target",
     "ReliabilityDisplay": "reliability",

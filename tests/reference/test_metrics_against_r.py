@@ -138,12 +138,12 @@ def test_the_curve_by_local_lines_is_lowess_and_its_errors_are_those_of_val_prob
         with subtests.test(name=name):
             tally, numbers = _case(name)
             reference = numbers["lowess"]
-            curve = calibration_curve(tally, method="loess", at=reference["at"])
+            curve = calibration_curve(tally, method="lowess", at=reference["at"])
             np.testing.assert_allclose(curve.rates, reference["default"], rtol=1e-10, atol=1e-12)
             # The lines of lowess(delta = 0) are fitted at each score, ours and R's default at about two in a hundredth
             # of the range.
             np.testing.assert_allclose(curve.rates, reference["exact"], atol=1e-3)
-            found = ici(tally, method="loess", repetitions=0)
+            found = ici(tally, method="lowess", repetitions=0)
             val_prob = numbers["val_prob"]
             assert (found.ici, found.e90, found.emax) == close((val_prob["Eavg"], val_prob["E90"], val_prob["Emax"]))
             assert found.e50 == close(reference["errors_default"]["median"])
@@ -170,11 +170,23 @@ def test_the_curve_by_splines_is_glm_on_rcs_with_harrells_knots(subtests: pytest
 
 def test_ici_is_near_that_of_austin_and_steyerberg_who_smooth_by_local_quadratics(subtests: pytest.Subtests) -> None:
     for name in ["smooth", "calibrated", "rare", "weighted"]:
-        for method in ["spline", "loess"]:
+        for method in ["spline", "lowess"]:
             with subtests.test(name=name, method=method):
                 columns, reference = _columns(name), NUMBERS["data"][name]["loess"]
                 found = ici(columns["score"], columns["y"], columns["weight"], method=method, repetitions=0)
                 assert found.ici == pytest.approx(reference["mean"], abs=0.01)
+
+
+def test_the_curve_by_local_quadratics_is_loess_computed_directly(subtests: pytest.Subtests) -> None:
+    for name in NAMES:
+        with subtests.test(name=name):
+            tally, numbers = _case(name)
+            reference = numbers["loess"]
+            if reference is None:
+                continue
+            found = ici(tally, method="loess", repetitions=0)
+            errors = (reference["mean"], reference["median"], reference["q90"], reference["max"])
+            assert (found.ici, found.e50, found.e90, found.emax) == pytest.approx(errors, rel=1e-6)
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -396,7 +396,7 @@ def test_the_caption_counts_rows_and_events():
 
 
 def test_wrong_options_are_named(subtests):
-    for name, value in (("curve", "loess"), ("axes", "log"), ("confidence", 1.0), ("n_bins", 0)):
+    for name, value in (("curve", "lowess"), ("axes", "log"), ("confidence", 1.0), ("n_bins", 0)):
         with subtests.test(name), pytest.raises(InputError, match=name):
             of([0.2, 0.7], [0, 1], **{"acceptance": True, name: value})
 

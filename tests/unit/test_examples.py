@@ -48,3 +48,16 @@ def test_the_desk_of_an_evaluation_engineer() -> None:
     printed = run("desks/llm.py")
     assert "With confidence 95 % for all models together" in printed
     assert "Keep the cheap answer if its score is at least" in printed
+
+
+@pytest.mark.slow
+def test_the_desk_of_a_clinical_epidemiologist_runs_to_its_end(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    printed = run("desks/clinic.py", str(tmp_path))
+    assert "Missing outcomes are refused: y has" in printed
+    assert "95 % PI, new cluster" in printed
+    assert "TRIPOD+AI, items on evaluation: 6 of 10 complete" in printed
+    for name in ("calibration.pdf", "hospitals.pdf", "use.pdf"):
+        page = (tmp_path / name).read_bytes()
+        assert page.startswith(b"%PDF")
+        assert b"/Type3" not in page

@@ -23,7 +23,7 @@ from calibrant.numerics import Grid
 from calibrant.tallies import Tally
 
 pytestmark = pytest.mark.filterwarnings("ignore::calibrant.messages.CalibrantWarning")
-METHODS = ["spline", "loess", "isotonic"]
+METHODS = ["spline", "loess", "lowess", "isotonic"]
 
 
 def codes(found: Any) -> list[str]:

@@ -70,6 +70,33 @@ class Display(ABC):
         self._draw_on(ax)
         return self
 
+    def save(self, path: Any, *, figsize: tuple[float, float] | None = None, caption: str | None = "") -> Self:
+        """Draw on a new figure and write it for print: fonts are embedded, and pdf and svg are vector formats.
+
+        Parameters
+        ----------
+        path
+            File to write; its ending is the format, such as ``.pdf``, ``.svg``, ``.eps`` or ``.png`` (300 dpi).
+        figsize
+            Width and height in inches; 3.5 inches is one column of most journals.
+        caption
+            Text above the plot; by default none, since a journal sets it below. None for the display's own.
+
+        Notes
+        -----
+        Curves differ by dashes as well as by color, so that they can be told apart in gray.
+        """
+        try:
+            from matplotlib import rc_context
+            from matplotlib.figure import Figure
+        except ImportError:
+            raise style.no_matplotlib() from None
+        figure = Figure(figsize=figsize or self.size, layout="constrained")
+        with rc_context({"pdf.fonttype": 42, "ps.fonttype": 42, "svg.fonttype": "path"}):
+            drawn = copy(self).plot(figure.subplots(), caption=caption)
+            figure.savefig(path, dpi=300)
+        return drawn
+
     def _head(self, ax: Axes, title: str, others: Sequence[Axes] = ()) -> None:
         """Write title and caption above the axes; ``others`` are moved down with them where that is needed."""
         title = title if self._title is None else self._title

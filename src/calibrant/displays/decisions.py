@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from calibrant.arrays.columns import check_option
+from calibrant.clinical.decisions import decision_curve
 from calibrant.displays import style
 from calibrant.displays.base import Display
 from calibrant.messages import InputError
@@ -26,19 +28,23 @@ class DecisionCurveDisplay(Display):
 
     as :func:`calibrant.metrics.net_benefit` computes it. At a threshold t, a model is useful where its curve is above
     both the curve of treating all and the line of treating none. The shaded band is the pointwise 95 % interval of each
-    model, normal with the standard error of the net benefit.
+    model, normal with the standard error of the net benefit; or, with ``band="simultaneous"``, the band of
+    :func:`calibrant.clinical.decision_curve`, which holds the whole curve in 95 % of samples.
 
     Notes
     -----
     Edge cases: thresholds at which there is no standard error have no band. The vertical axis ends somewhat below 0, so
     that large losses are cut off; ``data`` has them.
-    Guarantee: no finite-sample guarantee; intervals are for each threshold alone. Cost: one pass over the rows.
+    Guarantee: no finite-sample guarantee; pointwise intervals are for each threshold alone. Cost: one pass over the
+    rows, and for the simultaneous band 1,000 bootstrap samples.
     Reference: Vickers and Elkin (2006), Decision curve analysis.
 
     Attributes
     ----------
     curves
         Net benefit of each model, by name.
+    bands
+        Ends of the simultaneous band of each model, by name; empty for pointwise intervals.
     ax_, figure_
         Set by :meth:`plot`.
 
@@ -51,14 +57,16 @@ class DecisionCurveDisplay(Display):
 
     size = (5.8, 4.6)
 
-    def __init__(self, curves: Mapping[str, DecisionCurve]) -> None:
+    def __init__(
+        self, curves: Mapping[str, DecisionCurve], bands: Mapping[str, tuple[Floats, Floats]] | None = None
+    ) -> None:
         if not 1 <= len(curves) <= len(style.COLORS):
             raise InputError("curves", f"must have 1 to {len(style.COLORS)} models, got {len(curves)}")
         first = next(iter(curves.values()))
         for curve in curves.values():
             if not np.array_equal(curve.thresholds, first.thresholds):
                 raise InputError("curves", "have different thresholds", "compute them at the same thresholds")
-        self.curves = dict(curves)
+        self.curves, self.bands = dict(curves), dict(bands or {})
 
     @classmethod
     def from_predictions(
@@ -70,6 +78,8 @@ class DecisionCurveDisplay(Display):
         after: Any = None,
         thresholds: ArrayLike | None = None,
         groups: ArrayLike | None = None,
+        band: Literal["pointwise", "simultaneous"] = "pointwise",
+        random_state: int = 0,
     ) -> DecisionCurveDisplay:
         """Compute the net benefit of scores, before and after calibration; draw it with :meth:`plot`.
 
@@ -80,19 +90,34 @@ class DecisionCurveDisplay(Display):
             scores.
         after
             Scores of the same rows after calibration, or a tally of them.
+        band
+            ``"pointwise"``: an interval for each threshold; ``"simultaneous"``: a band for the whole curve, by the
+            bootstrap on rows or on groups.
+        random_state
+            Seed of the bootstrap.
         """
+        check_option("band", band, ("pointwise", "simultaneous"))
         models = dict(scores) if isinstance(scores, Mapping) else {"model": scores}
         if after is not None:
             if len(models) > 1:
                 raise InputError("after", "was passed with several models", "pass it as one more model")
             models = {"before": next(iter(models.values())), "after": after}
         given = (y, sample_weight)
-        return cls(
-            {
-                str(name): net_benefit(each, *(given if y is not None else ()), thresholds=thresholds, groups=groups)
-                for name, each in models.items()
-            }
-        )
+        rows = given if y is not None else ()
+        curves = {
+            str(name): net_benefit(each, *rows, thresholds=thresholds, groups=groups) for name, each in models.items()
+        }
+        bands = {}
+        if band == "simultaneous":
+            options: dict[str, Any] = {"thresholds": thresholds, "groups": groups, "random_state": random_state}
+            found = {str(name): decision_curve(each, *rows, **options) for name, each in models.items()}
+            bands = {name: (each.band_low, each.band_high) for name, each in found.items()}
+        return cls(curves, bands)
+
+    def _ends(self, name: str) -> tuple[Floats, Floats]:
+        """Ends of the shaded area of a model."""
+        curve = self.curves[name]
+        return self.bands.get(name, (curve.model - TWO_SIDED * curve.se, curve.model + TWO_SIDED * curve.se))
 
     @property
     def _first(self) -> DecisionCurve:
@@ -105,13 +130,14 @@ class DecisionCurveDisplay(Display):
             {
                 "label": name,
                 "net_benefit": curve.model.tolist(),
-                "low": _plain(curve.model - TWO_SIDED * curve.se),
-                "high": _plain(curve.model + TWO_SIDED * curve.se),
+                "low": _plain(self._ends(name)[0]),
+                "high": _plain(self._ends(name)[1]),
             }
             for name, curve in self.curves.items()
         ]
         return {
             "display": "decision curve",
+            "band": "simultaneous" if self.bands else "pointwise",
             "thresholds": self._first.thresholds.tolist(),
             "treat_all": self._first.treat_all.tolist(),
             "treat_none": self._first.treat_none,
@@ -122,11 +148,12 @@ class DecisionCurveDisplay(Display):
     def caption(self) -> str:
         """What the plot shows, as text."""
         text = 'A model is useful where its curve is above "treat all" and "treat none".'
+        shaded = "95 % band for the whole curve" if self.bands else "95 % interval, pointwise"
         found = []
         for name, curve in self.curves.items():
             share = style.percent(float(curve.useful.mean()), 2)
             found.append(f"{name} at {share} of the thresholds")
-        return f"{text} Estimated above both: {', '.join(found)}. Shaded: 95 % interval, pointwise."
+        return f"{text} Estimated above both: {', '.join(found)}. Shaded: {shaded}."
 
     def _draw_on(self, ax: Axes) -> None:
         at = self._first.thresholds
@@ -134,7 +161,7 @@ class DecisionCurveDisplay(Display):
         for place, (name, curve) in enumerate(self.curves.items()):
             turn = len(self.curves) - 1 - place
             color, dash = style.color(ax, turn), style.DASHES[turn]
-            low, high = curve.model - TWO_SIDED * curve.se, curve.model + TWO_SIDED * curve.se
+            low, high = self._ends(name)
             ax.fill_between(at, low, high, **style.shade(ax, color), zorder=1)
             ax.plot(at, curve.model, color=color, linestyle=dash, linewidth=1.8, label=name, zorder=3 - 0.1 * turn)
             drawn += [(at, curve.model), style.upright(at, low, high)]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.metrics.binary.bins import Bins
-from calibrant.metrics.binary.curves import SplineCurve, fit_spline
+from calibrant.metrics.binary.curves import SMOOTHERS, LoessCurve, SplineCurve
+from calibrant.metrics.binary.distances import fitted_model
 from calibrant.numerics import Ends, Floats, Grid, expit, logit
 from calibrant.solvers import pool_adjacent
-from calibrant.tallies import Tally
+from calibrant.tallies import Clusters, Tally
 
 MAX_CELLS = 1_000
 """With more cells than this, scores are put on a coarser grid: still finer than a plot shows, and fast to simulate."""
@@ -106,11 +108,14 @@ class Smooth:
         return {name: getattr(self, name).tolist() for name in ("score", "rate", "low", "high")}
 
 
-def smooth_curve(tally: Tally, confidence: float) -> Smooth | None:
-    """Restricted cubic spline with pointwise confidence intervals, where there are rows; None if it is not defined.
+def smooth_curve(
+    data: Tally | Clusters, confidence: float, method: Literal["spline", "loess"] = "spline"
+) -> Smooth | None:
+    """Smooth curve with pointwise confidence intervals, where there are rows; None if it is not defined.
 
-    Logistic regression on a spline of the log-odds as in :func:`calibrant.metrics.calibration_curve`, with Wald
-    intervals on the log-odds. The five outermost rows on each side are left out of the drawing, not of the fit.
+    Logistic regression on a spline of the log-odds, or local quadratics, as in
+    :func:`calibrant.metrics.calibration_curve`, with Wald intervals on the log-odds, for clusters by their sandwich, or
+    normal ones on the rates. The five outermost rows on each side are left out of the drawing, not of the fit.
 
     Examples
     --------
@@ -122,15 +127,23 @@ def smooth_curve(tally: Tally, confidence: float) -> Smooth | None:
     """
     from scipy import stats  # imported here: slow to import
 
+    tally = data.tally if isinstance(data, Clusters) else data
     fitted = tally if tally.counts else tally.in_effective_rows()  # integer importance weights are not repetition
     if fitted.resolution == "exact" and len(fitted) > MAX_FIT_CELLS:
         fitted = fitted.coarsen(Grid())
     kept = fitted.n > 0
     scores, n, events = fitted.scores[kept], fitted.n[kept], fitted.events[kept]
-    curve = fit_spline(scores, n, events)
-    if not isinstance(curve, SplineCurve):
-        return None
+    curve = SMOOTHERS[method](scores, n, events)
     quantile = float(stats.norm.ppf(0.5 + confidence / 2.0))
+    if isinstance(data, Clusters):
+        found = fitted_model(data)
+        if found is None or not found[1] >= 2.0:
+            return None
+        model, units, covariance = found
+        curve = replace(model.curve, covariance=covariance(model.fitted))
+        quantile = float(stats.t.ppf(0.5 + confidence / 2.0, units - 1.0))
+    if not isinstance(curve, SplineCurve | LoessCurve):
+        return None
     upto = np.cumsum(n)
     spare = min(OUTER_ROWS, float(upto[-1]) / 20.0)
     ends = scores[np.searchsorted(upto, [spare, float(upto[-1]) - spare])]

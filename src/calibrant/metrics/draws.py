@@ -134,7 +134,7 @@ class Draws:
 def _of_rows(tally: Tally, repetitions: int, rng: np.random.Generator) -> Draws:
     w2, w2_events = squared_weights(tally)
     columns = [np.asarray(each, dtype=np.float64) for each in (tally.n, tally.events, w2, w2_events)]
-    scores, place = _cells(np.asarray(tally.scores), columns[0])
+    scores, place = sample_cells(np.asarray(tally.scores), columns[0])
     n, events, w2, w2_events = (np.bincount(place, each, len(scores)).astype(np.float64) for each in columns)
     mass = np.concatenate([events, np.maximum(n - events, 0.0)])
     squares = np.concatenate([w2_events, np.maximum(w2 - w2_events, 0.0)])
@@ -182,7 +182,7 @@ def _of_groups(data: Clusters, repetitions: int, rng: np.random.Generator) -> Dr
     from scipy.sparse import csr_array  # imported here because it is slow to load
 
     tally, size = data.tally, data.size
-    scores, place = _cells(np.asarray(tally.scores), np.asarray(tally.n, dtype=np.float64))
+    scores, place = sample_cells(np.asarray(tally.scores), np.asarray(tally.n, dtype=np.float64))
     n, events = (np.asarray(each, dtype=np.float64) for each in (data.n, data.events))
     # lines are rows, or counts of rows of weight one
     squares = n if tally.counts else n * n
@@ -210,7 +210,7 @@ def _of_groups(data: Clusters, repetitions: int, rng: np.random.Generator) -> Dr
     return Draws(scores, n, events, w2, drawn_n, drawn_events, drawn_w2, left_n, left_events, left_w2, least, noise)
 
 
-def _cells(scores: Floats, n: Floats) -> tuple[Floats, NDArray[np.intp]]:
+def sample_cells(scores: Floats, n: Floats) -> tuple[Floats, NDArray[np.intp]]:
     """Scores of the cells on which samples are drawn, and the place of each given cell among them."""
     if len(scores) <= MOST_CELLS:
         return scores, np.arange(len(scores))
@@ -354,13 +354,13 @@ def inverted(draws: Draws, statistic: Statistic, value: Floats, errors: float) -
         if undefined[place] > UNDEFINED_SHARE or not np.isfinite(truths).all():
             made.append(Ends(np.nan, np.nan, se, float(undefined[place])))
             continue
-        low, high = _crossing(truths, below, errors), _crossing(truths, upto, -errors)
+        low, high = crossing(truths, below, errors), crossing(truths, upto, -errors)
         seen = float(value[place])  # a value below those of calibrated samples would leave the interval empty
         made.append(Ends(min(low, seen), max(high, seen), se))
     return tuple(made)
 
 
-def _crossing(truths: Floats, scores: Floats, level: float) -> float:
+def crossing(truths: Floats, scores: Floats, level: float) -> float:
     """The distance at which decreasing normal scores cross a level: the first end if they start below it."""
     falling = np.minimum.accumulate(scores)
     after = int(np.argmax(falling <= level)) if (falling <= level).any() else len(falling)

@@ -17,13 +17,17 @@ from calibrant.messages import Note, Voice, note
 from calibrant.numerics import Ends, Floats, expit, logit
 from calibrant.solvers import fit_logistic, pool_adjacent
 
-Method = Literal["spline", "loess", "isotonic"]
+Method = Literal["spline", "loess", "lowess", "isotonic"]
 
 KNOT_QUANTILES = {5: (0.05, 0.275, 0.5, 0.725, 0.95), 4: (0.05, 0.35, 0.65, 0.95), 3: (0.1, 0.5, 0.9)}
 """Where Harrell (2015, Table 2.3) puts the knots of a restricted cubic spline."""
 
 ROWS_PER_KNOT = 5
 """Minority-class rows that each knot needs; with fewer, the number of knots is reduced."""
+
+LOESS_SPAN, MOST_PLACES, PLACES_AT_ONCE = 0.75, 2_000, 64
+"""loess in R: share of the rows in each local fit. Number of places above which fits are interpolated, and that of
+places whose fits are computed together."""
 
 SPAN, DELTA = 2.0 / 3.0, 0.01
 """lowess in R: share of the rows in each local fit, and share of the range over which fits are interpolated."""
@@ -54,16 +58,17 @@ class SplineCurve:
 
     def at(self, scores: Floats) -> Floats:
         """Fitted event rate at these scores."""
-        return expit(np.einsum("j,jc->c", self.coefficients, self._features(scores)))
+        return expit(np.einsum("j,jc->c", self.coefficients, self.features(scores)))
 
     def band(self, scores: Floats, quantile: float) -> tuple[Floats, Floats]:
         """Ends of pointwise Wald intervals on the log-odds: ``quantile`` standard errors to both sides."""
-        features = self._features(scores)
+        features = self.features(scores)
         z = np.einsum("j,jc->c", self.coefficients, features)
         se = np.sqrt(np.maximum(np.einsum("jc,jk,kc->c", features, self.covariance, features), 0.0))
         return expit(z - quantile * se), expit(z + quantile * se)
 
-    def _features(self, scores: Floats) -> Floats:
+    def features(self, scores: Floats) -> Floats:
+        """Rows: 1, the standardized log-odds, and the cubics of the spline."""
         unit = (logit(scores, self.ends) - self.center) / self.spread
         return _spline_features(unit, self.knots)[: len(self.coefficients)]
 
@@ -94,7 +99,7 @@ class StepCurve:
         return np.asarray(self.rates[np.maximum(np.searchsorted(self.starts, scores, side="right") - 1, 0)])
 
 
-def fit_spline(scores: Floats, n: NDArray[Any], events: NDArray[Any]) -> Curve:
+def fit_spline(scores: Floats, n: NDArray[Any], events: NDArray[Any], most_knots: int = 5) -> Curve:
     """Maximum likelihood with five knots, or as many as the data support; NaN where the likelihood has no maximum."""
     ends = Ends.of(scores)
     z = logit(scores, ends)
@@ -105,7 +110,7 @@ def fit_spline(scores: Floats, n: NDArray[Any], events: NDArray[Any]) -> Curve:
         return _undefined(curve_of_separated_classes())
     center, spread = (z[0] + z[-1]) / 2.0, max((z[-1] - z[0]) / 2.0, 1e-9)
     unit, rows, observed = (z - center) / spread, n.astype(np.float64), events.astype(np.float64)
-    for knots in _knot_choices(unit, rows, min(hits, misses)):
+    for knots in _knot_choices(unit, rows, min(hits, misses), most_knots):
         features = _spline_features(unit, knots)
         size = len(features) if z[-1] > z[0] else 1
         cells = [(features[:size], rows, observed)]
@@ -123,9 +128,11 @@ def _inverse_information(features: Floats, rows: Floats, coefficients: Floats) -
     return np.linalg.pinv(np.einsum("jc,c,kc->jk", features, rows * p * (1.0 - p), features), hermitian=True)
 
 
-def _knot_choices(unit: Floats, rows: Floats, rarer: float) -> list[Floats]:
+def _knot_choices(unit: Floats, rows: Floats, rarer: float, most: int) -> list[Floats]:
     choices = []
     for count, shares in KNOT_QUANTILES.items():
+        if count > most:
+            continue
         knots = row_quantiles(unit, rows, shares)
         if rarer >= ROWS_PER_KNOT * count and len(unit) > count and (np.diff(knots) > 1e-6).all():
             choices.append(knots)
@@ -211,6 +218,70 @@ def _local_line(
     return float((weight * rates[a:b]).sum())
 
 
+@dataclass(frozen=True, eq=False)
+class LoessCurve:
+    r"""Local quadratics with tricube weights on the nearest three quarters of the rows: R's loess, computed directly.
+
+    The fit at a place is a weighted sum of the rates of the cells, :math:`\sum_c l_c(s)\, r_c`.
+    """
+
+    scores: Floats
+    n: Floats
+    rates: Floats
+    notes: tuple[Note, ...] = ()
+
+    @property
+    def window(self) -> float:
+        """Number of rows in each local fit."""
+        total = float(self.n.sum())
+        return max(float(np.floor(LOESS_SPAN * total + 1e-5)), min(total, 3.0))
+
+    def at(self, scores: Floats) -> Floats:
+        """Fitted event rate at these scores; it can be outside [0, 1]."""
+        return self._evaluated(np.asarray(scores, dtype=np.float64), lambda weights: weights @ self.rates)
+
+    def band(self, scores: Floats, quantile: float) -> tuple[Floats, Floats]:
+        """Ends of pointwise normal intervals in [0, 1]; the variance of a row is that of the fitted rate."""
+        least = 0.5 / self.window
+        rates = np.clip(self.at(self.scores), least, 1.0 - least)
+        variance = rates * (1.0 - rates) / self.n
+        scores = np.asarray(scores, dtype=np.float64)
+        half = quantile * np.sqrt(self._evaluated(scores, lambda weights: weights**2 @ variance))
+        fitted = self.at(scores)
+        return np.clip(fitted - half, 0.0, 1.0), np.clip(fitted + half, 0.0, 1.0)
+
+    def _evaluated(self, places: Floats, function: Callable[[Floats], Floats]) -> Floats:
+        if len(places) > MOST_PLACES:
+            anchors = np.unique(np.quantile(places, np.linspace(0.0, 1.0, MOST_PLACES)))
+            return np.asarray(np.interp(places, anchors, self._evaluated(anchors, function)))
+        parts = [places[start : start + PLACES_AT_ONCE] for start in range(0, len(places), PLACES_AT_ONCE)]
+        return np.concatenate([function(self.weights(part)) for part in parts] or [np.zeros(0)])
+
+    def weights(self, places: Floats) -> Floats:
+        """Weight of each cell in the fit at each place, one line per place."""
+        upto, size = np.cumsum(self.n), int(self.window)
+        first = _windows(self.scores, upto, places, size)
+        lowest, highest = _row(self.scores, upto, first), _row(self.scores, upto, first + size - 1)
+        reach = np.maximum(np.maximum(places - lowest, highest - places), np.finfo(float).tiny)[:, None]
+        away = self.scores[None, :] - places[:, None]
+        distance = np.abs(away)
+        kernel = self.n * np.where(distance < reach, (1.0 - np.minimum(distance / reach, 1.0) ** 3) ** 3, 0.0)
+        alone = ~(kernel.sum(axis=1) > 0.0)
+        kernel[alone] = np.where(distance[alone] <= reach[alone], self.n, 0.0)
+        x = np.minimum(np.maximum(away / reach, -1.0), 1.0)
+        moments = [kernel.sum(axis=1)] + [(kernel * x**power).sum(axis=1) for power in (1, 2, 3, 4)]
+        gram = np.array([[moments[i + j] for j in range(3)] for i in range(3)]).transpose(2, 0, 1)
+        level = np.linalg.pinv(gram, rcond=1e-12, hermitian=True)[:, 0]
+        return np.asarray((level[:, :1] + x * (level[:, 1:2] + x * level[:, 2:])) * kernel)
+
+
+def fit_loess(scores: Floats, n: NDArray[Any], events: NDArray[Any]) -> Curve:
+    """Local quadratics on the nearest three quarters of the rows, as R's loess with surface = "direct"."""
+    rows = np.asarray(n, dtype=np.float64)
+    kept = rows > 0.0
+    return LoessCurve(scores[kept], rows[kept], np.asarray(events, dtype=np.float64)[kept] / rows[kept])
+
+
 def fit_isotonic(scores: Floats, n: NDArray[Any], events: NDArray[Any]) -> Curve:
     """Isotonic regression: rates of the pooled blocks."""
     starts = pool_adjacent(n, events)
@@ -219,7 +290,8 @@ def fit_isotonic(scores: Floats, n: NDArray[Any], events: NDArray[Any]) -> Curve
 
 SMOOTHERS: dict[str, Callable[[Floats, NDArray[Any], NDArray[Any]], Curve]] = {
     "spline": fit_spline,
-    "loess": fit_lowess,
+    "loess": fit_loess,
+    "lowess": fit_lowess,
     "isotonic": fit_isotonic,
 }
 

@@ -13,6 +13,7 @@ from calibrant.arrays.columns import check_option, check_whole
 from calibrant.messages import InputError, Note
 from calibrant.metrics.binary.bins import GroupedScores, Scores, grouped_or_tally, tally_of
 from calibrant.metrics.binary.curves import SMOOTHERS, Method, row_quantiles
+from calibrant.metrics.binary.distances import DRAWS, spline_intervals
 from calibrant.metrics.binary.log_odds import LogOdds, event_ratios, fit_intercept, fit_slope
 from calibrant.metrics.draws import Draws, inverted, widened
 from calibrant.metrics.estimates import Estimate, Result
@@ -247,9 +248,11 @@ def calibration_curve(
     method
         ``"spline"``: logistic regression on a restricted cubic spline of the log-odds, with 5 knots at Harrell's
         quantiles of the scores (0.05, 0.275, 0.5, 0.725, 0.95), or 4, 3 or none if the minority class has fewer than 5
-        rows per knot, quantiles coincide, or the fit does not converge. ``"loess"``: R's ``lowess(s, y, iter = 0)``,
-        which ``rms::val.prob`` uses: local lines with tricube weights on the nearest 2/3 of the rows; it can exceed
-        [0, 1]. ``"isotonic"``: isotonic regression (pool adjacent violators).
+        rows per knot, quantiles coincide, or the fit does not converge. ``"loess"``: R's ``loess(y ~ s)``
+        with ``surface = "direct"``, which CalibrationCurves and Austin and Steyerberg use: local quadratics with
+        tricube weights on the nearest 3/4 of the rows. ``"lowess"``: R's ``lowess(s, y, iter = 0)``, which
+        ``rms::val.prob`` uses: local lines on the nearest 2/3 of the rows. Both can exceed [0, 1].
+        ``"isotonic"``: isotonic regression (pool adjacent violators).
     at
         Scores at which to evaluate the curve; by default 201 equally spaced scores from the lowest to the highest.
 
@@ -261,10 +264,12 @@ def calibration_curve(
     Notes
     -----
     Edges: the spline is NaN, with a note, for one class or separated classes. Integer weights count as repetition;
-    other weights are rescaled to the effective sample size. Where a window of the loess ends inside a tied score, some
-    of its rows enter, at that score's rate. With more than 65,536 distinct scores the curve is fitted on a grid.
+    other weights are rescaled to the effective sample size. Where a window of the lowess ends inside a tied score, some
+    of its rows enter, at that score's rate. With more than 65,536 distinct scores the curve is fitted on a grid, and a
+    loess is interpolated between 2,000 places.
     Guarantee: no finite-sample guarantee.
-    Cost: O(cells) per Newton step (spline), O(cells) for each of about 200 local lines (loess), O(cells) (isotonic).
+    Cost: O(cells) per Newton step (spline), O(cells) for each of about 200 local lines (lowess)
+    or for each place (loess), O(cells) (isotonic).
     References: Harrell (2015), Regression Modeling Strategies, section 2.4.5; Cleveland (1979), Robust
     locally weighted regression; Austin and Steyerberg (2019), The Integrated Calibration Index.
 
@@ -316,7 +321,7 @@ def ici(
     method
         The smoother, as in :func:`calibration_curve`.
     repetitions
-        Bootstrap samples for the standard errors and intervals; 0 omits them.
+        Random samples for the standard errors and intervals, for the spline at least 600; 0 omits them.
     random_state
         Seed of the bootstrap.
     groups
@@ -333,9 +338,11 @@ def ici(
     Weights as in :func:`calibration_curve`; the bootstrap draws as many rows as the effective sample size.
     Guarantee: no finite-sample guarantee. All four are biased upward, since they are distances: the curve of a
     calibrated model is not exactly the diagonal either. The intervals allow for this, and begin at 0 where a calibrated
-    model may show such distances, as in :func:`~calibrant.metrics.interval.interval`. Their coverage was simulated in
-    few samples, and not with groups.
-    Cost: one fit and a sort of the cells; then about seven times ``repetitions`` fits on at most 1,000 cells.
+    model may show such distances. For the spline they invert a test in the coefficients of the curve, along three
+    directions (``docs/certificates/curve-distances.md``); for the other smoothers they are those of
+    :func:`~calibrant.metrics.interval.interval`, whose coverage was simulated in few samples.
+    Cost: one fit and a sort of the cells; for the spline then about 40 times ``repetitions`` (at least 600) evaluations
+    of the curve on at most 300 cells, less than a second; for the others seven times ``repetitions`` fits.
     References: Austin and Steyerberg (2019), The Integrated Calibration Index (ICI) and related metrics for quantifying
     the calibration of logistic regression models.
 
@@ -394,6 +401,10 @@ def _resampled(
     """
     if isinstance(data, Clusters) and data.size < FEWEST_CLUSTERS:
         return None
+    if method == "spline":
+        found = spline_intervals(data, max(repetitions, DRAWS), random_state)
+        if found is not None:
+            return _four(found.se), _four(found.low), _four(found.high), 0
     draws = Draws.of(data, repetitions, random_state)
 
     def statistic(sample: Tally) -> Floats:
