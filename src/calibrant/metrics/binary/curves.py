@@ -54,16 +54,17 @@ class SplineCurve:
 
     def at(self, scores: Floats) -> Floats:
         """Fitted event rate at these scores."""
-        return expit(np.einsum("j,jc->c", self.coefficients, self._features(scores)))
+        return expit(np.einsum("j,jc->c", self.coefficients, self.features(scores)))
 
     def band(self, scores: Floats, quantile: float) -> tuple[Floats, Floats]:
         """Ends of pointwise Wald intervals on the log-odds: ``quantile`` standard errors to both sides."""
-        features = self._features(scores)
+        features = self.features(scores)
         z = np.einsum("j,jc->c", self.coefficients, features)
         se = np.sqrt(np.maximum(np.einsum("jc,jk,kc->c", features, self.covariance, features), 0.0))
         return expit(z - quantile * se), expit(z + quantile * se)
 
-    def _features(self, scores: Floats) -> Floats:
+    def features(self, scores: Floats) -> Floats:
+        """Basis of the spline at these scores, one line for each coefficient."""
         unit = (logit(scores, self.ends) - self.center) / self.spread
         return _spline_features(unit, self.knots)[: len(self.coefficients)]
 
