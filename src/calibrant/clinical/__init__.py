@@ -1,5 +1,6 @@
-"""Clinical prediction models: validation tables, smooth curves, hospitals, updating, sample sizes, censored outcomes."""
+"""Clinical prediction models: validation tables, smooth curves, hospitals, updating, sample sizes, censored outcome."""
 
+from calibrant.clinical.planning import ValidationPlan, plan_validation
 from calibrant.clinical.survival import SurvivalValidation, validate_survival
 
-__all__ = ["SurvivalValidation", "validate_survival"]
+__all__ = ["SurvivalValidation", "ValidationPlan", "plan_validation", "validate_survival"]

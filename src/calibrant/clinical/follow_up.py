@@ -66,7 +66,7 @@ class FollowUp:
     @cached_property
     def label(self) -> Floats:
         """1 if the event happened by the horizon, 0 if not or not known."""
-        return ((self.time <= self.horizon) & (self.cause == EVENT)).astype(np.float64)
+        return np.asarray((self.time <= self.horizon) & (self.cause == EVENT), dtype=np.float64)
 
     @cached_property
     def lost(self) -> int:
@@ -159,7 +159,7 @@ class _Table:
         step = np.where(used, later / np.maximum(left, 1.0), 0.0)
         hazard = np.append(0.0, np.cumsum(step * self.censored / np.maximum(self.exposed, 1.0)))
         ended = self.cause == CENSORED
-        return own + np.where(ended, step[self.place], 0.0) - hazard[self.place + ended]
+        return np.asarray(own + np.where(ended, step[self.place], 0.0) - hazard[self.place + ended])
 
     def pseudo(self) -> Floats:
         n = len(self.rows)
@@ -210,11 +210,13 @@ def read_follow_up(time: object, event: object, horizon: float, censoring_by: ob
         refuse_not_finite(t, "time", KEEP_TIME)
     if t.min() < 0.0:
         raise InputError("time", f"is negative, first at row {int((t < 0.0).argmax())} counted from 0", KEEP_TIME)
-    codes, names = np.zeros(n, dtype=np.int64), ()
+    codes: Ints = np.zeros(n, dtype=np.int64)
+    names: tuple[str, ...] = ()
     if censoring_by is not None:
-        kept, codes = np.unique(side_column(censoring_by, "censoring_by", n).astype(str), return_inverse=True)
+        kept, places = np.unique(side_column(censoring_by, "censoring_by", n).astype(str), return_inverse=True)
+        codes = places.astype(np.int64)
         names = tuple(str(name) for name in kept)
-    data = FollowUp(t, _read_causes(event, n), float(horizon), codes.astype(np.int64), names)
+    data = FollowUp(t, _read_causes(event, n), float(horizon), codes, names)
     _check_reach(data)
     return data
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -238,7 +238,7 @@ def validate_survival(
     data, fits = check.data, _fit_line(check, link, method)
     curve, fitted = _curve(check)
     distance = np.abs(fitted - check.scores)
-    four = [float(value) for value in (distance.mean(), *np.quantile(distance, [0.5, 0.9]), distance.max())]
+    mean, half, tenth, most = map(float, (distance.mean(), *np.quantile(distance, [0.5, 0.9]), distance.max()))
     return SurvivalValidation(
         data.horizon,
         data.rows,
@@ -252,7 +252,7 @@ def validate_survival(
         *fits.estimates,
         _auc(check),
         *_brier(check),
-        CurveErrors("spline", *four),
+        CurveErrors("spline", mean, half, tenth, most),
         curve,
         _risk_bins(check, n_bins),
         link,
@@ -277,10 +277,10 @@ class _Check:
         """Variance of an estimate from the influences of its rows; None with too few groups."""
         if self.cluster is None:
             return Spread(float((influence**2).sum()))
-        sums, parts, rows = (np.bincount(self.cluster, each) for each in (influence, influence**2, None))
-        if len(rows) < FEWEST_CLUSTERS:
+        if int(self.cluster.max()) + 1 < FEWEST_CLUSTERS:
             return None
-        return between(sums, parts, rows == 1)
+        sums, parts = _sums(self.cluster, influence), _sums(self.cluster, influence**2)
+        return between(sums, parts, np.bincount(self.cluster) == 1)
 
     def estimate(
         self,
@@ -298,8 +298,8 @@ class _Check:
         if not spread.sd > 0.0 or not math.isfinite(slope):
             return Estimate(name, value, spread.sd)
         reach = spread.quantile(0.95) * spread.sd * abs(slope)
-        ends = sorted((back(scale(value) - reach), back(scale(value) + reach)))
-        return Estimate(name, value, spread.sd, *ends)
+        low, high = sorted((back(scale(value) - reach), back(scale(value) + reach)))
+        return Estimate(name, value, spread.sd, low, high)
 
 
 def _read(scores: Column, time: Column, event: Column, horizon: float, censoring_by: Column, groups: Column) -> _Check:
@@ -379,8 +379,8 @@ def _auc(check: _Check) -> Estimate:
     if not (events > 0.0 and others > 0.0):
         return Estimate(name, math.nan)
     _, place = np.unique(check.scores, return_inverse=True)
-    below = _mass_below(np.bincount(place, misses))[place] / others  # share of non-events with a lower score
-    above = 1.0 - _mass_below(np.bincount(place, hits))[place] / events
+    below = _mass_below(_sums(place, misses))[place] / others  # share of non-events with a lower score
+    above = 1.0 - _mass_below(_sums(place, hits))[place] / events
     value = float((hits * below).sum()) / events
     gradient = np.where(data.label > 0.0, (below - value) / events, (above - value) / others)
     influence = data.influence(gradient)
@@ -390,6 +390,11 @@ def _auc(check: _Check) -> Estimate:
     return check.estimate(
         name, value, influence, lambda x: math.log(x / (1.0 - x)), lambda x: 1.0 / (1.0 + math.exp(-x)), 1.0 / odds
     )
+
+
+def _sums(place: NDArray[Any], values: Floats) -> Floats:
+    """Sums of the values at each place."""
+    return np.asarray(np.bincount(place, values), dtype=np.float64)
 
 
 def _mass_below(mass: Floats) -> Floats:
@@ -460,7 +465,7 @@ def _regress(link: Link, features: Floats, offset: Floats, target: Floats, weigh
         )
 
     def step(_: Floats, there: Derivatives) -> Floats:
-        return -np.linalg.lstsq(there.curvature, there.gradient, rcond=1e-14)[0]
+        return np.asarray(-np.linalg.lstsq(there.curvature, there.gradient, rcond=1e-14)[0], dtype=np.float64)
 
     start = np.zeros(len(features))
     if len(features) == 2:
@@ -488,7 +493,7 @@ def _curve(check: _Check) -> tuple[HorizonCurve, Floats]:
     data = check.data
     cells, place = np.unique(check.scores[data.known], return_inverse=True)
     weight = data.weight[data.known]
-    rows, events = np.bincount(place, weight), np.bincount(place, weight * data.label[data.known])
+    rows, events = _sums(place, weight), _sums(place, weight * data.label[data.known])
     curve = fit_spline(cells, rows, events)
     at = np.linspace(check.scores.min(), check.scores.max(), PLACES)
     fitted = curve.at(check.scores)
@@ -501,7 +506,7 @@ def _curve(check: _Check) -> tuple[HorizonCurve, Floats]:
         return HorizonCurve(at, curve.at(at), notes=curve.notes), fitted
     assert isinstance(curve, SplineCurve)
     if check.cluster is not None:
-        influence = np.stack([np.bincount(check.cluster, line) for line in influence])
+        influence = np.stack([_sums(check.cluster, line) for line in influence])
     robust = replace(curve, covariance=influence @ influence.T)
     low, high = robust.band(at, TWO_SIDED)
     return HorizonCurve(at, curve.at(at), low, high, curve.notes), fitted
