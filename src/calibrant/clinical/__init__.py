@@ -1,6 +1,14 @@
 """Clinical prediction models: validation tables, smooth curves, hospitals, updating, sample sizes, censored outcome."""
 
+from calibrant.clinical.internal import InternalValidation, internal_validation
 from calibrant.clinical.planning import ValidationPlan, plan_validation
 from calibrant.clinical.survival import SurvivalValidation, validate_survival
 
-__all__ = ["SurvivalValidation", "ValidationPlan", "plan_validation", "validate_survival"]
+__all__ = [
+    "InternalValidation",
+    "SurvivalValidation",
+    "ValidationPlan",
+    "internal_validation",
+    "plan_validation",
+    "validate_survival",
+]

@@ -56,12 +56,12 @@ class FollowUp:
     @cached_property
     def free(self) -> NDArray[np.bool_]:
         """Whether a row is known to be free of any event at the horizon."""
-        return (self.time > self.horizon) | ((self.time == self.horizon) & (self.cause == CENSORED))
+        return np.asarray((self.time > self.horizon) | ((self.time == self.horizon) & (self.cause == CENSORED)))
 
     @cached_property
     def known(self) -> NDArray[np.bool_]:
         """Whether the outcome at the horizon is known."""
-        return self.free | ((self.time <= self.horizon) & (self.cause != CENSORED))
+        return np.asarray(self.free | ((self.time <= self.horizon) & (self.cause != CENSORED)))
 
     @cached_property
     def label(self) -> Floats:

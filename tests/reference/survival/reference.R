@@ -1,8 +1,24 @@
 # R's numbers about censored.csv and competing.csv, written to reference.json:
-#   Rscript reference.R, with the packages survival, prodlim, riskRegression and sandwich.
-suppressPackageStartupMessages({library(survival); library(prodlim); library(riskRegression); library(sandwich)})
+#   Rscript reference.R, with the packages survival, prodlim and riskRegression.
+suppressPackageStartupMessages({library(survival); library(prodlim); library(riskRegression)})
 horizon <- 5
 text <- function(x) paste0("[", paste(sprintf("%.17g", as.numeric(x)), collapse = ", "), "]")
+
+# Score equations of a binomial regression by Fisher scoring; glm() refuses pseudo-observations outside [0, 1]
+solve_scores <- function(x, offset, target, weight, link) {
+  f <- make.link(link)
+  beta <- if (ncol(x) == 1) 0 else c(1, 0)
+  for (step in 1:100) {
+    eta <- as.numeric(x %*% beta) + offset
+    mu <- f$linkinv(eta)
+    d <- f$mu.eta(eta)
+    v <- mu * (1 - mu)
+    u <- x * (weight * (target - mu) * d / v)
+    bread <- solve(t(x) %*% (x * (weight * d^2 / v)))
+    beta <- beta + as.numeric(bread %*% colSums(u))
+  }
+  list(coef = beta, se = sqrt(diag(bread %*% crossprod(u) %*% bread)))
+}
 
 analyse <- function(name) {
   d <- read.csv(paste0(name, ".csv"))
@@ -31,21 +47,15 @@ analyse <- function(name) {
   # Intercept and slope: binomial score equations, robust standard errors
   for (link in c("logit", "cloglog")) {
     z <- if (link == "logit") qlogis(d$risk) else log(-log(1 - d$risk))
-    q <- quasi(link = link, variance = "mu(1-mu)")
-    control <- glm.control(epsilon = 1e-14, maxit = 200)
-    start <- if (link == "logit") plogis(z) else 1 - exp(-exp(z))
-    suppressWarnings({
-      shift <- glm(pseudo ~ 1 + offset(z), family = q, mustart = start, control = control)
-      line <- glm(pseudo ~ z, family = q, mustart = start, control = control)
-      wline <- glm(y ~ z, family = q, weights = w, mustart = start, control = control)
-    })
-    out[[paste0(link, "_pseudo")]] <- c(coef(shift), coef(line)[2:1])
-    out[[paste0(link, "_pseudo_se")]] <- sqrt(c(vcovHC(shift, type = "HC0"), diag(vcovHC(line, type = "HC0"))[2:1]))
-    out[[paste0(link, "_ipcw")]] <- coef(wline)[2:1]
+    shift <- solve_scores(matrix(1, n), z, pseudo, rep(1, n), link)
+    line <- solve_scores(cbind(z, 1), rep(0, n), pseudo, rep(1, n), link)
+    wline <- solve_scores(cbind(z, 1), rep(0, n), y, w, link)
+    out[[paste0(link, "_pseudo")]] <- c(shift$coef, line$coef)
+    out[[paste0(link, "_pseudo_se")]] <- c(shift$se, line$se)
+    out[[paste0(link, "_ipcw")]] <- wline$coef
   }
   # Brier score, AUC and index of prediction accuracy; no row is censored exactly at this horizon
   at <- horizon - 0.1
-  fields <- list(list(model = d$risk))
   score <- Score(list(model = d$risk), formula = if (all(d$event < 2)) Surv(time, event) ~ 1 else Hist(time, event) ~ 1,
                  data = d, times = at, metrics = c("auc", "brier"), summary = "ipa", se.fit = TRUE, null.model = TRUE,
                  cens.model = "km", conservative = FALSE)
