@@ -42,3 +42,10 @@ def test_a_first_hour_runs_to_its_end(name: str) -> None:
     printed = run(f"first_hours/{name}")
     assert "MISCALIBRATED" in printed
     assert "Traceback" not in printed
+
+
+def test_the_desk_of_survival_finds_the_higher_risk_of_the_other_hospitals() -> None:
+    printed = run("desks/survival.py")
+    ratio = next(line.split() for line in printed.splitlines() if line.startswith("observed over expected (O/E)  "))
+    assert "Aalen-Johansen" in printed
+    assert ratio

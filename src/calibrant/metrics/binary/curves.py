@@ -64,7 +64,7 @@ class SplineCurve:
         return expit(z - quantile * se), expit(z + quantile * se)
 
     def features(self, scores: Floats) -> Floats:
-        """Basis of the spline at these scores, one line for each coefficient."""
+        """Rows: 1, the standardized log-odds, and the cubics of the spline."""
         unit = (logit(scores, self.ends) - self.center) / self.spread
         return _spline_features(unit, self.knots)[: len(self.coefficients)]
 
