@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from calibrant.clinical import validate_survival
-from calibrant.clinical.survival import SurvivalValidation
+from calibrant.clinical import SurvivalValidation, validate_survival
 
 pytestmark = [pytest.mark.statistical, pytest.mark.slow]
 LEVEL = 1e-3

@@ -119,6 +119,12 @@ class FollowUp:
             made[each.rows] = each.influence(gradient[each.rows])
         return made
 
+    @property
+    def ends_too_early(self) -> bool:
+        """Whether the last row to be observed is censored before the horizon, so that the risk there is not known."""
+        last = float(self.time.max())
+        return last < self.horizon and bool((self.cause[self.time == last] == CENSORED).any())
+
     def part(self, rows: NDArray[np.intp]) -> FollowUp:
         """Some of the rows, as one stratum."""
         return FollowUp(self.time[rows], self.cause[rows], self.horizon, np.zeros(len(rows), dtype=np.int64))
@@ -242,17 +248,17 @@ def _read_causes(event: object, n: int) -> Ints:
 
 
 def _check_reach(data: FollowUp) -> None:
-    """Refuse a horizon at which nobody is under observation any more, and a follow-up without the event."""
+    """Refuse a horizon at which nobody is under observation any more."""
     for code in range(int(data.stratum.max()) + 1):
-        rows = data.stratum == code
-        last = float(data.time[rows].max())
-        if last < data.horizon and bool((data.cause[rows & (data.time == last)] == CENSORED).any()):
-            where = (
-                Phrase(" where {setting}", setting=Setting("censoring_by", data.strata[code])) if data.strata else ""
+        part = data.part(np.flatnonzero(data.stratum == code))
+        if part.ends_too_early:
+            last = float(part.time.max())
+            among = (
+                Phrase(" where {stratum}", stratum=Setting("censoring_by", data.strata[code])) if data.strata else ""
             )
             raise InputError(
                 Setting("horizon", data.horizon),
-                Phrase("is beyond the longest follow-up ({last:g}){where}", last=last, where=where),
+                Phrase("is beyond the longest follow-up ({last:g}){among}", last=last, among=among),
                 Phrase(
                     "pass a horizon of at most {last:g}, or wait; check that {time} has the same unit",
                     last=last,

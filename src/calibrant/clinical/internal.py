@@ -140,7 +140,7 @@ def internal_validation(
     Parameters
     ----------
     estimator : classifier
-        A classifier of scikit-learn with ``predict_proba``, or a pipeline. It is cloned for each of ``n_boot + 1`` fits.
+        A classifier of scikit-learn with ``predict_proba``, or a pipeline. It is cloned before each fit.
     X : array-like or frame
         Predictors, one line per row.
     y : array-like

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,138 +14,21 @@ from calibrant.arrays import check_scores
 from calibrant.arrays.columns import check_option, check_whole, refuse_empty, refuse_not_finite
 from calibrant.arrays.sides import side_column
 from calibrant.clinical.follow_up import COMPETING, FollowUp, read_follow_up
-from calibrant.messages import Advice, Note, Voice, note, plural
+from calibrant.clinical.horizon import HorizonCurve, Link, Method, RiskBin, SurvivalValidation
+from calibrant.messages import Advice, Note, Voice, note
 from calibrant.metrics.binary.curves import SplineCurve, fit_spline
 from calibrant.metrics.binary.log_odds import constant_score, separated_classes
 from calibrant.metrics.binary.recalibration import CurveErrors
-from calibrant.metrics.estimates import TWO_SIDED, Estimate, Result
+from calibrant.metrics.estimates import TWO_SIDED, Estimate
 from calibrant.metrics.variance import FEWEST_CLUSTERS, Spread, between, few_groups
-from calibrant.notebook import table_block
 from calibrant.numerics import Column, Ends, Floats, Ints, logit
 from calibrant.solvers import Derivatives, damped_newton, softplus
-
-Link = Literal["logit", "cloglog"]
-Method = Literal["pseudo", "ipcw"]
 
 PLACES = 101
 """Scores at which the curve is stored."""
 
 FEW_AT_HORIZON = 20
 """With fewer rows under observation at the horizon, a note warns."""
-
-
-@dataclass(frozen=True)
-class RiskBin(Result):
-    """Rows of similar risk: mean predicted risk, observed risk at the horizon, and its 95 % interval."""
-
-    rows: int
-    events: int
-    predicted: float
-    observed: float
-    low: float | None = None
-    high: float | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class HorizonCurve(Result):
-    """Calibration curve at the horizon: ``rates[i]`` at ``scores[i]``, with a pointwise 95 % band."""
-
-    scores: Floats
-    rates: Floats
-    low: Floats | None = None
-    high: Floats | None = None
-    notes: tuple[Note, ...] = ()
-
-
-@dataclass(frozen=True, eq=False)
-class SurvivalValidation(Result):
-    """Calibration and discrimination of predicted risks at a horizon, with 95 % intervals.
-
-    Attributes
-    ----------
-    horizon
-        Time by which the event is predicted.
-    rows, events, competing, lost, at_horizon
-        Rows; events and competing events by the horizon; rows censored before the horizon; rows known to be free of
-        events at the horizon.
-    expected
-        Mean predicted risk.
-    observed
-        Observed risk at the horizon: Kaplan-Meier, or Aalen-Johansen with competing events.
-    observed_over_expected
-        Their ratio; 1 is ideal, and above 1 the predicted risks are too low.
-    intercept, slope, slope_intercept
-        Intercept with the slope fixed at 1 (0 is ideal), slope (1 is ideal) and the intercept estimated with it, on
-        the scale of ``link``.
-    auc
-        Area under the ROC curve at the horizon.
-    brier, scaled_brier
-        Brier score at the horizon, and 1 - Brier / Brier of the observed risk for everyone.
-    errors
-        ICI, E50, E90 and Emax of the curve; biased upward, without interval.
-    curve
-        Calibration curve at the horizon, with a pointwise band.
-    bins
-        Observed and predicted risk in bins of predicted risk.
-    link, method
-        Scale and method of intercept and slope.
-    notes
-        What the reader must know, first what is assumed about censoring.
-    """
-
-    horizon: float
-    rows: int
-    events: int
-    competing: int
-    lost: int
-    at_horizon: int
-    expected: float
-    observed: Estimate
-    observed_over_expected: Estimate
-    intercept: Estimate
-    slope: Estimate
-    slope_intercept: Estimate
-    auc: Estimate
-    brier: Estimate
-    scaled_brier: Estimate
-    errors: CurveErrors
-    curve: HorizonCurve
-    bins: tuple[RiskBin, ...]
-    link: Link
-    method: Method
-    notes: tuple[Note, ...] = ()
-
-    def __str__(self) -> str:
-        lines = [self._head(), f"{'':<44}{'value':>9}{'low':>9}{'high':>9}   ideal"]
-        lines += [f"{name:<44}{value:>9}{low:>9}{high:>9}{ideal:>8}" for name, value, low, high, ideal in self._rows()]
-        return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
-
-    def _repr_html_(self) -> str:
-        """For notebooks: the table, and the notes."""
-        return table_block(
-            ("", "value", "low", "high", "ideal"),
-            self._rows(),
-            title=self._head(),
-            notes=[f"  {note}" for note in self.notes],
-        )
-
-    def _head(self) -> str:
-        others = f", {plural(self.competing, 'competing event')}" if self.competing else ""
-        return (
-            f"Risk by time {self.horizon:g}: {plural(self.rows, 'row')}, {plural(self.events, 'event')}{others}, "
-            f"{self.lost:,} censored before it"
-        )
-
-    def _rows(self) -> list[tuple[str, str, str, str, str]]:
-        ideals = {"observed_over_expected": "1", "intercept": "0", "slope": "1", "slope_intercept": "0"}
-        rows = [("mean predicted risk", f"{self.expected:.4f}", "", "", "")]
-        for key, value in vars(self).items():
-            if isinstance(value, Estimate):
-                ends = ("" if end is None else f"{end:.4f}" for end in (value.low, value.high))
-                low, high = ends
-                rows.append((value.name, f"{value.value:.4f}", low, high, ideals.get(key, "")))
-        rows.append(("ICI (mean distance of the curve)", f"{self.errors.ici:.4f}", "", "", ""))
-        return rows
 
 
 def validate_survival(
@@ -273,11 +156,16 @@ class _Check:
     cluster: Ints | None
     notes: tuple[Note, ...]
 
+    @property
+    def few(self) -> bool:
+        """Whether there are too few groups of dependent rows for intervals."""
+        return self.cluster is not None and int(self.cluster.max()) + 1 < FEWEST_CLUSTERS
+
     def spread(self, influence: Floats) -> Spread | None:
         """Variance of an estimate from the influences of its rows; None with too few groups."""
         if self.cluster is None:
             return Spread(float((influence**2).sum()))
-        if int(self.cluster.max()) + 1 < FEWEST_CLUSTERS:
+        if self.few:
             return None
         sums, parts = _sums(self.cluster, influence), _sums(self.cluster, influence**2)
         return between(sums, parts, np.bincount(self.cluster) == 1)
@@ -314,13 +202,12 @@ def _read(scores: Column, time: Column, event: Column, horizon: float, censoring
     if groups is not None:
         column = side_column(groups, "groups", len(s))
         cluster = np.unique(column.astype(str), return_inverse=True)[1].astype(np.int64)
-        if cluster.max() + 1 < FEWEST_CLUSTERS:
-            notes.append(few_groups(FEWEST_CLUSTERS))
     if (data.cause == COMPETING).any():
         notes.append(_competing_counted())
     if data.lost and int(data.free.sum()) < FEW_AT_HORIZON:
         notes.append(_few_at_horizon(int(data.free.sum())))
-    return _Check(s, data, cluster, tuple(notes))
+    check = _Check(s, data, cluster, tuple(notes))
+    return replace(check, notes=(*notes, few_groups(FEWEST_CLUSTERS))) if check.few else check
 
 
 # ------------------------------------------------------------------------------------------------------- level and loss
@@ -493,21 +380,16 @@ def _curve(check: _Check) -> tuple[HorizonCurve, Floats]:
     data = check.data
     cells, place = np.unique(check.scores[data.known], return_inverse=True)
     weight = data.weight[data.known]
-    rows, events = _sums(place, weight), _sums(place, weight * data.label[data.known])
-    curve = fit_spline(cells, rows, events)
+    curve = fit_spline(cells, _sums(place, weight), _sums(place, weight * data.label[data.known]))
     at = np.linspace(check.scores.min(), check.scores.max(), PLACES)
     fitted = curve.at(check.scores)
-    spreads = None
-    if isinstance(curve, SplineCurve):
-        gradient = curve.covariance @ (curve.features(check.scores) * (data.label - fitted))
-        influence = np.stack([data.influence(line) for line in gradient])
-        spreads = [check.spread(line) for line in influence]
-    if spreads is None or None in spreads:
+    if not isinstance(curve, SplineCurve) or check.few:
         return HorizonCurve(at, curve.at(at), notes=curve.notes), fitted
-    assert isinstance(curve, SplineCurve)
+    gradient = curve.covariance @ (curve.features(check.scores) * (data.label - fitted))
+    influence = [data.influence(line) for line in gradient]
     if check.cluster is not None:
-        influence = np.stack([_sums(check.cluster, line) for line in influence])
-    robust = replace(curve, covariance=influence @ influence.T)
+        influence = [_sums(check.cluster, line) for line in influence]
+    robust = replace(curve, covariance=np.einsum("jc,kc->jk", np.stack(influence), np.stack(influence)))
     low, high = robust.band(at, TWO_SIDED)
     return HorizonCurve(at, curve.at(at), low, high, curve.notes), fitted
 
@@ -526,8 +408,7 @@ def _risk_bins(check: _Check, count: int) -> tuple[RiskBin, ...]:
 def _risk_bin(check: _Check, rows: NDArray[np.intp]) -> RiskBin:
     data = check.data.part(rows)
     size, events, predicted = len(rows), int(data.label.sum()), float(check.scores[rows].mean())
-    last = float(data.time.max())
-    if last < data.horizon and not data.free.any() and data.lost:
+    if data.ends_too_early:
         return RiskBin(size, events, predicted, math.nan)
     cluster = None if check.cluster is None else np.unique(check.cluster[rows], return_inverse=True)[1]
     found = _observed(_Check(check.scores[rows], data, cluster, ()))

@@ -39,7 +39,7 @@ analyse <- function(name) {
   out$pseudo <- pseudo
   # Weights: Kaplan-Meier of censoring, events first (prodlim, reverse)
   G <- prodlim(Hist(time, event) ~ 1, data = d, reverse = TRUE)
-  before <- function(t) predict(G, times = t - 1e-6, type = "surv")
+  before <- function(t) stepfun(G$time, c(1, G$surv))(t - 1e-6)
   known <- (d$time <= horizon & d$event != 0) | d$time > horizon | (d$time == horizon & d$event == 0)
   w <- ifelse(known, 1 / before(pmin(d$time, horizon)), 0)
   y <- as.numeric(d$time <= horizon & d$event == 1)
