@@ -107,7 +107,7 @@ class InternalValidation(Result):
         samples = plural(self.samples, "bootstrap sample")
         return f"Internal validation: {plural(self.rows, 'row')}, {plural(self.events, 'event')}, {samples}"
 
-    def _rows(self) -> list[tuple[str, str, str, str, str, str]]:
+    def _rows(self) -> list[tuple[str, ...]]:
         found = [each for each in vars(self).values() if isinstance(each, OptimismCorrected)]
         return [
             (
@@ -116,7 +116,7 @@ class InternalValidation(Result):
                 *("" if end is None else f"{end:.4f}" for end in (each.low, each.high)),
             )
             for each in found
-        ]  # type: ignore[return-value]
+        ]
 
 
 def internal_validation(
@@ -234,8 +234,8 @@ def internal_validation(
     notes = (_samples_lost(lost=lost, samples=len(drawn)),) if lost else ()
     if len(training) < FEWEST_FOR_INTERVAL:
         notes = (*notes, _no_interval(fewest=FEWEST_FOR_INTERVAL))
-    five = _corrected(apparent, np.array(training), np.array(test))
-    return InternalValidation(*five, rows=n, events=int(labels.sum()), samples=len(training), notes=notes)
+    area, slope, intercept, loss, distance = _corrected(apparent, np.array(training), np.array(test))
+    return InternalValidation(area, slope, intercept, loss, distance, n, int(labels.sum()), len(training), notes)
 
 
 def _risks(model: Any, X: Any, positive: object) -> Floats:

@@ -205,10 +205,11 @@ def plan_validation(
     Examples
     --------
     >>> print(plan_validation(0.1, 0.75, normal=(-2.6, 1.1)))
-    External validation needs ... rows, about ... of them events; most are needed for: observed over expected (O/E).
-    ...
-    >>> plan_validation(0.1, 0.75, normal=(-2.6, 1.1), oe_width=0.5).needed < 2000
-    True
+    External validation needs 5,045 rows, about 505 of them events; most are needed for: calibration slope.
+                                      value    width      rows   events  width here
+    observed over expected (O/E)          1      0.2     3,469      347      0.1658
+    calibration slope                     1      0.2     5,045      505      0.2000
+    c-statistic                        0.75      0.1     1,008      101      0.0447
     """
     _check_shares(prevalence=prevalence, c_statistic=c_statistic, threshold=threshold)
     _check_shares(sensitivity=sensitivity, specificity=specificity)

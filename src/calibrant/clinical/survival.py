@@ -107,11 +107,13 @@ def validate_survival(
     >>> death = rng.exponential(5 / -np.log(1 - scores))
     >>> end = rng.uniform(0, 12, 1500)
     >>> print(validate_survival(scores, np.minimum(death, end), death <= end, horizon=5))
-    Risk by time 5: 1,500 rows, 344 events, 565 censored before it
+    Risk by time 5: 1,500 rows, 397 events, 494 censored before it
                                                     value      low     high   ideal
-    mean predicted risk                            0.3136
-    observed risk (Kaplan-Meier)                   0.3004   0.2744   0.3283
-    observed over expected (O/E)                   0.9580   0.8777   1.0457       1
+    mean predicted risk                            0.3150
+    observed risk (Kaplan-Meier)                   0.3246   0.2985   0.3524
+    observed over expected (O/E)                   1.0307   0.9526   1.1152       1
+    intercept, slope fixed at 1                    0.0512  -0.0835   0.1859       0
+    slope                                          0.9799   0.7961   1.1636       1
     ...
     """
     check_option("link", link, get_args(Link))
