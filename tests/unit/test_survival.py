@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from calibrant import InputError, metrics
-from calibrant.clinical import validate_survival
+from calibrant.clinical import validate_horizons, validate_survival
 from calibrant.clinical.follow_up import FollowUp, read_follow_up
 
 
@@ -168,3 +168,16 @@ def test_errors_name_argument_problem_and_fix(change: dict, argument: str, words
         validate_survival(**given)
     assert caught.value.argument == argument
     assert words in str(caught.value)
+
+
+def test_several_horizons_are_the_same_as_one_after_the_other() -> None:
+    risk, time, event = cohort(8)
+    risks = 1 - (1 - risk[:, None]) ** (np.array([1.0, 3.0, 5.0]) / 5)
+    found = validate_horizons(risks, time, event, horizons=[1, 3, 5])
+    assert found.horizons[2].slope == validate_survival(risks[:, 2], time, event, horizon=5.0).slope
+    assert [each.lost for each in found.horizons] == sorted(each.lost for each in found.horizons)
+    assert len(str(found).splitlines()) == 4 + len(found.notes)
+    assert "<table" in found._repr_html_()
+    for wrong in ([3, 1, 5], [], [1, 3]):
+        with pytest.raises(InputError):
+            validate_horizons(risks, time, event, horizons=wrong)
