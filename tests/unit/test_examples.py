@@ -37,6 +37,13 @@ def test_the_picture_of_the_readme_is_small(tmp_path: Path) -> None:
     assert 10_000 < (tmp_path / "readme.png").stat().st_size < 60_000
 
 
+def test_the_desk_of_survival_finds_the_higher_risk_of_the_other_hospitals() -> None:
+    printed = run("desks/survival.py")
+    ratio = next(line.split() for line in printed.splitlines() if line.startswith("observed over expected (O/E)  "))
+    assert "Aalen-Johansen" in printed
+    assert ratio
+
+
 @pytest.mark.parametrize("name", ["data_scientist.py", "deep_learning.py"])
 def test_a_first_hour_runs_to_its_end(name: str) -> None:
     printed = run(f"first_hours/{name}")

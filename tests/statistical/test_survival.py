@@ -1,0 +1,92 @@
+"""Coverage of the 95 % intervals of a validation with censored follow-up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from calibrant.clinical import SurvivalValidation, validate_survival
+
+pytestmark = [pytest.mark.statistical, pytest.mark.slow]
+LEVEL = 1e-3
+HORIZON = 5.0
+
+
+@dataclass(frozen=True)
+class World:
+    """Rounded risks (ties), a line on the log-odds as truth, censoring, and perhaps competing events."""
+
+    n: int
+    center: float
+    slope: float = 1.0
+    shift: float = 0.0
+    follow_up: float = 9.0
+    """Censoring is uniform up to this time."""
+    competing: bool = False
+
+    def sample(self, rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        z = np.round(rng.normal(self.center, 1.0, n), 1)
+        risk, truth = 1 / (1 + np.exp(-z)), 1 / (1 + np.exp(-(self.shift + self.slope * z)))
+        happens = rng.random(n) < truth  # whether the event comes by the horizon; it then does at a uniform time
+        event = np.where(happens, HORIZON * rng.random(n), np.inf)
+        other = np.where(~happens & (rng.random(n) < 0.2), 2 * HORIZON * rng.random(n), np.inf)
+        ends = [self.follow_up * rng.random(n) + 0.2, event, *([other] if self.competing else [])]
+        time, cause = np.min(ends, axis=0), np.argmin(ends, axis=0)
+        return risk, np.ceil(time * 20) / 20, cause
+
+    def truths(self) -> dict[str, float]:
+        rng = np.random.default_rng(99)
+        whole = World(self.n, self.center, self.slope, self.shift, 1e9, self.competing).sample(rng, 400_000)
+        big = validate_survival(*whole, horizon=HORIZON)
+        found = {name: getattr(big, name).value for name in NAMES}
+        return found | {"slope": self.slope, "slope_intercept": self.shift}
+
+
+NAMES = (
+    *("observed", "observed_over_expected", "intercept", "slope", "slope_intercept", "auc", "brier", "scaled_brier"),
+)
+
+WORLDS = {
+    "calibrated": World(500, -1.0),
+    "too extreme": World(500, -1.0, slope=0.7, shift=-0.3),
+    "rare": World(1500, -3.0, follow_up=12.0),
+    "competing": World(500, -1.0, competing=True),
+}
+
+
+def covered(found: SurvivalValidation, truths: dict[str, float]) -> dict[str, bool]:
+    return {name: getattr(found, name).low <= truth <= getattr(found, name).high for name, truth in truths.items()}
+
+
+@pytest.mark.parametrize("method", ["pseudo", "ipcw"])
+def test_intervals_cover_as_often_as_they_say(method: str, subtests: pytest.Subtests, full_size: bool) -> None:
+    for name, world in WORLDS.items():
+        if method == "ipcw" and not full_size and name != "too extreme":
+            continue
+        with subtests.test(name=name):
+            runs, truths = 2_000 if full_size else 80, world.truths()
+            rng = np.random.default_rng([50, len(name)])
+            hits = dict.fromkeys(NAMES, 0)
+            for _ in range(runs):
+                found = validate_survival(*world.sample(rng, world.n), horizon=HORIZON, method=method, n_bins=1)
+                for key, inside in covered(found, truths).items():
+                    hits[key] += inside
+            for key, count in hits.items():
+                test = stats.binomtest(count, runs, 0.93, alternative="less")
+                assert test.pvalue > LEVEL, f"{key} is covered in {count / runs:.3f} of samples"
+
+
+def test_the_band_of_the_curve_covers_pointwise(full_size: bool) -> None:
+    world, runs = WORLDS["too extreme"], 1_000 if full_size else 60
+    rng, hits = np.random.default_rng(51), np.zeros(3)
+    at = 1 / (1 + np.exp(-np.array([-2.0, -1.0, 0.0])))
+    truth = 1 / (1 + np.exp(-(world.shift + world.slope * np.array([-2.0, -1.0, 0.0]))))
+    for _ in range(runs):
+        curve = validate_survival(*world.sample(rng, world.n), horizon=HORIZON, n_bins=1).curve
+        low, high = (np.interp(at, curve.scores, ends) for ends in (curve.low, curve.high))
+        hits += (low <= truth) & (truth <= high)
+    for count in hits:
+        assert stats.binomtest(int(count), runs, 0.92, alternative="less").pvalue > LEVEL
