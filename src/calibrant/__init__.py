@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from calibrant import calibrators as calibrators
+    from calibrant import credit as credit
     from calibrant import decisions as decisions
     from calibrant import displays as displays
     from calibrant import engine as engine
@@ -80,6 +81,7 @@ _HOMES = {
     "calibrators": "",
     "check": "verdict",
     "compare": "verdict",
+    "credit": "",
     "crossfit": "calibrators.crossfit",
     "decisions": "",
     "displays": "",

@@ -14,6 +14,7 @@ from calibrant.cli.commands.check import check
 from calibrant.cli.commands.compare import compare
 from calibrant.cli.commands.export import export
 from calibrant.cli.commands.fit import fit
+from calibrant.cli.commands.grades import grades
 from calibrant.cli.commands.plan import plan
 from calibrant.cli.commands.report import report
 from calibrant.cli.commands.tally import tally
@@ -21,7 +22,7 @@ from calibrant.cli.commands.verify import verify
 from calibrant.cli.guard import DEBUG, guarded
 from calibrant.cli.options import spread
 
-COMMANDS = (check, fit, apply, export, verify, report, compare, plan, tally)
+COMMANDS = (check, fit, apply, export, verify, report, compare, grades, plan, tally)
 """Commands in the order of ``calibrant --help``; name and help come from the function and its docstring."""
 
 app = typer.Typer(

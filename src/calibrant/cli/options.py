@@ -77,7 +77,7 @@ def _files(help_: str) -> Any:
     return typer.Argument(callback=local, metavar="FILES", show_default=False, help=help_)
 
 
-READABLE = "CSV or Parquet files (.csv .tsv .csv.gz .parquet .pq) or globs"
+READABLE = "CSV, Parquet or Excel files (.csv .tsv .csv.gz .parquet .pq .xlsx) or globs"
 Inputs = Annotated[list[str], _files(f"{READABLE}; or the folder of a tally store.")]
 Files = Annotated[list[str], _files(f"{READABLE}.")]
 Where = Annotated[

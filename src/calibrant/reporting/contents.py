@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays.multiclass.rows import MulticlassRows
+from calibrant.credit.grades import grade_table
 from calibrant.displays import ReliabilityDisplay
 from calibrant.displays.base import Display
 from calibrant.guarantees.provenance import library_version
@@ -27,7 +28,6 @@ from calibrant.metrics.binary.significance import Finding, debiased_l2_test, ecc
 from calibrant.metrics.binary.smooth import smooth_ece
 from calibrant.metrics.chance import Chance, Units, units_of
 from calibrant.metrics.estimates import Estimate
-from calibrant.metrics.grades import grade_table
 from calibrant.metrics.multiclass import scores as class_scores
 from calibrant.metrics.variance import rate_interval
 from calibrant.reporting.figures import SMALLEST_SHARE, percent, share, span
