@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from calibrant.cli.commands.anchor import anchor
 from calibrant.cli.commands.apply import apply
 from calibrant.cli.commands.check import check
 from calibrant.cli.commands.compare import compare
@@ -22,7 +23,7 @@ from calibrant.cli.commands.verify import verify
 from calibrant.cli.guard import DEBUG, guarded
 from calibrant.cli.options import spread
 
-COMMANDS = (check, fit, apply, export, verify, report, compare, grades, plan, tally)
+COMMANDS = (check, fit, apply, export, verify, report, compare, grades, anchor, plan, tally)
 """Commands in the order of ``calibrant --help``; name and help come from the function and its docstring."""
 
 app = typer.Typer(

@@ -206,7 +206,7 @@ class GradeTable(Shown):
 
     @property
     def light(self) -> Light:
-        """Light of the portfolio: for correlated defaults if a correlation was given, otherwise for independent ones."""
+        """Light of the portfolio: for correlated defaults if a correlation was given, otherwise for independent."""
         return self.portfolio_light if self.portfolio_correlated_light is None else self.portfolio_correlated_light
 
     def __str__(self) -> str:

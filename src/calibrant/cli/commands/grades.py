@@ -35,9 +35,7 @@ class FailOn(StrEnum):
 
 def grades(
     files: options.Files,
-    grade: Annotated[
-        str, options.text("--grade", "COL", "Column with the name of the grade. [default: grade]")
-    ] = "grade",
+    grade: Annotated[str, options.text("--grade", "COL", "Column with the grade. [default: grade]")] = "grade",
     pd: Annotated[str | None, options.text("--pd", "COL", "Column of PDs. [default: pd]")] = None,
     n: Annotated[str | None, options.text("--n", "COL", "Column with the number of borrowers. [default: n]")] = None,
     defaults: Annotated[
