@@ -116,7 +116,7 @@ Horizon = Annotated[
 ]
 LabelTime = Annotated[
     str | None,
-    text("--label-time", "COL", "Column with the date of the event; later events than --horizon do not count."),
+    text("--label-time", "COL", "Column with the date of the event; those after --horizon do not count."),
 ]
 ScoreType = Annotated[KindName | None, typer.Option("--score-type", show_default=False, help="Type of the scores.")]
 

@@ -73,9 +73,9 @@ def pluto_tasche(
     Edges: if the worst grades have no rows, their bound is 1. The maximum matters only where better grades defaulted
     more often; it keeps the bounds in order.
     Guarantee: each bound is at least the grade's PD with probability gamma, for PDs in the order of the grades and,
-    with correlation, under the one-factor model with this correlation. One year is integrated to about 1e-9. Several years
-    with correlation are simulated with 8,192 fixed quasi-random paths; the bounds then have a relative error of about
-    1 %, more at a confidence of 99.9 %. If correlation is ignored and there is some, the bounds are too low.
+    with correlation, under the one-factor model with this correlation. One year is integrated to about 1e-9. Several
+    years with correlation are simulated with 8,192 fixed quasi-random paths; the bounds then have a relative error of
+    about 1 %, more at a confidence of 99.9 %. If correlation is ignored and there is some, the bounds are too low.
     Cost: O(grades); with correlation some ten milliseconds a grade, with several years about half a second.
     References: Pluto and Tasche (2005), Estimating probabilities of default for low default portfolios, sections 2
     to 6.

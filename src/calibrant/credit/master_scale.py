@@ -123,7 +123,7 @@ def master_scale(calibration: Any, bounds: ArrayLike, *, names: Sequence[Any] | 
     >>> scale.assign([0.001, 0.01, 0.5]).tolist()
     ['A', 'B', 'D']
     >>> scale.score_low.round(4).tolist()
-    [0.0, 0.0033, 0.0164, 0.0799]
+    [0.0, 0.0033, 0.0164, 0.0798]
     """
     found = as_calibration(calibration)
     edges = check_pd(bounds, "bounds")

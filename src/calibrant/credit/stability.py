@@ -52,8 +52,8 @@ class Stability(Shown):
         size = "stable" if self.value < 0.1 else "some shift" if self.value < 0.25 else "a large shift"
         chance = "more than sampling explains" if self.value > self.quantile else "as sampling alone would give"
         return (
-            f"PSI {self.value:.3f}: {size} by the usual limits of 0.1 and 0.25; {chance} (mean {self.expected:.3f}, 95 % "
-            f"quantile {self.quantile:.3f})"
+            f"PSI {self.value:.3f}: {size} by the usual limits of 0.1 and 0.25; {chance} (mean {self.expected:.3f}, "
+            f"95 % quantile {self.quantile:.3f})"
         )
 
 

@@ -78,9 +78,9 @@ def bounds(contents: Contents, style: Style) -> list[Block]:
         for place, (name, n, pd) in enumerate(zip(found["names"], found["n"], found["pd"], strict=True))
     ]
     notes = (
-        "No {event} is not an error: with low {scores} it is the likely result. The bounds are those of Pluto and Tasche "
-        "(2005), most prudent estimation: each is at least the {rate} of its grade with the stated confidence, if the "
-        "order of the grades is right and {events} are independent. With correlated {events} the bounds are higher: "
+        "No {event} is not an error: with low {scores} it is the likely result. The bounds are those of Pluto and "
+        "Tasche (2005), most prudent estimation: each is at least the {rate} of its grade with the stated confidence, if "
+        "the order of the grades is right and {events} are independent. With correlated {events} the bounds are higher: "
         "calibrant.credit.pluto_tasche with correlation=.",
     )
     caption = "Upper bounds of the {rate} by grade, at several confidence levels"
@@ -96,8 +96,8 @@ def change(contents: Contents, style: Style) -> list[Block]:
         return []
     now = contents.numbers["verdict"]
     lines = (
-        f"Before the map: {amount(found['predicted'])} {{events}} predicted, {count(contents.numbers['events'])} observed; "
-        f"mean {{score}} {share(found['predicted'] / found['rows'])}.",
+        f"Before the map: {amount(found['predicted'])} {{events}} predicted, "
+        f"{count(contents.numbers['events'])} observed; mean {{score}} {share(found['predicted'] / found['rows'])}.",
         f"After the map: {amount(now['predicted'])} predicted; mean {{score}} {share(now['predicted'] / now['rows'])}.",
         "All other numbers of this report are about the {scores} after the map.",
     )
@@ -116,11 +116,11 @@ def context(contents: Contents, style: Style) -> list[Block]:
         lines.append(f"Accuracy ratio (Gini): {number(ratio['value'])}{interval}.")
     if spread is not None:
         lines.append(
-            f"Concentration over grades (HHI): {number(spread['value'])}, as of {spread['effective']:.1f} equally large "
-            f"grades; the largest, {spread['largest']}, has {share(spread['share'])} of the {{rows}}."
+            f"Concentration over grades (HHI): {number(spread['value'])}, as of {spread['effective']:.1f} equally "
+            f"large grades; the largest, {spread['largest']}, has {share(spread['share'])} of the {{rows}}."
         )
     lines.append(
-        "Stability against development (PSI), migration between grades and the change of the accuracy ratio need earlier "
-        "data: calibrant.credit has psi, migration_matrix and accuracy_ratio_change."
+        "Stability against development (PSI), migration between grades and the change of the accuracy ratio need "
+        "earlier data: calibrant.credit has psi, migration_matrix and accuracy_ratio_change."
     )
     return [Bullets(tuple(map(style.say, lines)))]

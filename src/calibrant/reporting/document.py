@@ -196,8 +196,9 @@ def report(
     meta
         What the report is about, as text by name: model, period, definition of default, author. It is shown as stated.
     style
-        ``"general"``, ``"credit"`` (defaults, PDs, traffic lights first; the headline is the light of the portfolio) or ``"clinical"`` (intercept, slope, E/O and
-        ICI first; risks, outcomes, patients). The numbers are the same in all three.
+        ``"general"``, ``"credit"`` (defaults, PDs, traffic lights first; the headline is the light of the portfolio) or
+        ``"clinical"`` (intercept, slope, E/O and ICI first; risks, outcomes, patients). The numbers are the same in all
+        three.
     title
         Title of the report; each style has a default.
     path

@@ -18,7 +18,7 @@ def anchor(
     ] = None,
     margin: Annotated[
         str,
-        options.text("--margin", "P|upper", "Margin of conservatism: added to the mean; upper for its upper bound."),
+        options.text("--margin", "P|upper", "Margin of conservatism, added to the mean; upper: to its upper bound."),
     ] = "0",
     score: options.Score = None,
     label: Annotated[
