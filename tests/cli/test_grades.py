@@ -90,14 +90,9 @@ def test_lights_by_segment_and_year_in_every_file(german) -> None:
 def test_excel_in_and_out(german) -> None:
     openpyxl = pytest.importorskip("openpyxl")
     book = openpyxl.Workbook()
-    for line in [
-        ["grade", "pd", "n", "defaults"],
-        ["A", 0.0005, 2500, 1],
-        ["B", "0,2 %", 4700, 18],
-        ["C", 0.02, 1500, 44],
-    ]:
+    lines = [["A", "0,05 %", 2500, 1], ["B", "0,2 %", 4700, 18], ["C", "2 %", 1500, 44]]
+    for line in [["grade", "pd", "n", "defaults"], *lines]:
         book.active.append(line)
-    book.active["B3"].value = 0.002
     book.save("in.xlsx")
     done = german("grades", "in.xlsx", "--json", "--out", "out.xlsx")
     assert numbers(done) == EXPECTED

@@ -205,7 +205,7 @@ def test_lights_of_correlated_defaults_are_milder() -> None:
     assert table.to_dict()["portfolio"]["correlated_light"] == "green"
 
 
-# ------------------------------------------------------------------------------------------- anchoring and master scales
+# ---------------------------------------------------------------------------------------- anchoring and master scales
 
 
 def test_the_long_run_average_gives_each_year_the_same_weight() -> None:

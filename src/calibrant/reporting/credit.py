@@ -79,9 +79,9 @@ def bounds(contents: Contents, style: Style) -> list[Block]:
     ]
     notes = (
         "No {event} is not an error: with low {scores} it is the likely result. The bounds are those of Pluto and "
-        "Tasche (2005), most prudent estimation: each is at least the {rate} of its grade with the stated confidence, if "
-        "the order of the grades is right and {events} are independent. With correlated {events} the bounds are higher: "
-        "calibrant.credit.pluto_tasche with correlation=.",
+        "Tasche (2005), most prudent estimation: each is at least the {rate} of its grade with the stated confidence, "
+        "if the order of the grades is right and {events} are independent. With correlated {events} the bounds are "
+        "higher: calibrant.credit.pluto_tasche with correlation=.",
     )
     caption = "Upper bounds of the {rate} by grade, at several confidence levels"
     return [
