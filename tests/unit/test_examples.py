@@ -42,3 +42,9 @@ def test_a_first_hour_runs_to_its_end(name: str) -> None:
     printed = run(f"first_hours/{name}")
     assert "MISCALIBRATED" in printed
     assert "Traceback" not in printed
+
+
+def test_a_pd_validators_year_runs_to_its_end() -> None:
+    printed = run("desks/credit.py")
+    for words in ("lights by grade and year", "asset correlation 0.05", "Long-run average", "score from", "PSI", "HHI"):
+        assert words in printed

@@ -218,7 +218,7 @@ def tail(k: int, n: Ints, pd: Floats, rho: float) -> float:
     if k > total:
         return 0.0
     if rho == 0.0:
-        return _conditional(k, n, pd[None, :])[0].item()
+        return float(_conditional(k, n, pd[None, :])[0])
     z, weights = _nodes(k, n, pd, rho)
     return float(min(1.0, (weights * _conditional(k, n, conditional_pd(pd, rho, z))).sum()))
 

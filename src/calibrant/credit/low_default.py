@@ -14,7 +14,7 @@ from calibrant.arrays.columns import check_option
 from calibrant.credit.counts import check_correlation, check_counts, check_events, check_shapes, check_share
 from calibrant.credit.factor import conditional_pd, factor_paths, tail
 from calibrant.messages import InputError
-from calibrant.numerics import Floats
+from calibrant.numerics import Floats, Ints
 
 BoundMethod = Literal["most prudent", "scaled"]
 
@@ -113,7 +113,7 @@ def pluto_tasche(
     return np.asarray(found) if several else np.asarray(found[0])
 
 
-def _independent(rows: Floats, hits: Floats, level: float, years: int) -> Floats:
+def _independent(rows: Ints, hits: Ints, level: float, years: int) -> Floats:
     """Clopper-Pearson bounds of the PD over all years, as PDs of one year."""
     bound = np.where(hits < rows, special.betaincinv(hits + 1.0, np.maximum(rows - hits, 1), level), 1.0)
     return np.asarray(-np.expm1(np.log1p(-np.minimum(bound, 1.0 - 1e-16)) / years) if years > 1 else bound)

@@ -46,9 +46,9 @@ def accuracy_ratio(scores: Any, y: ArrayLike | None = None, sample_weight: Array
     0.5
     """
     area = auc(scores, y, sample_weight)
-    ends = [None if end is None else 2.0 * end - 1.0 for end in (area.low, area.high)]
+    low, high = (None if end is None else 2.0 * end - 1.0 for end in (area.low, area.high))
     se = None if area.se is None else 2.0 * area.se
-    return Estimate("accuracy ratio", 2.0 * area.value - 1.0, se, *ends, notes=area.notes)
+    return Estimate("accuracy ratio", 2.0 * area.value - 1.0, se, low, high, notes=area.notes)
 
 
 def accuracy_ratio_change(now: Estimate, before: Estimate | float, before_se: float = 0.0) -> Estimate:

@@ -136,7 +136,7 @@ def _from_counts(
 
     connection = connect()
     text = kind_of(files[0]) in ("CSV", "TSV")
-    rows = read_rows(connection, files, given | names, where=where, as_text=text)
+    rows = read_rows(connection, files, {**given, **names}, where=where, as_text=text)
     whole = [given["--n"], given["--defaults"]]
     rows = read_localized(rows, given.values(), counts=whole, decimal=decimal)
     for option, name in given.items():
