@@ -31,7 +31,7 @@ from calibrant.reporting.credit import light_headline
 from calibrant.reporting.figures import count, share
 from calibrant.reporting.markdown import write_markdown
 from calibrant.reporting.page import write_html
-from calibrant.reporting.picture import draw_svg
+from calibrant.reporting.picture import DEFAULT_NOUNS, draw_svg
 from calibrant.reporting.sections import sections
 from calibrant.reporting.styles import STYLES, Style, StyleName, StyleVoice
 from calibrant.verdict.by_class import row_text, voice_of
@@ -93,7 +93,8 @@ class Report:
         def draw(picture: Picture) -> str:
             drawn = self.class_display if picture.name == "classes" else self.display
             assert drawn is not None
-            return draw_svg(drawn, picture.name, html.escape(picture.label))
+            nouns = DEFAULT_NOUNS if picture.name == "classes" else self._style.nouns
+            return draw_svg(drawn, picture.name, html.escape(picture.label), nouns)
 
         return write_html(self.title, self.subtitle, self._sections(), draw)
 
