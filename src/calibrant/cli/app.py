@@ -52,7 +52,7 @@ def calibrant(
     Data are CSV or Parquet files with a column of scores and a column of observed labels.
 
     Exit codes: 0 success (check: calibrated), 1 input error, 2 usage error. check also: 10 miscalibrated, 11 cannot
-    tell, 12 off, 13 a segment or period is off (--fail-on).
+    tell, 12 off, 13 a segment or period is off (--fail-on). grades: 0 green, 12 yellow, 10 red.
     """
     DEBUG.set(debug)
 

@@ -93,11 +93,10 @@ def read_localized(
     return rows.project(f"* REPLACE ({', '.join(casts)})") if casts else rows
 
 
-def shows_comma(rows: Any, names: Iterable[str]) -> bool:
-    """Whether a text column among these has numbers with a decimal comma or percent signs."""
-    texts = [name for name in names if type_of(rows, name) == "VARCHAR"]
-    found = [_evidence(rows, name) for name in texts]
-    return any(each.other is None and (each.comma or each.maybe_comma or each.percent) for each in found)
+def shows_numbers(rows: Any, names: Iterable[str]) -> bool:
+    """Whether a text column among these has numbers, written with separators or percent signs."""
+    found = [_evidence(rows, name) for name in names if type_of(rows, name) == "VARCHAR"]
+    return any(each.other is None and (each.bare is not None or each.percent is not None) for each in found)
 
 
 def _cleaned(place: str) -> str:

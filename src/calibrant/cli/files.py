@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calibrant.cli import console
-from calibrant.cli.decimals import read_localized, shows_comma
+from calibrant.cli.decimals import read_localized, shows_numbers
 from calibrant.cli.duckdb_errors import of_csv, of_duckdb
 from calibrant.cli.numbers import with_numbers
 from calibrant.cli.sheets import read_sheet
@@ -164,9 +164,9 @@ def read_rows(
     doubles = {name: "DOUBLE" for name in wanted if types[name] in WHOLE_NUMBERS}
     rows = reader(doubles) if doubles else rows
     found = with_numbers(_chosen(rows, files, where), wanted)
-    if as_text or not shows_comma(found, wanted):
+    if as_text or not shows_numbers(found, wanted):
         return found
-    # with a decimal comma, 1.234 in another column is no decimal number: read all of them as text
+    # with a decimal comma, 1.234 in another column can mean 1234: read all of them as text
     texts = dict.fromkeys(wanted, "VARCHAR") if kind_of(files[0]) != "Excel" else {}
     return read_localized(_chosen(reader(texts), files, where), wanted)
 
@@ -251,11 +251,17 @@ def _separator(path: str) -> dict[str, str]:
     return {"sep": best} if counts[best] else {}
 
 
-@cache
 def _in_utf8(path: str) -> str:
     """The file itself if it is in UTF-8, otherwise a temporary copy: of UTF-16, or of Windows-1252."""
-    if path.lower().endswith(".gz") or os.path.getsize(path) > MOST_DECODED:
+    state = os.stat(path)
+    if path.lower().endswith(".gz") or state.st_size > MOST_DECODED:
         return path
+    return _decoded(path, os.getcwd(), state.st_size, state.st_mtime_ns)
+
+
+@cache
+def _decoded(path: str, folder: str, size: int, changed: int) -> str:
+    """The file, or its copy in UTF-8; once for each state of the file."""
     data = Path(path).read_bytes()
     try:
         data.decode("utf-8")

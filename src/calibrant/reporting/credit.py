@@ -105,7 +105,7 @@ def change(contents: Contents, style: Style) -> list[Block]:
 
 
 def context(contents: Contents, style: Style) -> list[Block]:
-    """Ranking and concentration, which are no part of calibration but of every validation."""
+    """Ranking and concentration, which belong to every validation, though not to calibration."""
     found = contents.numbers["context"]
     if not style.by_light or found is None:
         return []
