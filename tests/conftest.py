@@ -33,7 +33,7 @@ ALLOWED_SKIPS: Mapping[str, str] = {
 }
 
 OPTIONAL = (
-    "array_api_strict|catboost|duckdb|lightgbm|matplotlib|numba|onnx|onnxruntime|pandas|polars|pyarrow|pyspark|river|sqlglot"
+    "array_api_strict|catboost|duckdb|lightgbm|matplotlib|numba|onnx|onnxruntime|openpyxl|pandas|polars|pyarrow|pyspark|river|sqlglot"
     "|xgboost"
 )
 

@@ -17,7 +17,7 @@ rows = [3200, 2900, 2100, 1300, 600, 200]
 pd = [0.001, 0.004, 0.012, 0.030, 0.080, 0.200]
 defaults = [3, 14, 27, 58, 75, 44]
 
-table = cb.metrics.grade_table(rows, defaults, pd, names=names)
+table = cb.credit.grade_table(rows, defaults, pd, names=names)
 print(table)
 
 # %%

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from calibrant import abstention as abstention
     from calibrant import calibrators as calibrators
     from calibrant import clinical as clinical
+    from calibrant import credit as credit
     from calibrant import decisions as decisions
     from calibrant import displays as displays
     from calibrant import engine as engine
@@ -84,6 +85,7 @@ _HOMES = {
     "check": "verdict",
     "clinical": "",
     "compare": "verdict",
+    "credit": "",
     "crossfit": "calibrators.crossfit",
     "decisions": "",
     "displays": "",

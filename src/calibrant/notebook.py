@@ -14,7 +14,11 @@ from itertools import zip_longest
 GREEN, AMBER, RED, GRAY = "#009E73", "#E69F00", "#D55E00", "#8A8A8A"
 """Colors that color-blind readers can distinguish, legible on white and on black (Okabe and Ito)."""
 
-TRAFFIC_LIGHTS = {"green": GREEN, "yellow": AMBER, "red": RED}
+TRAFFIC_LIGHTS = {"green": "#2E9E6B", "yellow": "#E6B800", "red": "#D32F2F"}
+"""True yellow and red; in print without color, yellow is light, green medium and red dark."""
+
+SHAPES = {"green": "\u25cf", "yellow": "\u25b2", "red": "\u25a0"}
+"""A shape for each light: circle, triangle, square."""
 
 PAGE_HEIGHT = 640
 """Height of a page that is shown inside a notebook, in pixels."""
@@ -27,10 +31,11 @@ _LINE = "1px solid rgba(128,128,128,0.5)"
 
 @dataclass(frozen=True)
 class Dot:
-    """A cell of a table with a colored dot before its text."""
+    """A cell of a table with a colored dot, or another shape, before its text."""
 
     text: str
     color: str
+    shape: str = "\u25cf"
 
 
 Cell = str | Dot
@@ -139,7 +144,7 @@ def _lines(lines: Sequence[str]) -> str:
 
 
 def _cell(tag: str, cell: Cell, left: bool, bold: bool = False) -> str:
-    dot = f'<span style="color:{escape(cell.color)}">\u25cf</span> ' if isinstance(cell, Dot) else ""
+    dot = f'<span style="color:{escape(cell.color)}">{cell.shape}</span> ' if isinstance(cell, Dot) else ""
     text = cell.text if isinstance(cell, Dot) else cell
     style = f"text-align:{'left' if left else 'right'};padding:0.15em 0.7em;border-bottom:{_LINE};background:none"
     style += ";font-weight:bold" if bold or tag == "th" else ""

@@ -42,7 +42,7 @@ def make_mistakes(columns):
     gaps = score.copy()
     gaps[[3, 5, 8]] = np.nan
     changed("text.csv", score=np.array([f"about {value:.2f}" for value in score]))
-    changed("comma.csv", score=np.array([f"{value:.2f}".replace(".", ",") for value in score]))
+    changed("comma.csv", score=np.array([f"{1 + value:.3f}".replace(".", ",") for value in score]))
     changed("percent.csv", score=100 * score)
     changed("logits.csv", score=np.log(score / (1 - score)))
     changed("gaps.csv", score=gaps)
@@ -56,13 +56,13 @@ def make_mistakes(columns):
     Path("header.csv").write_text("score,label\n", encoding="utf-8")
     Path("text.parquet").write_text("score,label\n0.1,1\n", encoding="utf-8")
     Path("ragged.csv").write_text("score,label\n0.5,1\n0.4,1,3,4\n0.3,0\n", encoding="utf-8")
-    Path("latin.csv").write_bytes("score,label,name\n0.1,1,é\n".encode("latin1"))
+    Path("latin.csv").write_bytes(b"score,label,name\n0.1,1,\x81\n")
     Path("plain.csv.gz").write_text("score,label\n0.1,1\n", encoding="utf-8")
     Path("late.csv").write_text("score,label\n" + "0.1,1\n0.2,0\n" * 20_000 + "0.5,n/a\n", encoding="utf-8")
     Path("na.csv").write_text("score,other,words,label\n0.3,0.1,0.5,1\nNA,0.2,half,0\n1,0.3,0.5,1\n", encoding="utf-8")
     write({"score": np.array(["0.3", "0.5"]), "label": np.array([1, 0])}, "words.parquet")
     Path("nameless.csv").write_text("0.3,1\n0.1,0\n", encoding="utf-8")
-    Path("rows.xlsx").write_text("x", encoding="utf-8")
+    Path("rows.ods").write_text("x", encoding="utf-8")
     Path("rows.tsv").write_text("score\tlabel\n0.1\t1\n", encoding="utf-8")
     Path("folder").mkdir()
     Path("folder/rows.csv").write_text("score,label\n0.1,1\n", encoding="utf-8")
@@ -107,7 +107,7 @@ BOTH = {
         "rows.csv --frequency",
         "--frequency needs weights: pass their column with --weight, or leave --frequency out",
     ),
-    "decimals with a comma": ("comma.csv", "use a decimal point"),
+    "thousands or decimals": ("comma.csv", "which can mean 1"),
     "labels of text": (
         "rows.csv --label outcome",
         "the column 'outcome' holds the labels 'good' and 'very bad': pass --positive 'very bad' or --positive good, "
@@ -159,11 +159,11 @@ BOTH = {
         "renamed.csv has no column 'label' (--label), which other files have: leave this file out or rename its column",
     ),
     "an unknown kind of file": (
-        "rows.xlsx",
-        "rows.xlsx has an unknown file extension: use one of .csv .tsv .csv.gz .tsv.gz .parquet .pq",
+        "rows.ods",
+        "rows.ods has an unknown file extension: use one of .csv .tsv .csv.gz .tsv.gz .parquet .pq .xlsx",
     ),
     "uneven lines": ("ragged.csv", "its lines have different numbers of columns"),
-    "another encoding": ("latin.csv", "latin.csv is not encoded in UTF-8: save it as UTF-8"),
+    "another encoding": ("latin.csv", "latin.csv is encoded neither in UTF-8 nor in Windows-1252: save it as UTF-8"),
     "no gzip": ("plain.csv.gz", "plain.csv.gz is not a gzip file: rename it to end in .csv, or compress it"),
     "a word among numbers": (
         "late.csv",

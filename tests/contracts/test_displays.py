@@ -13,7 +13,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calibrant import BetaScaling, Certificate, HistogramBinning, IsotonicCalibrator, PlattScaling, Tally, displays
+from calibrant import (
+    BetaScaling,
+    Certificate,
+    HistogramBinning,
+    IsotonicCalibrator,
+    PlattScaling,
+    Tally,
+    credit,
+    displays,
+)
 from calibrant.calibrators.multiclass.simplex import SimplexBinning
 from calibrant.displays import (
     CanonicalValidityDisplay,
@@ -129,6 +138,14 @@ def with_after(scores: np.ndarray, y: np.ndarray) -> ReliabilityDisplay:
     return ReliabilityDisplay.from_predictions(scores, y, after=IsotonicCalibrator().fit(scores, y).transform(scores))
 
 
+def grades() -> Any:
+    """Three grades in two years, one of them without rows in the second."""
+    return credit.grade_panel(
+        [500, 300, 100, 450, 320], [2, 9, 4, 1, 20], [0.002, 0.02, 0.05, 0.002, 0.02],
+        grade=["A", "B", "C", "A", "B"], year=[2024, 2024, 2024, 2025, 2025],
+    )  # fmt: skip
+
+
 LISTED: dict[str, Callable[[], Any]] = {
     **{name: lambda build=build: build(*draw()) for name, build in OF_ROWS.items()},
     "reliability, rare": lambda: ReliabilityDisplay.from_predictions(*rare()),
@@ -142,6 +159,7 @@ LISTED: dict[str, Callable[[], Any]] = {
         *draw(), certificate=binned()[0].certificate(coverage="marginal")
     ),
     "forest": lambda: displays.ForestDisplay.from_predictions(*draw(), groups=np.arange(len(draw()[0])) % 5),
+    "grade lights": lambda: displays.GradeLightsDisplay.from_panel(grades()),
     "map, binning": lambda: MapDisplay.from_map(binned()[0]),
     "map, rare binning": lambda: MapDisplay.from_map(HistogramBinning().fit(*rare())),
     "map, beta": lambda: MapDisplay.from_map(BetaScaling().fit(*draw())),
@@ -170,6 +188,7 @@ FIRST = {
     "MulticlassErrorDisplay": "class errors",
     "ClasswiseDisplay": "class-wise",
     "ForestDisplay": "forest",
+    "GradeLightsDisplay": "grade lights",
     "MapDisplay": "map, binning",
     "PlanDisplay": "plan, target",
     "ReliabilityDisplay": "reliability",

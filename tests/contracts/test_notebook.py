@@ -73,7 +73,7 @@ SHOWN = {
     "no certificate": lambda s, y, g: cb.PlattScaling().fit(s, y).certificate(),
     "certificate check": lambda s, y, g: cb.HistogramBinning(n_bins=4).fit(s, y).certificate().check(s, y),
     "calibration": lambda s, y, g: cb.PlattScaling().fit(s, y).calibration_,
-    "grades": lambda s, y, g: cb.metrics.grade_table([80, 50], [2, 22], [0.02, 0.1], names=["<A>", "B"]),
+    "grades": lambda s, y, g: cb.credit.grade_table([80, 50], [2, 22], [0.02, 0.1], names=["<A>", "B"]),
     "estimate": lambda s, y, g: cb.metrics.ece(s, y),
     "recalibration": lambda s, y, g: cb.metrics.recalibration(s, y),
     "curve": lambda s, y, g: cb.metrics.calibration_curve(s, y),
@@ -118,7 +118,7 @@ def test_what_a_notebook_shows(name):
         assert dict(read.attributes)["title"] == "<Report>"
         return
     # No color of text or background: those of the notebook hold, light or dark.
-    assert not re.search(r"(?<!-)color:(?!#(009E73|E69F00|D55E00|8A8A8A))", html)
+    assert not re.search(r"(?<!-)color:(?!#(009E73|E69F00|D55E00|8A8A8A|2E9E6B|E6B800|D32F2F))", html)
     assert not re.search(r"background(-color)?:(?!none)", html)
     first = str(shown).splitlines()[0].split()[0]
     assert first in read.words

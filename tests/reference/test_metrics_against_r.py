@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from calibrant.metrics.grades import grade_table, pluto_tasche
 
 from calibrant import Tally
 from calibrant.metrics.binary.decompositions import decompose
 from calibrant.metrics.binary.recalibration import calibration_curve, ici, recalibration
 from calibrant.metrics.binary.scores import auc, brier, log_loss
 from calibrant.metrics.binary.significance import hosmer_lemeshow, spiegelhalter
-from calibrant.metrics.grades import grade_table, pluto_tasche
 
 FOLDER = Path(__file__).parent / "metrics"
 NUMBERS = json.loads((FOLDER / "reference.json").read_text(encoding="utf-8"))

@@ -7,8 +7,8 @@ import pytest
 from benchmarks import significance as benchmark
 from scipy import stats
 
+from calibrant.credit import grade_table, pluto_tasche
 from calibrant.metrics.binary import significance
-from calibrant.metrics.grades import grade_table, pluto_tasche
 
 pytestmark = pytest.mark.statistical
 

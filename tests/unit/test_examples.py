@@ -68,3 +68,9 @@ def test_the_desk_of_a_clinical_epidemiologist_runs_to_its_end(tmp_path: Path) -
         page = (tmp_path / name).read_bytes()
         assert page.startswith(b"%PDF")
         assert b"/Type3" not in page
+
+
+def test_a_pd_validators_year_runs_to_its_end() -> None:
+    printed = run("desks/credit.py")
+    for words in ("lights by grade and year", "asset correlation 0.05", "Long-run average", "score from", "PSI", "HHI"):
+        assert words in printed

@@ -13,10 +13,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
+from calibrant.credit import GradeTable, grade_table, pluto_tasche
 from calibrant.messages import CalibrantWarning, InputError
 from calibrant.metrics import chance
 from calibrant.metrics.binary.bins import Bins
-from calibrant.metrics.grades import GradeTable, grade_table, pluto_tasche
 from calibrant.metrics.multiplicity import holm
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally

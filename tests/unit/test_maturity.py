@@ -198,7 +198,7 @@ def test_wrong_input_is_refused_in_one_sentence(subtests) -> None:
         ({"how": "weight"}, "needs label_time"),
         ({"horizon": 0}, "horizon must be above 0"),
         ({"horizon": dt.timedelta(1)}, "is a timedelta"),
-        ({"horizon": "14 days"}, "horizon is of type str"),
+        ({"horizon": "14 days"}, "not a number of months"),
         ({"as_of": "2026-01-01"}, "both be dates or both be numbers"),
         ({"score_time": [0, 1]}, "2 rows"),
         ({"score_time": [0, np.nan, 1]}, "score_time has 1 missing"),

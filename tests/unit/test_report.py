@@ -103,6 +103,10 @@ def without_picture(made):
 # ----------------------------------------------------------------------------------------------------------------------
 
 
+OPTIONAL = {"classes", "about", "change", "bounds", "context"}
+"""Sections that need more than scores and labels, or that one style alone shows."""
+
+
 def test_all_styles_hold_the_same_numbers():
     scores, y = rows(200)
     made = [report(scores, y, style=style).to_dict() for style in STYLES]
@@ -125,12 +129,13 @@ def test_all_styles_show_the_same_figures(full):
 
 def test_every_style_shows_every_part_in_its_own_order(full):
     orders = [[part.key for part in sections(full.contents, style)] for style in STYLES.values()]
-    of_one_score = [part for part in PARTS if part != "classes"]
-    assert all(sorted(order) == sorted(of_one_score) for order in orders)
+    of_one_score = [part for part in PARTS if part not in OPTIONAL]
+    shown = [[key for key in order if key not in OPTIONAL] for order in orders]
+    assert all(sorted(order) == sorted(of_one_score) for order in shown)
     assert orders[0] == of_one_score
     assert len(set(map(tuple, orders))) == len(STYLES)
     for style in STYLES.values():
-        assert set(style.headings) | set(style.first) <= set(PARTS)
+        assert set(style.headings) | set(style.first) | set(style.last) <= set(PARTS)
 
 
 def test_groups_of_few_scores_by_hand():
@@ -217,7 +222,9 @@ def test_edges_give_a_report_in_every_form(subtests):
             assert json.loads(made.to_json()) == made.to_dict()
             title, _, *parts = made.to_markdown().split("\n## ")
             assert title.startswith("# Calibration of predicted risks\n")
-            assert len(parts) == len(PARTS) - 4  # the verdict was left out; no classes, no segments, no periods
+            bounds = made.numbers["upper_bounds"] is not None
+            # the verdict was left out; no segments, no periods, and of the optional ones at most the upper bounds
+            assert len(parts) == len(PARTS) - len(OPTIONAL) - 3 + bounds
             assert not any(re.search(r"\b(nan|inf|None)\b|[{}]", part) for part in parts)
             assert len(Page(without_picture(made)).named("h2")) == len(parts) + 1
 
@@ -418,7 +425,7 @@ def test_the_page_is_built_for_readers_of_every_kind(pages, subtests):
             assert page.named("html") == [{"lang": "en"}]
             assert "width=device-width" in str(page.named("meta"))
             assert len(page.named("h1")) == len(page.named("title")) == len(page.named("main")) == 1
-            assert len(page.named("h2")) == len(PARTS) - 1  # no classes
+            assert len(page.named("h2")) == len(PARTS) - len(OPTIONAL) + (style == "credit")  # with ranking
             assert {attrs.get("scope") for attrs in page.named("th")} == {"row", "col"}
             assert len(page.named("table")) == len(page.named("caption")) == len(page.named("thead"))
             (picture,) = page.named("svg")

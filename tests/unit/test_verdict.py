@@ -894,6 +894,12 @@ SAID = {
         "no row is an event: have all labels arrived? Was a class filtered out?",
         "no loan is a default: have all labels arrived? Was a class filtered out?",
     ),
+    hints.no_events_bound(at_most=0.00374): (
+        "if the labels are complete, the event rate is at most 0.37 % (95 % confidence, independent rows); "
+        "calibrant.credit.pluto_tasche gives a bound for each rating grade.",
+        "if the labels are complete, the default rate is at most 0.37 % (95 % confidence, independent loans); "
+        "calibrant.credit.pluto_tasche gives a bound for each rating grade.",
+    ),
     hints.labels_incomplete(events=True, beyond_chance=True): (
         "every row is an event: have all labels arrived? Was a class filtered out? If the labels are complete, the "
         "scores are too low: chance does not explain it.",

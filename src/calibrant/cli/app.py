@@ -9,11 +9,13 @@ from typing import Annotated
 
 import typer
 
+from calibrant.cli.commands.anchor import anchor
 from calibrant.cli.commands.apply import apply
 from calibrant.cli.commands.check import check
 from calibrant.cli.commands.compare import compare
 from calibrant.cli.commands.export import export
 from calibrant.cli.commands.fit import fit
+from calibrant.cli.commands.grades import grades
 from calibrant.cli.commands.plan import plan
 from calibrant.cli.commands.report import report
 from calibrant.cli.commands.tally import tally
@@ -21,7 +23,7 @@ from calibrant.cli.commands.verify import verify
 from calibrant.cli.guard import DEBUG, guarded
 from calibrant.cli.options import spread
 
-COMMANDS = (check, fit, apply, export, verify, report, compare, plan, tally)
+COMMANDS = (check, fit, apply, export, verify, report, compare, grades, anchor, plan, tally)
 """Commands in the order of ``calibrant --help``; name and help come from the function and its docstring."""
 
 app = typer.Typer(
@@ -50,7 +52,7 @@ def calibrant(
     Data are CSV or Parquet files with a column of scores and a column of observed labels.
 
     Exit codes: 0 success (check: calibrated), 1 input error, 2 usage error. check also: 10 miscalibrated, 11 cannot
-    tell, 12 off, 13 a segment or period is off (--fail-on).
+    tell, 12 off, 13 a segment or period is off (--fail-on). grades: 0 green, 12 yellow, 10 red.
     """
     DEBUG.set(debug)
 

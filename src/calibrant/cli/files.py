@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import atexit
 import glob
 import os
 import secrets
+import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calibrant.cli import console
+from calibrant.cli.decimals import read_localized, shows_numbers
 from calibrant.cli.duckdb_errors import of_csv, of_duckdb
 from calibrant.cli.numbers import with_numbers
+from calibrant.cli.sheets import read_sheet
 from calibrant.cli.shell import in_shell
 from calibrant.cli.voice import Mistake
 
@@ -30,6 +36,12 @@ KINDS = {
     ".pq": "Parquet",
 }
 """File formats by file extension."""
+
+READ_KINDS = KINDS | {".xlsx": "Excel"}
+"""File formats that can be read."""
+
+MOST_DECODED = 1 << 26
+"""A CSV up to this many bytes that is not in UTF-8 is read as Windows-1252, or as UTF-16 by its first bytes."""
 
 WHOLE_NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
 SHOWN_COLUMNS = 12
@@ -65,11 +77,11 @@ def find_files(patterns: Sequence[str]) -> list[str]:
 
 
 def kind_of(path: str) -> str:
-    """Format of a file, by its extension: CSV, TSV or Parquet."""
-    for suffix, kind in KINDS.items():
+    """Format of a file, by its extension: CSV, TSV, Parquet or Excel."""
+    for suffix, kind in READ_KINDS.items():
         if path.lower().endswith(suffix):
             return kind
-    raise Mistake(path, "has an unknown file extension", f"use one of {' '.join(KINDS)}")
+    raise Mistake(path, "has an unknown file extension", f"use one of {' '.join(READ_KINDS)}")
 
 
 def is_store(path: str) -> bool:
@@ -151,7 +163,12 @@ def read_rows(
     types = dict(zip(rows.columns, map(str, rows.types), strict=True))
     doubles = {name: "DOUBLE" for name in wanted if types[name] in WHOLE_NUMBERS}
     rows = reader(doubles) if doubles else rows
-    return with_numbers(_chosen(rows, files, where), wanted)
+    found = with_numbers(_chosen(rows, files, where), wanted)
+    if as_text or not shows_numbers(found, wanted):
+        return found
+    # with a decimal comma, 1.234 in another column can mean 1234: read all of them as text
+    texts = dict.fromkeys(wanted, "VARCHAR") if kind_of(files[0]) != "Excel" else {}
+    return read_localized(_chosen(reader(texts), files, where), wanted)
 
 
 def matching_columns(connection: Any, files: Sequence[str], names: Sequence[str], but: str | None) -> list[str]:
@@ -197,16 +214,69 @@ def _reader(connection: Any, files: Sequence[str], as_text: bool) -> Callable[..
     """A function from column types, and files, to a relation."""
 
     def read(types: dict[str, str], some: Sequence[str] = files) -> Any:
-        names = [glob.escape(path) for path in some]
+        if kind_of(files[0]) == "Excel":
+            tables = [read_sheet(connection, path) for path in some]
+            return tables[0] if len(tables) == 1 else _stacked(connection, tables)
+        names = [glob.escape(_in_utf8(path)) for path in some]
         # a folder named label=1 must not become a column
         how: dict[str, Any] = {"union_by_name": len(some) > 1, "hive_partitioning": False}
         kind = kind_of(files[0])
         if kind == "Parquet":
             return connection.read_parquet(names, **how)
-        tabs = {"sep": "\t"} if kind == "TSV" else {}
+        tabs = {"sep": "\t"} if kind == "TSV" else _separator(some[0])
         return connection.read_csv(names, dtype=types or None, all_varchar=as_text, **how, **tabs)
 
     return read
+
+
+def _stacked(connection: Any, tables: Sequence[Any]) -> Any:
+    """Relations of several sheets as one, with columns matched by name."""
+    import pyarrow as pa
+
+    return connection.from_arrow(
+        pa.concat_tables([table.to_arrow_table() for table in tables], promote_options="permissive")
+    )
+
+
+def _separator(path: str) -> dict[str, str]:
+    """The separator if the header shows one that numbers do not contain: with decimal commas, guesses go wrong."""
+    if path.lower().endswith(".gz"):
+        return {}
+    with open(_in_utf8(path), "rb") as file:
+        head = file.readline(1 << 16).decode("utf-8", "replace")
+    if "," in head or '"' in head:
+        return {}
+    counts = {mark: head.count(mark) for mark in ";\t"}
+    best = max(counts, key=lambda mark: counts[mark])
+    return {"sep": best} if counts[best] else {}
+
+
+def _in_utf8(path: str) -> str:
+    """The file itself if it is in UTF-8, otherwise a temporary copy: of UTF-16, or of Windows-1252."""
+    state = os.stat(path)
+    if path.lower().endswith(".gz") or state.st_size > MOST_DECODED:
+        return path
+    return _decoded(path, os.getcwd(), state.st_size, state.st_mtime_ns)
+
+
+@cache
+def _decoded(path: str, folder: str, size: int, changed: int) -> str:
+    """The file, or its copy in UTF-8; once for each state of the file."""
+    data = Path(path).read_bytes()
+    try:
+        data.decode("utf-8")
+        return path
+    except UnicodeDecodeError:
+        encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "cp1252"
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError:
+        raise Mistake(path, "is encoded neither in UTF-8 nor in Windows-1252", "save it as UTF-8") from None
+    console.note(f"{path} is not encoded in UTF-8: read as {'UTF-16' if encoding == 'utf-16' else 'Windows-1252'}")
+    copy = Path(tempfile.mkdtemp(prefix="calibrant-")) / Path(path).name
+    copy.write_text(text, encoding="utf-8", newline="")
+    atexit.register(shutil.rmtree, str(copy.parent), ignore_errors=True)
+    return str(copy)
 
 
 def _check_columns(reader: Callable[..., Any], files: Sequence[str], rows: Any, columns: dict[str, str | None]) -> None:

@@ -77,7 +77,7 @@ def _files(help_: str) -> Any:
     return typer.Argument(callback=local, metavar="FILES", show_default=False, help=help_)
 
 
-READABLE = "CSV or Parquet files (.csv .tsv .csv.gz .parquet .pq) or globs"
+READABLE = "CSV, Parquet or Excel files (.csv .tsv .csv.gz .parquet .pq .xlsx) or globs"
 Inputs = Annotated[list[str], _files(f"{READABLE}; or the folder of a tally store.")]
 Files = Annotated[list[str], _files(f"{READABLE}.")]
 Where = Annotated[
@@ -108,6 +108,16 @@ Notion = Annotated[
     typer.Option("--notion", show_default=False, help="Several classes: what is judged. [default: confidence]"),
 ]
 Positive = Annotated[str | None, text("--positive", "VALUE", "Label of the event, if labels are not 0 and 1.")]
+AsOf = Annotated[
+    str | None, text("--as-of", "DAY", "Day of the evaluation; rows whose --horizon is not over by then are left out.")
+]
+Horizon = Annotated[
+    str | None, text("--horizon", "12mo", "How long events are counted after --time: 12mo, or a number of days.")
+]
+LabelTime = Annotated[
+    str | None,
+    text("--label-time", "COL", "Column with the date of the event; those after --horizon do not count."),
+]
 ScoreType = Annotated[KindName | None, typer.Option("--score-type", show_default=False, help="Type of the scores.")]
 
 Tolerance = Annotated[
@@ -139,6 +149,9 @@ class Columns:
     score_type: ScoreType = None
     where: Where = None
     source: str | None = None
+    as_of: AsOf = None
+    horizon: Horizon = None
+    label_time: LabelTime = None
 
     def with_defaults(self) -> Columns:
         """With the default columns score and label where none are given."""
@@ -164,6 +177,7 @@ class Columns:
     def named(self) -> dict[str, str | None]:
         """Columns by option."""
         named = {f"--{role}": getattr(self, role) for role in ("score", "label", "weight", "time", "groups", "source")}
+        named["--label-time"] = self.label_time
         named |= {f"--score ({name})": name for name in (self.scores or ())[1:]}
         return named | {"--by" if place == 0 else f"--by ({name})": name for place, name in enumerate(self.by or ())}
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from calibrant.arrays import check_rows
 from calibrant.arrays.labels import labels_minus_one
 from calibrant.cli import console
+from calibrant.cli.due import matured
 from calibrant.cli.files import connect, find_files, is_store, matching_columns, read_rows
 from calibrant.cli.numbers import MISSING, leave_out, refuse_text, type_of, uncounted, with_type
 from calibrant.cli.options import Columns, DayRange
@@ -63,7 +64,7 @@ class Rows:
                 if name is not None:
                     refuse_text(rows, name, option.split(" (")[0])
             zoned = [name for name in rows.columns if type_of(rows, name) == "TIMESTAMPTZ_NS"]
-            return with_type(rows, zoned, "TIMESTAMPTZ")  # the other type is unknown to narwhals
+            return matured(with_type(rows, zoned, "TIMESTAMPTZ"), of)  # the other type is unknown to narwhals
 
         self.data = console.work(read, self.connection, words="Opening files", quiet=quiet)
 

@@ -2,6 +2,7 @@
 
 from calibrant.displays.decisions import DecisionCurveDisplay
 from calibrant.displays.forest import ForestDisplay
+from calibrant.displays.lights import GradeLightsDisplay
 from calibrant.displays.map import MapDisplay
 from calibrant.displays.multiclass.error import MulticlassErrorDisplay
 from calibrant.displays.multiclass.panels import ClasswiseDisplay
@@ -17,6 +18,7 @@ __all__ = [
     "ClasswiseDisplay",
     "DecisionCurveDisplay",
     "ForestDisplay",
+    "GradeLightsDisplay",
     "MapDisplay",
     "MulticlassErrorDisplay",
     "PlanDisplay",

@@ -16,7 +16,6 @@ from calibrant.metrics.binary.decompositions import Decomposition
 from calibrant.metrics.binary.significance import Finding
 from calibrant.metrics.binary.validity import ValidityCurve
 from calibrant.metrics.estimates import Estimate
-from calibrant.metrics.grades import GradeTable, grade_table, pluto_tasche
 from calibrant.metrics.inputs import MetricTable, SegmentResult, for_rows
 from calibrant.metrics.interval import interval
 from calibrant.metrics.multiclass import errors as class_errors
@@ -110,7 +109,6 @@ __all__ = [
     "Decomposition",
     "Estimate",
     "Finding",
-    "GradeTable",
     "MetricTable",
     "MulticlassBins",
     "MulticlassErrors",
@@ -132,7 +130,6 @@ __all__ = [
     "epsilon_error",
     "error_over_time",
     "errors_by_class",
-    "grade_table",
     "hierarchical_accuracy",
     "hosmer_lemeshow",
     "ici",
@@ -146,7 +143,6 @@ __all__ = [
     "path_calibration_error",
     "path_log_loss",
     "pde",
-    "pluto_tasche",
     "probabilistic_count",
     "recalibration",
     "refinement",

@@ -13,6 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays.multiclass.rows import MulticlassRows
+from calibrant.credit.grades import GradeTable, grade_table
+from calibrant.credit.low_default import pluto_tasche
+from calibrant.credit.panel import LEVELS
+from calibrant.credit.ranking import accuracy_ratio
+from calibrant.credit.stability import concentration
 from calibrant.displays import ReliabilityDisplay
 from calibrant.displays.base import Display
 from calibrant.guarantees.provenance import library_version
@@ -27,7 +32,6 @@ from calibrant.metrics.binary.significance import Finding, debiased_l2_test, ecc
 from calibrant.metrics.binary.smooth import smooth_ece
 from calibrant.metrics.chance import Chance, Units, units_of
 from calibrant.metrics.estimates import Estimate
-from calibrant.metrics.grades import grade_table
 from calibrant.metrics.multiclass import scores as class_scores
 from calibrant.metrics.variance import rate_interval
 from calibrant.reporting.figures import SMALLEST_SHARE, percent, share, span
@@ -83,8 +87,15 @@ def gather(
     random_state: int = 0,
     rows: MulticlassRows | None = None,
     class_display: Display | None = None,
+    *,
+    grade: str | None = None,
+    meta: Mapping[str, str] | None = None,
+    before: Mapping[str, float] | None = None,
 ) -> Contents:
     """Compute all numbers, the verdict and the notes; of several classes also from their ``rows``.
+
+    ``grade`` is the column of segments that holds the grades, ``meta`` what the author states, ``before`` the rows and
+    the predicted events before a map.
 
     Cost: O(cells) for most; simulations on at most 20,000 cells for the tests, on 1,000 for the bootstrap.
 
@@ -105,6 +116,9 @@ def gather(
     level = recalibration(data)
     curve, samples = _curve(data, random_state)
     tests = _tests(tally, random_state) if tally is data else []
+    by_grade = None
+    if tally.counts:
+        by_grade = _grades(groups) if grade is None else _named_grades(verdict, grade)
     numbers = {
         "software": {"name": "Calibrant", "version": library_version()},
         "rows": float(tally.total),
@@ -116,7 +130,12 @@ def gather(
         "verdict": verdict.to_dict() | {"off_parts": _off_parts(verdict)},
         "groups_are": GroupedBy.DISTINCT_SCORES if by_score else GroupedBy.EQUAL_MASS,
         "groups": groups,
-        "grades": _grades(groups) if tally.counts else None,
+        "grade_column": grade,
+        "grades": None if by_grade is None else by_grade.to_dict(),
+        "upper_bounds": _upper_bounds(by_grade) if float(tally.positives) == 0.0 else None,
+        "context": None if by_grade is None or verdict.notion is not None else _context(tally, by_grade),
+        "meta": {str(key): str(value) for key, value in (meta or {}).items()},
+        "before": None if before is None else dict(before),
         "rows_in_group": _median_rows(data) if isinstance(data, Clusters) else None,
         "scores": [_score(estimate) for estimate in scores],
         "decompositions": [_parts(parts) for parts in decompositions],
@@ -221,9 +240,33 @@ def _cells_by_bin(tally: Tally, bins: Bins) -> list[NDArray[np.bool_]]:
     return [(place == one) & (n > 0.0) for one in np.unique(place[n > 0.0])]
 
 
-def _grades(groups: list[dict[str, Any]]) -> dict[str, Any]:
+def _grades(groups: list[dict[str, Any]]) -> GradeTable:
     rows, events, score = ([group[key] for group in groups] for key in ("rows", "events", "mean_score"))
-    return grade_table(rows, events, np.clip(score, 0.0, 1.0), names=[group["label"] for group in groups]).to_dict()
+    return grade_table(rows, events, np.clip(score, 0.0, 1.0), names=[group["label"] for group in groups])
+
+
+def _named_grades(verdict: Verdict, column: str) -> GradeTable:
+    """The table of the grades in a column of segments, in the order of their mean score."""
+    found = [part for part in verdict.segments if part.column == column]
+    found.sort(key=lambda part: part.predicted / part.rows)
+    pd = np.clip([part.predicted / part.rows for part in found], 0.0, 1.0)
+    names = [str(part.value) for part in found]
+    return grade_table([part.rows for part in found], [part.events for part in found], pd, names=names)
+
+
+def _upper_bounds(table: GradeTable | None) -> dict[str, Any] | None:
+    """Upper bounds of the rates of grades without any event, in the order of their mean score."""
+    if table is None or not table.n.any():
+        return None
+    found = pluto_tasche(table.n, table.events, confidence=LEVELS)
+    columns = {"names": list(table.names), "n": table.n.tolist(), "pd": table.pd.tolist()}
+    return columns | {"levels": list(LEVELS), "bounds": found.tolist()}
+
+
+def _context(tally: Tally, table: GradeTable) -> dict[str, Any]:
+    """Accuracy ratio, and concentration over the grades."""
+    spread = concentration(table.n, names=table.names).to_dict() if table.n.any() else None
+    return {"accuracy_ratio": accuracy_ratio(tally).to_dict(), "concentration": spread}
 
 
 def _score(estimate: Estimate) -> dict[str, Any]:

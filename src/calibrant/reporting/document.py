@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
@@ -16,18 +17,21 @@ from numpy.typing import ArrayLike
 from calibrant.arrays.columns import check_option
 from calibrant.arrays.paths import local_path
 from calibrant.arrays.score_types import MulticlassScoreType, ScoreType
+from calibrant.calibration import as_calibration
 from calibrant.displays import ReliabilityDisplay
 from calibrant.displays.base import Display
 from calibrant.displays.multiclass.error import MulticlassErrorDisplay
 from calibrant.export.files import write_whole
-from calibrant.messages import InputError, MissingPackage
+from calibrant.maps.base import by_name
+from calibrant.messages import CalibrantWarning, InputError, MissingPackage
 from calibrant.notebook import page, text_block
 from calibrant.reporting.blocks import Picture, Section
 from calibrant.reporting.contents import Contents, gather
+from calibrant.reporting.credit import light_headline
 from calibrant.reporting.figures import count, share
 from calibrant.reporting.markdown import write_markdown
 from calibrant.reporting.page import write_html
-from calibrant.reporting.picture import draw_svg
+from calibrant.reporting.picture import DEFAULT_NOUNS, draw_svg
 from calibrant.reporting.sections import sections
 from calibrant.reporting.styles import STYLES, Style, StyleName, StyleVoice
 from calibrant.verdict.by_class import row_text, voice_of
@@ -89,7 +93,8 @@ class Report:
         def draw(picture: Picture) -> str:
             drawn = self.class_display if picture.name == "classes" else self.display
             assert drawn is not None
-            return draw_svg(drawn, picture.name, html.escape(picture.label))
+            nouns = DEFAULT_NOUNS if picture.name == "classes" else self._style.nouns
+            return draw_svg(drawn, picture.name, html.escape(picture.label), nouns)
 
         return write_html(self.title, self.subtitle, self._sections(), draw)
 
@@ -138,10 +143,15 @@ class Report:
         except MissingPackage as error:
             return text_block(f"{self}\n  {error}", self.verdict.color)
 
+    @property
+    def headline(self) -> str:
+        """The verdict in one line; in the credit style the light of the portfolio comes first."""
+        by_light = light_headline(self.contents, self._style)
+        return self.verdict.in_words(self._style.voice).headline if by_light is None else by_light.text
+
     def __str__(self) -> str:
         """The verdict in one line, and how to save the report."""
-        head = self.verdict.in_words(self._style.voice).headline
-        return f"{self.title}: {head}\n  {self.subtitle}\n  .save('report.html') writes it."
+        return f"{self.title}: {self.headline}\n  {self.subtitle}\n  .save('report.html') writes it."
 
 
 def report(
@@ -161,6 +171,9 @@ def report(
     score_type: ScoreType | MulticlassScoreType | None = None,
     tolerance: tuple[float, float] = TOLERANCE,
     random_state: int = 0,
+    calibration: Any = None,
+    grade: Any = None,
+    meta: Mapping[str, Any] | None = None,
     style: StyleName = "general",
     title: str | None = None,
     path: str | PathLike[str] | None = None,
@@ -176,11 +189,17 @@ def report(
     ----------
     scores, y, sample_weight, score, label, classes, notion, by, time, groups, weight_type, positive, score_type
         As in :func:`calibrant.check`.
-    tolerance, random_state
-        As in :func:`calibrant.check`.
+    tolerance, random_state, calibration
+        As in :func:`calibrant.check`; with a calibration the report is about the scores after it, and also states the
+        predicted events before it.
+    grade
+        Rating grade of each row, or the name of its column: the traffic lights are then by grade, with the names.
+    meta
+        What the report is about, as text by name: model, period, definition of default, author. It is shown as stated.
     style
-        ``"general"``, ``"credit"`` (defaults, PDs, traffic lights first) or ``"clinical"`` (intercept, slope, E/O and
-        ICI first; risks, outcomes, patients). The numbers are the same in all three.
+        ``"general"``, ``"credit"`` (defaults, PDs, traffic lights first; the headline is the light of the portfolio) or
+        ``"clinical"`` (intercept, slope, E/O and ICI first; risks, outcomes, patients). The numbers are the same in all
+        three.
     title
         Title of the report; each style has a default.
     path
@@ -211,31 +230,57 @@ def report(
     check_option("style", style, get_args(StyleName))
     if path is not None:
         _target(path)
-    problems = read_problems(
-        scores,
-        y,
-        sample_weight,
-        score=score,
-        label=label,
-        classes=classes,
-        notion=notion,
-        by=by,
-        time=time,
-        groups=groups,
-        weight_type=weight_type,
-        positive=positive,
-        score_type=score_type,
-        random_state=random_state,
-    )
+    if meta is not None and not isinstance(meta, Mapping):
+        raise InputError("meta", "must be texts by name", "such as {'model': 'PD retail', 'period': '2025'}")
+    by, column = _with_grade(by, grade)
+    given: dict[str, Any] = {
+        "score": score,
+        "label": label,
+        "classes": classes,
+        "notion": notion,
+        "by": by,
+        "time": time,
+        "groups": groups,
+        "weight_type": weight_type,
+        "positive": positive,
+        "score_type": score_type,
+        "random_state": random_state,
+    }
+    problems = read_problems(scores, y, sample_weight, calibration=calibration, **given)
+    before = None
+    if calibration is not None and as_calibration(calibration).score_type == "probability":
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CalibrantWarning)
+            first = read_problems(scores, y, sample_weight, **(given | {"by": None, "time": None})).main.tally
+        before = {"rows": float(first.total), "predicted": float((first.n * first.scores).sum())}
     evidence = problems.main
     display = ReliabilityDisplay.from_predictions(evidence.tally, random_state=random_state)
     verdict = judge_problems(problems, tolerance, random_state=random_state)
     of_classes = _class_display(problems)
-    contents = gather(evidence.clusters or evidence.tally, verdict, display, random_state, problems.classes, of_classes)
+    data = evidence.clusters or evidence.tally
+    stated: dict[str, Any] = {"grade": column, "meta": meta, "before": before}
+    contents = gather(data, verdict, display, random_state, problems.classes, of_classes, **stated)
     made = Report(STYLES[style].title if title is None else str(title), style, contents, display, of_classes)
     if path is not None:
         made.save(path)
     return made
+
+
+def _with_grade(by: Any, grade: Any) -> tuple[Any, str | None]:
+    """The segments with the grades among them, and the name of their column; arrays of grades are named "grade"."""
+    if grade is None:
+        return by, None
+    if isinstance(grade, str):
+        names = [] if by is None else [by] if isinstance(by, str) else list(by)
+        return (names if grade in names else [*names, grade]), grade
+    if by is None:
+        return {"grade": grade}, "grade"
+    if isinstance(by, Mapping):
+        return {**by, "grade": grade}, "grade"
+    columns = by_name(by)
+    if isinstance(columns, Mapping):
+        return {**columns, "grade": grade}, "grade"
+    return {str(getattr(by, "name", None) or "segment"): by, "grade": grade}, "grade"
 
 
 def _target(path: str | PathLike[str]) -> tuple[Path, str]:

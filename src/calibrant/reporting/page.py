@@ -7,8 +7,8 @@ from html import escape
 
 from calibrant.reporting.blocks import Block, Bullets, Cell, Headline, Mark, Picture, Section, Table
 
-COLORS = {"good": "#009E73", "warn": "#E69F00", "bad": "#D55E00", "none": "#767676"}
-"""Colors of Okabe and Ito, as in the verdict; the word next to a color says the same."""
+COLORS = {"good": "#2E9E6B", "warn": "#E6B800", "bad": "#D32F2F", "none": "#767676"}
+"""Green, yellow and red that differ in lightness; shape and the word next to them say the same without color."""
 
 CSS = """
 :root{color-scheme:light}
@@ -46,6 +46,8 @@ thead th,tbody th.wrap{white-space:normal}
 .note{font-size:.84rem;color:#444;margin:.25rem 0 0}
 .mark::before{content:"";display:inline-block;width:.65em;height:.65em;border-radius:50%;background:currentColor;
 margin-right:.4em}
+.mark.warn::before{border-radius:0;clip-path:polygon(50% 0,100% 100%,0 100%)}
+.mark.bad::before{border-radius:0}
 .mark{white-space:nowrap}
 .mark b{font-weight:400;color:#1a1a1a}
 figure{margin:.8rem 0}

@@ -7,7 +7,10 @@ import re
 from typing import Any
 
 from calibrant.displays.base import Display
-from calibrant.messages import MissingPackage
+from calibrant.messages import MissingPackage, Nouns
+from calibrant.verdict.figures import capitalized
+
+DEFAULT_NOUNS = Nouns()
 
 SIZE = (4.8, 4.9)
 """Inches; small, so that text stays legible on a phone."""
@@ -17,11 +20,11 @@ WIDE = 6.0
 """Displays that are at least this wide are drawn at their own size, in inches."""
 
 
-def draw_svg(display: Display, name: str, label: str) -> str:
+def draw_svg(display: Display, name: str, label: str, nouns: Nouns = DEFAULT_NOUNS) -> str:
     """The display as an ``<svg>`` element with ids that begin with ``name``; the same numbers give the same bytes.
 
     It is drawn with matplotlib's default settings; the user's settings are neither used nor changed. File header,
-    metadata and namespace addresses are removed: HTML does not need them.
+    metadata and namespace addresses are removed: HTML does not need them. Axes and legend have the words of ``nouns``.
     """
     try:
         from matplotlib import style
@@ -39,8 +42,28 @@ def draw_svg(display: Display, name: str, label: str) -> str:
         ax.set_title("", loc="left")  # title and caption are in the page, where they wrap
         for note in list(ax.texts):
             note.remove()
+        _rename(figure, nouns)
         figure.savefig(text, format="svg", metadata={"Date": None}, transparent=True)
     return _embedded(text.getvalue(), name, label)
+
+
+def _rename(figure: Any, nouns: Nouns) -> None:
+    """Put the nouns of a style in place of the general ones."""
+    from matplotlib.text import Text
+
+    if nouns == DEFAULT_NOUNS:
+        return
+    words = {
+        "Event rate": capitalized(nouns.rate),
+        "Score (predicted probability)": capitalized(nouns.score),
+        "Rows": capitalized(nouns.rows),
+        "events": nouns.events,
+        "no events": f"no {nouns.events}",
+        "each score": f"each {nouns.score}",
+    }
+    for text in figure.findobj(Text):
+        if text.get_text() in words:
+            text.set_text(words[text.get_text()])
 
 
 def _embedded(svg: str, name: str, label: str) -> str:

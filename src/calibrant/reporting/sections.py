@@ -9,6 +9,7 @@ from typing import Any
 from calibrant.messages import Note
 from calibrant.reporting.blocks import Block, Bullets, Headline, Mark, Picture, Section, Table
 from calibrant.reporting.contents import Contents, GroupedBy
+from calibrant.reporting.credit import about, bounds, change, context, light_headline
 from calibrant.reporting.figures import UNKNOWN, amount, count, number, p_value, percent, share, span
 from calibrant.reporting.marks import (
     LIGHTS,
@@ -37,25 +38,32 @@ MAX_NAMED_SEGMENTS = 3
 def sections(contents: Contents, style: Style) -> tuple[Section, ...]:
     """All sections with contents, in the order of the style."""
     found = []
-    for key in dict.fromkeys((*style.first, *PARTS)):
+    earlier = [key for key in dict.fromkeys((*style.first, *PARTS)) if key not in style.last]
+    for key in (*earlier, *style.last):
         heading, part = PARTS[key]
         blocks = part(contents, style)
         if blocks:
-            found.append(Section(key, style.headings.get(key, heading), tuple(blocks)))
+            title = style.headings.get(key, heading)
+            title = f"Appendix: {title[0].lower()}{title[1:]}" if key in style.last else title
+            found.append(Section(key, title, tuple(blocks)))
     return tuple(found)
 
 
 def _verdict(contents: Contents, style: Style) -> list[Block]:
     verdict, words = contents.numbers["verdict"], contents.verdict.in_words(style.voice)
     facts = [
+        *([words.caution] if words.caution else []),
         *words.sentences,
         *_off_classes(contents),
         *(_deviations(verdict, key) for key in ("segments", "periods") if verdict[key]),
     ]
-    facts += [*(f"Hint: {hint}" for hint in words.hints), *(f"Note: {note}" for note in words.notes)]
+    no_default = light_headline(contents, style) is not None and contents.numbers["events"] == 0
+    hints = [] if no_default else words.hints  # a portfolio without defaults is not a mistake
+    facts += [*(f"Hint: {hint}" for hint in hints), *(f"Note: {note}" for note in words.notes)]
     off = (*verdict["off_parts"].values(), contents.verdict.off_classes)
     partly = verdict["status"] == "calibrated" and any(off)
-    return [Headline(words.headline, "warn" if partly else STATES[verdict["status"]]), Bullets(tuple(facts))]
+    plain = Headline(words.headline, "warn" if partly else STATES[verdict["status"]])
+    return [light_headline(contents, style) or plain, Bullets(tuple(facts))]
 
 
 def _reliability(contents: Contents, style: Style) -> list[Block]:
@@ -372,7 +380,8 @@ def _tests(contents: Contents, style: Style) -> list[Block]:
 
 
 def _segments(contents: Contents, style: Style) -> list[Block]:
-    found = contents.numbers["verdict"]["segments"]
+    grade = contents.numbers["grade_column"]
+    found = [part for part in contents.numbers["verdict"]["segments"] if part["column"] != grade]
     if not found:
         return []
     more = len(found) - MAX_SEGMENTS
@@ -465,7 +474,8 @@ def _grades(contents: Contents, style: Style) -> list[Block]:
         )
         for grade in (*found["grades"], found["portfolio"] | whole)
     ]
-    head = ("{score}", "{rows}", "{events}", "mean {score}", "{rate}", "binomial p", "Jeffreys p", "Holm p", "light")
+    first = "{score}" if contents.numbers["grade_column"] is None else "grade"
+    head = (first, "{rows}", "{events}", "mean {score}", "{rate}", "binomial p", "Jeffreys p", "Holm p", "light")
     notes = (
         "One-sided tests: a small p-value means more {events} than the {scores} predict; too few are not flagged. The "
         "light is yellow from 95 % and red from 99.9 % confidence, by the exact binomial test. Holm: the binomial "
@@ -477,6 +487,8 @@ def _grades(contents: Contents, style: Style) -> list[Block]:
 
 PARTS: dict[str, tuple[str, Callable[[Contents, Style], list[Block]]]] = {
     "verdict": ("Verdict", _verdict),
+    "about": ("Model and data", about),
+    "change": ("Before and after the map", change),
     "reliability": ("Predicted and observed", _reliability),
     "classes": ("By class", _classes),
     "groups": ("By score", _groups),
@@ -488,6 +500,8 @@ PARTS: dict[str, tuple[str, Callable[[Contents, Style], list[Block]]]] = {
     "periods": ("By period", _periods),
     "decisions": ("Decision curve", _decisions),
     "grades": ("Too many events? Test of each score group", _grades),
+    "bounds": ("No events: upper bounds", bounds),
+    "context": ("Ranking and concentration", context),
     "limits": ("Limitations", limits),
     "methods": ("Methods", methods),
     "definitions": ("Glossary", definitions),

@@ -32,12 +32,18 @@ class Style:
         Sections that come first, in this order; the others follow in the order of ``sections.PARTS``.
     headings
         Headings that differ from those of ``sections.PARTS``.
+    last
+        Sections that come last, in this order, with "Appendix" in their headings.
+    by_light
+        Whether the headline follows the traffic light of the portfolio, as supervisors read it.
     """
 
     title: str
     voice: StyleVoice
     first: tuple[str, ...] = ()
     headings: Mapping[str, str] = field(default_factory=dict)
+    last: tuple[str, ...] = ()
+    by_light: bool = False
 
     @property
     def nouns(self) -> Nouns:
@@ -74,21 +80,28 @@ STYLES: dict[StyleName, Style] = {
         voice=_with_nouns("borrower", "default", "PD"),
         first=(
             "verdict",
+            "about",
             "classes",
+            "change",
             "grades",
+            "bounds",
             "groups",
             "reliability",
-            "recalibration",
             "segments",
             "periods",
-            "losses",
+            "context",
+            "limits",
         ),
+        last=("recalibration", "losses", "errors", "tests", "decisions", "methods", "definitions"),
+        by_light=True,
         headings={
             "grades": "Traffic lights by grade",
             "groups": "Defaults by grade",
             "reliability": "PD and default rate",
             "losses": "Discrimination and losses",
             "decisions": "Net benefit by cut-off",
+            "context": "Discrimination and concentration",
+            "bounds": "No defaults: upper bounds of the PDs",
         },
     ),
     "clinical": Style(

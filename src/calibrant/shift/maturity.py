@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -127,7 +128,10 @@ def select_mature(
     as_of
         The time of the evaluation. Later events are treated as unknown, so past evaluations can be reproduced.
     horizon
-        Maximum delay of an event: a number if times are numbers; for dates a ``timedelta`` or a number of days.
+        Maximum delay of an event: a number if times are numbers; for dates a ``timedelta``, a number of days, or
+        calendar months such as ``"12 months"`` or ``"12mo"``. A window of months ends on the same day of the month, or
+        on its last day if the month is shorter, and that day is included: one from 31 December 2023 ends on 31 December
+        2024, and one month from 31 January ends on the last day of February.
     label_time
         When each event was recorded; used only where y is 1, and may be missing elsewhere. Required for weighting, and
         to estimate the share of events that have arrived.
@@ -203,7 +207,7 @@ class _Window:
     age: Floats
     delay: Floats
     labels: NDArray[np.uint8]
-    horizon: float
+    horizon: Floats
     notes: tuple[Note, ...]
 
     @classmethod
@@ -212,12 +216,13 @@ class _Window:
         now, also_dated = _timestamps([as_of], "as_of", 1)
         if dated != also_dated:
             raise InputError("as_of", "and score_time must both be dates or both be numbers")
-        length, labels = _length(horizon, dated), rows.labels.copy()
+        length, latest = _lengths(horizon, start, dated)
+        labels = rows.labels.copy()
         notes: list[Note] = []
         delay = np.full(len(start), np.nan)
         if label_time is not None:
             delay = _delays(start, labels == 1, label_time, dated)
-            unheard, late = start + delay > now[0], delay > length
+            unheard, late = start + delay > now[0], delay > latest
             labels[unheard | late] = 0
             if (unheard & ~late).any():
                 notes.append(_events_after(int((unheard & ~late).sum())))
@@ -312,6 +317,54 @@ def _delays(start: Floats, event: NDArray[np.bool_], label_time: Any, dated: boo
     return delay
 
 
+def months_of(horizon: Any) -> int | None:
+    """Calendar months in a text such as "12 months", "12mo" or "1 year"; None for anything else.
+
+    Examples
+    --------
+    >>> months_of("12 months"), months_of("6mo"), months_of("1 year"), months_of(365)
+    (12, 6, 12, None)
+    """
+    if not isinstance(horizon, str):
+        return None
+    found = re.fullmatch(r"\s*(\d{1,4})\s*(mo|months?|y|years?)\s*", horizon.lower())
+    if found is None or int(found[1]) == 0:
+        raise InputError(
+            "horizon", f"is {horizon!r}, which is not a number of months", "pass '12 months', a timedelta or days"
+        )
+    return int(found[1]) * (12 if found[2].startswith("y") else 1)
+
+
+def add_months(days: NDArray[np.datetime64], months: int) -> NDArray[np.datetime64]:
+    """Days some calendar months later: the same day of the month, or its last day if it is shorter.
+
+    Examples
+    --------
+    >>> add_months(np.array(["2024-01-31", "2023-12-31", "2024-02-29"], "datetime64[D]"), 1).astype(str).tolist()
+    ['2024-02-29', '2024-01-31', '2024-03-29']
+    """
+    day = days.astype("datetime64[D]")
+    month = day.astype("datetime64[M]")
+    target = month + months
+    first, next_first = target.astype("datetime64[D]"), (target + 1).astype("datetime64[D]")
+    last = (next_first - first).astype(np.int64) - 1
+    into = np.minimum((day - month.astype("datetime64[D]")).astype(np.int64), last)
+    return np.asarray(first + into.astype("timedelta64[D]"))
+
+
+def _lengths(horizon: Any, start: Floats, dated: bool) -> tuple[Floats, Floats]:
+    """Age at which each row is mature, and the longest delay of an event that counts."""
+    months = months_of(horizon)
+    if months is None:
+        length = np.full(len(start), _length(horizon, dated))
+        return length, length
+    if not dated:
+        raise InputError("horizon", "is in calendar months but score_time contains numbers", "pass dates, or a number")
+    days = start.astype(np.int64).view("datetime64[us]").astype("datetime64[D]")
+    end = add_months(days, months).astype("datetime64[us]").astype(np.int64).astype(np.float64)
+    return end - start, end + (_DAY - 1) - start
+
+
 def _length(horizon: Any, dated: bool) -> float:
     if isinstance(horizon, np.timedelta64):
         horizon = horizon.astype("timedelta64[us]").item()
@@ -324,7 +377,8 @@ def _length(horizon: Any, dated: bool) -> float:
     elif isinstance(horizon, int | float | np.number) and not isinstance(horizon, bool):
         length = float(horizon) * (_DAY if dated else 1)
     else:
-        raise InputError("horizon", f"is of type {type(horizon).__name__}", "pass a number or a timedelta")
+        fix = "pass a number, a timedelta or '12 months'"
+        raise InputError("horizon", f"is of type {type(horizon).__name__}", fix)
     if not 0.0 < length < math.inf:
         raise InputError("horizon", f"must be above 0 and finite, got {horizon!r}")
     return length

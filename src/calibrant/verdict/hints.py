@@ -36,6 +36,16 @@ def labels_incomplete(voice: Voice, events: bool, beyond_chance: bool) -> str:
     return asked + sure * beyond_chance
 
 
+@note("no-events-bound")
+def no_events_bound(voice: Voice, at_most: float) -> str:
+    """No event, as is likely with low scores: what that bounds."""
+    nouns = voice.nouns
+    return (
+        f"if the labels are complete, the {nouns.rate} is at most {100 * at_most:.2g} % (95 % confidence, independent "
+        f"{nouns.rows}); calibrant.credit.pluto_tasche gives a bound for each rating grade."
+    )
+
+
 @note("mean-above-base-rate")
 def mean_above_base_rate(voice: Voice, ratio: float, train_rate: float | None, true_rate: float) -> str:
     """Scores far too high, as after training on data with a raised event rate."""
@@ -116,7 +126,9 @@ def _on_rates(verdict: Verdict) -> list[Note]:
         return [only_zero_and_one(equal_labels=not any(verdict.at_ends))]
     if verdict.events in (0.0, verdict.rows):
         outside = not verdict.expected[0] <= verdict.events <= verdict.expected[1]
-        return [labels_incomplete(events=verdict.events > 0.0, beyond_chance=outside)]
+        found = [labels_incomplete(events=verdict.events > 0.0, beyond_chance=outside)]
+        simple = verdict.events == 0.0 and not outside and verdict.counts and verdict.n_groups is None
+        return [*found, no_events_bound(at_most=-math.expm1(math.log(0.05) / verdict.rows))] if simple else found
     if verdict.status not in ("miscalibrated", "off"):
         return []
     if mean > REBALANCED_RATIO * rate:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated
 
@@ -24,6 +25,16 @@ def report(
     style: Annotated[Style, typer.Option("--style", help="Vocabulary.")] = Style.general,
     title: Annotated[str | None, typer.Option("--title", metavar="TEXT", help="Title of the report.")] = None,
     notion: options.Notion = None,
+    grade: Annotated[
+        str | None, options.text("--grade", "COL", "Column of rating grades, for the traffic lights.")
+    ] = None,
+    map_: Annotated[
+        str | None, options.path("--map", "-m", metavar="MAP.json", help_="Report on the scores after this map.")
+    ] = None,
+    meta: Annotated[
+        list[str] | None,
+        options.text("--meta", "KEY=VALUE", "Fact for the first page, such as model='PD retail'; repeat for several."),
+    ] = None,
     *,
     columns: options.Columns,
     days: options.DayRange,
@@ -42,14 +53,22 @@ def report(
     Example:
       calibrant report rows.parquet --score p --label bad --out report.html
       calibrant report rows.csv --score 'p_*' --label species --out report.html
+      calibrant report loans.csv --score pd --label default --style credit --grade grade --meta period=2025 --out r.html
     """
-    from calibrant.cli.files import check_output
-    from calibrant.cli.source import open_source
+    from calibrant.cli.files import check_output, load_map
+    from calibrant.cli.source import Rows, open_source
+    from calibrant.cli.voice import Mistake
     from calibrant.reporting import report as write
 
     limits = options.tolerance_of(tolerance)
     check_output(out, [".html", ".md", ".json"], force=force)
+    facts = dict(_fact(each) for each in meta or ())
+    calibration = None if map_ is None else load_map(map_)
+    if grade is not None:
+        columns = replace(columns, by=list(dict.fromkeys([*(columns.by or ()), grade])))
     source = open_source(files, columns, days, quiet=quiet or as_json)
+    if grade is not None and not isinstance(source, Rows):
+        raise Mistake("--grade", "needs rows, and this is a tally store", "leave it out")
 
     made = source.run(
         lambda: write(
@@ -61,11 +80,24 @@ def report(
             style=style.value,
             title=title,
             notion=None if notion is None else notion.value,
+            calibration=calibration,
+            grade=grade,
+            meta=facts,
             path=out,
         )
     )
     if as_json:
         console.show_json(made.to_dict())
     else:
-        console.say(made.numbers["verdict"]["headline"])
+        console.say(made.headline)
         console.say(f"Wrote {out}.")
+
+
+def _fact(text: str) -> tuple[str, str]:
+    """Key and value of ``--meta``."""
+    from calibrant.cli.voice import Mistake
+
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise Mistake(f"--meta {text}", "is not KEY=VALUE", "such as --meta period=2025")
+    return key.strip(), value.strip()

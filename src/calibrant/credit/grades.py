@@ -1,9 +1,11 @@
-"""Rating grades: tests of defaults against the probability of default (PD), and upper bounds for the PD."""
+"""Rating grades: tests of defaults against the probability of default (PD), with traffic lights."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from os import PathLike
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -11,18 +13,28 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from calibrant.arrays.columns import check_option
+from calibrant.credit.counts import (
+    check_correlation,
+    check_counts,
+    check_events,
+    check_names,
+    check_pd,
+    check_shapes,
+    check_share,
+)
+from calibrant.credit.factor import tail
+from calibrant.credit.records import Record, frame, save_csv
 from calibrant.guarantees.bounds import clopper_pearson
 from calibrant.messages import InputError, Shown
 from calibrant.metrics.binary.bins import Bins, Scores, Strategy
 from calibrant.metrics.chance import Chance
 from calibrant.metrics.estimates import plain
 from calibrant.metrics.multiplicity import holm
-from calibrant.notebook import GRAY, TRAFFIC_LIGHTS, Cell, Dot, table_block
+from calibrant.notebook import GRAY, SHAPES, TRAFFIC_LIGHTS, Cell, Dot, table_block
 from calibrant.numerics import Column, Floats, Ints
 
 Sides = Literal["one", "two"]
 Light = Literal["green", "yellow", "red", "none"]
-Method = Literal["most prudent", "scaled"]
 
 YELLOW, RED = 0.05, 0.001
 """One-sided p-values at which a light turns yellow and red: confidence 95 % and 99.9 % (OeNB and FMA 2004)."""
@@ -47,8 +59,10 @@ class GradeTable(Shown):
         ``"green"``, ``"yellow"`` or ``"red"``; ``"none"`` in an empty grade.
     portfolio_p, portfolio_jeffreys_p, portfolio_light
         The same for all grades together, each with its own PD; Jeffreys' at the mean PD.
-    alpha, sides
+    alpha, sides, correlation
         Settings of the table.
+    correlated_p, correlated_lights, portfolio_correlated_p, portfolio_correlated_light
+        One-sided p-values and lights when defaults share a factor with this correlation; None without it.
     """
 
     names: tuple[str, ...]
@@ -69,6 +83,11 @@ class GradeTable(Shown):
     portfolio_light: Light
     alpha: float
     sides: Sides
+    correlation: float | None = None
+    correlated_p: Floats | None = None
+    correlated_lights: tuple[Light, ...] | None = None
+    portfolio_correlated_p: float | None = None
+    portfolio_correlated_light: Light | None = None
 
     @classmethod
     def from_scores(
@@ -120,56 +139,116 @@ class GradeTable(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data: a record for each grade, and one for the portfolio."""
-        columns = {"name": self.names, "light": self.lights}
+        columns: dict[str, Any] = {"name": self.names, "light": self.lights}
         columns |= {key: getattr(self, key) for key in ("n", "events", "pd", *_FIGURES)}
-        grades = [dict(zip(columns, row, strict=True)) for row in zip(*map(plain, columns.values()), strict=True)]
         whole = {
             "n": int(self.n.sum()),
             "events": int(self.events.sum()),
-            "pd": plain(self._mean_pd),
+            "pd": plain(self.mean_pd),
             "binomial_p": plain(self.portfolio_p),
             "jeffreys_p": plain(self.portfolio_jeffreys_p),
             "light": self.portfolio_light,
         }
-        return {"alpha": self.alpha, "sides": self.sides, "grades": grades, "portfolio": whole}
+        found: dict[str, Any] = {"alpha": self.alpha, "sides": self.sides}
+        if self.correlation is not None:
+            columns |= {"correlated_p": self.correlated_p, "correlated_light": self.correlated_lights}
+            whole |= {
+                "correlated_p": plain(self.portfolio_correlated_p),
+                "correlated_light": self.portfolio_correlated_light,
+            }
+            found["correlation"] = self.correlation
+        grades = [dict(zip(columns, row, strict=True)) for row in zip(*map(plain, columns.values()), strict=True)]
+        return found | {"grades": grades, "portfolio": whole}
+
+    def records(self) -> list[dict[str, Any]]:
+        """A record for each grade, then one for the portfolio, as shown in the table; unknown numbers are NaN."""
+        total, hits = int(self.n.sum()), int(self.events.sum())
+        low, high = (float(end) for end in clopper_pearson(hits, total, self.alpha))
+        columns = {
+            "grade": [*self.names, "portfolio"],
+            "n": [*self.n.tolist(), total],
+            "defaults": [*self.events.tolist(), hits],
+            "pd": [*self.pd.tolist(), self.mean_pd],
+            "rate": [*self.rate.tolist(), hits / total if total else math.nan],
+            "low": [*self.low.tolist(), low],
+            "high": [*self.high.tolist(), high],
+            "binomial_p": [*self.binomial_p.tolist(), self.portfolio_p],
+            "jeffreys_p": [*self.jeffreys_p.tolist(), self.portfolio_jeffreys_p],
+            "holm_p": [*self.holm_p.tolist(), math.nan],
+            "light": [*self.lights, self.portfolio_light],
+        }
+        if self.correlated_p is not None and self.correlated_lights is not None:
+            columns["correlated_p"] = [*self.correlated_p.tolist(), self.portfolio_correlated_p]
+            columns["correlated_light"] = [*self.correlated_lights, self.portfolio_correlated_light]
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+    def to_frame(self) -> Any:
+        """The table as a pandas frame: a row for each grade, and one for the portfolio."""
+        return frame(self.records(), "a frame of grades")
+
+    def to_csv(self, path: str | PathLike[str] | None = None, *, sep: str = ",", decimal: str = ".") -> str:
+        """The table as CSV text, also written to ``path`` if given.
+
+        Parameters
+        ----------
+        path
+            File to write.
+        sep, decimal
+            Separator of fields, and decimal mark; ``";"`` and ``","`` for a German or French Excel.
+        """
+        return save_csv(self.records(), path, sep, decimal)
 
     @property
-    def _mean_pd(self) -> float:
+    def mean_pd(self) -> float:
+        """Mean PD of the rows; NaN without rows."""
         total = int(self.n.sum())
-        return float((self.n * self.pd).sum() / total) if total else float("nan")
+        return float((self.n * self.pd).sum() / total) if total else math.nan
+
+    @property
+    def light(self) -> Light:
+        """Light of the portfolio: for correlated defaults if a correlation was given, otherwise for independent."""
+        return self.portfolio_light if self.portfolio_correlated_light is None else self.portfolio_correlated_light
 
     def __str__(self) -> str:
         """The table, 80 characters wide unless names are long, and a legend."""
         width = max(9, *(len(name) for name in self.names))
         head = f"{'grade':<{width}}{'rows':>9}{'def.':>6}{'PD %':>7}{'rate %':>7}{'low %':>7}{'high %':>7}"
-        lines = [f"{head}{'binom.':>7}{'Jeffr.':>7}{'Holm':>6} light"]
-        lines += [_line(width, *row) for row in self._rows()]
-        return "\n".join([*lines, *self._footnotes()])
+        more = "" if self.correlation is None else f" {'corr.':>6} light"
+        lines = [f"{head}{'binom.':>7}{'Jeffr.':>7}{'Holm':>6} light{' ' if more else ''}{more}"]
+        lines += [_line(width, record) for record in self.records()]
+        return "\n".join([*lines, *self.footnotes()])
 
     def _repr_html_(self) -> str:
         """For notebooks: the table with colored lights, and its legend."""
-        head = ("grade", "rows", "defaults", "PD %", "rate %", "low %", "high %", "binom.", "Jeffr.", "Holm", "light")
-        rows = [_cells(*row) for row in self._rows()]
-        bar = TRAFFIC_LIGHTS.get(self.portfolio_light, GRAY)
-        notes = [" ".join(self._footnotes())]
-        return table_block(head, rows, notes=notes, left=(0, 10), bold=[len(rows) - 1], color=bar)
+        return self.block()
 
-    def _rows(self) -> list[tuple[Any, ...]]:
-        """Entries of each grade, and of the portfolio."""
-        rows = zip(
-            self.names, self.n, self.events, self.pd, self.rate, self.low, self.high,
-            self.binomial_p, self.jeffreys_p, self.holm_p, self.lights, strict=True,
-        )  # fmt: skip
-        total, hits = int(self.n.sum()), int(self.events.sum())
-        rate = hits / total if total else float("nan")
-        low, high = (float(end) for end in clopper_pearson(hits, total, self.alpha))
-        shares, p_values = (self._mean_pd, rate, low, high), (self.portfolio_p, self.portfolio_jeffreys_p, np.nan)
-        return [*rows, ("portfolio", total, hits, *shares, *p_values, self.portfolio_light)]
+    def block(self, title: str = "") -> str:
+        """The table with colored lights and its legend as HTML, with a line above it.
 
-    def _footnotes(self) -> list[str]:
+        Parameters
+        ----------
+        title
+            The line; none if empty.
+        """
+        head = ["grade", "rows", "defaults", "PD %", "rate %", "low %", "high %", "binom.", "Jeffr.", "Holm", "light"]
+        head += [] if self.correlation is None else ["corr.", "light"]
+        rows = [_cells(record) for record in self.records()]
+        bar = TRAFFIC_LIGHTS.get(self.light, GRAY)
+        notes = [" ".join(self.footnotes())]
+        return table_block(head, rows, title=title, notes=notes, left=(0, 10, 12), bold=[len(rows) - 1], color=bar)
+
+    def footnotes(self) -> list[str]:
+        """What the columns mean, and what the tests assume, in lines of at most 80 characters."""
         tail = "more defaults than the PD allows" if self.sides == "one" else "a rate other than the PD (two-sided)"
         level = f"{100 * (1 - self.alpha):g} %"
-        return [text.format(level=level, tail=tail) for text in _FOOTNOTES]
+        lines = [text.format(level=level, tail=tail) for text in _FOOTNOTES]
+        if self.correlation is None:
+            return [*lines, "are assumed to be independent; correlated defaults cause more red lights."]
+        return [
+            *lines,
+            "are assumed to be independent there. corr.: the same test if defaults share one",
+            f"factor with asset correlation {self.correlation:g} (Vasicek 2002), with its light.",
+        ]
 
 
 _FIGURES = (
@@ -188,7 +267,6 @@ _FOOTNOTES = (
     "grades' binomials. Jeffr.: Beta(defaults + 1/2, others + 1/2) below the PD (ECB",
     "2019). Holm: binom. corrected for the number of grades. light: binom. one-sided,",
     "yellow at 95 %, red at 99.9 % confidence (OeNB and FMA 2004). Defaults",
-    "are assumed to be independent; correlated defaults cause more red lights.",
 )
 
 
@@ -200,6 +278,7 @@ def grade_table(
     alpha: float = 0.05,
     names: Sequence[str] | None = None,
     sides: Sides = "one",
+    correlation: float | None = None,
 ) -> GradeTable:
     r"""Compare the defaults of rating grades with their probabilities of default (PD).
 
@@ -220,6 +299,9 @@ def grade_table(
     sides
         ``"one"``: too many defaults, as required by supervisors. ``"two"``: either side, twice the smaller tail, at
         most 1; the Jeffreys p-value and the lights stay one-sided.
+    correlation
+        Asset correlation of Vasicek's one-factor model. If given, the table also has p-values and lights for defaults
+        that are correlated, as in :func:`vasicek_test`.
 
     Returns
     -------
@@ -249,9 +331,11 @@ def grade_table(
     low, high: Clopper-Pearson interval, confidence 95 %. ...
     """
     check_option("sides", sides, get_args(Sides))
-    m, k = _counts(n, "n"), _counts(events, "events")
-    p = np.asarray(pd, dtype=np.float64)
-    _check(m, k, p, alpha, names)
+    m, k = check_counts(n, "n"), check_counts(events, "events")
+    check_shapes(m, events=k, pd=pd)
+    p, labels, alpha = check_pd(pd), check_names(names, m), check_share(alpha, "alpha")
+    check_events(m, k)
+    rho = None if correlation is None else check_correlation(correlation)
     upper, lower = _tails(k, m, p)
     filled = m > 0
     binomial = np.where(filled, upper if sides == "one" else np.minimum(1.0, 2.0 * np.minimum(upper, lower)), np.nan)
@@ -261,8 +345,13 @@ def grade_table(
     both = all_upper if sides == "one" else min(1.0, 2.0 * min(all_upper, all_lower))
     mean_pd = float((m * p).sum()) / max(total, 1)
     low, high = clopper_pearson(k, m, alpha)
+    correlated, portfolio_correlated = None, None
+    if rho is not None:
+        correlated = np.array([tail(k[j], m[j : j + 1], p[j : j + 1], rho) for j in range(len(m))])
+        correlated = np.where(filled, correlated, np.nan)
+        portfolio_correlated = tail(hits, m, p, rho) if some else float("nan")
     return GradeTable(
-        names=tuple(str(j + 1) for j in range(len(m))) if names is None else tuple(str(name) for name in names),
+        names=labels,
         n=m,
         events=k,
         pd=p,
@@ -278,91 +367,17 @@ def grade_table(
         portfolio_p=both if some else float("nan"),
         portfolio_jeffreys_p=float(special.betainc(hits + 0.5, total - hits + 0.5, mean_pd)) if some else float("nan"),
         portfolio_light=_light(all_upper, some),
-        alpha=float(alpha),
+        alpha=alpha,
         sides=sides,
+        correlation=rho,
+        correlated_p=correlated,
+        correlated_lights=None if correlated is None else tuple(map(_light, correlated, filled)),
+        portfolio_correlated_p=portfolio_correlated,
+        portfolio_correlated_light=None if portfolio_correlated is None else _light(portfolio_correlated, some),
     )
 
 
-def pluto_tasche(
-    n: ArrayLike, events: ArrayLike, *, confidence: float = 0.75, method: Method = "most prudent"
-) -> Floats:
-    r"""Upper bounds for the PDs of grades with few or no defaults, by most prudent estimation.
-
-    .. math:: \hat p_i = \max_{j \le i} \sup\Bigl\{p : P\bigl(X \le K_j\bigr) \ge 1 - \gamma,\
-              X \sim \operatorname{Bin}(N_j, p)\Bigr\}, \qquad N_j = \sum_{l \ge j} n_l, \quad K_j = \sum_{l \ge j} k_l,
-
-    where grade l, from best to worst, has :math:`n_l` rows and :math:`k_l` defaults and :math:`\gamma` is the
-    confidence. Grades are ordered from best to worst, so the PD of grade i is at most that of i and all worse grades
-    pooled.
-
-    Parameters
-    ----------
-    n, events
-        Rows and defaults, best grade first.
-    confidence
-        :math:`\gamma`; it holds for each grade separately.
-    method
-        ``"most prudent"``, or ``"scaled"``: the same bounds times one factor, so that their mean over the rows is the
-        upper bound of the whole portfolio. The scaled values are not bounds for single grades.
-
-    Returns
-    -------
-    ndarray
-        Upper bound of the PD of each grade.
-
-    Notes
-    -----
-    Edges: if the worst grades have no rows, their bound is 1. The maximum matters only where better grades defaulted
-    more often; it keeps the bounds in order.
-    Guarantee: each bound is at least the grade's PD with probability gamma, for one year of independent defaults with
-    PDs in the order of the grades. Correlation between defaults is ignored; it would raise the bounds.
-    Cost: O(grades).
-    References: Pluto and Tasche (2005), Estimating probabilities of default for low default portfolios, sections 2
-    to 4.
-
-    Examples
-    --------
-    >>> (100 * pluto_tasche([100, 400, 300], [0, 0, 0], confidence=0.75)).round(2).tolist()
-    [0.17, 0.2, 0.46]
-    """
-    check_option("method", method, get_args(Method))
-    m, k = _counts(n, "n"), _counts(events, "events")
-    _check(m, k, np.zeros(len(m)), confidence, None, "confidence")
-    rows, hits = np.cumsum(m[::-1])[::-1], np.cumsum(k[::-1])[::-1]
-    bound = np.where(hits < rows, special.betaincinv(hits + 1.0, np.maximum(rows - hits, 1), confidence), 1.0)
-    prudent = np.maximum.accumulate(bound)
-    if method == "most prudent" or not rows[0]:
-        return np.asarray(prudent)
-    return np.asarray(prudent * (bound[0] * rows[0] / (m * prudent).sum()))
-
-
 # -------------------------------------------------------------------------------------------- Tails, corrections, lines
-
-
-def _counts(values: ArrayLike, name: str) -> Ints:
-    array = np.asarray(values, dtype=np.float64)
-    if array.ndim != 1 or not len(array) or not ((array >= 0) & (array < 2.0**53) & (array == np.floor(array))).all():
-        raise InputError(name, "must be a list of non-negative integers, one for each grade")
-    return array.astype(np.int64)
-
-
-def _check(
-    n: Ints, events: Ints, pd: Floats, share: float, names: Sequence[str] | None, share_name: str = "alpha"
-) -> None:
-    for name, shape in (
-        ("events", events.shape),
-        ("pd", pd.shape),
-        ("names", n.shape if names is None else (len(names),)),
-    ):
-        if shape != n.shape:
-            raise InputError(name, f"has shape {shape} and n {n.shape}", "pass one value for each grade")
-    if (events > n).any():
-        wrong = int(np.argmax(events > n)) + 1
-        raise InputError("events", f"exceed n in grade {wrong}", "check whether the two columns are swapped")
-    if not ((pd >= 0.0) & (pd <= 1.0)).all():
-        raise InputError("pd", "must hold probabilities between 0 and 1", "divide percentages by 100")
-    if not 0.0 < share < 1.0:
-        raise InputError(share_name, f"must lie between 0 and 1, got {share!r}")
 
 
 def _tails(k: Ints, n: Ints, p: Floats) -> tuple[Floats, Floats]:
@@ -378,20 +393,29 @@ def _light(tail: float, filled: bool) -> Light:
     return "red" if tail <= RED else "yellow" if tail <= YELLOW else "green"
 
 
-def _line(
-    width: int, name: str, n: int, events: int, pd: float, rate: float, low: float, high: float,
-    binomial: float, jeffreys: float, holm: float, light: str
-) -> str:  # fmt: skip
-    shares = f"{_percent(pd):>7}{_percent(rate):>7}{_percent(low):>7}{_percent(high):>7}"
-    return f"{name:<{width}} {n:>8} {events:>5}{shares}{_p(binomial):>7}{_p(jeffreys):>7}{_p(holm):>6} {light}"
+def _line(width: int, record: Record) -> str:
+    shares = "".join(f"{_percent(record[key]):>7}" for key in ("pd", "rate", "low", "high"))
+    tests = f"{_p(record['binomial_p']):>7}{_p(record['jeffreys_p']):>7}{_p(record['holm_p']):>6}"
+    line = f"{record['grade']:<{width}} {record['n']:>8} {record['defaults']:>5}{shares}{tests} {record['light']}"
+    more = f"{_p(record['correlated_p']):>6} {record['correlated_light']}" if "correlated_p" in record else ""
+    return f"{line}{' ' * (8 - len(record['light']))}{more}" if more else line
 
 
-def _cells(
-    name: str, n: int, events: int, pd: float, rate: float, low: float, high: float,
-    binomial: float, jeffreys: float, holm: float, light: str
-) -> list[Cell]:  # fmt: skip
-    numbers = [f"{n:,}", f"{events:,}", *map(_percent, (pd, rate, low, high)), *map(_p, (binomial, jeffreys, holm))]
-    return [name, *numbers, Dot(light, TRAFFIC_LIGHTS[light]) if light in TRAFFIC_LIGHTS else light]
+def _cells(record: Record) -> list[Cell]:
+    cells: list[Cell] = [record["grade"], f"{record['n']:,}", f"{record['defaults']:,}"]
+    cells += [_percent(record[key]) for key in ("pd", "rate", "low", "high")]
+    cells += [_p(record[key]) for key in ("binomial_p", "jeffreys_p", "holm_p")]
+    cells.append(light_dot(record["light"]))
+    return (
+        [*cells, _p(record["correlated_p"]), light_dot(record["correlated_light"])]
+        if "correlated_p" in record
+        else cells
+    )
+
+
+def light_dot(light: Light) -> Cell:
+    """A light with its color and shape; plain text without a light."""
+    return Dot(light, TRAFFIC_LIGHTS[light], SHAPES[light]) if light in TRAFFIC_LIGHTS else light
 
 
 def _percent(x: float) -> str:

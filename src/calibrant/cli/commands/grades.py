@@ -1,0 +1,306 @@
+"""``calibrant grades``: test the defaults of rating grades against their PDs, by segment and year."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from calibrant.cli import console, options
+from calibrant.cli.exits import Exit
+
+if TYPE_CHECKING:
+    from calibrant.credit import GradePanel, GradeTable
+
+SUFFIXES = [".csv", ".xlsx", ".html", ".json"]
+EXITS = {"green": Exit.CALIBRATED, "yellow": Exit.OFF, "red": Exit.MISCALIBRATED, "none": Exit.CANNOT_TELL}
+STYLES = {"green": "bold green", "yellow": "bold yellow", "red": "bold red", "none": "bold"}
+
+
+class Decimal(StrEnum):
+    """Decimal marks."""
+
+    comma = ","
+    point = "."
+
+
+class FailOn(StrEnum):
+    """Parts of the data that can make the command fail."""
+
+    grades = "grades"
+    parts = "parts"
+
+
+def grades(
+    files: options.Files,
+    grade: Annotated[str, options.text("--grade", "COL", "Column with the grade. [default: grade]")] = "grade",
+    pd: Annotated[str | None, options.text("--pd", "COL", "Column of PDs. [default: pd]")] = None,
+    n: Annotated[str | None, options.text("--n", "COL", "Column with the number of borrowers. [default: n]")] = None,
+    defaults: Annotated[
+        str | None, options.text("--defaults", "COL", "Column with the number of defaults. [default: defaults]")
+    ] = None,
+    score: Annotated[
+        str | None, options.text("--score", "COL", "One line for each borrower: column of PDs; needs --label.")
+    ] = None,
+    label: Annotated[
+        str | None, options.text("--label", "COL", "One line for each borrower: column of defaults, 0 or 1.")
+    ] = None,
+    by: options.By = None,
+    time: Annotated[str | None, options.text("--time", "COL", "Column with the year.")] = None,
+    correlation: Annotated[
+        float | None,
+        typer.Option("--correlation", metavar="R", help="Asset correlation; adds tests for correlated defaults."),
+    ] = None,
+    decimal: Annotated[
+        Decimal | None, typer.Option("--decimal", show_default=False, help="Decimal mark of a CSV. [default: found]")
+    ] = None,
+    fail_on: Annotated[
+        list[FailOn] | None,
+        typer.Option("--fail-on", help="Exit with 13 if a grade, or a segment or year (parts), has too many defaults."),
+    ] = None,
+    where: options.Where = None,
+    out: Annotated[str | None, options.out("Output file: .csv, .xlsx, .html or .json.")] = None,
+    force: options.Force = False,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Test the defaults of rating grades against their PDs.
+
+    The file has a line for each grade (and year, and segment) with borrowers, defaults and PD; or a line for each
+    borrower (--score, --label). CSV may have decimal commas, percent signs and semicolons; Excel files are read from
+    their first sheet. By grade, segment (--by) and year (--time): exact binomial and Jeffreys tests, Holm's correction,
+    traffic lights, and a test of the portfolio. With --correlation also for correlated defaults. Without any default
+    it shows upper bounds of the PDs.
+
+    Exit code, by the light of the portfolio (for correlated defaults if --correlation is given): 0 green, 12 yellow,
+    10 red, 11 no borrowers, 1 input error, 2 usage error. With --fail-on it is 13 if the portfolio is green and a part
+    is not, at 5 % after Holm's correction.
+
+    Example:
+      calibrant grades grades.csv --grade grade --pd pd --n n --defaults d --by segment --time year --out lights.html
+      calibrant grades loans.csv --score pd --label default --grade grade
+    """
+    from calibrant.cli.files import check_output, find_files
+    from calibrant.credit import grade_panel
+
+    found = find_files(files)
+    if out is not None:
+        check_output(out, SUFFIXES, inputs=found, force=force)
+    rows = score is not None or label is not None
+    taken = [option for option, name in (("--pd", pd), ("--n", n), ("--defaults", defaults)) if name is not None]
+    if rows and taken:
+        from calibrant.cli.voice import Mistake
+
+        problem = "is for lines with counts, and --score and --label are for single borrowers"
+        raise Mistake(taken[0], problem, "leave one out")
+    names = {"--grade": grade, "--time": time} | {f"--by ({each})": each for each in by or ()}
+    if rows:
+        cells = _from_rows(found, score or "score", label or "label", names, where, decimal)
+    else:
+        given = {"--pd": pd or "pd", "--n": n or "n", "--defaults": defaults or "defaults"}
+        cells = _from_counts(found, given, names, where, decimal)
+    segments = [", ".join(each) for each in zip(*(cells[name] for name in by), strict=True)] if by else None
+    panel = grade_panel(
+        cells["n"],
+        cells["defaults"],
+        cells["pd"],
+        grade=cells["grade"],
+        year=cells["time"] if time is not None else None,
+        segment=segments,
+        correlation=correlation,
+    )
+    if out is not None:
+        _write(panel, out)
+    if as_json:
+        console.show_json(panel.to_dict())
+    else:
+        _show(panel)
+        if out is not None:
+            console.say(f"Wrote {out}.")
+    raise typer.Exit(_exit(panel, fail_on or ()))
+
+
+# -------------------------------------------------------------------------------------------------------------- reading
+
+
+def _from_counts(
+    files: Sequence[str], given: dict[str, str], names: dict[str, str | None], where: str | None, decimal: str | None
+) -> dict[str, list[Any]]:
+    """Columns of lines with counts."""
+    from calibrant.cli.decimals import read_localized
+    from calibrant.cli.files import connect, kind_of, read_rows
+    from calibrant.cli.numbers import refuse_text, type_of
+    from calibrant.cli.voice import Mistake
+
+    connection = connect()
+    text = kind_of(files[0]) in ("CSV", "TSV")
+    rows = read_rows(connection, files, {**given, **names}, where=where, as_text=text)
+    whole = [given["--n"], given["--defaults"]]
+    rows = read_localized(rows, given.values(), counts=whole, decimal=decimal)
+    for option, name in given.items():
+        if type_of(rows, name) == "VARCHAR":
+            refuse_text(rows, name, option)
+    found = _columns(rows, {"pd": given["--pd"], "n": whole[0], "defaults": whole[1]}, names)
+    for key, option in (("pd", "--pd"), ("n", "--n"), ("defaults", "--defaults")):
+        missing = next((place for place, value in enumerate(found[key]) if value is None), None)
+        if missing is not None:
+            raise Mistake(
+                f"the column {given[option]!r} ({option})",
+                f"is empty in line {missing + 1} of the table (grade {found['grade'][missing]})",
+                "fill it in, or exclude the line with --where",
+            )
+    for key, name in (("n", whole[0]), ("defaults", whole[1])):
+        wrong = next((value for value in found[key] if value < 0 or value != int(value)), None)
+        if wrong is not None:
+            problem = f"contains {wrong:g}, which is not a count"
+            raise Mistake(f"the column {name!r}", problem, "write integers from 0 up")
+    big = next((value for value in found["pd"] if not 0.0 <= value <= 1.0), None)
+    if big is not None:
+        fix = "divide by 100, or write a percent sign"
+        raise Mistake(f"the column {given['--pd']!r} (--pd)", f"contains {big:g}, outside 0 to 1", fix)
+    over = next((j for j, (k, n) in enumerate(zip(found["defaults"], found["n"], strict=True)) if k > n), None)
+    if over is not None:
+        raise Mistake(
+            f"grade {found['grade'][over]}",
+            f"has {found['defaults'][over]:g} defaults and {found['n'][over]:g} borrowers",
+            "check --n and --defaults",
+        )
+    return found
+
+
+def _from_rows(
+    files: Sequence[str],
+    score: str,
+    label: str,
+    names: dict[str, str | None],
+    where: str | None,
+    decimal: str | None,
+) -> dict[str, list[Any]]:
+    """Counts from lines of single borrowers: the PD of a grade is the mean over its borrowers."""
+    from calibrant.cli.files import connect, read_rows
+    from calibrant.cli.numbers import refuse_text
+    from calibrant.cli.voice import Mistake
+    from calibrant.export.sql.dialects import quote
+
+    connection = connect()
+    needed = {"--score": score, "--label": label} | names
+    rows = read_rows(connection, files, needed, numbers=(score, label), where=where)
+    for option, name in (("--score", score), ("--label", label)):
+        refuse_text(rows, name, option)
+    s, y = quote(score, "duckdb"), quote(label, "duckdb")
+    wrong = f"{s} IS NULL OR NOT ({s}::DOUBLE BETWEEN 0 AND 1) OR {y} IS NULL OR {y}::DOUBLE NOT IN (0, 1)"
+    ((bad, missing),) = rows.aggregate(
+        f"count(*) FILTER (WHERE {wrong}), count(*) FILTER (WHERE {y} IS NULL)"
+    ).fetchall()
+    if missing:
+        fix = "exclude them with --where; a label that has not arrived is not a negative"
+        raise Mistake(f"{missing:,} lines", f"have no label in the column {label!r}", fix)
+    if bad:
+        problem = f"have a PD in {score!r} outside 0 to 1 or a label in {label!r} other than 0 and 1"
+        raise Mistake(f"{bad:,} lines", problem, "fix them, or exclude them with --where")
+    keys = ", ".join(dict.fromkeys(quote(name, "duckdb") for name in names.values() if name is not None))
+    counted = rows.aggregate(
+        f'{keys}, count(*)::DOUBLE AS "n ", sum({y}::DOUBLE) AS "defaults ", avg({s}::DOUBLE) AS "pd "', keys
+    )
+    return _columns(counted, {"pd": "pd ", "n": "n ", "defaults": "defaults "}, names)
+
+
+def _columns(rows: Any, numbers: dict[str, str], names: dict[str, str | None]) -> dict[str, list[Any]]:
+    """Numbers as floats and names as text, in order of the lines; of a date in the time column, its year."""
+    from calibrant.export.sql.dialects import quote
+
+    wanted = list(numbers.values())
+    texts = [name for name in dict.fromkeys(names.values()) if name is not None]
+    parts = [f"{quote(name, 'duckdb')}::DOUBLE" for name in wanted] + [quote(name, "duckdb") for name in texts]
+    lines = rows.project(", ".join(f"{part} AS c{place}" for place, part in enumerate(parts))).fetchall()
+    columns = list(zip(*lines, strict=True))
+    found: dict[str, list[Any]] = {key: list(columns[place]) for place, key in enumerate(numbers)}
+    for place, name in enumerate(texts, start=len(wanted)):
+        found[name] = [_name(value) for value in columns[place]]
+    grade, time = names["--grade"], names["--time"]
+    found["grade"] = found[str(grade)]
+    if time is not None:
+        found["time"] = [_year(value) for value in columns[len(wanted) + texts.index(time)]]
+    return found
+
+
+def _name(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:.0f}" if isinstance(value, float) and value.is_integer() else str(value).strip()
+
+
+def _year(value: Any) -> str:
+    """The year of a date; other values as they are."""
+    import datetime as dt
+    import re
+
+    if isinstance(value, dt.date):
+        return str(value.year)
+    text = _name(value)
+    iso, german = re.fullmatch(r"(\d{4})-\d{2}-\d{2}.*", text), re.fullmatch(r"\d{1,2}\.\d{1,2}\.(\d{4})", text)
+    return iso[1] if iso else german[1] if german else text
+
+
+# -------------------------------------------------------------------------------------------------------------- results
+
+
+def _show(panel: GradePanel) -> None:
+    """Print the verdict in a line, and the tables."""
+    console.say(sentence(panel.whole), STYLES[panel.whole.light])
+    console.put(f"\n{panel}\n")
+
+
+def sentence(table: GradeTable) -> str:
+    """The result of the portfolio test in one sentence."""
+    n, hits, expected = int(table.n.sum()), int(table.events.sum()), float((table.n * table.pd).sum())
+    correlated = table.portfolio_correlated_p is not None
+    p = table.portfolio_p if table.portfolio_correlated_p is None else table.portfolio_correlated_p
+    how = f"asset correlation {table.correlation:g}" if correlated else "independent defaults"
+    if table.light == "none":
+        return "NO LIGHT: there are no borrowers."
+    what = {
+        "green": "no evidence that the PDs are too low",
+        "yellow": "the PDs look too low (95 % confidence)",
+        "red": "the PDs are too low (99.9 % confidence)",
+    }[table.light]
+    shown = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+    return (
+        f"{table.light.upper()}: {what}. {hits:,} defaults, {expected:,.{2 if expected < 10 else 1}f} predicted, "
+        f"{n:,} borrowers ({shown}, {how})."
+    )
+
+
+def _write(panel: GradePanel, out: str) -> None:
+    import json
+
+    from calibrant.cli.sheets import write_sheets
+    from calibrant.export.files import write_whole
+
+    kind = out.lower().rsplit(".", 1)[1]
+    if kind == "csv":
+        panel.to_csv(out)
+    elif kind == "html":
+        write_whole(out, panel.to_html())
+    elif kind == "json":
+        write_whole(out, json.dumps(panel.to_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    else:
+        sheets: dict[str, Any] = {"grades": panel.records()}
+        for segment in ("all", *panel.segments) if panel.years else ():
+            lights = zip((*panel.grades, "portfolio"), panel.lights(segment), strict=True)
+            sheets[f"lights {segment}"] = [
+                {"grade": name} | dict(zip(panel.years, row, strict=True)) for name, row in lights
+            ]
+        write_sheets(out, sheets)
+
+
+def _exit(panel: GradePanel, fail_on: Sequence[FailOn]) -> Exit:
+    """The exit code of the portfolio's light, or that of a part that is off if the light is green."""
+    code = EXITS[panel.whole.light]
+    off = {
+        FailOn.grades: bool((panel.whole.holm_p <= 0.05).any()),
+        FailOn.parts: bool(panel.off_parts),
+    }
+    return Exit.PART_OFF if code == Exit.CALIBRATED and any(off[part] for part in fail_on) else code

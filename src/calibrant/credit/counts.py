@@ -1,0 +1,74 @@
+"""Checks of what credit functions take: counts, probabilities of default, confidence levels, correlations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from calibrant.messages import InputError
+from calibrant.numerics import Floats, Ints
+
+
+def check_counts(values: ArrayLike, name: str, dims: tuple[int, ...] = (1,)) -> Ints:
+    """Non-negative integers; one for each grade, or a table of them."""
+    array = _floats(values, name, "must hold non-negative integers")
+    whole = (array >= 0) & (array < 2.0**53) & (array == np.floor(array))
+    if array.ndim not in dims or not array.size or not whole.all():
+        each = "one for each grade" if dims == (1,) else "one for each grade, or a row of them for each year"
+        raise InputError(name, f"must be a list of non-negative integers, {each}")
+    return array.astype(np.int64)
+
+
+def check_shapes(n: Ints, **others: Any) -> None:
+    """Raise an error unless all have the shape of ``n``."""
+    for name, values in others.items():
+        if np.shape(values) != n.shape:
+            raise InputError(name, f"has shape {np.shape(values)} and n {n.shape}", "pass one value for each grade")
+
+
+def check_events(n: Ints, events: Ints) -> None:
+    """Raise an error if a grade has more defaults than rows."""
+    if (events > n).any():
+        wrong = int(np.argmax((events > n).ravel())) + 1
+        raise InputError("events", f"exceed n in grade {wrong}", "check whether the two columns are swapped")
+
+
+def check_pd(pd: ArrayLike, name: str = "pd") -> Floats:
+    """Probabilities between 0 and 1."""
+    array = _floats(pd, name, "must hold probabilities between 0 and 1")
+    if not ((array >= 0.0) & (array <= 1.0)).all():
+        raise InputError(name, "must hold probabilities between 0 and 1", "divide percentages by 100")
+    return array
+
+
+def check_share(share: Any, name: str) -> float:
+    """A number strictly between 0 and 1."""
+    if isinstance(share, bool) or not isinstance(share, int | float | np.number) or not 0.0 < float(share) < 1.0:
+        raise InputError(name, f"must lie between 0 and 1, got {share!r}")
+    return float(share)
+
+
+def check_correlation(correlation: Any, name: str = "correlation") -> float:
+    """A number from 0 up to, but not including, 1."""
+    number = isinstance(correlation, int | float | np.number) and not isinstance(correlation, bool)
+    if not number or not 0.0 <= float(correlation) < 1.0:
+        raise InputError(name, f"must be at least 0 and less than 1, got {correlation!r}", "12 % is 0.12")
+    return float(correlation)
+
+
+def check_names(names: Sequence[Any] | None, n: Ints) -> tuple[str, ...]:
+    """Names of grades; 1, 2, ... if none are given."""
+    if names is None:
+        return tuple(str(place + 1) for place in range(len(n)))
+    check_shapes(n, names=np.empty(len(names)))
+    return tuple(str(name) for name in names)
+
+
+def _floats(values: ArrayLike, name: str, problem: str) -> Floats:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(name, problem, "pass numbers") from None

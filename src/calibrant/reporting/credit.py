@@ -1,0 +1,126 @@
+"""Sections of a credit report: headline by the portfolio test, upper bounds without defaults, model data, sign-off."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from calibrant.reporting.blocks import Block, Bullets, Headline, Table, Tone
+from calibrant.reporting.contents import Contents
+from calibrant.reporting.figures import amount, count, number, p_value, percent, share, span
+from calibrant.reporting.marks import LIGHTS
+from calibrant.reporting.styles import Style
+
+Numbers = Mapping[str, Any]
+
+SIGN_OFF = ("Prepared by", "Reviewed by", "Approved by")
+
+
+def light_headline(contents: Contents, style: Style) -> Headline | None:
+    """The light of the portfolio test and what it says; None in other styles, and where there is no such test."""
+    found = contents.numbers["grades"]
+    if not style.by_light or found is None or contents.verdict.notion is not None:
+        return None
+    return Headline(light_text(contents, style), _tone(contents))
+
+
+def light_text(contents: Contents, style: Style) -> str:
+    """The headline of a credit report: light, counts, and what the verdict adds."""
+    whole = contents.numbers["grades"]["portfolio"]
+    predicted, light = whole["n"] * (whole["pd"] or 0.0), whole["light"]
+    counts = f"{count(whole['events'])} observed, {amount(predicted)} predicted, p {_p(whole['binomial_p'])}"
+    if whole["events"] == 0:
+        return style.say(
+            f"{light.upper()}: no {{event}} was observed ({amount(predicted)} predicted). This does not show that the "
+            "{scores} are right; it bounds them from above."
+        )
+    said = {
+        "green": "no evidence that the {scores} are too low",
+        "yellow": "more {events} than the {scores} predict, at 95 % confidence",
+        "red": "more {events} than the {scores} predict, at 99.9 % confidence",
+    }[light]
+    verdict = contents.verdict.in_words(style.voice).headline
+    return f"{light.upper()}: {style.say(said)} ({counts}). {verdict}"
+
+
+def _p(value: float | None) -> str:
+    text = p_value(value)
+    return text if text.startswith("<") else f"= {text}"
+
+
+def _tone(contents: Contents) -> Tone:
+    light = contents.numbers["grades"]["portfolio"]["light"]
+    off = contents.verdict.status in ("miscalibrated", "off") or any(contents.numbers["verdict"]["off_parts"].values())
+    return "warn" if light == "green" and off and contents.numbers["events"] > 0 else LIGHTS[light]
+
+
+def about(contents: Contents, style: Style) -> list[Block]:
+    """What the report is about, as given by its author, and lines for signatures."""
+    given = contents.numbers["meta"]
+    if not given:
+        return []
+    rows = tuple((str(key), str(value)) for key, value in given.items())
+    blocks: list[Block] = [Table("Model and data, as stated by the author", ("item", "value"), rows, words=True)]
+    if style.by_light:
+        lines = tuple((role, " ", " ", " ") for role in SIGN_OFF)
+        blocks.append(Table("Sign-off", ("", "name", "date", "signature"), lines, words=True))
+    return blocks
+
+
+def bounds(contents: Contents, style: Style) -> list[Block]:
+    """Upper bounds of the rates by grade if no event was observed."""
+    found = contents.numbers["upper_bounds"]
+    if found is None:
+        return []
+    head = ("grade", "{rows}", "mean {score}", *(f"bound at {share(level)}" for level in found["levels"]))
+    rows = [
+        (name, count(n), percent(pd), *(percent(each[place]) for each in found["bounds"]))
+        for place, (name, n, pd) in enumerate(zip(found["names"], found["n"], found["pd"], strict=True))
+    ]
+    notes = (
+        "No {event} is not an error: with low {scores} it is the likely result. The bounds are those of Pluto and "
+        "Tasche (2005), most prudent estimation: each is at least the {rate} of its grade with the stated confidence, "
+        "if the order of the grades is right and {events} are independent. With correlated {events} the bounds are "
+        "higher: calibrant.credit.pluto_tasche with correlation=.",
+    )
+    caption = "Upper bounds of the {rate} by grade, at several confidence levels"
+    return [
+        Table(style.say(caption), tuple(map(style.say, head)), tuple(rows), tuple(map(style.say, notes))),
+    ]
+
+
+def change(contents: Contents, style: Style) -> list[Block]:
+    """Before and after the map that was applied."""
+    found = contents.numbers["before"]
+    if found is None:
+        return []
+    now = contents.numbers["verdict"]
+    lines = (
+        f"Before the map: {amount(found['predicted'])} {{events}} predicted, "
+        f"{count(contents.numbers['events'])} observed; mean {{score}} {share(found['predicted'] / found['rows'])}.",
+        f"After the map: {amount(now['predicted'])} predicted; mean {{score}} {share(now['predicted'] / now['rows'])}.",
+        "All other numbers of this report are about the {scores} after the map.",
+    )
+    return [Bullets(tuple(map(style.say, lines)))]
+
+
+def context(contents: Contents, style: Style) -> list[Block]:
+    """Ranking and concentration, which belong to every validation, though not to calibration."""
+    found = contents.numbers["context"]
+    if not style.by_light or found is None:
+        return []
+    ratio, spread = found["accuracy_ratio"], found["concentration"]
+    lines = []
+    if ratio.get("value") is not None:
+        interval = f" (95 % interval {span(ratio['low'], ratio['high'])})" if ratio.get("low") is not None else ""
+        lines.append(f"Accuracy ratio (Gini): {number(ratio['value'])}{interval}.")
+    if spread is not None:
+        lines.append(
+            f"Concentration over grades (HHI): {number(spread['value'])}, as of {spread['effective']:.1f} equally "
+            f"large grades; the largest, {spread['largest']}, has {share(spread['share'])} of the {{rows}}."
+        )
+    lines.append(
+        "Stability against development (PSI), migration between grades and the change of the accuracy ratio need "
+        "earlier data: calibrant.credit has psi, migration_matrix and accuracy_ratio_change."
+    )
+    return [Bullets(tuple(map(style.say, lines)))]

@@ -1,0 +1,179 @@
+"""``calibrant grades`` and ``anchor`` on files as a European bank writes them; rows that are due; reports by grade."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+import calibrant as cb
+
+GERMAN = """Rating;PD;Anzahl;Ausfälle;Segment;Stichtag
+A;0,05 %;1.200;1;KMU;31.12.2023
+B;0,20 %;2.400;6;KMU;31.12.2023
+C;2,00 %;700;27;Groß;31.12.2023
+A;0,05 %;1.300;0;KMU;31.12.2024
+B;0,20 %;2.300;12;KMU;31.12.2024
+C;2,00 %;800;17;Groß;31.12.2024
+"""
+PLAIN = "grade,pd,n,defaults\nA,0.0005,2500,1\nB,0.002,4700,18\nC,0.02,1500,44\n"
+NAMES = ("--grade", "Rating", "--pd", "PD", "--n", "Anzahl", "--defaults", "Ausfälle")
+
+
+@pytest.fixture
+def german(run):
+    Path("german.csv").write_bytes(GERMAN.encode("cp1252"))
+    Path("plain.csv").write_text(PLAIN, encoding="utf-8")
+    return run
+
+
+def numbers(done) -> list[tuple[float, ...]]:
+    found = json.loads(done.stdout)["portfolio"]["grades"]
+    return [(grade["n"], grade["events"], round(grade["pd"], 6)) for grade in found]
+
+
+EXPECTED = [(2500, 1, 0.0005), (4700, 18, 0.002), (1500, 44, 0.02)]
+
+
+def test_every_way_to_write_numbers_gives_the_same_counts(german, subtests) -> None:
+    texts = {
+        "Windows-1252": GERMAN.encode("cp1252"),
+        "UTF-8 with its mark": GERMAN.encode("utf-8-sig"),
+        "UTF-16": GERMAN.encode("utf-16"),
+        "tabs": GERMAN.replace(";", "\t").encode(),
+        "thousands with a space": GERMAN.replace("1.200", "1 200").replace("2.400", "2\u00a0400").encode(),
+        "decimal points": GERMAN.replace(".", "'").replace(",", ".").replace("31'12'", "31.12.").encode(),
+    }
+    for place, (name, data) in enumerate(texts.items()):
+        with subtests.test(name):
+            Path(f"t{place}.csv").write_bytes(data)
+            done = german("grades", f"t{place}.csv", *NAMES, "--json")
+            assert done.exit_code == 10, done.stderr
+            assert numbers(done) == EXPECTED
+    assert numbers(german("grades", "plain.csv", "--json")) == EXPECTED
+
+
+def test_what_is_ambiguous_is_refused(german, subtests) -> None:
+    cases = {
+        "a count with the decimal mark": ("A;0,05;1,200;1", "decimal mark of this file"),
+        "two decimal marks": ("A;0,05;100;1\nB;0.05;100;1", "different decimal marks"),
+        "with and without percent": ("A;0,05 %;100;1\nB;0,05;100;1", "with and without a percent sign"),
+        "more defaults than borrowers": ("A;0,05;10;11", "grade A has 11 defaults and 10 borrowers"),
+        "a percentage": ("A;5,5;100;1", "outside 0 to 1: divide by 100, or write a percent sign"),
+        "half a borrower": ("A;0,05;100,5;1", "is not a count"),
+        "no number": ("A;0,05;many;1", "contains text such as 'many'"),
+        "nothing": ("A;0,05;100;", "is empty in line 1"),
+    }
+    for name, (lines, words) in cases.items():
+        with subtests.test(name):
+            Path("x.csv").write_text(f"grade;pd;n;defaults\n{lines}\n", encoding="utf-8")
+            done = german("grades", "x.csv")
+            assert done.exit_code == 1
+            assert words in done.stderr
+
+
+def test_lights_by_segment_and_year_in_every_file(german) -> None:
+    for suffix in ("csv", "html", "json"):
+        done = german("grades", "german.csv", *NAMES, "--by", "Segment", "--time", "Stichtag", "--out", f"o.{suffix}")
+        assert done.exit_code == 10, done.stderr
+    assert "RED: the PDs are too low" in done.stdout
+    with Path("o.csv").open(encoding="utf-8", newline="") as file:
+        lines = list(csv.DictReader(file))
+    cell = next(each for each in lines if (each["segment"], each["year"], each["grade"]) == ("KMU", "2024", "B"))
+    assert (cell["n"], cell["defaults"], cell["light"]) == ("2300", "12", "yellow")
+    assert "Lights by grade and year: Groß" in Path("o.html").read_text(encoding="utf-8")
+    assert json.loads(Path("o.json").read_text(encoding="utf-8"))["years"] == ["2023", "2024"]
+
+
+def test_excel_in_and_out(german) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    lines = [["A", "0,05 %", 2500, 1], ["B", "0,2 %", 4700, 18], ["C", "2 %", 1500, 44]]
+    for line in [["grade", "pd", "n", "defaults"], *lines]:
+        book.active.append(line)
+    book.save("in.xlsx")
+    done = german("grades", "in.xlsx", "--json", "--out", "out.xlsx")
+    assert numbers(done) == EXPECTED
+    sheet = openpyxl.load_workbook("out.xlsx")["grades"]
+    assert [cell.value for cell in sheet[3]][2:6] == ["B", 4700, 18, 0.002]
+
+
+def test_exit_codes_follow_the_light(german) -> None:
+    Path("g.csv").write_text("grade,pd,n,defaults\nA,0.05,1000,40\nB,0.001,100,2\n", encoding="utf-8")
+    assert german("grades", "g.csv").exit_code == 0
+    assert german("grades", "g.csv", "--fail-on", "grades").exit_code == 13
+    assert german("grades", "plain.csv", "--correlation", "0.12").exit_code == 0
+
+
+def test_no_default_is_not_an_error(german) -> None:
+    Path("z.csv").write_text("grade,pd,n,defaults\nA,0.0001,100,0\nB,0.001,400,0\nC,0.002,300,0\n", encoding="utf-8")
+    done = german("grades", "z.csv")
+    assert done.exit_code == 0
+    assert "No default was observed" in done.stdout
+    assert "1.01 predicted" in done.stdout
+
+
+LOANS = "id,pd,default,grade,day,when\n" + "".join(
+    f"{i},{0.002 if i % 2 else 0.03},{int(i % 40 == 0)},{'A' if i % 2 else 'B'},{2023 + i % 2}-12-31,"
+    f"{'2024-12-31' if i % 80 == 0 else '2025-01-01' if i % 40 == 0 else ''}\n"
+    for i in range(800)
+)
+
+
+def test_rows_of_borrowers_are_counted_by_grade(german) -> None:
+    Path("loans.csv").write_text(LOANS, encoding="utf-8")
+    done = german("grades", "loans.csv", "--score", "pd", "--label", "default", "--time", "day", "--json")
+    assert numbers(done) == [(400, 0, 0.002), (400, 20, 0.03)]
+    assert "leave one out" in german("grades", "loans.csv", "--score", "pd", "--n", "id").stderr
+
+
+def test_only_rows_that_are_due_count(german) -> None:
+    Path("loans.csv").write_text(LOANS, encoding="utf-8")
+    words = ("--score", "pd", "--label", "default", "--time", "day", "--horizon", "12mo", "--as-of")
+    done = german("check", "loans.csv", *words, "2024-12-31", "--label-time", "when", "--json")
+    found = json.loads(done.stdout)
+    assert (found["rows"], found["events"]) == (400, 10)  # 31 December 2024 counts, 1 January 2025 does not
+    assert "400 rows kept; 400 whose horizon of 12mo is not over" in done.stderr
+    assert "leaves no row" in german("check", "loans.csv", *words, "2024-12-30").stderr
+    assert "--as-of is missing" in german("check", "loans.csv", *words[:-1], "--label-time", "when").stderr
+
+
+def test_anchor_saves_a_map_that_applies(german) -> None:
+    Path("loans.csv").write_text(LOANS, encoding="utf-8")
+    done = german("anchor", "loans.csv", "--score", "pd", "--mean", "0.02", "--margin", "0.005", "--out", "a.json")
+    assert done.exit_code == 0, done.stderr
+    assert "plus a margin of conservatism of 0.5 points" in " ".join(done.stdout.split())
+    assert cb.load("a.json").transform([0.002, 0.03]).mean() == pytest.approx(0.025)
+    words = ("--label", "default", "--time", "day", "--margin", "upper", "--out", "b.json")
+    assert "Long-run average" in german("anchor", "loans.csv", "--score", "pd", *words).stdout
+    assert "is not defined" in german("anchor", "loans.csv", "--score", "pd", "--out", "c.json").stderr
+
+
+def test_a_credit_report_by_grade_with_a_map_and_facts(german) -> None:
+    Path("loans.csv").write_text(LOANS, encoding="utf-8")
+    german("anchor", "loans.csv", "--score", "pd", "--mean", "0.025", "--out", "a.json")
+    done = german(
+        "report", "loans.csv", "--score", "pd", "--label", "default", "--style", "credit", "--grade", "grade",
+        "--map", "a.json", "--meta", "model=PD retail", "--meta", "period=2023", "--out", "r.md",
+    )  # fmt: skip
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout.startswith(("GREEN", "YELLOW", "RED"))
+    text = Path("r.md").read_text(encoding="utf-8")
+    assert "| A | 400 | 0 |" in text
+    assert "| model | PD retail |" in text
+    assert "Approved by" in text
+    assert "Before the map: 12.8 defaults predicted, 20 observed" in text
+    assert text.index("## Verdict") < text.index("## Traffic lights by grade") < text.index("## Appendix: tests of")
+    assert "is not KEY=VALUE" in german("report", "loans.csv", "--meta", "model", "--out", "s.md").stderr
+
+
+def test_a_report_without_defaults_shows_upper_bounds() -> None:
+    made = cb.report([0.001] * 100 + [0.002] * 300, [0] * 400, grade=["A"] * 100 + ["B"] * 300, style="credit")
+    text = made.to_markdown()
+    assert made.headline.startswith("GREEN: no default was observed (0.70 predicted)")
+    assert "Was a class filtered out" not in text
+    assert "## No defaults: upper bounds of the PDs" in text
+    bound = cb.credit.pluto_tasche([100, 300], [0, 0], confidence=0.75)
+    assert made.numbers["upper_bounds"]["bounds"][1] == pytest.approx(bound.tolist())
