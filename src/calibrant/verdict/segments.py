@@ -14,7 +14,7 @@ from calibrant.messages import Shown, plural
 from calibrant.metrics.chance import Chance, Units
 from calibrant.metrics.multiplicity import holm_log
 from calibrant.metrics.variance import FEWEST_CLUSTERS
-from calibrant.tallies import GroupedTally, Tally
+from calibrant.tallies import GroupedTally, Tally, scores_of
 from calibrant.verdict.evidence import Part, Parts
 from calibrant.verdict.figures import amount, p_text
 
@@ -23,6 +23,8 @@ CONFIDENCE = 0.95
 
 ALPHA = 0.05
 """Significance level for adjusted p-values."""
+
+NORMAL_QUANTILE = float(special.ndtri((1.0 + CONFIDENCE) / 2.0))
 
 MAX_CELLS = 160
 """Cells for the distribution of the events of a segment: its mean is exact, its variance to a thousandth."""
@@ -107,11 +109,12 @@ def scan_segments(
     """
     found, logs = [], []
     for column, tallies in columns.items():
-        for value, tally in tallies.items():
+        chances = _chances(tallies, None if parts is None else parts[column], units)
+        for (value, tally), chance in zip(tallies.items(), chances, strict=True):
             part = None if parts is None else parts[column][value]
-            segment, log_p = _segment(column, value, tally, part, units)
+            segment = _segment(column, value, tally, part, chance)
             found.append(segment)
-            logs.append(log_p if segment.judged else math.nan)
+            logs.append(chance.log_p_value(segment.events) if segment.judged else math.nan)
     adjusted = np.exp(holm_log(np.array(logs)))
     found = [replace(each, p_value=float(p)) for each, p in zip(found, adjusted, strict=True)]
     log_ps = dict(zip(map(id, found), logs, strict=True))
@@ -122,21 +125,35 @@ def scan_segments(
     return tuple(sorted(found, key=rank))
 
 
-def _segment(column: str, value: Any, tally: Tally, part: Part | None, units: Units | None) -> tuple[Segment, float]:
-    small = tally
-    if len(tally) > MAX_CELLS and tally.resolution != "bins":
-        small = tally.coarsen(2)
-    n = np.asarray(small.n, dtype=np.float64)
-    chance = Chance(
-        small.scores, n, units=None if tally.counts else units, spread=None if part is None else part.spread
-    )
+def _chances(tallies: GroupedTally, parts: Mapping[Any, Part] | None, units: Units | None) -> list[Chance]:
+    """Distribution of the events of each segment if the model is calibrated."""
+    small = [_few_cells(tally) for tally in tallies.values()]
+    if parts is None and small and all(tally.counts and len(tally) for tally in small):
+        sizes = np.array([len(tally) for tally in small])
+        n = np.concatenate([tally.n for tally in small]).astype(np.float64)
+        return Chance.by_part(scores_of(small), n, np.cumsum(sizes) - sizes)
+    return [
+        Chance(
+            each.scores,
+            np.asarray(each.n, dtype=np.float64),
+            units=None if tally.counts else units,
+            spread=None if parts is None else parts[value].spread,
+        )
+        for (value, tally), each in zip(tallies.items(), small, strict=True)
+    ]
+
+
+def _few_cells(tally: Tally) -> Tally:
+    return tally.coarsen(2) if len(tally) > MAX_CELLS and tally.resolution != "bins" else tally
+
+
+def _segment(column: str, value: Any, tally: Tally, part: Part | None, chance: Chance) -> Segment:
     events = float(tally.positives)
     ends = chance.interval(CONFIDENCE)
-    z = float(special.ndtri((1.0 + CONFIDENCE) / 2.0)) if part is None else part.spread.quantile(CONFIDENCE)
+    z = NORMAL_QUANTILE if part is None else part.spread.quantile(CONFIDENCE)
     ratios = ratio_interval(events, chance.mean, chance.variance, z)
     clusters = None if part is None else part.clusters
-    segment = Segment(column, value, float(tally.total), events, chance.mean, *ends, *ratios, math.nan, clusters)
-    return segment, chance.log_p_value(events)
+    return Segment(column, value, float(tally.total), events, chance.mean, *ends, *ratios, math.nan, clusters)
 
 
 def ratio_interval(events: float, predicted: float, variance: float, z: float) -> tuple[float, float]:
