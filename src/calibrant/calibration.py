@@ -331,6 +331,9 @@ class Calibration(Shown):
         *,
         connection: Any = None,
         by: Mapping[str, str] | None = None,
+        table: str | PathLike[str] | None = None,
+        rows: str = "scored",
+        dbt: bool = False,
     ) -> Proof:
         """Write the SQL of :meth:`to_sql` with a proof that it agrees with :meth:`transform`.
 
@@ -349,6 +352,16 @@ class Calibration(Shown):
             As in :meth:`to_sql`.
         connection
             Connection on which the SQL is checked.
+        table
+            For a map by segment: a second file, ``.csv`` or ``.sql`` (INSERT statements), for a table with the slope
+            and intercept of each segment. ``path`` then gets a SELECT that joins this table, under the name of the
+            file, to the table ``rows``, and adds the column ``calibrated``. Its length does not grow with the segments.
+            The proof is of the formula, on at most 100 segments of a column; :func:`calibrant.verify` does not read
+            these files.
+        rows
+            With ``table``: name of the table of rows.
+        dbt
+            With ``table``: whether to write a model and a seed of dbt, with the types of the seed in a ``.yml`` file.
 
         Returns
         -------
@@ -358,6 +371,14 @@ class Calibration(Shown):
         from calibrant.export.files import write_whole
         from calibrant.export.sql.file import SqlFile
 
+        if table is not None:
+            from calibrant.export.sql.joins import export_join
+
+            score = columns if isinstance(columns, str) else "score"
+            given = {"by": by, "connection": connection, "dbt": dbt}
+            return export_join(self.map, self.to_json(), path, score, dialect, table, rows, **given)
+        if dbt:
+            raise InputError("dbt", "needs a table of parameters", "pass table='seeds/calibration_segments.csv'")
         target = local_path(path)
         file = SqlFile.proven(self.map, self.to_json(), self._as_at_fit(columns), dialect, by, connection)
         write_whole(target, str(file))
