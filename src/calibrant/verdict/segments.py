@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 from scipy import special
 
-from calibrant.messages import Shown, plural
+from calibrant.arrays.columns import check_option
+from calibrant.messages import InputError, Shown, plural
 from calibrant.metrics.chance import Chance, Units
 from calibrant.metrics.multiplicity import holm_log
 from calibrant.metrics.variance import FEWEST_CLUSTERS
@@ -75,6 +76,17 @@ class Segment(Shown):
         """Least distance of the log ratio from 0 within its interval; 0 if the interval contains a ratio of 1."""
         return max(math.log(self.ratio_low) if self.ratio_low > 0.0 else -math.inf, -math.log(self.ratio_high), 0.0)
 
+    @property
+    def excess(self) -> float:
+        """Observed minus predicted events."""
+        return self.events - self.predicted
+
+    @property
+    def least_excess(self) -> float:
+        """Least number of events that predictions are off by, within the interval of the ratio; 0 if it contains 1."""
+        above, below = self.ratio_low - 1.0, 1.0 - self.ratio_high
+        return self.predicted * max(above, below, 0.0) if self.judged else 0.0
+
     def beyond(self, tolerance: float) -> bool:
         """Whether the difference is significant and the log of observed over predicted exceeds the tolerance."""
         if not self.off:
@@ -98,6 +110,58 @@ class Segment(Shown):
         ratio = f"observed / predicted {self.events / self.predicted:.2f}, " if self.predicted > 0.0 else ""
         ends = f"95 % CI {self.ratio_low:.2f} to {self.ratio_high:.2f}" if ratio else ""
         return f"{name}: too {side}, {ratio}{ends} ({counts}; adjusted p {p_text(self.p_value)})"
+
+
+Order = Literal["effect", "events", "rows", "stake"]
+"""How segments are sorted."""
+
+ORDERS: Mapping[str, str] = {
+    "effect": "largest effect first",
+    "events": "most events first",
+    "rows": "most rows first",
+    "stake": "most events at stake first",
+}
+"""The same in words."""
+
+
+def sort_segments(
+    segments: Sequence[Segment], order: Order = "effect", value: Mapping[Any, float] | None = None
+) -> list[Segment]:
+    """Segments in another order than that of :func:`scan_segments`, which is ``"effect"``.
+
+    Parameters
+    ----------
+    segments
+        As in :attr:`calibrant.Verdict.segments`.
+    order
+        ``"effect"``, ``"events"``, ``"rows"``, or ``"stake"``: the number of events that predictions are off by, at
+        least, within the interval of the ratio, times ``value``.
+    value
+        For ``"stake"``: what one event is worth, by segment; 1 by default.
+
+    Examples
+    --------
+    >>> one = Segment("country", "de", 900.0, 30.0, 10.0, 4.0, 17.0, 2.1, 4.3, 0.001)
+    >>> two = Segment("country", "fr", 90_000.0, 1_300.0, 1_000.0, 939.0, 1_062.0, 1.2, 1.4, 0.001)
+    >>> [each.value for each in sort_segments([one, two], "stake")]
+    ['fr', 'de']
+    """
+    check_option("sort", order, get_args(Order))
+    lacking = [each.value for each in segments if value is not None and each.value not in value]
+    if lacking:
+        raise InputError(
+            "value", f"has no value of an event in the segment {lacking[0]!r}", "pass one for each segment"
+        )
+    if order == "effect":
+        return list(segments)
+    if order == "stake":
+        return sorted(segments, key=lambda each: (-stake(each, value), -abs(each.excess)))
+    return sorted(segments, key=lambda each: -(each.events if order == "events" else each.rows))
+
+
+def stake(segment: Segment, value: Mapping[Any, float] | None = None) -> float:
+    """Least number of events that predictions are off by, times the value of one event."""
+    return segment.least_excess * (1.0 if value is None else float(value[segment.value]))
 
 
 def scan_segments(

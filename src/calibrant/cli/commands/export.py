@@ -85,7 +85,14 @@ def export(
     if out is not None:
         check_output(out, [".sql", ".onnx", *SOURCES], inputs=[map_], force=force)
     suffix = ".sql" if out is None else f".{out.lower().rpartition('.')[2]}"
-    of_sql = {"--dialect": dialect, "--score": score, "--by": by, "--table": table, "--rows": rows, "--dbt": dbt or None}
+    of_sql: dict[str, object] = {
+        "--dialect": dialect,
+        "--score": score,
+        "--by": by,
+        "--table": table,
+        "--rows": rows,
+        "--dbt": dbt or None,
+    }
     of_onnx = {"--dtype": dtype, "--opset": opset, "--ir-version": ir_version}
     _refuse_ignored(suffix, {} if suffix == ".sql" else of_sql, {} if suffix == ".onnx" else of_onnx, force, out)
 

@@ -96,7 +96,9 @@ class SqlJoin:
         else:
             proof = _prove(map_, text, score, joins, checked_engine(dialect, connection), dialect)
         query = _query(text, dialect, joins, keys, map_id, len(parameters), (table, rows, name), dbt)
-        return cls(_head(dialect, table, len(parameters), proof, dbt) + query + "\n", parameters, proof)
+        others = "NULL" if any(join.part.default is None for join in joins) else "the global map"
+        head = _head(dialect, table, len(parameters), proof, others, dbt)
+        return cls(f"{head}{query}\n", parameters, proof)
 
     def csv(self) -> str:
         """The parameters as CSV; numbers are the shortest text that is read as the same double."""
@@ -114,9 +116,7 @@ class SqlJoin:
             numbers = [written.literal(each) for each in (slope, intercept)]
             lines.append(f"({texts[0]}, {step}, {texts[1]}, {texts[2]}, {numbers[0]}, {numbers[1]})")
         parts = [lines[start : start + AT_ONCE] for start in range(0, len(lines), AT_ONCE)]
-        made = [
-            f"INSERT INTO {table} ({', '.join(COLUMNS)}) VALUES\n" + ",\n".join(part) for part in parts
-        ]
+        made = [f"INSERT INTO {table} ({', '.join(COLUMNS)}) VALUES\n" + ",\n".join(part) for part in parts]
         texts = [_create(table, dialect), *(each if written.executed else translated(each, dialect) for each in made)]
         return "".join(f"{each};\n" for each in texts)
 
@@ -254,7 +254,7 @@ def _few(part: ByGroupMap) -> ByGroupMap:
     return replace(part, groups=tuple(part.groups[at] for at in chosen), maps=tuple(part.maps[at] for at in chosen))
 
 
-# -------------------------------------------------------------------------------------------------------------- the text
+# ------------------------------------------------------------------------------------------------------------- the text
 
 
 def _query(
@@ -295,13 +295,13 @@ def _query(
     return whole
 
 
-def _head(dialect: str, table: str, size: int, proof: Proof, dbt: bool) -> str:
+def _head(dialect: str, table: str, size: int, proof: Proof, others: str, dbt: bool) -> str:
     load = "it is a seed of dbt" if dbt else "create and load it first"
     lines = [
-        f"Calibrated probability of each row, in {dialect} SQL, by Calibrant {library_version()}. NULL and NaN give NULL.",
-        f"The table {table} holds {plural(size, 'segment')}: {load}. If it is incomplete, loaded twice or of another map, "
-        "every probability is NULL.",
-        "Unseen and missing segments get the global map.",
+        f"Calibrated probability of each row, in {dialect} SQL, by Calibrant {library_version()}.",
+        f"The table {table} holds {plural(size, 'segment')}: {load}.",
+        "If it is incomplete, loaded twice or of another map, every probability is NULL.",
+        f"NULL and NaN give NULL. Unseen and missing segments get {others}.",
         f"The formula, on the numbers that the join finds. {proof}",
     ]
     if not dbt:
