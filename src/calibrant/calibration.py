@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -105,6 +107,73 @@ class Calibration(Shown):
         elif isinstance(self.map, MulticlassMap):
             kind = self.map.on
         return kind
+
+    @property
+    def fingerprint(self) -> str:
+        """Sixteen hexadecimal digits of the hash of the document, by which maps are told apart."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()[:16]
+
+    def with_origin(
+        self,
+        *,
+        fitted_at: datetime | str | None = None,
+        first_day: date | str | None = None,
+        last_day: date | str | None = None,
+        source: str | Sequence[str] = (),
+        model: str = "",
+        model_version: str = "",
+        parent: Calibration | str = "",
+        meta: Mapping[str, Any] | None = None,
+    ) -> Calibration:
+        """The same calibration with a statement of where it comes from, which its document keeps.
+
+        Parameters
+        ----------
+        fitted_at
+            Time of the fit, with its time zone; by default now, in UTC. Pass it to get the same document again.
+        first_day, last_day
+            First and last day of the rows, such as those of a window of a store.
+        source
+            Files, tables or stores of the rows.
+        model, model_version
+            Name and version of the model whose scores are calibrated.
+        parent
+            The calibration that this one replaces, or its fingerprint.
+        meta
+            Further entries, such as a ticket or a commit.
+
+        Returns
+        -------
+        Calibration
+            A copy; entries are in ``provenance``. It needs a provenance, which every fit gives.
+
+        Examples
+        --------
+        >>> from calibrant import PlattScaling
+        >>> cal = PlattScaling().fit([0.1, 0.3, 0.6, 0.8], [0, 1, 0, 1]).calibration_
+        >>> stated = cal.with_origin(fitted_at="2026-03-08T06:00:00+00:00", model="ctr", model_version="14")
+        >>> stated.provenance.model, Calibration.from_json(stated.to_json()).provenance.fitted_at
+        ('ctr', '2026-03-08T06:00:00+00:00')
+        """
+        if self.provenance is None:
+            raise InputError(
+                "origin", "needs a map that was fitted, and this one has no provenance", "fit a calibrator"
+            )
+        when = datetime.now(UTC).replace(microsecond=0) if fitted_at is None else fitted_at
+        given = {
+            "fitted_at": when if isinstance(when, str) else when.isoformat(),
+            "first_day": "" if first_day is None else str(first_day),
+            "last_day": "" if last_day is None else str(last_day),
+            "source": (source,) if isinstance(source, str) else tuple(map(str, source)),
+            "model": str(model),
+            "model_version": str(model_version),
+            "parent": parent.fingerprint if isinstance(parent, Calibration) else parent,
+            "meta": tuple(f"{key}={value}" for key, value in (meta or {}).items()),
+        }
+        try:
+            return replace(self, provenance=replace(self.provenance, **given))
+        except ValueError as problem:
+            raise InputError("origin", f"cannot be stated: {problem}", "use ISO 8601, such as 2026-03-01") from None
 
     # ------------------------------------------------------------------------------------------------------- applying
 
@@ -574,6 +643,7 @@ class Calibration(Shown):
             rows = f"rows of {len(self.classes)} classes ({of})" if self.classes else f"{of} scores"
             events = f" with {count_text(data.events)} events" if isinstance(data, Provenance) else ""
             lines.append(f"  {data.method} fitted to {count_text(data.n)} {rows}{events}")
+            lines += [f"  {data.origin}"] if data.origin else []
         if self.certificate is not None:
             lines.append(f"  {self.certificate}")
         return "\n".join(lines)
