@@ -60,19 +60,22 @@ class Stored:
 def unusual_rows(voice: Voice, day: str, rows: int, usual: int) -> str:
     """A day with far fewer or far more rows than the others."""
     side = "fewer" if rows < usual else "more"
-    return f"{day} has {rows:,} {voice.nouns.rows}, far {side} than usual (median {usual:,}): was it counted in full, once?"
+    said = f"{day} has {rows:,} {voice.nouns.rows}, far {side} than usual (median {usual:,})"
+    return f"{said}: check that it was counted in full, and once"
 
 
 @note("counted-repeatedly")
 def counted_repeatedly(voice: Voice, day: str, times: int) -> str:
     """Every count of a day is a multiple of one number."""
-    return f"every count of {day} is a multiple of {times}: the same {voice.nouns.rows} were probably counted {times} times"
+    rows = voice.nouns.rows
+    return f"every count of {day} is a multiple of {times}: the same {rows} were probably counted {times} times"
 
 
 @note("same-content")
 def same_content(voice: Voice, days: Words) -> str:
     """Files with identical counts."""
-    return f"the counts of {_some(days)} are identical: the same {voice.nouns.rows} are probably stored under several names"
+    rows = voice.nouns.rows
+    return f"the counts of {_some(days)} are identical: the same {rows} are probably stored under several names"
 
 
 @note("renamed-segments")
