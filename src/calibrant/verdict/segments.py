@@ -11,7 +11,7 @@ import numpy as np
 from scipy import special
 
 from calibrant.arrays.columns import check_option
-from calibrant.messages import InputError, Shown, plural
+from calibrant.messages import LOG, InputError, Shown, plural
 from calibrant.metrics.chance import Chance, Units
 from calibrant.metrics.multiplicity import holm_log
 from calibrant.metrics.variance import FEWEST_CLUSTERS
@@ -173,6 +173,7 @@ def scan_segments(
     """
     found, logs = [], []
     for column, tallies in columns.items():
+        LOG.info("check: testing %s values of %s", f"{len(tallies):,}", column)
         chances = _chances(tallies, None if parts is None else parts[column], units)
         for (value, tally), chance in zip(tallies.items(), chances, strict=True):
             part = None if parts is None else parts[column][value]
