@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -105,6 +107,73 @@ class Calibration(Shown):
         elif isinstance(self.map, MulticlassMap):
             kind = self.map.on
         return kind
+
+    @property
+    def fingerprint(self) -> str:
+        """Sixteen hexadecimal digits of the hash of the document, by which maps are told apart."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()[:16]
+
+    def with_origin(
+        self,
+        *,
+        fitted_at: datetime | str | None = None,
+        first_day: date | str | None = None,
+        last_day: date | str | None = None,
+        source: str | Sequence[str] = (),
+        model: str = "",
+        model_version: str = "",
+        parent: Calibration | str = "",
+        meta: Mapping[str, Any] | None = None,
+    ) -> Calibration:
+        """The same calibration with a statement of where it comes from, which its document keeps.
+
+        Parameters
+        ----------
+        fitted_at
+            Time of the fit, with its time zone; by default now, in UTC. Pass it to get the same document again.
+        first_day, last_day
+            First and last day of the rows, such as those of a window of a store.
+        source
+            Files, tables or stores of the rows.
+        model, model_version
+            Name and version of the model whose scores are calibrated.
+        parent
+            The calibration that this one replaces, or its fingerprint.
+        meta
+            Further entries, such as a ticket or a commit.
+
+        Returns
+        -------
+        Calibration
+            A copy; entries are in ``provenance``. It needs a provenance, which every fit gives.
+
+        Examples
+        --------
+        >>> from calibrant import PlattScaling
+        >>> cal = PlattScaling().fit([0.1, 0.3, 0.6, 0.8], [0, 1, 0, 1]).calibration_
+        >>> stated = cal.with_origin(fitted_at="2026-03-08T06:00:00+00:00", model="ctr", model_version="14")
+        >>> stated.provenance.model, Calibration.from_json(stated.to_json()).provenance.fitted_at
+        ('ctr', '2026-03-08T06:00:00+00:00')
+        """
+        if self.provenance is None:
+            raise InputError(
+                "origin", "needs a map that was fitted, and this one has no provenance", "fit a calibrator"
+            )
+        when = datetime.now(UTC).replace(microsecond=0) if fitted_at is None else fitted_at
+        given = {
+            "fitted_at": when if isinstance(when, str) else when.isoformat(),
+            "first_day": "" if first_day is None else str(first_day),
+            "last_day": "" if last_day is None else str(last_day),
+            "source": (source,) if isinstance(source, str) else tuple(map(str, source)),
+            "model": str(model),
+            "model_version": str(model_version),
+            "parent": parent.fingerprint if isinstance(parent, Calibration) else parent,
+            "meta": tuple(f"{key}={value}" for key, value in (meta or {}).items()),
+        }
+        try:
+            return replace(self, provenance=replace(self.provenance, **given))
+        except ValueError as problem:
+            raise InputError("origin", f"cannot be stated: {problem}", "use ISO 8601, such as 2026-03-01") from None
 
     # ------------------------------------------------------------------------------------------------------- applying
 
@@ -335,6 +404,9 @@ class Calibration(Shown):
         *,
         connection: Any = None,
         by: Mapping[str, str] | None = None,
+        table: str | PathLike[str] | None = None,
+        rows: str = "scored",
+        dbt: bool = False,
     ) -> Proof:
         """Write the SQL of :meth:`to_sql` with a proof that it agrees with :meth:`transform`.
 
@@ -353,6 +425,16 @@ class Calibration(Shown):
             As in :meth:`to_sql`.
         connection
             Connection on which the SQL is checked.
+        table
+            For a map by segment: a second file, ``.csv`` or ``.sql`` (INSERT statements), for a table with the slope
+            and intercept of each segment. ``path`` then gets a SELECT that joins this table, under the name of the
+            file, to the table ``rows``, and adds the column ``calibrated``. Its length does not grow with the segments.
+            The proof is of the formula, on at most 100 segments of a column; :func:`calibrant.verify` does not read
+            these files.
+        rows
+            With ``table``: name of the table of rows.
+        dbt
+            With ``table``: whether to write a model and a seed of dbt, with the types of the seed in a ``.yml`` file.
 
         Returns
         -------
@@ -362,6 +444,14 @@ class Calibration(Shown):
         from calibrant.export.files import write_whole
         from calibrant.export.sql.file import SqlFile
 
+        if table is not None:
+            from calibrant.export.sql.joins import export_join
+
+            score = columns if isinstance(columns, str) else "score"
+            given = {"by": by, "connection": connection, "dbt": dbt}
+            return export_join(self.map, self.to_json(), path, score, dialect, table, rows, **given)
+        if dbt:
+            raise InputError("dbt", "needs a table of parameters", "pass table='seeds/calibration_segments.csv'")
         target = local_path(path)
         file = SqlFile.proven(self.map, self.to_json(), self._as_at_fit(columns), dialect, by, connection)
         write_whole(target, str(file))
@@ -557,6 +647,7 @@ class Calibration(Shown):
             if data.status == "uncalibrated":
                 lines.insert(0, UNCALIBRATED)
             lines.append(f"  {data.method} fitted to {fitted_rows(data)}")
+            lines += [f"  {data.origin}"] if data.origin else []
         if self.certificate is not None:
             lines.append(f"  {self.certificate}")
         return "\n".join(lines)

@@ -258,9 +258,10 @@ class Calibrator(BaseEstimator):
         *,
         connection: Any = None,
         by: Mapping[str, str] | None = None,
+        **options: Any,
     ) -> Proof:
         """Write the SQL with its proof; see :meth:`Calibration.export_sql`."""
-        return self.calibration_.export_sql(path, columns, dialect, connection=connection, by=by)
+        return self.calibration_.export_sql(path, columns, dialect, connection=connection, by=by, **options)
 
     def to_python(self) -> str:
         """The map as the source of a Python function; see :meth:`Calibration.to_python`."""

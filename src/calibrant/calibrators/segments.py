@@ -25,7 +25,7 @@ from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.guarantees.provenance import Provenance, Sampling, Status
 from calibrant.maps import ByGroupMap
 from calibrant.maps.base import by_name
-from calibrant.messages import Advice, InputError, Note, Phrase, Voice, count_text, note, plural
+from calibrant.messages import LOG, Advice, InputError, Note, Phrase, Voice, count_text, note, plural
 from calibrant.metrics.estimates import Estimate
 from calibrant.numerics import Floats, expit
 from calibrant.selection.comparison import decimals_of
@@ -315,6 +315,9 @@ class SegmentCalibrator(BinaryCalibrator):
         assert self.global_ is not None
         read = end_notes(self.global_._clipped(tally))
         self.notes_ = (*self.notes_, *read)
+        LOG.info(
+            "segments: correcting %s segments of %s", f"{sum(map(len, cells.columns.values())):,}", [*cells.columns]
+        )
         x = cells.log_odds(self.global_.map_)
         sds = None
         if self.segment_method == "shrink":
@@ -345,7 +348,8 @@ class SegmentCalibrator(BinaryCalibrator):
 
     def _crossed(self, cells: SegmentCells) -> Iterator[Losses]:
         parts = random_parts(cells, getattr(self.calibrator, "cv", FOLDS), self.random_state)
-        for numbers, part in parts if len(parts) > 1 else ():
+        for place, (numbers, part) in enumerate(parts if len(parts) > 1 else (), start=1):
+            LOG.info("segments: cross-validation, fold %d of %d", place, len(parts))
             seen = cells.without(numbers, part)
             tally = self._base()._clipped(seen.scores())
             fitted = self._base().fit_tally(tally).map_

@@ -191,6 +191,37 @@ class DayRange:
     require_all_days: RequireAllDays = False
 
 
+Meta = Annotated[
+    list[str] | None, text("--meta", "KEY=VALUE", "Entry to record with the result, such as a ticket; may be repeated.")
+]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a map comes from, as recorded in its document."""
+
+    model_name: Annotated[str | None, text("--model-name", "NAME", "Name of the model, to record.")] = None
+    model_version: Annotated[str | None, text("--model-version", "V", "Version of the model, to record.")] = None
+    parent: Annotated[
+        str | None, path("--parent", metavar="MAP.json", help_="Map that this one replaces, to record its fingerprint.")
+    ] = None
+    fitted_at: Annotated[
+        str | None, text("--fitted-at", "TIME", "Time of the fit, to record, in ISO 8601.  [default: now, in UTC]")
+    ] = None
+    meta: Meta = None
+
+    @property
+    def entries(self) -> dict[str, str]:
+        """The entries of ``--meta`` by key."""
+        pairs = [entry.partition("=") for entry in self.meta or ()]
+        odd = next(
+            (entry for entry, (key, sign, _) in zip(self.meta or (), pairs, strict=True) if not (key and sign)), None
+        )
+        if odd is not None:
+            raise typer.BadParameter(f"{odd!r} has no key: pass KEY=VALUE, such as ticket=17", param_hint="--meta")
+        return {key: value for key, _, value in pairs}
+
+
 def spread(command: Callable[..., None]) -> Callable[..., None]:
     """The command with an option for each field of its dataclass parameters that is declared as an option."""
     types = get_type_hints(command, include_extras=True)

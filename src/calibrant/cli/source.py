@@ -17,7 +17,7 @@ from calibrant.cli.numbers import MISSING, leave_out, refuse_text, type_of, unco
 from calibrant.cli.options import Columns, DayRange
 from calibrant.cli.voice import CommandLine, Mistake
 from calibrant.engine import TallyStore, collect
-from calibrant.engine.store.days import MissingDays
+from calibrant.engine.store.days import MissingDays, span
 from calibrant.engine.unusable import UnusableRows
 from calibrant.export.sql.dialects import quote
 from calibrant.messages import CalibrantWarning, InputError, Note, Phrase, Setting
@@ -197,6 +197,10 @@ class Days:
         except MissingDays as problem:
             raise Mistake("--require-all-days", problem.problem, "add the missing days, or leave it out") from None
         self.data: Tally | GroupedTally = window
+        low, high = span(self.store.days, days.first, days.last)
+        stored = [str(day) for day in self.store.days if low <= day <= high]
+        self.days: tuple[str, str] = (stored[0], stored[-1])
+        """First and last stored day of the window."""
         self.options: dict[str, Any] = {}
         self.by: dict[str, Any] = {}
 

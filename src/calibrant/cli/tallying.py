@@ -14,6 +14,7 @@ from calibrant.cli.voice import CommandLine, Mistake
 from calibrant.engine import TallyStore
 from calibrant.engine import tally as count
 from calibrant.engine.store.conflicts import Conflict
+from calibrant.engine.store.days import as_day
 from calibrant.tallies import GroupedTally, Tally
 
 Key = tuple[Any, ...]
@@ -58,17 +59,24 @@ class Counted:
         parts = {key if len(names) > 1 else (key,): part for key, part in counted.items()}
         return cls(names, parts, counted.total())
 
-    def add_to(self, store: TallyStore, day: str | None, part: str | None, replace: bool) -> dict[str, list[str]]:
-        """Add each day to the store; returns days written, and days that were already there with the same counts."""
+    def add_to(
+        self, store: TallyStore, day: str | None, part: str | None, replace: bool, open_days: int = 0
+    ) -> dict[str, list[str]]:
+        """Add each day to the store; returns days written, and days that were already there with the same counts.
+
+        The last ``open_days`` days are replaced, as with ``replace``.
+        """
         days: dict[Any, dict[Any, Tally]] = {}
         for key, each in self.parts.items():
             segment = key if day is not None else key[:-1]
             days.setdefault(day or key[-1], {})[segment[0] if len(segment) == 1 else segment] = each
         result: dict[str, list[str]] = {"written": [], "already there": []}
+        last = as_day(max(days), "day")
         for when, segments in sorted(days.items()):
             tallies = GroupedTally(segments) if store.by else segments[()]
             try:
-                written = store.add(when, tallies, part=part, replace=replace)
+                still_open = (last - as_day(when, "day")).days < open_days
+                written = store.add(when, tallies, part=part, replace=replace or still_open)
             except Conflict as problem:
                 raise Mistake.of(problem, CommandLine()) from None
             name = when.isoformat() if isinstance(when, date) else str(when)

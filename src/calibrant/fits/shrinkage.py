@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from calibrant.fits.segments import Lines, SegmentCells, Stages
 from calibrant.numerics import Floats, Ints, expit
@@ -30,6 +31,9 @@ MIN_EVIDENCE_GAIN = 1.0
 
 SWEEPS, REFINEMENTS, BISECTIONS = 4, 3, 40
 """Maximum numbers of sweeps over the scales, refinements of a scale, and bisections for the mixture share."""
+
+SMALLER = 0.7
+"""Cells of settled segments are dropped when at most this share remains."""
 
 NEAR_ZERO = 0.005
 """Replaces a scale of 0 where scales are compared by their ratio."""
@@ -54,7 +58,7 @@ COMMON = Scales(5.0, 5.0)
 
 @dataclass(frozen=True, eq=False)
 class Segmented:
-    """Cells of the segments of one column: the segment, log-odds, rows and events of each."""
+    """Cells of the segments of one column, segment after segment: the segment, log-odds, rows and events of each."""
 
     group: Ints
     x: Floats
@@ -72,6 +76,9 @@ class Segmented:
         rows, hits = n[kept].astype(np.float64), events[kept].astype(np.float64)
         if len(group) > FEW_CELLS:
             group, x, rows, hits = _joined(group, x, rows, hits)
+        elif (group[1:] < group[:-1]).any():
+            order = np.argsort(group, kind="stable")
+            group, x, rows, hits = (column[order] for column in (group, x, rows, hits))
         p = expit(x)
         weight = rows * p * (1.0 - p)
         mass = np.bincount(group, weight, size)
@@ -83,9 +90,40 @@ class Segmented:
         """Summed log loss of each segment's rows without any correction."""
         return self.sums(self.n * np.logaddexp(0.0, self.x) - self.events * self.x)
 
+    @cached_property
+    def cells(self) -> Ints:
+        """Number of cells of each segment."""
+        return np.bincount(self.group, minlength=self.size)
+
+    @cached_property
+    def turned(self) -> Floats:
+        """Log-odds minus the center of their segment."""
+        return np.asarray(self.x - self.spread_out(self.center))
+
+    @cached_property
+    def _filled(self) -> tuple[Ints, Ints]:
+        """Segments with cells, and the first cell of each."""
+        filled = np.flatnonzero(self.cells)
+        return filled, (np.cumsum(self.cells) - self.cells)[filled]
+
+    def spread_out(self, values: Floats) -> Floats:
+        """A value for each segment, repeated for its cells."""
+        return np.asarray(np.repeat(values, self.cells))
+
     def sums(self, values: Floats) -> Floats:
         """Sum of a column of cells by segment."""
-        return np.asarray(np.bincount(self.group, values, self.size), dtype=np.float64)
+        filled, starts = self._filled
+        found = np.zeros(self.size)
+        if len(filled):
+            found[filled] = np.add.reduceat(values, starts)
+        return found
+
+    def only(self, segments: NDArray[np.bool_]) -> Segmented:
+        """The cells of some segments, which are numbered anew."""
+        kept = self.spread_out(segments).astype(bool)
+        group = (np.cumsum(segments) - 1)[self.group[kept]]
+        columns = (column[kept] for column in (self.x, self.n, self.events))
+        return Segmented(group, *columns, int(segments.sum()), self.center[segments])
 
 
 def _joined(group: Ints, x: Floats, n: Floats, events: Floats) -> tuple[Ints, Floats, Floats, Floats]:
@@ -167,20 +205,23 @@ def _newton(data: Segmented, spread: Floats, values: Floats, free: Floats) -> tu
     Not :func:`~calibrant.solvers.damped_newton`: each segment has its own loss, and its steps are halved separately.
     """
     loss, gradient, curvature = _posterior(data, spread, values, free)
-    damping = np.ones(data.size)
+    values, damping = values.copy(), np.ones(data.size)
+    part, inside = data, np.arange(data.size)  # the segments that may still move, and their cells
     for _ in range(NEWTON_STEPS):
         step = _solved(curvature, gradient)
         open_ = (gradient * step).sum(axis=0) > NEWTON_TOLERANCE
         if not open_.any():
             break
-        trial = values - np.where(open_, damping, 0.0) * step
-        reached = _posterior(data, spread, trial, free)
-        taken = open_ & (reached[0] <= loss)
-        damping = np.where(taken, 1.0, damping * 0.5)
-        values = np.where(taken, trial, values)
-        loss = np.where(taken, reached[0], loss)
-        gradient = np.where(taken, reached[1], gradient)
-        curvature = np.where(taken, reached[2], curvature)
+        moving = open_[inside]
+        if part.cells[moving].sum() < SMALLER * len(part.x):
+            part, inside = part.only(moving), inside[moving]
+        trial = values[:, inside] - np.where(open_, damping, 0.0)[inside] * step[:, inside]
+        reached = _posterior(part, spread, trial, free[inside])
+        taken = open_[inside] & (reached[0] <= loss[inside])
+        damping[inside] = np.where(taken, 1.0, damping[inside] * 0.5)
+        won = inside[taken]
+        values[:, won], loss[won] = trial[:, taken], reached[0][taken]
+        gradient[:, won], curvature[:, :, won] = reached[1][:, taken], reached[2][:, :, taken]
     final = values - np.where((gradient * step).sum(axis=0) <= 1e-3, step, 0.0)
     return final, curvature, data.loss - loss
 
@@ -188,18 +229,23 @@ def _newton(data: Segmented, spread: Floats, values: Floats, free: Floats) -> tu
 def _posterior(data: Segmented, spread: Floats, values: Floats, free: Floats) -> tuple[Floats, Floats, Floats]:
     """Negative log posterior of each segment, gradient (2, segments) and Hessian (2, 2, segments)."""
     level, stretch = spread * values
-    turned = data.x - data.center[data.group]
-    z = data.x + level[data.group] + stretch[data.group] * turned
+    z = data.x + data.spread_out(level)
+    sloped = bool(spread[1, 0] > 0.0)  # otherwise slopes are fixed, and their sums have no effect
+    if sloped:
+        z += data.spread_out(stretch) * data.turned
     value, p = softplus(z)
     loss = data.sums(data.n * value - data.events * z)
-    excess, weight = data.n * p - data.events, data.n * p * (1.0 - p)
-    mixed = weight * turned
-    gradient = spread * np.stack([data.sums(excess), data.sums(excess * turned)]) + values
-    sums = [data.sums(weight), data.sums(mixed), data.sums(mixed * turned)]
-    cross = np.where(free, spread[0] * spread[1] * sums[1], 0.0)
-    own = np.where(free, 1.0 + spread[1] ** 2 * sums[2], 1.0)
+    due = data.n * p
+    excess, weight = due - data.events, due * (1.0 - p)
+    gradient, own, cross = values.copy(), np.ones(data.size), np.zeros(data.size)
+    gradient[0] += spread[0] * data.sums(excess)
+    if sloped:
+        mixed = weight * data.turned
+        gradient[1] += spread[1] * data.sums(excess * data.turned)
+        cross = np.where(free, spread[0] * spread[1] * data.sums(mixed), 0.0)
+        own = np.where(free, 1.0 + spread[1] ** 2 * data.sums(mixed * data.turned), 1.0)
     gradient[1] = np.where(free, gradient[1], 0.0)
-    curvature = np.array([[1.0 + spread[0] ** 2 * sums[0], cross], [cross, own]])
+    curvature = np.array([[1.0 + spread[0] ** 2 * data.sums(weight), cross], [cross, own]])
     return loss + 0.5 * (values**2).sum(axis=0), gradient, curvature
 
 

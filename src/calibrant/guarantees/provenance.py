@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import date, datetime
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -48,8 +49,74 @@ def _shared(method: str, data: Tally | MulticlassRows, sampling: Sampling, statu
     }
 
 
+def _stated(default: Any) -> Any:
+    """A field that documents leave out unless it is stated."""
+    return field(default=default, metadata={"optional": True}, repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """Where a map comes from, as stated by :meth:`calibrant.Calibration.with_origin`; all of it is optional.
+
+    Attributes
+    ----------
+    fitted_at
+        Time of the fit, in ISO 8601 with its time zone.
+    first_day, last_day
+        First and last day of the rows, in ISO 8601.
+    source
+        Files, tables or stores of the rows.
+    model, model_version
+        Name and version of the model whose scores are calibrated.
+    parent
+        Fingerprint of the map that this one replaces.
+    meta
+        Further entries, each ``key=value``.
+    """
+
+    fitted_at: str = _stated("")
+    first_day: str = _stated("")
+    last_day: str = _stated("")
+    source: tuple[str, ...] = _stated(())
+    model: str = _stated("")
+    model_version: str = _stated("")
+    parent: str = _stated("")
+    meta: tuple[str, ...] = _stated(())
+
+    def _check_origin(self) -> None:
+        """Reject times and days that are not ISO 8601, and entries without a key."""
+        if self.fitted_at and datetime.fromisoformat(self.fitted_at).tzinfo is None:
+            raise ValueError(f"fitted_at must have a time zone, got {self.fitted_at!r}")
+        for day in filter(None, (self.first_day, self.last_day)):
+            date.fromisoformat(day)
+        odd = [entry for entry in self.meta if entry.find("=") < 1]
+        if odd:
+            raise ValueError(f"meta must be entries key=value, got {odd[0]!r}")
+
+    @property
+    def entries(self) -> dict[str, str]:
+        """The entries of ``meta`` by key."""
+        return {key: value for key, _, value in (entry.partition("=") for entry in self.meta)}
+
+    @property
+    def origin(self) -> str:
+        """What is stated, in one sentence; empty if nothing is."""
+        named = " ".join(filter(None, (self.model, self.model_version)))
+        days = self.first_day if self.first_day == self.last_day else f"{self.first_day} to {self.last_day}"
+        parts = [
+            f"fitted at {self.fitted_at}" if self.fitted_at else "",
+            f"days {days}" if self.first_day or self.last_day else "",
+            f"from {', '.join(self.source)}" if self.source else "",
+            f"model {named}" if named else "",
+            f"replaces {self.parent}" if self.parent else "",
+            *self.meta,
+        ]
+        stated = "; ".join(filter(None, parts))
+        return f"Origin: {stated}." if stated else ""
+
+
 @dataclass(frozen=True)
-class Provenance:
+class Provenance(Origin):
     """The data behind a fitted map.
 
     ``sampling`` is what the user declared about the rows: without ``groups=`` or ``time=`` they are assumed to be
@@ -75,6 +142,7 @@ class Provenance:
 
     def __post_init__(self) -> None:
         _check_status(self.status)
+        self._check_origin()
 
     @classmethod
     def of(
@@ -96,7 +164,7 @@ class Provenance:
 
 
 @dataclass(frozen=True, eq=False)
-class MulticlassProvenance:
+class MulticlassProvenance(Origin):
     """The data behind a fitted multiclass map; ``sampling`` and ``status`` as in :class:`Provenance`.
 
     ``class_mass`` holds the rows (or sums of weights) of each class, in the order of the map's classes. ``columns`` are
@@ -119,6 +187,7 @@ class MulticlassProvenance:
     def __post_init__(self) -> None:
         """Reject an unknown status or label type, and negative counts."""
         _check_status(self.status)
+        self._check_origin()
         if self.labels not in get_args(Labels):
             raise ValueError(f"labels must be one of {', '.join(get_args(Labels))}, got {self.labels!r}")
         if (self.class_mass < 0).any():

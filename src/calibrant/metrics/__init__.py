@@ -8,7 +8,7 @@ of a matrix of class scores, ``TESTS`` those with a p-value; contract tests run 
 from collections.abc import Callable
 
 from calibrant.metrics import dispatch
-from calibrant.metrics.binary import cumulative, decompositions, errors, kernel, significance, smooth, validity
+from calibrant.metrics.binary import cumulative, decompositions, entropy, errors, kernel, significance, smooth, validity
 from calibrant.metrics.binary import recalibration as curves
 from calibrant.metrics.binary import scores as overall
 from calibrant.metrics.binary.bins import Bins
@@ -39,6 +39,7 @@ ece = for_rows(dispatch.ece)
 ici = for_rows(curves.ici)
 log_loss = for_rows(dispatch.log_loss)
 net_benefit = for_rows(overall.net_benefit)
+normalized_entropy = for_rows(entropy.normalized_entropy)
 pde = for_rows(errors.pde)
 recalibration = for_rows(curves.recalibration)
 refinement = for_rows(overall.refinement)
@@ -140,6 +141,7 @@ __all__ = [
     "mean_depth",
     "metric_bias",
     "net_benefit",
+    "normalized_entropy",
     "path_calibration_error",
     "path_log_loss",
     "pde",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from scipy import special
 
 from calibrant.metrics.variance import Spread, spread_of, squared_weights
-from calibrant.numerics import Floats
+from calibrant.numerics import Floats, Ints
 from calibrant.tallies import Clusters, Tally
 
 MOST_WORK = 1 << 19
@@ -43,21 +44,55 @@ class Chance:
     """
 
     def __init__(self, scores: Floats, n: Floats, *, units: Units | None = None, spread: Spread | None = None) -> None:
-        self._scores, self._n = np.asarray(scores, dtype=np.float64), np.asarray(n, dtype=np.float64)
-        s, n = self._scores, self._n
-        hit, miss = units or (1.0, 1.0)
-        self.mean = float((n * s).sum())
-        self.total = float(n.sum())
-        self.variance = float((n * s * (1.0 - s) * (hit * (1.0 - s) + miss * s)).sum())
-        third = float((n * s * (1.0 - s) * ((hit * (1.0 - s)) ** 2 - (miss * s) ** 2)).sum())
+        s, n = np.asarray(scores, dtype=np.float64), np.asarray(n, dtype=np.float64)
+        sums = [float(part.sum()) for part in _moments(s, n, units)]
+        whole = units is None and spread is None and bool((n == np.floor(n)).all())
+        self._set(s, n, sums, spread, whole)
+        if whole and len(s) * len(_angles(self.variance)) <= MOST_WORK:
+            self._first, self._cumulative = _invert(s, n, self.mean, self.variance)
+
+    def _set(self, scores: Floats, n: Floats, sums: Sequence[float], spread: Spread | None, whole: bool) -> None:
+        """Set all but the exact distribution; ``sums`` are those of the columns of :func:`_moments`."""
+        self._scores, self._n, self._spread, self._whole = scores, n, spread, whole
+        self.mean, self.total, self.variance, third = sums
         self._skew = third / self.variance**1.5 if self.variance > 1e-12 else 0.0
-        self._spread = spread
         if spread is not None:
             self.variance, self._skew = max(self.variance, spread.variance), 0.0
-        self._whole = units is None and spread is None and bool((n == np.floor(n)).all())
         self._first, self._cumulative = 0, np.zeros(0)
-        if self._whole and len(s) * len(_angles(self.variance)) <= MOST_WORK:
-            self._first, self._cumulative = _invert(s, n, self.mean, self.variance)
+
+    @classmethod
+    def by_part(cls, scores: Floats, n: Floats, starts: Ints) -> list[Chance]:
+        """The distributions of many parts of the rows at once, without importance weights or clusters.
+
+        Parameters
+        ----------
+        scores, n
+            Score and number of rows of each cell, part after part; every part has at least one cell.
+        starts
+            Index of the first cell of each part.
+
+        Examples
+        --------
+        >>> several = Chance.by_part(np.array([0.5, 0.1, 0.2]), np.array([4.0, 10.0, 5.0]), np.array([0, 1]))
+        >>> [each.interval(0.9) for each in several]
+        [(0.0, 4.0), (0.0, 4.0)]
+        """
+        sums = np.array([np.add.reduceat(part, starts) for part in _moments(scores, n, None)]).T
+        ends = np.append(starts[1:], len(n))
+        parts = []
+        for low, high, line in zip(starts.tolist(), ends.tolist(), sums.tolist(), strict=True):
+            part = cls.__new__(cls)
+            part._set(scores[low:high], n[low:high], line, None, True)
+            parts.append(part)
+        sizes = 2 ** np.ceil(np.log2(40.0 + 20.0 * np.sqrt(sums[:, 2]))).astype(np.int64)
+        for size in np.unique(sizes).tolist():
+            together = np.flatnonzero(sizes == size)
+            points = len(_angles(float(sums[together, 2].min())))
+            work = (ends - starts)[together] * points
+            exact = together[work <= MOST_WORK]
+            for chunk in _batches(np.maximum(work[work <= MOST_WORK], size)):
+                _invert_parts([parts[place] for place in exact[chunk].tolist()], size, points)
+        return parts
 
     @classmethod
     def of(cls, data: Tally | Clusters, units: Units | None = None) -> Chance:
@@ -275,6 +310,44 @@ def _invert(scores: Floats, n: Floats, mean: float, variance: float) -> tuple[in
     phi[: len(seen)] = np.exp(log_phi - 1j * seen * first)
     pmf = np.fft.irfft(np.conj(phi), size)
     return first, np.clip(np.maximum.accumulate(np.cumsum(pmf)), 0.0, 1.0)
+
+
+def _moments(s: Floats, n: Floats, units: Units | None) -> tuple[Floats, Floats, Floats, Floats]:
+    """Mean, rows, variance and third central moment of the events of each cell."""
+    hit, miss = units or (1.0, 1.0)
+    each = n * s * (1.0 - s)
+    return (
+        n * s,
+        n,
+        each * (hit * (1.0 - s) + miss * s),
+        each * ((hit * (1.0 - s)) ** 2 - (miss * s) ** 2),
+    )
+
+
+def _batches(work: Ints) -> Iterator[slice]:
+    """Consecutive parts whose work together is at most about twice the most for one."""
+    starts = np.flatnonzero(np.diff((np.cumsum(work) - 1) // MOST_WORK, prepend=-1))
+    for low, high in zip(starts.tolist(), [*starts[1:].tolist(), len(work)], strict=True):
+        yield slice(low, high)
+
+
+def _invert_parts(parts: Sequence[Chance], size: int, points: int) -> None:
+    """Set the cumulative distributions of parts with windows of one size, from ``points`` values of each transform."""
+    seen = 2.0 * np.pi * np.arange(points) / size
+    turn = np.exp(1j * seen) - 1.0
+    s, n = np.concatenate([part._scores for part in parts]), np.concatenate([part._n for part in parts])
+    cells = np.array([len(part._n) for part in parts])
+    first = np.maximum(np.floor([part.mean for part in parts]).astype(np.int64) - size // 2, 0)
+    factors = 1.0 + s[:, None] * turn[None, :]
+    several = np.flatnonzero(n != 1.0)
+    factors[several] = np.exp(n[several, None] * np.log(factors[several]))
+    phi = np.zeros((len(parts), size // 2 + 1), dtype=np.complex128)
+    phi[:, :points] = np.multiply.reduceat(factors, np.cumsum(cells) - cells, axis=0)
+    phi[:, :points] *= np.exp(-1j * seen[None, :] * first[:, None])
+    pmf = np.fft.irfft(np.conj(phi), size, axis=1)
+    cumulative = np.clip(np.maximum.accumulate(np.cumsum(pmf, axis=1), axis=1), 0.0, 1.0)
+    for part, start, row in zip(parts, first.tolist(), cumulative, strict=True):
+        part._first, part._cumulative = start, row
 
 
 def _window(variance: float) -> int:

@@ -9,6 +9,7 @@ from itertools import combinations
 import numpy as np
 
 from calibrant.maps import Map
+from calibrant.messages import LOG
 from calibrant.numerics import Floats
 from calibrant.selection.blend import Judged, blend_weights
 from calibrant.selection.folds import Folds
@@ -113,6 +114,7 @@ class Crossed:
         return found
 
     def _outputs(self, seen: Tally, place: int) -> Floats:
+        LOG.info("cross-validation: %d candidates, fold %d of %d", len(self.fits), place + 1, len(self.folds.parts))
         return outputs_of([fit(seen) for fit in self.fits], self.folds.parts[place])
 
     def _without(self, *left_out: int) -> list[Tally]:

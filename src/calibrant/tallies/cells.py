@@ -47,16 +47,18 @@ class Cells:
             means = segment_sums((self.scores * self.n)[order], starts) / np.maximum(sums["n"], 1)
         return Cells(distinct, scores=means, **sums)
 
-    def joined(self, other: Cells) -> Cells:
-        """Cells of both; cells with equal keys are merged."""
+    def joined(self, *others: Cells) -> Cells:
+        """Cells of all; cells with equal keys are merged."""
+        parts = (self, *others)
         columns: dict[str, Any] = {}
         for name in SUMS:
-            if getattr(self, name) is not None or getattr(other, name) is not None:
-                columns[name] = np.concatenate([self._stated(name), other._stated(name)])
-        if self.scores is not None and other.scores is not None:
-            columns["scores"] = np.concatenate([self.scores, other.scores])
-        both = Cells(np.concatenate([self.keys, other.keys]), **columns)
-        return both.merged(both.keys, both.offset)
+            if any(getattr(part, name) is not None for part in parts):
+                columns[name] = np.concatenate([part._stated(name) for part in parts])
+        means = [part.scores for part in parts if part.scores is not None]
+        if len(means) == len(parts):
+            columns["scores"] = np.concatenate(means)
+        every = Cells(np.concatenate([part.keys for part in parts]), **columns)
+        return every.merged(every.keys, every.offset)
 
     def _stated(self, name: str) -> NDArray[Any]:
         """A column, or what replaces it for frequency weights: n rows, each of weight one."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -106,14 +105,30 @@ class GroupedTally(Mapping[Any, Tally]):
 
     def total(self) -> Tally:
         """Tally of all groups together."""
-        parts = iter(self._tallies.values())
-        first = next(parts, None)
-        if first is None:
+        parts = list(self._tallies.values())
+        if not parts:
             raise InputError("tally", "has no groups", "add some rows first")
-        return reduce(Tally.__add__, parts, first)
+        return parts[0].merged(parts[1:]) if len(parts) > 1 else parts[0]
 
     def __repr__(self) -> str:
         return f"GroupedTally({len(self)} groups, {sum(tally.total for tally in self.values()):,} rows)"
+
+
+def scores_of(tallies: Sequence[Tally]) -> Floats:
+    """Scores of the cells of several tallies, one after the other, computed at once where they share a grid.
+
+    Examples
+    --------
+    >>> parts = GroupedTally.from_arrays([0.2, 0.7, 0.9], [0, 1, 1], groups=["de", "fr", "de"])
+    >>> scores_of(list(parts.values())).round(3).tolist()
+    [0.2, 0.9, 0.7]
+    """
+    grid = tallies[0].grid if tallies else None
+    if grid is None or any(each.grid != grid for each in tallies):
+        return np.concatenate([np.zeros(0), *(each.scores for each in tallies)])
+    cells = [each.cells for each in tallies]
+    keys, n = (np.concatenate([getattr(part, name) for part in cells]) for name in ("keys", "n"))
+    return grid.scores(keys, np.concatenate([cast(Counts, part.offset) for part in cells]) / n)
 
 
 @dataclass(frozen=True, eq=False)

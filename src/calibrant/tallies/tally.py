@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any, Literal, cast
@@ -476,13 +476,16 @@ class Tally:
     # ------------------------------------------------------------------------------------------------------ algebra
 
     def __add__(self, other: Tally) -> Tally:
-        if not isinstance(other, Tally):
-            return NotImplemented
-        self._check_alike(other)
-        whole = self.whole and other.whole
-        counts = self.counts and other.counts
-        joined = self._with(self.cells.joined(other.cells), counts=counts, whole=whole)
-        joined._ends = self._ends if self._ends == other._ends else None
+        return self.merged([other]) if isinstance(other, Tally) else NotImplemented
+
+    def merged(self, others: Sequence[Tally]) -> Tally:
+        """The sum with several tallies at once, which is faster than one after the other."""
+        for other in others:
+            self._check_alike(other)
+        parts = (self, *others)
+        whole, counts = all(part.whole for part in parts), all(part.counts for part in parts)
+        joined = self._with(self.cells.joined(*(part.cells for part in others)), counts=counts, whole=whole)
+        joined._ends = self._ends if all(part._ends == self._ends for part in others) else None
         return joined
 
     def _with(self, cells: Cells, counts: bool, whole: bool = False) -> Tally:

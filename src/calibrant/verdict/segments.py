@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 from scipy import special
 
-from calibrant.messages import Shown, plural
+from calibrant.arrays.columns import check_option
+from calibrant.messages import LOG, InputError, Shown, plural
 from calibrant.metrics.chance import Chance, Units
 from calibrant.metrics.multiplicity import holm_log
 from calibrant.metrics.variance import FEWEST_CLUSTERS
-from calibrant.tallies import GroupedTally, Tally
+from calibrant.tallies import GroupedTally, Tally, scores_of
 from calibrant.verdict.evidence import Part, Parts
 from calibrant.verdict.figures import amount, p_text
 
@@ -23,6 +24,8 @@ CONFIDENCE = 0.95
 
 ALPHA = 0.05
 """Significance level for adjusted p-values."""
+
+NORMAL_QUANTILE = float(special.ndtri((1.0 + CONFIDENCE) / 2.0))
 
 MAX_CELLS = 160
 """Cells for the distribution of the events of a segment: its mean is exact, its variance to a thousandth."""
@@ -73,6 +76,17 @@ class Segment(Shown):
         """Least distance of the log ratio from 0 within its interval; 0 if the interval contains a ratio of 1."""
         return max(math.log(self.ratio_low) if self.ratio_low > 0.0 else -math.inf, -math.log(self.ratio_high), 0.0)
 
+    @property
+    def excess(self) -> float:
+        """Observed minus predicted events."""
+        return self.events - self.predicted
+
+    @property
+    def least_excess(self) -> float:
+        """Least number of events that predictions are off by, within the interval of the ratio; 0 if it contains 1."""
+        above, below = self.ratio_low - 1.0, 1.0 - self.ratio_high
+        return self.predicted * max(above, below, 0.0) if self.judged else 0.0
+
     def beyond(self, tolerance: float) -> bool:
         """Whether the difference is significant and the log of observed over predicted exceeds the tolerance."""
         if not self.off:
@@ -98,6 +112,58 @@ class Segment(Shown):
         return f"{name}: too {side}, {ratio}{ends} ({counts}; adjusted p {p_text(self.p_value)})"
 
 
+Order = Literal["effect", "events", "rows", "stake"]
+"""How segments are sorted."""
+
+ORDERS: Mapping[str, str] = {
+    "effect": "largest effect first",
+    "events": "most events first",
+    "rows": "most rows first",
+    "stake": "most events at stake first",
+}
+"""The same in words."""
+
+
+def sort_segments(
+    segments: Sequence[Segment], order: Order = "effect", value: Mapping[Any, float] | None = None
+) -> list[Segment]:
+    """Segments in another order than that of :func:`scan_segments`, which is ``"effect"``.
+
+    Parameters
+    ----------
+    segments
+        As in :attr:`calibrant.Verdict.segments`.
+    order
+        ``"effect"``, ``"events"``, ``"rows"``, or ``"stake"``: the number of events that predictions are off by, at
+        least, within the interval of the ratio, times ``value``.
+    value
+        For ``"stake"``: what one event is worth, by segment; 1 by default.
+
+    Examples
+    --------
+    >>> one = Segment("country", "de", 900.0, 30.0, 10.0, 4.0, 17.0, 2.1, 4.3, 0.001)
+    >>> two = Segment("country", "fr", 90_000.0, 1_300.0, 1_000.0, 939.0, 1_062.0, 1.2, 1.4, 0.001)
+    >>> [each.value for each in sort_segments([one, two], "stake")]
+    ['fr', 'de']
+    """
+    check_option("sort", order, get_args(Order))
+    lacking = [each.value for each in segments if value is not None and each.value not in value]
+    if lacking:
+        raise InputError(
+            "value", f"has no value of an event in the segment {lacking[0]!r}", "pass one for each segment"
+        )
+    if order == "effect":
+        return list(segments)
+    if order == "stake":
+        return sorted(segments, key=lambda each: (-stake(each, value), -abs(each.excess)))
+    return sorted(segments, key=lambda each: -(each.events if order == "events" else each.rows))
+
+
+def stake(segment: Segment, value: Mapping[Any, float] | None = None) -> float:
+    """Least number of events that predictions are off by, times the value of one event."""
+    return segment.least_excess * (1.0 if value is None else float(value[segment.value]))
+
+
 def scan_segments(
     columns: Mapping[str, GroupedTally], parts: Parts | None = None, units: Units | None = None
 ) -> tuple[Segment, ...]:
@@ -107,11 +173,13 @@ def scan_segments(
     """
     found, logs = [], []
     for column, tallies in columns.items():
-        for value, tally in tallies.items():
+        LOG.info("check: testing %s values of %s", f"{len(tallies):,}", column)
+        chances = _chances(tallies, None if parts is None else parts[column], units)
+        for (value, tally), chance in zip(tallies.items(), chances, strict=True):
             part = None if parts is None else parts[column][value]
-            segment, log_p = _segment(column, value, tally, part, units)
+            segment = _segment(column, value, tally, part, chance)
             found.append(segment)
-            logs.append(log_p if segment.judged else math.nan)
+            logs.append(chance.log_p_value(segment.events) if segment.judged else math.nan)
     adjusted = np.exp(holm_log(np.array(logs)))
     found = [replace(each, p_value=float(p)) for each, p in zip(found, adjusted, strict=True)]
     log_ps = dict(zip(map(id, found), logs, strict=True))
@@ -122,21 +190,35 @@ def scan_segments(
     return tuple(sorted(found, key=rank))
 
 
-def _segment(column: str, value: Any, tally: Tally, part: Part | None, units: Units | None) -> tuple[Segment, float]:
-    small = tally
-    if len(tally) > MAX_CELLS and tally.resolution != "bins":
-        small = tally.coarsen(2)
-    n = np.asarray(small.n, dtype=np.float64)
-    chance = Chance(
-        small.scores, n, units=None if tally.counts else units, spread=None if part is None else part.spread
-    )
+def _chances(tallies: GroupedTally, parts: Mapping[Any, Part] | None, units: Units | None) -> list[Chance]:
+    """Distribution of the events of each segment if the model is calibrated."""
+    small = [_few_cells(tally) for tally in tallies.values()]
+    if parts is None and small and all(tally.counts and len(tally) for tally in small):
+        sizes = np.array([len(tally) for tally in small])
+        n = np.concatenate([tally.n for tally in small]).astype(np.float64)
+        return Chance.by_part(scores_of(small), n, np.cumsum(sizes) - sizes)
+    return [
+        Chance(
+            each.scores,
+            np.asarray(each.n, dtype=np.float64),
+            units=None if tally.counts else units,
+            spread=None if parts is None else parts[value].spread,
+        )
+        for (value, tally), each in zip(tallies.items(), small, strict=True)
+    ]
+
+
+def _few_cells(tally: Tally) -> Tally:
+    return tally.coarsen(2) if len(tally) > MAX_CELLS and tally.resolution != "bins" else tally
+
+
+def _segment(column: str, value: Any, tally: Tally, part: Part | None, chance: Chance) -> Segment:
     events = float(tally.positives)
     ends = chance.interval(CONFIDENCE)
-    z = float(special.ndtri((1.0 + CONFIDENCE) / 2.0)) if part is None else part.spread.quantile(CONFIDENCE)
+    z = NORMAL_QUANTILE if part is None else part.spread.quantile(CONFIDENCE)
     ratios = ratio_interval(events, chance.mean, chance.variance, z)
     clusters = None if part is None else part.clusters
-    segment = Segment(column, value, float(tally.total), events, chance.mean, *ends, *ratios, math.nan, clusters)
-    return segment, chance.log_p_value(events)
+    return Segment(column, value, float(tally.total), events, chance.mean, *ends, *ratios, math.nan, clusters)
 
 
 def ratio_interval(events: float, predicted: float, variance: float, z: float) -> tuple[float, float]:

@@ -114,7 +114,7 @@ class Wording:
     def facts(self) -> tuple[str, ...]:
         """Everything below the headline: sentences, classes, segments, periods, region, hints and notes."""
         verdict = self.verdict
-        segments = _scanned("Segments", verdict.segments, SHOWN_SEGMENTS)
+        segments = _scanned("Segments", verdict.segments, SHOWN_SEGMENTS, ", largest effect first")
         periods = _scanned("Periods", verdict.periods, len(verdict.periods))
         region = () if verdict.region is None else (f"Region: {verdict.region}",)
         remarks = (*(f"Hint: {hint}" for hint in self.hints), *(f"Note: {note}" for note in self.notes))
@@ -285,8 +285,11 @@ class Wording:
         )
 
 
-def _scanned(name: str, every: Sequence[Segment], most: int) -> list[str]:
-    """How many were tested, how many are off or cannot be judged, and the first of those that are off."""
+def _scanned(name: str, every: Sequence[Segment], most: int, order: str = "") -> list[str]:
+    """How many were tested, how many are off or cannot be judged, and the first of those that are off.
+
+    ``order`` says how they are sorted, if there is more than one.
+    """
     if not every:
         return []
     off = [each for each in every if each.off]
@@ -296,6 +299,7 @@ def _scanned(name: str, every: Sequence[Segment], most: int) -> list[str]:
     found = f"{f'{len(off):,}' if off else 'none'} of {len(every) - unknown:,} significantly off"
     if unknown:
         found += f"; {unknown:,} not testable (fewer than 10 groups)"
+    found += order if len(off) > 1 else ""
     lines = [f"{name}: {found}{':' if off else '.'}", *(f"  {each}" for each in off[:most])]
     return lines + ([f"  and {len(off) - most:,} more"] if len(off) > most else [])
 

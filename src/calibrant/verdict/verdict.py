@@ -17,7 +17,7 @@ from calibrant.verdict.decision import Against, Beyond, Direction, Status
 from calibrant.verdict.discovery import Region
 from calibrant.verdict.gain import Gain
 from calibrant.verdict.hints import hints_of
-from calibrant.verdict.segments import Segment
+from calibrant.verdict.segments import Order, Segment, sort_segments, stake
 from calibrant.verdict.sentences import SHOWN_SEGMENTS, Wording
 from calibrant.verdict.shape import Misfit
 
@@ -337,22 +337,37 @@ class Verdict:
         text = f"{self.headline}\n{display.caption}" if caption is None else caption
         return display.plot(ax, figsize=figsize, title=title, caption=text)
 
-    def segment_frame(self) -> Any:
+    def segment_frame(
+        self, sort: Order = "effect", *, top: int | None = None, value: Mapping[Any, float] | None = None
+    ) -> Any:
         """All segments and then all periods as a pandas frame, one row each, in the order of :attr:`segments`.
+
+        Parameters
+        ----------
+        sort
+            Order of the segments: ``"effect"``, as in :attr:`segments`; ``"events"``; ``"rows"``; or ``"stake"``, the
+            least number of events that predictions are off by, times ``value``.
+        top
+            Number of segments, the first in this order; by default all. Periods are then left out.
+        value
+            What one event is worth, by segment; 1 by default.
 
         Returns
         -------
         pandas.DataFrame
             The fields of :class:`~calibrant.verdict.segments.Segment`, and ``off`` (significant after adjustment),
-            ``judged`` (could be tested) and ``beyond`` (off by more than the tolerance).
+            ``judged`` (could be tested), ``excess`` (observed minus predicted events), ``least_excess`` (its size at
+            the end of the interval that is nearer to 0), ``stake`` and ``beyond`` (off by more than the tolerance).
         """
         try:
             import pandas as pd
         except ImportError:
             raise MissingPackage("a frame of segments", "pandas", "pandas", "to_dict() does without it") from None
-        every = [*self.segments, *self.periods]
-        names = [*(field.name for field in fields(Segment)), "off", "judged"]
+        found = sort_segments(self.segments, sort, value)
+        every = [*found, *self.periods] if top is None else found[:top]
+        names = [*(field.name for field in fields(Segment)), "off", "judged", "excess", "least_excess"]
         table = {name: [getattr(each, name) for each in every] for name in names}
+        table["stake"] = [stake(each, value if place < len(found) else None) for place, each in enumerate(every)]
         return pd.DataFrame(table | {"beyond": [each.beyond(self.tolerance[0]) for each in every]})
 
     @property

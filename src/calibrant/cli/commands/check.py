@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +14,7 @@ from calibrant.cli.exits import Exit
 
 if TYPE_CHECKING:
     from calibrant.verdict import Verdict
-    from calibrant.verdict.segments import Segment
+    from calibrant.verdict.segments import Order, Segment
 
 MOST_SEGMENTS = 12
 EXITS = {
@@ -34,6 +35,15 @@ class FailOn(StrEnum):
     classes = "classes"
 
 
+class SortBy(StrEnum):
+    """Order of the segments."""
+
+    effect = "effect"
+    events = "events"
+    rows = "rows"
+    stake = "stake"
+
+
 def check(
     files: options.Inputs,
     *,
@@ -50,6 +60,12 @@ def check(
         list[FailOn] | None,
         typer.Option("--fail-on", help="Exit with 13 if a segment (--by), period (--time) or class is off."),
     ] = None,
+    sort: Annotated[
+        SortBy, typer.Option("--sort", help="Order of the segments; stake: least number of events they are off by.")
+    ] = SortBy.effect,
+    top: Annotated[
+        int, typer.Option("--top", metavar="N", min=1, help="Number of segments and periods to print.")
+    ] = MOST_SEGMENTS,
     notion: options.Notion = None,
 ) -> None:
     """Test whether scores are calibrated, with the verdict in words and in the exit code.
@@ -73,6 +89,7 @@ def check(
     from calibrant.cli.files import load_map
     from calibrant.cli.source import Days, open_source
     from calibrant.verdict import check as judge
+    from calibrant.verdict.segments import sort_segments
 
     _check_fail_on(fail_on or (), columns, files)
     limits = options.tolerance_of(tolerance)
@@ -84,9 +101,9 @@ def check(
     if isinstance(source, Days):
         verdict = source.named(verdict)
     if as_json:
-        console.show_json(verdict.to_dict())
+        console.show_json(replace(verdict, segments=tuple(sort_segments(verdict.segments, sort.value))).to_dict())
     else:
-        show(verdict)
+        show(verdict, sort.value, top)
     raise typer.Exit(_exit(verdict, fail_on or ()))
 
 
@@ -120,9 +137,10 @@ def _exit(verdict: Verdict, fail_on: Sequence[FailOn]) -> Exit:
     return Exit.PART_OFF if not closed and any(off[part] for part in fail_on) else code
 
 
-def show(verdict: Verdict) -> None:
+def show(verdict: Verdict, sort: Order = "effect", top: int = MOST_SEGMENTS) -> None:
     """Print the verdict: the headline, the facts, tables of segments and periods, hints and notes."""
     from calibrant.cli.voice import CommandLine
+    from calibrant.verdict.segments import ORDERS, sort_segments
 
     voice = CommandLine()
     if verdict.caution:
@@ -130,8 +148,10 @@ def show(verdict: Verdict) -> None:
     console.say(verdict.headline, STYLES[verdict.color])
     console.say("\n".join(f"  {sentence}" for sentence in verdict.sentences))
     _show_classes(verdict)
-    _show_parts("Segments", [f"{each.column} = {each.value}" for each in verdict.segments], verdict.segments)
-    _show_parts("Periods", [str(each.value) for each in verdict.periods], verdict.periods)
+    segments = tuple(sort_segments(verdict.segments, sort))
+    order = f", {ORDERS[sort]}" if sort != "effect" or sum(each.off for each in segments) > 1 else ""
+    _show_parts("Segments", [f"{each.column} = {each.value}" for each in segments], segments, top, order)
+    _show_parts("Periods", [str(each.value) for each in verdict.periods], verdict.periods, top)
     lines = [""] if verdict.segments or verdict.periods or verdict.classes else []
     lines += [f"  Hint: {hint.say(voice)}" for hint in verdict.hints]
     console.say("\n".join(lines + [f"  Note: {note.say(voice)}" for note in verdict.notes]))
@@ -163,13 +183,13 @@ def _show_classes(verdict: Verdict) -> None:
         console.say(f"  and {more:,} more" + (f", {more_off:,} of them significantly off" if more_off else ""))
 
 
-def _show_parts(title: str, names: list[str], parts: tuple[Segment, ...]) -> None:
+def _show_parts(title: str, names: list[str], parts: tuple[Segment, ...], most: int, order: str = "") -> None:
     from calibrant.verdict.figures import amount, p_text
 
     if not parts:
         return
     rows, styles = [], []
-    for name, part in zip(names[:MOST_SEGMENTS], parts, strict=False):
+    for name, part in zip(names[:most], parts, strict=False):
         side = "" if not part.off else "too low" if part.events > part.predicted else "too high"
         p_value, expected = p_text(part.p_value, ""), f"{amount(part.low)} to {amount(part.high)}"
         if not part.judged:
@@ -184,7 +204,7 @@ def _show_parts(title: str, names: list[str], parts: tuple[Segment, ...]) -> Non
         words = f"none of {unknown:,} testable (fewer than 10 groups)"
     elif unknown:
         words += f"; {unknown:,} not testable (fewer than 10 groups)"
-    console.table(f"{title}: {words}", head, rows, text=2, styles=styles)
+    console.table(f"{title}: {words}{order}", head, rows, text=2, styles=styles)
     more, more_off = len(parts) - len(rows), sum(part.off for part in parts[len(rows) :])
     if more:
         console.say(f"  and {more:,} more" + (f", {more_off:,} of them significantly off" if more_off else ""))

@@ -39,6 +39,14 @@ def export(
     ] = None,
     score: options.Scores = None,
     by: Renamed = None,
+    table: Annotated[
+        str | None,
+        options.text("--table", "FILE", "SQL: file of parameters by segment, .csv or .sql; --out then joins it."),
+    ] = None,
+    rows: Annotated[
+        str | None, options.text("--rows", "NAME", "--table: table of rows in the database. [default: scored]")
+    ] = None,
+    dbt: Annotated[bool, typer.Option("--dbt", help="--table: write a model and a seed of dbt.")] = False,
     dtype: Annotated[
         Precision | None,
         typer.Option("--dtype", show_default=False, help="ONNX: type of the scores. [default: float32]"),
@@ -65,6 +73,7 @@ def export(
     Example:
       calibrant export map.json --dialect postgres --score p --out map.sql
       calibrant export map.json --score p --by region=area --out map.sql
+      calibrant export map.json --score p --table segments.csv --rows log --out map.sql
       calibrant export map.json --out map.c
     """
     from calibrant.cli.commands.apply import score_columns
@@ -76,9 +85,18 @@ def export(
     if out is not None:
         check_output(out, [".sql", ".onnx", *SOURCES], inputs=[map_], force=force)
     suffix = ".sql" if out is None else f".{out.lower().rpartition('.')[2]}"
-    of_sql = {"--dialect": dialect, "--score": score, "--by": by}
+    of_sql: dict[str, object] = {
+        "--dialect": dialect,
+        "--score": score,
+        "--by": by,
+        "--table": table,
+        "--rows": rows,
+        "--dbt": dbt or None,
+    }
     of_onnx = {"--dtype": dtype, "--opset": opset, "--ir-version": ir_version}
     _refuse_ignored(suffix, {} if suffix == ".sql" else of_sql, {} if suffix == ".onnx" else of_onnx, force, out)
+
+    joined = _joined(out, table, rows, dbt, [map_], force)
 
     def run() -> tuple[Proof, Any]:
         if out is not None and suffix in SOURCES:
@@ -89,6 +107,8 @@ def export(
             ), None
         names = score_columns(calibration, score)
         columns: Any = names if calibration.classes else names[0]
+        if out is not None and joined:
+            return calibration.export_sql(out, columns, dialect or "duckdb", by=groups, **joined), None
         return _sql(calibration, out, columns, dialect or "duckdb", groups)
 
     proof, expression = console.work(run, words="Proving", quiet=quiet or as_json)
@@ -98,7 +118,7 @@ def export(
         console.put(f"{expression}\n")
         console.note(str(proof))
     else:
-        console.say(f"Wrote {out}. {proof}")
+        console.say(f"Wrote {out if table is None else f'{out} and {table}'}. {proof}")
 
 
 def _refuse_ignored(
@@ -115,6 +135,24 @@ def _refuse_ignored(
                 raise Mistake(option, f"does not apply to {there}", fix)
     if force and out is None:
         raise Mistake("--force", "needs --out", "pass the file to overwrite")
+
+
+def _joined(
+    out: str | None, table: str | None, rows: str | None, dbt: bool, inputs: list[str], force: bool
+) -> dict[str, Any]:
+    """Options of a query that joins a table of parameters; empty without one."""
+    from calibrant.cli.files import check_output
+    from calibrant.cli.voice import Mistake
+
+    if table is None:
+        for option, given in (("--rows", rows), ("--dbt", dbt)):
+            if given:
+                raise Mistake(option, "needs --table", "add the file of parameters, or leave it out")
+        return {}
+    if out is None:
+        raise Mistake("--table", "needs --out", "pass the file of the query")
+    check_output(table, [".csv", ".sql"], inputs=inputs, force=force)
+    return {"table": table, "rows": rows or "scored", "dbt": dbt}
 
 
 def _sql(calibration: Calibration, out: str | None, column: Any, dialect: str, by: dict[str, str]) -> tuple[Proof, Any]:

@@ -14,6 +14,7 @@ import typer
 from calibrant.cli import console, options
 
 if TYPE_CHECKING:
+    from calibrant.calibration import Calibration
     from calibrant.calibrators.auto import AutoCalibrator
     from calibrant.calibrators.base import BinaryCalibrator
     from calibrant.calibrators.segments import SegmentCalibrator
@@ -124,6 +125,7 @@ def fit(
     *,
     columns: options.Columns,
     days: options.DayRange,
+    origin: options.Origin,
     force: options.Force = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
@@ -148,6 +150,7 @@ def fit(
     from calibrant.cli.voice import CommandLine
 
     check_output(out, [".json"], force=force)
+    entries = origin.entries
     given = {"n_bins": n_bins, "epsilon": epsilon, "alpha": alpha, "loss": loss, "guarantee": guarantee, "look": look}
     calibrator = _calibrator(method, {name: value for name, value in given.items() if value is not None})
     by = columns.by
@@ -176,12 +179,13 @@ def fit(
     source.run(run)
     if guarantee is not None:
         _insist(calibrator)
-    calibrator.save(out)
+    calibration = _with_origin(calibrator.calibration_, source, files, origin, entries)
+    calibration.save(out)
     whole: Any = getattr(calibrator, "global_", None) if by or sources else calibrator
     parts = {} if several or not (by or sources) else _segments(calibrator)
     chosen = whole if method is Method.auto else None  # with sources each has its own
     if as_json:
-        document = json.loads(calibrator.calibration_.to_json())
+        document = json.loads(calibration.to_json())
         document |= {} if chosen is None else {"comparison": _as_data(chosen)}
         console.show_json(document | parts)
         return
@@ -189,6 +193,31 @@ def fit(
     if chosen is not None:
         _show(chosen.comparison_, "Candidates for the global map" if by else "Candidates")
     console.say(f"Saved as {out}.")
+
+
+def _with_origin(
+    fitted: Calibration, source: Days | Rows, files: list[str], origin: options.Origin, entries: dict[str, str]
+) -> Calibration:
+    """The calibration with the time of the fit, its files, and the days and names that are known."""
+    from calibrant.cli.files import load_map
+    from calibrant.cli.source import Days
+    from calibrant.cli.voice import Mistake
+    from calibrant.messages import InputError
+
+    days = source.days if isinstance(source, Days) else (None, None)
+    try:
+        return fitted.with_origin(
+            fitted_at=origin.fitted_at,
+            first_day=days[0],
+            last_day=days[1],
+            source=files,
+            model=origin.model_name or "",
+            model_version=origin.model_version or "",
+            parent="" if origin.parent is None else load_map(origin.parent, several=True).fingerprint,
+            meta=entries,
+        )
+    except InputError as problem:
+        raise Mistake("--fitted-at or --meta", str(problem.problem), str(problem.fix)) from None
 
 
 def _calibrator(method: Method, said: dict[str, Any]) -> Any:

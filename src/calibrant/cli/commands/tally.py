@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from calibrant.cli.tallying import Counted
 
 MOST_SEGMENTS = 20
+REVIEWED = 28
+"""Number of days that are compared with each other after a day was added."""
+
 PART = "With --store: name of this part of the day, such as a country or an hour; other parts are kept."
 
 
@@ -48,6 +52,16 @@ def tally(
     replace: Annotated[
         bool, typer.Option("--replace", help="With --store: replace days that are already there.")
     ] = False,
+    open_days: Annotated[
+        int,
+        typer.Option(
+            "--open-days", metavar="N", min=0, help="With --store: replace the last N days, whose labels came late."
+        ),
+    ] = 0,
+    keep: Annotated[
+        int | None,
+        typer.Option("--keep", metavar="N", min=1, help="With --store: delete days before the last N days."),
+    ] = None,
     out: Annotated[str | None, options.out("File for the counts as a table: .csv or .parquet.")] = None,
     force: options.Force = False,
     as_json: options.Json = False,
@@ -65,7 +79,8 @@ def tally(
     from calibrant.cli import files as disk
     from calibrant.cli.source import Rows
     from calibrant.cli.tallying import Counted, open_store
-    from calibrant.cli.voice import Mistake
+    from calibrant.cli.voice import CommandLine, Mistake
+    from calibrant.engine.store.days import days_missing
     from calibrant.engine.store.files import check_part
 
     if out is not None:
@@ -73,7 +88,7 @@ def tally(
     elif force:
         raise Mistake("--force", "needs --out", "pass the file to overwrite")
     if store is None:
-        beside = {"--replace": replace, "--day": day, "--part": part}
+        beside = {"--replace": replace, "--day": day, "--part": part, "--open-days": open_days, "--keep": keep}
         alone = next((option for option, value in beside.items() if value), None)
         if alone is not None:
             raise Mistake(alone, "needs --store", "pass the folder of a tally store")
@@ -95,7 +110,13 @@ def tally(
     )
     rows = Rows(files, columns, quiet=quiet or as_json)
     counted = rows.run(lambda: Counted.of(rows, "1d" if every is None else every.value, kept))
-    days = None if kept is None else counted.add_to(kept, day, part, replace)
+    days = None if kept is None else counted.add_to(kept, day, part, replace, open_days)
+    if kept is not None and days is not None:
+        if keep is not None:
+            days["deleted"] = list(map(str, kept.drop_before(kept.days[-1] - timedelta(days=keep - 1))))
+        for remark in kept.review(max(kept.days[0], kept.days[-1] - timedelta(days=REVIEWED - 1))):
+            if remark.code != days_missing.code:  # check and fit report them
+                console.note(remark.say(CommandLine()))
     if out is not None:
         with disk.written(counted.table(rows.connection), out):
             pass

@@ -8,7 +8,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from calibrant.messages import Argument, InputError, Phrase, Setting, Shown, Text, plural
+from calibrant.messages import Argument, InputError, Phrase, Setting, Shown, Text, Voice, note, plural
 
 SHOWN = 5
 """Maximum number of segments or parts listed in a message."""
@@ -116,6 +116,12 @@ class DayInParts(Conflict):
             problem=f"of {removal.day} may repeat rows of the day, which is stored in parts: {_rows_by_name(rows)}",
             fix=Phrase(fix, part=PART, rows=sum(rows.values()), remove=removal),
         )
+
+
+@note("segments-dropped")
+def segments_dropped(voice: Voice, day: str, lost: Mapping[str, int]) -> str:
+    """Segments of a day that was replaced are not in its new tallies."""
+    return f"{day} was replaced, and segments that are not in the new tallies were dropped: {_rows_by_name(lost)}"
 
 
 def _rows_by_name(rows: Mapping[Any, int]) -> str:

@@ -20,6 +20,7 @@ from calibrant.engine.store.conflicts import Size
 from calibrant.messages import InputError
 from calibrant.numerics import POSITION_BITS, Grid, Ints
 from calibrant.tallies import Cells, GroupedTally, Tally
+from calibrant.tallies.cells import distinct_starts
 
 COLUMNS: Mapping[str, str] = {
     "code": "cell of the grid",
@@ -36,6 +37,8 @@ COUNTED = ("code", "n", "events", "offset")
 WEIGHTED = ("rows", "row_events", "w2", "w2_events")
 ROW_GROUP = 1 << 14
 """Rows of a row group, which a reader of one segment decodes; about 40 segments of a few hundred cells."""
+PENDING = 1 << 22
+"""Cells of days that wait to be sorted together, at least."""
 DENSE = 1 << 24
 """Segments times cells up to which days are added in one dense table, at most 128 MB per column."""
 
@@ -89,6 +92,10 @@ class Content:
         values = [column.take(starts).to_pylist() for column in segments]
         keys = list(zip(*values, strict=True)) if by else [()] * len(starts)
         return cls(keys, np.diff(starts, append=table.num_rows), columns)
+
+    def __len__(self) -> int:
+        """Number of cells."""
+        return len(self.columns["code"])
 
     @property
     def counts(self) -> bool:
@@ -192,20 +199,22 @@ class Sums:
     """Sum of the contents of days, in one dense table of (segment, cell) if it is small enough.
 
     Within a day every (segment, cell) occurs once, so plain indexed addition is exact and twice as fast as a sort of
-    the rows.
+    the rows. Days with more segments are sorted together.
     """
 
     def __init__(self, grid: Grid, score_type: ScoreType) -> None:
         self._grid, self._kind, self._width = grid, score_type, 2 * grid.top + 1
         self._index: dict[Key, int] = {}
         self._table: dict[str, NDArray[Any]] = {}
-        self._rest = GroupedTally({})
+        self._late: list[Content] = []
 
     def add(self, content: Content) -> None:
         """Add one day."""
         new = [key for key in content.keys if key not in self._index]
         if (len(self._index) + len(new)) * self._width > DENSE:
-            self._rest += content.tallies(self._grid, self._kind)
+            self._late.append(content)
+            if sum(map(len, self._late[1:])) > max(len(self._late[0]), PENDING):
+                self._late = [_added(self._late, self._grid)]
             return
         self._index |= {key: len(self._index) + place for place, key in enumerate(new)}
         segment = np.array([self._index[key] for key in content.keys], dtype=np.int64)
@@ -225,16 +234,42 @@ class Sums:
 
     def tallies(self) -> GroupedTally:
         """One tally per segment."""
-        if not self._table:
-            return self._rest
+        contents = [*([self._dense()] if self._table else []), *self._late]
+        if not contents:
+            return GroupedTally({})
+        whole = contents[0] if len(contents) == 1 else _added(contents, self._grid)
+        return whole.tallies(self._grid, self._kind)
+
+    def _dense(self) -> Content:
         filled = np.flatnonzero(self._table["n"])
         segment, code = np.divmod(filled, self._width)
         columns = {"code": (code - self._grid.top).astype(np.int32)}
         columns |= {name: column[filled] for name, column in self._table.items()}
         if "whole" in columns:
             columns["whole"] = columns["whole"] == 0
-        sizes = np.bincount(segment, minlength=len(self._index))
-        return Content(list(self._index), sizes, columns).tallies(self._grid, self._kind) + self._rest
+        return Content(list(self._index), np.bincount(segment, minlength=len(self._index)), columns)
+
+
+def _added(contents: Sequence[Content], grid: Grid) -> Content:
+    """The sum of contents with the same columns, by a sort of their cells."""
+    index: dict[Key, int] = {}
+    for key in (key for content in contents for key in content.keys):
+        index.setdefault(key, len(index))
+    width, places = 2 * grid.top + 1, []
+    for content in contents:
+        segment = np.array([index[key] for key in content.keys], dtype=np.int64)
+        places.append(np.repeat(segment * width + grid.top, content.sizes) + content.columns["code"])
+    place = np.concatenate(places)
+    order = np.argsort(place, kind="stable")
+    starts, distinct = distinct_starts(place[order])
+    segment, code = np.divmod(distinct, width)
+    columns: dict[str, NDArray[Any]] = {"code": (code - grid.top).astype(np.int32)}
+    for name in contents[0].columns:
+        if name != "code":
+            column = np.concatenate([content.columns[name] for content in contents])[order]
+            add = np.logical_and if name == "whole" else np.add
+            columns[name] = np.asarray(add.reduceat(column, starts))
+    return Content(list(index), np.bincount(segment, minlength=len(index)), columns)
 
 
 def _type_text(schema: Any, name: str) -> str:

@@ -25,7 +25,7 @@ from calibrant.arrays import ScoreType
 from calibrant.arrays.columns import check_option
 from calibrant.arrays.paths import local_path
 from calibrant.engine.frames import HowUnusable, tally
-from calibrant.engine.store.conflicts import DayInParts, OtherTallies, Removal, WholeDay
+from calibrant.engine.store.conflicts import DayInParts, OtherTallies, Removal, WholeDay, segments_dropped
 from calibrant.engine.store.days import Day, Gaps, MissingDays, as_day, span
 from calibrant.engine.store.files import ABOUT, Folder, Part, check_part
 from calibrant.engine.store.identity import Identity
@@ -41,10 +41,11 @@ from calibrant.engine.store.parquet import (
     check_keys,
     groups_with,
 )
+from calibrant.engine.store.review import Stored, review_files
 from calibrant.engine.store.sealed import need_pyarrow, opened, sealed
 from calibrant.engine.store.selection import WeightType
 from calibrant.export.errors import DocumentError
-from calibrant.messages import Argument, InputError, Phrase, Setting, warn
+from calibrant.messages import LOG, Argument, InputError, Note, Phrase, Setting, warn
 from calibrant.numerics import Grid
 from calibrant.tallies import SEGMENT_GRID, GroupedTally, Tally
 
@@ -175,6 +176,20 @@ class TallyStore:
         with self._folder.one_writer():
             return self._folder.remove(when, name)
 
+    def drop_before(self, day: Day) -> list[date]:
+        """Delete all days before this one, to keep a store small; the days that were deleted.
+
+        Examples
+        --------
+        >>> store = TallyStore("kept")
+        >>> [store.add(day, Tally.from_arrays([0.2, 0.7], [0, 1])) for day in ("2026-03-01", "2026-03-02")]
+        [True, True]
+        >>> [str(day) for day in store.drop_before("2026-03-02")], len(store.days)
+        (['2026-03-01'], 1)
+        """
+        first = as_day(day, "day")
+        return [when for when in self.days if when < first and self.remove(when)]
+
     def add_frame(
         self,
         frame: Any,
@@ -185,6 +200,7 @@ class TallyStore:
         time: str | None = None,
         part: str | None = None,
         replace: bool = False,
+        open_days: int = 0,
         sample_weight: str | None = None,
         weight_type: WeightType = "importance",
         positive: Any = None,
@@ -202,6 +218,9 @@ class TallyStore:
             Name of a column of dates or timestamps, from which the day of each row is taken.
         part, replace
             As in :meth:`add`.
+        open_days
+            Number of days whose labels may still arrive, counted back from the last day of the frame: these are
+            replaced, as with ``replace``, and a different count of an older day is an error.
         """
         if (day is None) == (time is None):
             raise InputError(
@@ -224,7 +243,12 @@ class TallyStore:
             unusable=unusable,
         )
         days = {as_day(cast(Day, day), "day"): tallied} if time is None else self._by_day(tallied)
-        return [when for when, each in sorted(days.items()) if self.add(when, each, part=part, replace=replace)]
+        last = max(days)
+        return [
+            when
+            for when, each in sorted(days.items())
+            if self.add(when, each, part=part, replace=replace or (last - when).days < open_days)
+        ]
 
     def _by_day(self, tallies: GroupedTally) -> dict[date, GroupedTally | Tally]:
         """Split tallies whose keys end with the day by day."""
@@ -315,12 +339,16 @@ class TallyStore:
             if replace:
                 return True
             raise
-        same = there.same_as(content)
-        if not same and part is None and not replace:
-            kept = set(content.keys)
-            lost = {key: rows for key, rows in there.rows_by_segment.items() if key not in kept}
-            raise OtherTallies(self._removal(when), there.size, content.size, self._plain(lost))
-        return not same
+        if there.same_as(content):
+            return False
+        kept = set(content.keys)
+        lost = self._plain({key: rows for key, rows in there.rows_by_segment.items() if key not in kept})
+        if part is None and not replace:
+            raise OtherTallies(self._removal(when), there.size, content.size, lost)
+        if lost:
+            named = {str(segment): rows for segment, rows in lost.items()}
+            warn(segments_dropped(str(when) if part is None else f"{when} ({part})", named))
+        return True
 
     def _refuse_mixing(self, when: date, part: Part, stored: list[Part]) -> None:
         """Refuse a day both whole and in parts, and names of parts that differ only in case."""
@@ -406,6 +434,42 @@ class TallyStore:
         listed = self._folder.listed()
         return list(Gaps.of(listed, *span(list(listed), first, last)).days)
 
+    def review(self, first: Day | None = None, last: Day | None = None) -> tuple[Note, ...]:
+        """What is unusual about the days from ``first`` to ``last``, both included; empty if nothing is.
+
+        Days and parts that are missing; days with less than half or more than twice the median rows of the others;
+        counts that are all multiples of one number, as after counting a file twice; identical counts under two days or
+        parts; and segments whose names differ only in upper and lower case or in spaces.
+
+        Parameters
+        ----------
+        first, last
+            Days, both included; by default the first and last day of the store.
+
+        Returns
+        -------
+        tuple of Note
+            Each prints as a sentence and has a ``code``.
+
+        Notes
+        -----
+        These are checks of plausibility, without a guarantee. Cost: every file of the window is read once.
+
+        Examples
+        --------
+        >>> store = TallyStore("reviewed", by="country")
+        >>> for day, name in (("2026-03-01", "DE"), ("2026-03-02", "de")):
+        ...     _ = store.add(day, GroupedTally.from_arrays([0.2, 0.7], [0, 1], groups=[name, name]))
+        >>> [note.code for note in store.review()]
+        ['renamed-segments']
+        """
+        listed = self._folder.listed()
+        low, high = span(list(listed), first, last)
+        inside = [(day, part) for day, parts in listed.items() if low <= day <= high for part in parts]
+        files = [Stored.of(day, part, self._read(day, part)) for day, part in inside]
+        gaps = Gaps.of(listed, low, high)
+        return (*((gaps.note(str(self.path)),) if gaps else ()), *review_files(files))
+
     def window(
         self,
         first: Day | None = None,
@@ -446,7 +510,8 @@ class TallyStore:
             warn(gaps.note(str(self.path)))
         sums = {counts: Sums(self.grid, self.score_type) for counts in (True, False)}
         types = set()
-        for day, part in inside:
+        for place, (day, part) in enumerate(inside, start=1):
+            LOG.info("store %s: reading %s (%d of %d files)", self.path, day, place, len(inside))
             content = self._read(day, part, wanted)
             sums[content.counts].add(content)
             types |= {tuple(map(type, key)) for key in content.keys[:1]}

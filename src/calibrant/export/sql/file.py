@@ -163,11 +163,12 @@ def prove_sql(map_: Map, text: str, columns: Columns, engine: Engine, by: Mappin
     for values in found.values():
         if len(values) != len(matrix):
             raise ExportMismatchError(f"{engine.name} gives {len(values):,} results for {len(matrix):,} rows")
-    results = np.column_stack([_doubles(found[name], engine.name) for name in map_.outputs])
+    results = np.column_stack([doubles(found[name], engine.name) for name in map_.outputs])
     return compare(map_, rows, results, engine.name, _labels(map_, found, engine.name))
 
 
-def _doubles(found: Sequence[Any], engine: str) -> NDArray[np.float64]:
+def doubles(found: Sequence[Any], engine: str) -> NDArray[np.float64]:
+    """Results of an engine, which must be doubles or NULL; NaN for NULL."""
     for value in found:
         if value is not None and type(value) is not float:
             raise ExportMismatchError(f"{engine} gives {value!r} of type {type(value).__name__}, expected a double")

@@ -70,7 +70,9 @@ def lower(map_: Map, text: Text, x: list[str], place: int) -> str:
     for stage, part in enumerate(stages(map_)):
         row = fresh("stage", *text.taken)
         inside = replace(text, taken=(*text.taken, row))
-        if isinstance(part, ByGroupMap):
+        if isinstance(part, ByGroupMap) and stage in text.joined:
+            found = _by_join(part, found, row, inside, text.joined[stage], not stage)
+        elif isinstance(part, ByGroupMap):
             found = _by_group(part, found, row, inside, not stage)
         elif stage and text.dialect.stage:
             body = score_text(part, text.dialect.stage.field.format(row=row, name="x"), inside)
@@ -105,20 +107,38 @@ def _by_group(part: ByGroupMap, x: str, row: str, text: Text, first: bool) -> st
         )
     key, stage = text.keys[part.by], text.dialect.stage
     names = [text_literal(group, text.name) for group in part.groups]
-    if stage is None or (first and _lines_of(part) is None):  # the column itself can be repeated
+    if stage is None or (first and lines_of(part) is None):  # the column itself can be repeated
         return _by_name(part, x if first else f"({x})", key, names, text)
     code = by_key(key, names, [str(place) for place in range(1, len(names) + 1)], str(len(names) + 1))
     given, number = (stage.field.format(row=row, name=each) for each in ("x", "g"))
     return stage.write(row, {"x": x, "g": code}, _by_number(part, given, number, text))
 
 
-def _lines_of(part: ByGroupMap) -> tuple[LogitAffineMap, Floats, Floats] | None:
+def _by_join(part: ByGroupMap, x: str, row: str, text: Text, numbers: tuple[str, str], first: bool) -> str:
+    """A map by group over the slope and intercept of the row's group, which are NULL for other groups."""
+    dialect, shared = text.dialect, lines_of(part)
+    assert shared is not None  # as joins.py checks
+
+    def body(x: str, slope: str, intercept: str) -> str:
+        default = "NULL" if part.default is None else score_text(part.default, x, text)
+        ends = dialect.literal(shared[0].low), dialect.literal(shared[0].high)
+        return f"CASE WHEN {slope} IS NULL THEN {default} ELSE {of_log_odds(dialect, x, *ends, slope, intercept)} END"
+
+    if dialect.stage is None or first:
+        return body(x if first else f"({x})", *numbers)
+    fields = {"x": x, "slope": numbers[0], "intercept": numbers[1]}
+    named = [dialect.stage.field.format(row=row, name=each) for each in fields]
+    return dialect.stage.write(row, fields, body(*named))
+
+
+def lines_of(part: ByGroupMap) -> tuple[LogitAffineMap, Floats, Floats] | None:
+    """If all maps are lines on the log-odds: one of them, the slopes and the intercepts."""
     return part.lines if part.lines is not None and part.lines[0].on == "log-odds" else None
 
 
 def _by_name(part: ByGroupMap, x: str, key: str, names: Sequence[str], text: Text) -> str:
     default = None if part.default is None else score_text(part.default, x, text)
-    shared = _lines_of(part)
+    shared = lines_of(part)
     if shared is None:
         return by_key(key, names, [score_text(each, x, text) for each in part.maps], default)
     lines = _lines(shared, x, text.dialect, lambda numbers: by_key(key, names, list(map(text.number, numbers)), None))
@@ -130,7 +150,7 @@ def _by_number(part: ByGroupMap, x: str, code: str, text: Text) -> str:
     dialect = text.dialect
     known, others = np.arange(2.0, len(part.groups) + 1.0), np.array([len(part.groups) + 1.0])
     default = [] if part.default is None else [score_text(part.default, x, text)]
-    shared = _lines_of(part)
+    shared = lines_of(part)
     if shared is None:
         leaves = [score_text(each, x, text) for each in part.maps] + default
         return branch(code, np.append(known, others) if default else known, leaves, dialect)

@@ -18,12 +18,16 @@ SMALL = 1e-140
 
 @dataclass(frozen=True)
 class Text:
-    """Context of an expression: the dialect, the names in use, and group columns as text."""
+    """Context of an expression: the dialect, the names in use, and group columns as text.
+
+    ``joined`` are the columns of slopes and intercepts by stage of the map, where a table of parameters is joined.
+    """
 
     dialect: Dialect
     name: str
     taken: tuple[str, ...]
     keys: Mapping[str, str] = field(default_factory=dict)
+    joined: Mapping[int, tuple[str, str]] = field(default_factory=dict)
 
     def number(self, value: float) -> str:
         """A literal."""
