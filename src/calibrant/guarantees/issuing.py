@@ -231,7 +231,7 @@ def issue(
     bins: Bins, provenance: Provenance, alpha: float, interval: IntervalName, coverage: Coverage
 ) -> Certificate | NoCertificate:
     """The certificate of a binned map, or the reason why there is none."""
-    terms = checked_terms(alpha, interval, coverage, BOUNDS if bins.weights is None else {**BOUNDS, **WEIGHTED_BOUNDS})
+    terms = checked_terms(alpha, interval, coverage, (*BOUNDS, *(() if bins.weights is None else WEIGHTED_BOUNDS)))
     for refusal in (gate(provenance), bins.refusal):
         if refusal is not None:
             return refusal

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,7 +24,7 @@ from calibrant.arrays.columns import check_option, check_whole
 from calibrant.arrays.ratios import RatioWeights, kish_size, known_weights
 from calibrant.guarantees.bounds import Flags, Interval
 from calibrant.messages import InputError
-from calibrant.numerics import Floats, Ints
+from calibrant.numerics import Floats
 
 WeightedIntervalName = Literal["betting", "weighted-hoeffding"]
 
@@ -51,7 +51,7 @@ class WeightTable:
 
     @classmethod
     def of(
-        cls, weights: Floats, events: NDArray[np.bool_], upper: float, index: Ints | None = None, bins: int = 1
+        cls, weights: Floats, events: NDArray[np.bool_], upper: float, index: NDArray[Any] | None = None, bins: int = 1
     ) -> WeightTable:
         """The table of rows with these weights and labels; ``index`` is the bin of each row.
 
@@ -61,7 +61,7 @@ class WeightTable:
         >>> table.rows.tolist(), table.rates.round(3).tolist(), table.effective_sizes.round(2).tolist()
         ([3.0], [0.421], [2.8])
         """
-        index = np.zeros(len(weights), dtype=np.int64) if index is None else index
+        index = np.zeros(len(weights), dtype=np.int64) if index is None else index.astype(np.int64)
         share = weights / upper
         left = np.clip(np.searchsorted(LEVELS, share, side="right") - 1, 0, len(LEVELS) - 2)
         part = (share - LEVELS[left]) / (LEVELS[left + 1] - LEVELS[left])
@@ -95,7 +95,7 @@ class WeightTable:
         """Effective sample size by bin, slightly too small because weights are split between levels."""
         both = self.events + self.others
         with np.errstate(invalid="ignore", divide="ignore"):
-            return np.nan_to_num((both @ LEVELS) ** 2 / (both @ LEVELS**2))
+            return np.asarray(np.nan_to_num((both @ LEVELS) ** 2 / (both @ LEVELS**2)))
 
     @property
     def effective_size(self) -> float:
