@@ -34,7 +34,7 @@ LEVELS = np.concatenate([[0.0], 2.0 ** (-np.arange(24, 4, -1) / 2.0), np.arange(
 STAKES, LARGEST_STAKE = 32, 0.99
 """Number of stakes of the betting interval, and the largest of them."""
 
-STEPS = 60
+STEPS = 40
 """Bisection steps to the end of an interval."""
 
 
@@ -129,10 +129,22 @@ def _log_wealth(table: WeightTable, rate: Floats) -> Floats:
     :math:`1 + \gamma u (1 - \theta) / \theta` for an event; at the true rate these have mean 1.
     """
     stakes = _stakes(table.rows)
+    return _log_mean(_log_wins(table, stakes, rate) + _log_losses(table, stakes))
+
+
+def _log_wins(table: WeightTable, stakes: Floats, rate: Floats) -> Floats:
+    used = table.events.any(axis=0)
     odds = (1.0 - rate) / np.maximum(rate, np.finfo(np.float64).tiny)
-    wins = np.log1p((stakes * odds[:, None])[:, :, None] * LEVELS)
-    losses = np.log1p(-stakes[:, :, None] * LEVELS)
-    logs = np.einsum("bsl,bl->bs", wins, table.events) + np.einsum("bsl,bl->bs", losses, table.others)
+    factors = np.log1p((stakes * odds[:, None])[:, :, None] * LEVELS[used])
+    return np.asarray(np.einsum("bsl,bl->bs", factors, table.events[:, used]))
+
+
+def _log_losses(table: WeightTable, stakes: Floats) -> Floats:
+    used = table.others.any(axis=0)
+    return np.asarray(np.einsum("bsl,bl->bs", np.log1p(-stakes[:, :, None] * LEVELS[used]), table.others[:, used]))
+
+
+def _log_mean(logs: Floats) -> Floats:
     top = logs.max(axis=1)
     return np.asarray(top + np.log(np.mean(np.exp(logs - top[:, None]), axis=1)))
 
@@ -140,9 +152,11 @@ def _log_wealth(table: WeightTable, rate: Floats) -> Floats:
 def _lowest_rate(table: WeightTable, alpha: Floats) -> Floats:
     """Lower end: where the wealth reaches 2 / alpha, rounded down; 0 without events."""
     outside, inside = np.zeros(len(alpha)), np.ones(len(alpha))
+    stakes = _stakes(table.rows)
+    losses = _log_losses(table, stakes)
     for _ in range(STEPS):
         middle = 0.5 * (outside + inside)
-        refuted = _log_wealth(table, middle) >= np.log(2.0 / alpha)
+        refuted = _log_mean(_log_wins(table, stakes, middle) + losses) >= np.log(2.0 / alpha)
         outside, inside = np.where(refuted, middle, outside), np.where(refuted, inside, middle)
     return np.where((table.events @ LEVELS) > 0.0, outside, 0.0)
 
