@@ -653,11 +653,15 @@ class Calibration(Shown):
         return "\n".join(lines)
 
 
+ROWS_OF = {"by-class": " (rows as sampled)", "known-ratio": " (rows of the source)"}
+"""Which rows are counted, if not those of the population that the map is for."""
+
+
 def fitted_rows(data: Provenance | MulticlassProvenance) -> str:
     """The rows of a fit in words: their number, or their total weight."""
     kind, total = f"{data.score_type} scores", count_text(data.n)
-    weighted = data.weight_type == "importance"
-    sampled = " (rows as sampled)" if data.weight_type == "by-class" else ""
+    weighted = data.weight_type in ("importance", "estimated-ratio")
+    sampled = ROWS_OF.get(data.weight_type, "")
     if isinstance(data, MulticlassProvenance):
         classes = f"rows of {len(data.class_mass):,} classes"
         return (

@@ -21,6 +21,7 @@ from calibrant.arrays.columns import (
     without_negative_zero,
 )
 from calibrant.arrays.labels import encode_labels, label_column, warn_about_labels
+from calibrant.arrays.ratios import Ratio, RatioWeights
 from calibrant.arrays.score_types import ScoreType, refuse_outside, settle_kind
 from calibrant.arrays.sides import check_time, check_weights, side_column
 from calibrant.messages import Advice, InputError, Note, note
@@ -47,6 +48,8 @@ class Rows:
         One value per row, none of them missing.
     score_type : {"probability", "logit", "real"}
         What the scores are.
+    ratio : Ratio or None
+        If the weights are a density ratio: its upper bound, and whether it is known.
     other_notes, kind_notes : tuple of Note
         What was guessed or converted; ``kind_notes`` are about the type of the scores.
     """
@@ -60,6 +63,7 @@ class Rows:
     score_type: ScoreType
     other_notes: tuple[Note, ...]
     kind_notes: tuple[Note, ...] = ()
+    ratio: Ratio | None = None
 
     @property
     def notes(self) -> tuple[Note, ...]:
@@ -187,6 +191,7 @@ def check_rows(
         score_type=found,
         other_notes=(*label_notes, *weight_notes, *time_notes),
         kind_notes=kind_notes if second is None else (*kind_notes, second_column_read()),
+        ratio=sample_weight.meaning if isinstance(sample_weight, RatioWeights) else None,
     )
 
 

@@ -308,7 +308,7 @@ class Calibrator(BaseEstimator):
         """The same in the words of a voice."""
         if not hasattr(self, "map_"):
             return f"{self!r}, not fitted"
-        weighted = self.provenance_.weight_type == "importance" and not self._of_classes
+        weighted = self.provenance_.weight_type in ("importance", "estimated-ratio") and not self._of_classes
         lines = [
             f"{self._title()} fitted to {self._fitted_to()}",
             f"  {self._describe(voice)}",
@@ -477,7 +477,10 @@ class BinaryCalibrator(Calibrator):
     def _fit_score_rows(self, rows: Rows, sampling: Sampling, *, by_class: bool) -> Self:
         """Fit to checked rows, or to rows sampled by class with one weight per class."""
         if not by_class:
-            return self._fit_tally(Tally.from_rows(rows), sampling, rows.notes)
+            self._fit_tally(Tally.from_rows(rows), sampling, rows.notes)
+            if rows.ratio is not None and not rows.ratio.known:
+                self.provenance_ = replace(self.provenance_, weight_type="estimated-ratio")
+            return self
         sampled, notes = replace(rows, weights=None, counts=True), (*rows.kind_notes, sampled_by_class())
         return self._fit_tally(Tally.from_rows(sampled), sampling, notes, class_odds(rows))
 

@@ -19,7 +19,7 @@ from calibrant.arrays.score_types import MulticlassScoreType
 from calibrant.export.errors import DocumentError
 from calibrant.guarantees.about import ABOUT, ScoreBins
 from calibrant.guarantees.auditing import follows
-from calibrant.guarantees.bounds import BOUNDS, Coverage
+from calibrant.guarantees.bounds import Coverage, IntervalName
 from calibrant.guarantees.certificate import About, Certificate
 from calibrant.guarantees.content import Content
 from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
@@ -237,7 +237,7 @@ _TYPES: dict[str, Read] = {
     "bool": _flag,
     "ScoreType": _one_of(get_args(ScoreType)),
     "Coverage": _one_of(get_args(Coverage)),
-    "IntervalName": _one_of(tuple(BOUNDS)),
+    "IntervalName": _one_of(get_args(IntervalName)),
     "ScoreType | MulticlassScoreType": _one_of((*get_args(ScoreType), *get_args(MulticlassScoreType))),
     "NoCertificateCode": lambda value, at: NoCertificateCode(_word(value, at)),
     "BinRule": lambda value, at: BinRule(_word(value, at)),

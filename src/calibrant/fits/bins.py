@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from numbers import Integral, Real
 from typing import Any, cast
@@ -9,13 +10,15 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Rows
 from calibrant.arrays.columns import is_whole
 from calibrant.guarantees.issuing import Bins
 from calibrant.guarantees.no_certificate import NoCertificate
 from calibrant.guarantees.origins import Assumption, BinRule, Source
+from calibrant.guarantees.weighted import WeightTable
 from calibrant.maps import LARGEST, Map, StepMap
 from calibrant.messages import InputError, Phrase, Setting
-from calibrant.numerics import Floats, Ints, first_double
+from calibrant.numerics import Floats, Guide, Ints, first_double
 from calibrant.tallies import Counts, Tally
 
 HEAVY_ROWS = 30
@@ -252,6 +255,37 @@ def _with_light_edges(
     follows = follows[~on_edge[follows + 1] & (n[follows + 1] > 0)]
     used_n[follows], used_events[follows] = used_n[follows + 1], used_events[follows + 1]
     return used_n, used_events
+
+
+def weighted(bins: Bins, rows: Rows, *, succession: bool = True) -> Bins:
+    """Bins of source rows with the weighted rates of rows whose weights are a density ratio.
+
+    The edges stay. A light edge has the output of the bin above it, if that has weight. With ``succession`` a bin with
+    no event, or only events, counts with its effective sample size.
+
+    Examples
+    --------
+    >>> from calibrant.arrays import check_rows
+    >>> from calibrant.arrays.ratios import known_weights
+    >>> rows = check_rows([0.1, 0.2, 0.6, 0.9], [0, 1, 0, 1], known_weights([1.5, 0.5, 1.0, 1.0], upper=2))
+    >>> source = Tally.from_arrays([0.1, 0.2, 0.6, 0.9], [0, 1, 0, 1])
+    >>> weighted(counted(source, np.array([0.5]), BinRule.TABLE, OWN_ROWS_SOURCE), rows).outputs.tolist()
+    [0.25, 0.5]
+    """
+    if rows.ratio is None or rows.weights is None:
+        raise ValueError("rows must have a density ratio")
+    index, size = Guide(bins.knots).locate(rows.scores), len(bins.knots) + 1
+    weights = rows.weights.astype(np.float64)
+    mass, squares, hits = (
+        np.bincount(index, each, size) for each in (weights, weights**2, np.where(rows.labels == 1, weights, 0.0))
+    )
+    with np.errstate(invalid="ignore", divide="ignore"):
+        n = np.nan_to_num(mass**2 / squares)
+        events = np.where(hits == mass, n, n * np.nan_to_num(hits / mass))
+    light = np.flatnonzero(bins.uncovered[:-1] & ~bins.uncovered[1:] & (n[1:] > 0.0))
+    n[light], events[light] = n[light + 1], events[light + 1]
+    table = WeightTable.of(weights, rows.labels == 1, rows.ratio.upper, index, size).at(~bins.uncovered)
+    return replace(bins, outputs=rates(n, events, succession=succession), weights=table)
 
 
 def scaled_means(scaling: Map, tally: Tally, n_bins: int) -> StepMap:

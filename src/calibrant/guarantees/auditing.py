@@ -6,12 +6,16 @@ only numpy.
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from calibrant.guarantees.about.regions import MOST_CLASSES, Regions, by_one_bound, class_sets
-from calibrant.guarantees.bounds import BOUNDS, IntervalName
+from calibrant.guarantees.about.scores import WeightedBins
+from calibrant.guarantees.bounds import BOUNDS, IntervalName, any_time
 from calibrant.guarantees.certificate import Certificate
+from calibrant.guarantees.weighted import WeightedIntervalName, weights_support
 from calibrant.numerics import Floats, chunks
 
 ROUNDING = 2.0**-51
@@ -33,12 +37,17 @@ def follows(certificate: Certificate) -> bool:
     (True, False)
     """
     about = certificate.about
-    if BOUNDS[certificate.interval].any_time and not about.stays:
+    if any_time(certificate.interval) and not about.stays:
         return False  # rows chose the bins
     if isinstance(about, Regions) and not _distances_follow(certificate, about):
         return False
     if isinstance(about, Regions) and len(about.classes) > MOST_CLASSES:
         return _within_one_bound(certificate, about)
+    if isinstance(about, WeightedBins):
+        return weights_support(
+            cast(WeightedIntervalName, certificate.interval), about.table, certificate.levels, certificate.lower,
+            certificate.upper, ROUNDING,
+        )  # fmt: skip
     ends = (about.as_sampled(end) for end in (certificate.lower, certificate.upper))
     return supported(certificate.interval, certificate.events, certificate.rows, certificate.levels, *ends)
 

@@ -27,7 +27,8 @@ from numpy.typing import ArrayLike, NDArray
 from calibrant.numerics import Floats
 
 Coverage = Literal["simultaneous", "marginal"]
-IntervalName = Literal["clopper-pearson", "hoeffding", "bernstein", "always-valid"]
+IntervalName = Literal["clopper-pearson", "hoeffding", "bernstein", "always-valid", "betting", "weighted-hoeffding"]
+"""Intervals of counts, :data:`BOUNDS`, and of weighted rows, :data:`calibrant.guarantees.weighted.WEIGHTED_BOUNDS`."""
 Flags = NDArray[np.bool_]
 Interval = tuple[Floats, Floats]
 Radius = Callable[[Floats, Floats, float | Floats], Floats]
@@ -196,7 +197,18 @@ BOUNDS: dict[IntervalName, IntervalMethod] = {
     "bernstein": IntervalMethod(bernstein, partial(_supports_mean, _bernstein_radius)),
     "always-valid": IntervalMethod(always_valid, _supports_always_valid, any_time=True),
 }
-"""Every interval method, by the name that a certificate prints; the default first."""
+"""Every interval method of counts, by the name that a certificate prints; the default first."""
+
+
+def any_time(interval: IntervalName) -> bool:
+    """Whether an interval holds at all sample sizes simultaneously.
+
+    Examples
+    --------
+    >>> any_time("always-valid"), any_time("betting")
+    (True, False)
+    """
+    return interval in BOUNDS and BOUNDS[interval].any_time
 
 
 def umd_epsilon(

@@ -7,7 +7,7 @@ classes, regions of the simplex, nodes of paths) is an :class:`About`, one of :m
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, get_args
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from calibrant.arrays import ScoreType
 from calibrant.arrays.score_types import MulticlassScoreType
-from calibrant.guarantees.bounds import BOUNDS, Flags
+from calibrant.guarantees.bounds import BOUNDS, Flags, any_time
 from calibrant.guarantees.bounds import Coverage as Coverage
 from calibrant.guarantees.bounds import IntervalName as IntervalName
 from calibrant.guarantees.provenance import MulticlassProvenance, Provenance
@@ -50,7 +50,7 @@ class Terms(NamedTuple):
         """
         if self.coverage == "marginal":
             return 1
-        return len(covered) if BOUNDS[self.interval].any_time else int(covered.sum())
+        return len(covered) if any_time(self.interval) else int(covered.sum())
 
 
 class About(ABC):
@@ -63,6 +63,8 @@ class About(ABC):
     """Its name in documents."""
     unit: ClassVar[str]
     """What is tested as one unit when the certificate is checked on fresh rows."""
+    intervals: ClassVar[Collection[str]] = BOUNDS.keys()
+    """Names of the intervals that such statements can have."""
     uncovered_rows: int
     """Calibration rows on bin edges that the rows themselves chose; the certificate does not cover them."""
     look: int = 1
@@ -185,8 +187,9 @@ class Certificate(Shown):
         Number of rows that the guarantee is based on.
     about
         What the statements are about: :class:`~calibrant.guarantees.about.ScoreBins`,
-        :class:`~calibrant.guarantees.about.MulticlassBins`, :class:`~calibrant.guarantees.about.Regions` or
-        :class:`~calibrant.guarantees.about.PathNodes`. The other columns have an entry for each statement.
+        :class:`~calibrant.guarantees.about.WeightedBins`, :class:`~calibrant.guarantees.about.MulticlassBins`,
+        :class:`~calibrant.guarantees.about.Regions` or :class:`~calibrant.guarantees.about.PathNodes`. The other
+        columns have an entry for each statement.
     outputs
         The probability that the map returns.
     lower, upper
@@ -228,7 +231,7 @@ class Certificate(Shown):
         size = len(self.outputs)
         if any(len(column) != size for column in (self.lower, self.upper, self.rows, self.events)):
             raise ValueError(f"a certificate of {size} statements needs {size} entries in every column")
-        if self.coverage not in get_args(Coverage) or self.interval not in BOUNDS:
+        if self.coverage not in get_args(Coverage) or self.interval not in self.about.intervals:
             raise ValueError(f"unknown coverage {self.coverage!r} or interval {self.interval!r}")
         if not 0.0 < self.alpha < 1.0:
             raise ValueError("alpha must lie between 0 and 1")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
@@ -14,8 +14,8 @@ from calibrant.arrays.score_types import MulticlassScoreType
 from calibrant.guarantees.about.classes import MulticlassBins, certified, few_rows, part_name
 from calibrant.guarantees.about.paths import PathNodes, with_rows
 from calibrant.guarantees.about.regions import MOST_CLASSES, Regions, by_one_bound, class_sets
-from calibrant.guarantees.about.scores import ScoreBins
-from calibrant.guarantees.bounds import BOUNDS, Coverage, Flags, Interval, IntervalName
+from calibrant.guarantees.about.scores import ScoreBins, WeightedBins
+from calibrant.guarantees.bounds import BOUNDS, Coverage, Flags, Interval, IntervalName, any_time
 from calibrant.guarantees.certificate import (
     About,
     Certificate,
@@ -25,6 +25,7 @@ from calibrant.guarantees.certificate import (
 from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode, gate
 from calibrant.guarantees.origins import Assumption, BinRule, Source
 from calibrant.guarantees.provenance import MulticlassProvenance, Provenance
+from calibrant.guarantees.weighted import WEIGHTED_BOUNDS, WEIGHTED_NAMES, WeightTable
 from calibrant.maps import StepMap
 from calibrant.maps.paths import PathMap
 from calibrant.maps.simplex import SimplexBinsMap
@@ -34,6 +35,17 @@ from calibrant.numerics import Floats, Ints, multiply_odds
 
 ASSUMED = (Assumption.INDEPENDENT, Assumption.NOT_TUNED)
 """What every certificate assumes; with arguments tuned on the labels, the best of several fits would look too good."""
+
+ASSUMED_OF_RATIO = (
+    Assumption.INDEPENDENT_SOURCE,
+    Assumption.NOT_TUNED,
+    Assumption.COVARIATE_SHIFT,
+    Assumption.KNOWN_RATIO,
+)
+"""What a certificate about a target population assumes."""
+
+LEAST_EFFECTIVE_SIZE = 30.0
+"""A certificate of weighted rows needs this effective sample size: below it, a few rows decide the outputs."""
 
 NOTHING = 0.999
 """A certificate is vacuous if its epsilon is at least this share of the largest possible deviation."""
@@ -72,6 +84,8 @@ class Bins:
     """Weight of an event relative to a negative if rows were sampled by class; ``outputs`` are as sampled."""
     part_rows: int = 0
     """Rows that were used only to choose the bins."""
+    weights: WeightTable | None = None
+    """Rows by level of the weight, if weights are a known density ratio; ``outputs`` are then of the target."""
 
     @property
     def origin(self) -> str:
@@ -81,7 +95,11 @@ class Bins:
     @property
     def about(self) -> ScoreBins:
         """The bins, as the subject of a certificate's statements."""
-        return ScoreBins(self.knots, self.uncovered, self.uncovered_rows, self.rule, self.share, self.look, self.odds)
+        stated = self.knots, self.uncovered, self.uncovered_rows, self.rule, self.share, self.look, self.odds
+        if self.weights is None:
+            return ScoreBins(*stated)
+        events, others = self.weights.events.ravel(), self.weights.others.ravel()
+        return WeightedBins(*stated, upper=self.weights.upper, event_levels=events, other_levels=others)
 
     def restored(self, rates: Floats) -> Floats:
         """Rates of the rows as sampled, converted to the population that the class weights restore."""
@@ -174,11 +192,13 @@ MOVING_PATHS = NoCertificate(
 )
 
 
-def checked_terms(alpha: float, interval: IntervalName, coverage: Coverage) -> Terms:
+def checked_terms(
+    alpha: float, interval: IntervalName, coverage: Coverage, allowed: Collection[str] = BOUNDS.keys()
+) -> Terms:
     """The terms of a certificate; invalid ones raise an error."""
     if not 0.0 < alpha < 1.0:
         raise InputError("alpha", f"must lie strictly between 0 and 1, got {alpha}")
-    check_option("interval", interval, tuple(BOUNDS))
+    check_option("interval", interval, tuple(allowed))
     check_option("coverage", coverage, get_args(Coverage))
     return Terms(alpha, coverage, interval)
 
@@ -211,19 +231,45 @@ def issue(
     bins: Bins, provenance: Provenance, alpha: float, interval: IntervalName, coverage: Coverage
 ) -> Certificate | NoCertificate:
     """The certificate of a binned map, or the reason why there is none."""
-    terms = checked_terms(alpha, interval, coverage)
+    terms = checked_terms(alpha, interval, coverage, (*BOUNDS, *(() if bins.weights is None else WEIGHTED_BOUNDS)))
     for refusal in (gate(provenance), bins.refusal):
         if refusal is not None:
             return refusal
     if not (bins.n > 0).any():
         return NO_BIN
-    if BOUNDS[interval].any_time and not bins.fixed:
+    if bins.weights is not None:
+        return _issue_weighted(bins, bins.weights, provenance, terms)
+    if any_time(interval) and not bins.fixed:
         return MOVING_BINS
     lower, upper = map(bins.restored, _intervals(bins.about, bins.events, bins.n, terms))
     table = bins.restored(bins.outputs), lower, upper, bins.n, bins.events
     sampled = Assumption.SAMPLED_BY_CLASS if provenance.weight_type == "by-class" else None
     assumed = (*ASSUMED, *(each for each in (sampled, bins.assumption) if each))
     return Certificate.of(bins.about, table, terms, provenance.score_type, int(bins.n.sum()), assumed, str(bins.source))
+
+
+def _issue_weighted(
+    bins: Bins, weights: WeightTable, provenance: Provenance, terms: Terms
+) -> Certificate | NoCertificate:
+    """The certificate of bins in the target population, from rows whose weights are a known density ratio."""
+    name = WEIGHTED_NAMES.get(terms.interval)
+    if name is None:
+        return NoCertificate(
+            NoCertificateCode.NO_THEOREM,
+            f"no {terms.interval} interval is known for weighted rows: use interval='betting' or 'weighted-hoeffding'",
+        )
+    if weights.effective_size < LEAST_EFFECTIVE_SIZE:
+        return NoCertificate(
+            NoCertificateCode.FEW_EFFECTIVE_ROWS,
+            f"a few rows carry most of the weight, so that the effective sample size is {weights.effective_size:.1f}, "
+            f"and {LEAST_EFFECTIVE_SIZE:g} are needed: use more rows, or label rows of the target population",
+        )
+    terms = terms._replace(interval=name)
+    lower, upper = WEIGHTED_BOUNDS[name](weights, bins.about.levels(bins.n, terms))
+    assumed = (*ASSUMED_OF_RATIO, *(each for each in (bins.assumption,) if each))
+    source = f"{bins.source}; weights as in section 3.4.4, with a sharper interval"
+    table = bins.outputs, lower, upper, bins.n, bins.events
+    return Certificate.of(bins.about, table, terms, provenance.score_type, int(bins.n.sum()), assumed, source)
 
 
 def issue_classes(
@@ -246,7 +292,7 @@ def issue_classes(
     words = certified(notion.name)
     if words is None:
         return NoCertificate(NoCertificateCode.NO_THEOREM, f"no known theorem covers the notion {notion.name!r}")
-    if BOUNDS[interval].any_time:
+    if any_time(interval):
         return MOVING_CLASSES
     for each in evidence:
         if each.bins.refusal is not None:
@@ -312,9 +358,9 @@ def issue_regions(
             NoCertificateCode.EMPTY,
             "no region has rows other than those on its thresholds: use fewer bins or more rows",
         )
-    if BOUNDS[interval].any_time and not evidence.fixed:
+    if any_time(interval) and not evidence.fixed:
         return MOVING_REGIONS
-    if BOUNDS[interval].any_time and classes > MOST_CLASSES:
+    if any_time(interval) and classes > MOST_CLASSES:
         return NoCertificate(
             NoCertificateCode.TOO_MANY_CLASSES,
             f"always-valid intervals are available for at most {MOST_CLASSES} classes: choose another interval",
@@ -355,7 +401,7 @@ def issue_paths(
 ) -> Certificate | NoCertificate:
     """The certificate of a binned path map, or the reason why there is none."""
     terms = checked_terms(alpha, interval, coverage)
-    if BOUNDS[interval].any_time:
+    if any_time(interval):
         return MOVING_PATHS
     rows_by_bin, uncovered = np.where(bins.map.shared, 0, bins.n), bins.uncovered & ~bins.map.shared
     alone = ~bins.map.shared[bins.map.first_bins[bins.map.groups]]

@@ -18,6 +18,10 @@ class NoCertificateCode(StrEnum):
     """The same rows chose the bins and estimate their rates."""
     EMPTY = "empty"
     """No bin or region has rows inside."""
+    ESTIMATED_WEIGHTS = "estimated-weights"
+    """The weights are an estimated density ratio."""
+    FEW_EFFECTIVE_ROWS = "few-effective-rows"
+    """A few rows carry most of the weight."""
     FIXED_DRAW = "fixed-draw"
     """A seed fixes a random split that has few possible outcomes."""
     GROUPED = "grouped"
@@ -125,6 +129,12 @@ def gate(provenance: Provenance | MulticlassProvenance) -> NoCertificate | None:
                 counts=Setting("weight_type", "frequency"),
                 by_class=Setting("weight_type", "by-class"),
             ),
+        )
+    if provenance.weight_type == "estimated-ratio":
+        return NoCertificate(
+            NoCertificateCode.ESTIMATED_WEIGHTS,
+            "the weights are an estimated density ratio, so the map is calibrated only in the limit of many rows "
+            "(Gupta 2023, Proposition 3.2); if it is known exactly, pass shift.known_weights(weights, upper=...)",
         )
     if provenance.weight_type == "by-class" and isinstance(provenance, MulticlassProvenance):
         return NoCertificate(

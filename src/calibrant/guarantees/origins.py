@@ -50,8 +50,11 @@ class Assumption(StrEnum):
     """Assumptions of a certificate that cannot be checked on the rows."""
 
     INDEPENDENT = "independent-rows"
+    INDEPENDENT_SOURCE = "independent-rows-of-source"
     NOT_TUNED = "fit-not-tuned-on-labels"
     SAMPLED_BY_CLASS = "sampled-by-class"
+    COVARIATE_SHIFT = "covariate-shift"
+    KNOWN_RATIO = "known-ratio"
     BINS_BEFORE = "bins-chosen-before"
     DIRECTIONS_BEFORE = "directions-chosen-before"
     OTHER_ROWS = "bins-of-independent-rows"
@@ -75,6 +78,14 @@ _ASSUMED = {
         "the rows are independent draws from the population that the map will be applied to, and were not used to "
         "train or tune the model"
     ),
+    Assumption.INDEPENDENT_SOURCE: (
+        "the rows are independent draws from one source population, and were not used to train or tune the model"
+    ),
+    Assumption.COVARIATE_SHIFT: (
+        "only the mix of cases differs between the source and the target population, not the event rate given the "
+        "features"
+    ),
+    Assumption.KNOWN_RATIO: "the weights are the exact density ratio, not an estimate, and never exceed their bound",
     Assumption.NOT_TUNED: "no argument of the fit was chosen using their labels",
     Assumption.SAMPLED_BY_CLASS: (
         "whether a row was kept depended on its class alone, at the rates given by sample_weight"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 
+from calibrant.arrays import Rows
 from calibrant.arrays.columns import check_option
 from calibrant.calibrators.base import BinaryCalibrator, Fit
 from calibrant.fits.bins import (
@@ -17,14 +18,17 @@ from calibrant.fits.bins import (
     mass_edges,
     own_row_bins,
     parted,
+    weighted,
     width_edges,
 )
+from calibrant.fits.ranking import Ranking
 from calibrant.guarantees.certificate import Certificate, Coverage, IntervalName
 from calibrant.guarantees.issuing import Bins, issue
 from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.guarantees.origins import Assumption, BinRule, Source
 from calibrant.guarantees.overlap import common_rows
 from calibrant.guarantees.planning import Scheme, plan, split_size
+from calibrant.guarantees.provenance import Sampling
 from calibrant.guarantees.seeds import seed_refusal
 from calibrant.maps import Map
 from calibrant.messages import Argument, InputError, Phrase, Setting, Voice, count_text, note, plural, warn
@@ -39,6 +43,11 @@ def fewer_bins(voice: Voice, rows: int, asked: int, bins: int) -> str:
     """Note on more bins than the rows can fill."""
     noun = voice.nouns.rows
     return f"{rows} {noun} are too few for {asked} bins: {bins} are used (a certificate needs two {noun} per bin)"
+
+
+known_ratio = note(
+    "known-ratio", "the map and its certificate refer to the target population; counts refer to the source {nouns.rows}"
+)
 
 
 @dataclass(eq=False, repr=False)
@@ -94,6 +103,8 @@ class HistogramBinning(BinaryCalibrator):
     -----
     Guarantee: ``certificate(alpha)`` holds for every distribution of independent rows, ties and atoms included; see
     ``docs/certificates/``. Outputs may decrease from one bin to the next: pooling such bins would void the guarantee.
+    Weights made by :func:`calibrant.shift.known_weights` give bins of the source rows, with outputs and a certificate
+    for the target population (``interval="betting"``, or ``"weighted-hoeffding"``).
     With ``interval="always-valid"`` pass ``n_bins``: a number of bins that depends on the rows changes as they arrive.
     Cost: one sort (exact) or one pass (grid), then O(cells).
     Reference: Gupta (2023), Theorem 4.1 and section 3.4.1; Zadrozny and Elkan (2001).
@@ -135,6 +146,23 @@ class HistogramBinning(BinaryCalibrator):
         self._check_parameters(tally)
         bins = self._bins(tally)
         return Fit(bins.to_map(), found={"bins_": bins})
+
+    def _fit_score_rows(self, rows: Rows, sampling: Sampling, *, by_class: bool) -> Self:
+        if by_class or rows.ratio is None or not rows.ratio.known:
+            return super()._fit_score_rows(rows, sampling, by_class=by_class)
+        if self.bins_from == "split":
+            raise InputError(
+                Setting("bins_from", "split"),
+                "is not supported for a known density ratio",
+                "leave it out, or pass a tally of other rows",
+            )
+        source = Tally.from_rows(replace(rows, weights=None, counts=True))
+        super()._fit_tally(source, sampling, (*rows.notes, known_ratio()))
+        self.bins_ = weighted(self.bins_, rows, succession=self.extremes == "succession")
+        self.map_ = self.bins_.to_map()
+        self.ranking_ = Ranking.of(self.map_, source)
+        self.provenance_ = replace(self.provenance_, weight_type="known-ratio")
+        return self
 
     def _restored(self) -> Map:
         self.bins_ = replace(self.bins_, odds=self._odds)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from calibrant.guarantees.about.classes import MulticlassBins
 from calibrant.guarantees.about.paths import PathNodes
 from calibrant.guarantees.about.regions import Regions
-from calibrant.guarantees.about.scores import ScoreBins
+from calibrant.guarantees.about.scores import ScoreBins, WeightedBins
 from calibrant.guarantees.certificate import About
 
-ABOUT: dict[str, type[About]] = {each.key: each for each in (ScoreBins, MulticlassBins, Regions, PathNodes)}
+ABOUT: dict[str, type[About]] = {
+    each.key: each for each in (ScoreBins, WeightedBins, MulticlassBins, Regions, PathNodes)
+}
 """What a certificate can be about, by its name in documents."""
 
-__all__ = ["ABOUT", "MulticlassBins", "PathNodes", "Regions", "ScoreBins"]
+__all__ = ["ABOUT", "MulticlassBins", "PathNodes", "Regions", "ScoreBins", "WeightedBins"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
 
@@ -13,6 +13,7 @@ from calibrant.guarantees.bounds import Flags
 from calibrant.guarantees.certificate import UNEVEN, About, Certificate, Terms, round_up
 from calibrant.guarantees.origins import BinRule
 from calibrant.guarantees.provenance import Provenance
+from calibrant.guarantees.weighted import LEVELS, WEIGHTED_BOUNDS, WeightTable
 from calibrant.maps import Map, StepMap
 from calibrant.messages import plural
 from calibrant.numerics import Floats, Guide, Ints, multiply_odds
@@ -51,6 +52,7 @@ class ScoreBins(About):
 
     key: ClassVar[str] = "score-bins"
     unit: ClassVar[str] = "bin"
+    in_bin: ClassVar[str] = "of its bin"
 
     def sense(self) -> str:
         """One score."""
@@ -115,7 +117,8 @@ class ScoreBins(About):
         """The guarantee, its basis, and what is not covered."""
         bins = int(certificate.covered.sum())
         where = f"in each of the {bins:,} bins" if bins > 1 else "in the one bin"
-        head = certificate.head(f"{where} the true event rate", ", the true event rate of its bin")
+        rate = f"the true {self.sense()}"
+        head = certificate.head(f"{where} {rate}", f", {rate} {self.in_bin}")
         yield f"{head} differs from the calibrated probability by at most {round_up(certificate.epsilon)}."
         yield f"  Basis: {plural(certificate.n, 'row')}, {certificate.interval} intervals; {certificate.reference}."
         if self.odds != 1.0:
@@ -146,3 +149,68 @@ def on_edges(certificate: Certificate, edges: int, advice: str) -> str:
     share = f"{aside:,} of {certificate.n + aside:,} rows"
     told = f"  Not covered: scores on a bin edge ({plural(edges, 'edge')}, {share})."
     return told + (advice if aside > MUCH_UNCOVERED * certificate.n else "")
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedBins(ScoreBins):
+    r"""Bins of one score with weighted rows: statement b is about :math:`\tilde{\mathbb{E}}[Y \mid \text{bin } b]`.
+
+    The rate is that of the target population; ``rows`` and ``events`` of the certificate count the rows of the source.
+
+    Attributes
+    ----------
+    upper
+        Upper bound of the density ratio, in the unit of the weights.
+    event_levels, other_levels
+        Events and other rows of each bin by level of the weight (:data:`calibrant.guarantees.weighted.LEVELS`), bin
+        after bin. Intervals are recomputed from them when a document is read.
+    """
+
+    upper: float = field(kw_only=True)
+    event_levels: Floats = field(kw_only=True)
+    other_levels: Floats = field(kw_only=True)
+
+    key: ClassVar[str] = "weighted-score-bins"
+    intervals: ClassVar[Collection[str]] = WEIGHTED_BOUNDS.keys()
+    in_bin: ClassVar[str] = "in its bin"
+
+    def sense(self) -> str:
+        """One score, in the target population."""
+        return "event rate of the target population"
+
+    @property
+    def table(self) -> WeightTable:
+        """Rows of each bin by level of the weight."""
+        shape = (len(self.knots) + 1, len(LEVELS))
+        return WeightTable(self.upper, self.event_levels.reshape(shape), self.other_levels.reshape(shape))
+
+    def validate(self, certificate: Certificate) -> None:
+        """Reject a table that does not match these bins, and weights that do not match the table."""
+        super().validate(certificate)
+        size = len(certificate.rows) * len(LEVELS)
+        if len(self.event_levels) != size or len(self.other_levels) != size:
+            raise ValueError(f"a bin needs {len(LEVELS)} entries in event_levels and in other_levels")
+        if (self.event_levels < 0.0).any() or (self.other_levels < 0.0).any() or not self.upper > 0.0:
+            raise ValueError("event_levels and other_levels must not be negative, and upper must be positive")
+        counts = certificate.events, certificate.rows - certificate.events
+        for levels, rows in zip((self.table.events, self.table.others), counts, strict=True):
+            if (np.abs(levels.sum(axis=1) - rows) > 1e-9 * (rows + 1.0)).any():
+                raise ValueError("event_levels and other_levels must sum to the events and to the other rows of a bin")
+        if self.odds != 1.0 or self.share != 1.0:
+            raise ValueError("odds and share must be 1 for weighted rows")
+
+    def rests_on(self, certificate: Certificate, provenance: Provenance) -> bool:
+        """Whether the weights are a known density ratio, and there are enough rows of each label."""
+        rows, events = certificate.n, int(certificate.events.sum())
+        enough = events <= provenance.events and rows - events <= provenance.n - provenance.events
+        return enough and provenance.weight_type == "known-ratio" and rows + self.uncovered_rows <= provenance.n
+
+    def sentences(self, certificate: Certificate) -> Iterator[str]:
+        """The guarantee, its basis, and what is not covered."""
+        first, basis, *rest = super().sentences(certificate)
+        yield from (first, basis)
+        yield (
+            f"  Weights: known density ratio of at most {self.upper:g}; the rows are as informative as "
+            f"{self.table.effective_size:,.0f} rows of the target population."
+        )
+        yield from rest
