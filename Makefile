@@ -87,6 +87,7 @@ bench: venv
 	$(BIN)/python benchmarks/adversaries.py
 	$(BIN)/python -W ignore benchmarks/quality.py --quick --jobs 2
 	$(BIN)/python -W ignore benchmarks/multiclass.py --quick --gate
+	$(BIN)/python -W ignore benchmarks/multiclass.py --speed --quick --gate
 
 test: venv
 	$(BIN)/python -m pytest -n 2 --dist worksteal

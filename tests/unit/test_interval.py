@@ -306,3 +306,16 @@ def test_a_level_that_the_samples_cannot_resolve_has_no_interval(monkeypatch: py
     assert "bootstrap samples" in str(found.notes[-1])
     monkeypatch.setattr(sys.modules["calibrant.metrics.interval"], "DISTANCE_REPETITIONS", 20)
     assert metrics.interval("ece", s, y, confidence=0.97).high is not None  # more samples by default
+
+
+def test_a_level_beyond_the_samples_has_a_note_that_says_how_many_it_needs():
+    rng = np.random.default_rng(0)
+    s = rng.random(400)
+    y = (rng.random(400) < s).astype(int)
+    found = metrics.interval("brier", s, y, confidence=0.9999, repetitions=50)
+    (told,) = [each for each in found.notes if each.code == "ends-of-the-samples"]
+    assert 2_000 < told.values["needed"] < 50_000
+    assert "samples (repetitions)" in str(told)
+    assert found.low < found.value < found.high
+    enough = metrics.interval("brier", s, y, confidence=0.9, repetitions=200)
+    assert "ends-of-the-samples" not in {each.code for each in enough.notes}

@@ -268,7 +268,8 @@ def accelerated(samples: Floats, value: float, left: Floats, errors: float) -> E
               a = \frac{\sum_b d_b^3}{6 (\sum_b d_b^2)^{3/2}},
 
     are the quantiles of the samples :math:`\theta^*` at its ends, with ``errors`` standard deviations z either way and
-    the deviations :math:`d_b` of the jackknife values from their mean, with opposite sign (Efron 1987).
+    the deviations :math:`d_b` of the jackknife values from their mean, with opposite sign (Efron 1987). Where fewer
+    samples were drawn than such a quantile needs, the ends are those of the samples, and ``needed`` says how many are.
     """
     good, kept = samples[np.isfinite(samples)], left[np.isfinite(left)]
     undefined = 1.0 - len(good) / len(samples)
@@ -287,7 +288,8 @@ def accelerated(samples: Floats, value: float, left: Floats, errors: float) -> E
         far = bias + z
         shares.append(float(special.ndtr(bias + far / max(1.0 - skew * far, 0.1))))
     low, high = np.quantile(good, shares)
-    return Ends(float(low), float(high), se, undefined)
+    needed = int(np.ceil(0.5 / max(min(shares[0], 1.0 - shares[1]), 1e-12) - 1e-4))
+    return Ends(float(low), float(high), se, undefined, needed=needed if needed > len(good) else 0)
 
 
 def inverted(draws: Draws, statistic: Statistic, value: Floats, errors: float) -> tuple[Ends, ...] | None:

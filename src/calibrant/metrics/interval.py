@@ -163,7 +163,8 @@ def interval(
         Confidence level.
     repetitions : int, optional
         Bootstrap samples: 1,000 by default, and 300 at each error that is tried for a distance, up to 2,000 if the
-        confidence level needs them. Too few of them for a distance give no interval, with a note.
+        confidence level needs them. Too few of them for a distance give no interval, with a note; for other metrics the
+        interval then ends at the most extreme sample, and a note says how many the confidence level needs.
     random_state : int, default=0
         Seed.
     **options
@@ -329,7 +330,7 @@ def _of_tally(
 def _with_ends(found: Estimate, ends: Ends | None, units: float, confidence: float) -> Estimate:
     if ends is None:
         return _noted(found, no_curve())
-    if ends.needed:
+    if ends.needed and not math.isfinite(ends.low):
         return _noted(replace(found, se=ends.se), too_few_samples(ends.needed))
     if ends.biased:
         return _noted(replace(found, se=ends.se), biased_samples())
@@ -338,6 +339,8 @@ def _with_ends(found: Estimate, ends: Ends | None, units: float, confidence: flo
     if ends.se == 0.0 and ends.low == ends.high:
         return _noted(replace(found, se=0.0), same_in_every_sample())
     made = replace(found, se=ends.se, low=ends.low, high=ends.high, confidence=confidence)
+    if ends.needed:
+        made = _noted(made, ends_of_the_samples(ends.needed))
     return _noted(made, few_units(units)) if units < FEW_UNITS else made
 
 
@@ -485,6 +488,11 @@ biased_samples = note(
     "biased-samples",
     "no interval: bootstrap samples are nearly all on one side of the value, so it is biased and their quantiles are "
     "not an interval for it",
+)
+ends_of_the_samples = note(
+    "ends-of-the-samples",
+    "the interval is too short: it ends at the most extreme bootstrap sample, and this confidence level needs "
+    "at least {needed:,} samples (repetitions), or more {nouns.rows}",
 )
 same_in_every_sample = note("same-in-every-sample", "no interval: all bootstrap samples show the same value")
 not_zero_if_calibrated = note(

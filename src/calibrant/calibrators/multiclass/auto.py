@@ -67,7 +67,8 @@ class MulticlassAutoCalibrator(Chooser, MulticlassCalibrator):
         Loss by which candidates are compared; the Brier score is summed over classes.
     cv : int
         Number of folds: at random, by whole ``groups``, or, with ``time``, one more fold in order of time, each
-        evaluated by a fit to those before it; with both, without the earlier rows of its groups.
+        evaluated by a fit to those before it; with both, without the earlier rows of its groups. Above 32 classes, and
+        without ``time``, an odd number of five or more folds is lowered by one.
     random_state : int
         Seed of the folds.
 
@@ -92,13 +93,14 @@ class MulticlassAutoCalibrator(Chooser, MulticlassCalibrator):
     Edge cases: probabilities of the original model below 2**-32 are replaced by half the smallest other one, in losses
     and if it is kept; logits become probabilities. Below 50 rows, or with one class, nothing is compared. Candidates
     are compared on at most about 500,000 scores; the chosen one is fitted to all. Above 32 classes penalties are
-    compared on one fold, the choice in nested cross-validation is made on one other fold, and logits are not clipped.
+    compared on one fold (that of the vector map only if the structured one is not tried), the choice in nested
+    cross-validation is made on one other fold, and logits are not clipped.
     Normalized class-wise maps are not tried by default: on real cases they were worse than the structured map nine
     times out of ten.
     Guarantee: no finite-sample guarantee; no certificate is issued after a choice on the same rows.
-    Cost: about 15 settings, each fitted to 15 subsets of the folds. Above 32 classes fewer: about 150 passes of log
-    loss and gradient over the rows (some seconds for 5,000 rows of 100 classes); progress goes to the logger
-    ``calibrant`` at level INFO.
+    Cost: about 15 settings, each fitted to 15 subsets of the folds. Above 32 classes fewer: about 110 passes over
+    the rows (one to two seconds for 5,000 rows of 100 classes); progress goes to the logger ``calibrant`` at level
+    INFO.
     Reference: Cawley and Talbot (2010) for nesting; Guo et al. (2017), Kull et al. (2019) for the maps.
 
     Examples

@@ -207,8 +207,9 @@ class StructuredScaling(SoftmaxCalibrator):
     used.
     Guarantee: no finite-sample guarantee; none is possible without assumptions on the distribution (Gupta 2023,
     Theorem 3.3).
-    Above 32 classes penalties are compared on one fold, and logits are not clipped.
-    Cost: about ten settings, each fitted ``cv`` times; above 32 classes about 60 passes of log loss and gradient over
+    Above 32 classes penalties are compared on one fold, an odd number of five or more folds is lowered by one, and
+    logits are not clipped.
+    Cost: about ten settings, each fitted ``cv`` times; above 32 classes about 50 passes of log loss and gradient over
     the rows, with progress in the logger ``calibrant`` at level INFO.
     Reference: Kull et al. (2019) and Berta et al. (2025) for penalized matrices.
 

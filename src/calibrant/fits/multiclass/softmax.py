@@ -27,7 +27,7 @@ MAX_PLAIN_LOGIT = 300.0
 BLOCK_NUMBERS = 1 << 15
 """Numbers in a block of rows, so that its temporaries stay in the cache."""
 
-ROUGH_NUMBERS = 1 << 19
+ROUGH_NUMBERS = 1 << 16
 """Above twice this many numbers, a slope is first fitted to a subset of about this many."""
 
 SLOPE_STEPS = 60

@@ -203,9 +203,8 @@ class Trials:
         """Parameters of a fit to some of the folds, as a start for a fit to all rows; None where it saves nothing."""
         if not self.many or not isinstance(setting, Setting):
             return None
-        return next(
-            (fits[setting] for left_out, fits in self._fits.items() if len(left_out) == 1 and setting in fits), None
-        )
+        single = [fits[setting] for left_out, fits in self._fits.items() if len(left_out) == 1 and setting in fits]
+        return single[-1] if single else None
 
     def _left_out(self, part: int, also: int | None) -> frozenset[int]:
         return frozenset({part} if also is None or self.folds.forward else {part, also})
