@@ -213,7 +213,7 @@ class ScoringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         if self.n_jobs is not None and (not is_whole(self.n_jobs) or self.n_jobs == 0):
             raise InputError(
                 "n_jobs",
-                f"must be a whole number other than 0, got {self.n_jobs!r}",
+                f"must be an integer other than 0, got {self.n_jobs!r}",
                 "pass 2 for two processes, -1 for all cores, or leave it out",
             )
         rows, answers = indexable(X, y)

@@ -115,7 +115,8 @@ def palette(ax: Axes) -> tuple[str, ...]:
 
     if not is_dark(ax):
         return COLORS
-    return tuple(to_hex([part + LIGHTER * (1.0 - part) for part in to_rgb(one)]) for one in COLORS)
+    paler = ([part + LIGHTER * (1.0 - part) for part in to_rgb(one)] for one in COLORS)
+    return tuple(to_hex((red, green, blue)) for red, green, blue in paler)
 
 
 def color(ax: Axes, place: int) -> str:
