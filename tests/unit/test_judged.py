@@ -60,7 +60,7 @@ def test_bad_arguments_are_refused():
     few, many = (P[FEW], JUDGE[FEW], Y[FEW]), (P[MANY], JUDGE[MANY])
     for call, words in (
         (lambda: estimate_calibration(*many, *few, alpha=0), "alpha must be inside"),
-        (lambda: estimate_calibration(*many, *few, n_bins=0), "n_bins must be a whole number"),
+        (lambda: estimate_calibration(*many, *few, n_bins=0), "n_bins must be an integer"),
         (lambda: estimate_calibration(many[0], many[1][:5], *few), "judge must have one grade for each"),
         (lambda: estimate_calibration(many[0], 2 * many[1], *few), "judge must be grades from 0"),
         (lambda: estimate_calibration(many[0], many[1] * np.nan, *few), "judge"),

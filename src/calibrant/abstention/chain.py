@@ -151,7 +151,7 @@ def fewest_rows(error: float, alpha: float) -> int:
 
 
 def p_values(wrong: Ints, rows: Ints, error: float) -> Floats:
-    """Probability of so few wrong rows if the error were ``error``: the exact binomial test of "too many are wrong".
+    """Probability of this few wrong rows if the error were ``error``: the exact binomial test of "too many are wrong".
 
     Examples
     --------

@@ -131,7 +131,7 @@ def risk_coverage(
     """
     check_levels(0.5, alpha)
     if not (isinstance(points, int | np.integer) and points >= 1):
-        raise InputError("points", f"must be a whole number of at least 1, got {points!r}", "20 is a good choice")
+        raise InputError("points", f"must be an integer of at least 1, got {points!r}", "20 is a good choice")
     ladder = Ladder.of(scores, correct, groups, random_state)
     ranks = [-(-ladder.total * i // points) for i in range(1, points + 1)]
     places = sorted({place for place in map(ladder.strictly_above, ranks) if place >= 0})

@@ -164,9 +164,11 @@ def route(
     threshold = float(-at[last - 1]) + 0.0 if last >= 1 else None
     passed_on = 1.0 - float(rows[max(last, 0)]) / n
     radius = math.sqrt(math.log(2.0 / alpha) / (2.0 * n))
-    costs = [cost_cheap + cost_expensive * float(np.clip(passed_on + d, 0.0, 1.0)) for d in (0.0, -radius, radius)]
+    cost, low, high = (
+        cost_cheap + cost_expensive * float(np.clip(passed_on + d, 0.0, 1.0)) for d in (0.0, -radius, radius)
+    )
     return Route(
-        last >= 0, threshold, float(error), float(alpha), int(wrong[max(last, 0)]), n, 1.0 - passed_on, *costs,
+        last >= 0, threshold, float(error), float(alpha), int(wrong[max(last, 0)]), n, 1.0 - passed_on, cost, low, high,
         int(wrong_cheap.sum()), all_expensive, kind, notes,
     )  # fmt: skip
 
@@ -190,4 +192,5 @@ def _rows(
         taken = one_row_each(rows.groups, random_state)
         notes = (*notes, drawn_by_group(len(taken), len(rows.scores)))
         rows, right = rows.take(taken), right[taken]
-    return rows.scores, 1.0 - rows.labels, 1.0 - right, rows.score_type, notes
+    wrong, other_wrong = (1.0 - each.astype(np.float64) for each in (rows.labels, right))
+    return rows.scores, wrong, other_wrong, rows.score_type, notes

@@ -125,7 +125,7 @@ def estimate_calibration(
     labeled, judge_labeled, y
         Probabilities, grades and human labels of a random sample of the same population.
     n_bins
-        Bins of equal mass, from the scores of all rows; heaped scores have fewer.
+        Bins of equal mass, from the scores of all rows; tied scores have fewer.
     alpha
         One minus the confidence level of each interval.
 
@@ -156,7 +156,7 @@ def estimate_calibration(
     if not 0.0 < alpha < 1.0:
         raise InputError("alpha", f"must be inside (0, 1), got {alpha!r}", "0.05 gives 95 % intervals")
     if not (isinstance(n_bins, int | np.integer) and n_bins >= 1):
-        raise InputError("n_bins", f"must be a whole number of at least 1, got {n_bins!r}", "3 is a good choice")
+        raise InputError("n_bins", f"must be an integer of at least 1, got {n_bins!r}", "3 is a good choice")
     unlabeled(scores, None, "probability")
     far = read_floats(scores, "scores")
     rows = check_rows(labeled, y, score_type="probability")
