@@ -89,7 +89,7 @@ def test_optimism_is_that_of_rms_on_the_same_samples() -> None:
     columns, numbers = _columns(folder / "data.csv"), json.loads((folder / "reference.json").read_text("utf-8"))
     samples = np.loadtxt(folder / "samples.csv", delimiter=",", dtype=int)
     X = np.stack([columns[f"x{j}"] for j in range(1, 6)], axis=1)
-    model = LogisticRegression(C=np.inf, solver="newton-cholesky", tol=1e-10, max_iter=200)
+    model = LogisticRegression(C=1e12, solver="newton-cholesky", tol=1e-10, max_iter=200)
     found = internal_validation(model, X, columns["y"].astype(int), resamples=samples)
 
     def five(each: Any) -> list[float]:

@@ -18,7 +18,13 @@ from calibrant.numerics import Column
 
 @dataclass(frozen=True, eq=False)
 class SurvivalCourse(Result):
-    """Result of :func:`validate_horizons`: one :class:`SurvivalValidation` for each horizon, in order of time."""
+    """Result of :func:`validate_horizons`: calibration and discrimination at each horizon.
+
+    Attributes
+    ----------
+    horizons
+        One :class:`SurvivalValidation` for each horizon, in order of time.
+    """
 
     horizons: tuple[SurvivalValidation, ...]
 

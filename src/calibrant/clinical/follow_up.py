@@ -65,7 +65,7 @@ class FollowUp:
 
     @cached_property
     def label(self) -> Floats:
-        """1 if the event happened by the horizon, 0 if not or not known."""
+        """1 if the event is observed by the horizon, 0 if not or not known."""
         return np.asarray((self.time <= self.horizon) & (self.cause == EVENT), dtype=np.float64)
 
     @cached_property
