@@ -60,7 +60,7 @@ def test_several_years_hold_their_level(full_size: bool) -> None:
 
 
 def test_correlated_bounds_cover_the_pd(full_size: bool) -> None:
-    size, n, pd = 5_000 if full_size else 600, np.array([100, 400, 300]), np.array([0.001, 0.003, 0.01])
+    size, n, pd = 5_000 if full_size else 300, np.array([100, 400, 300]), np.array([0.001, 0.003, 0.01])
     drawn = defaults(n, pd, 0.12, size, 3)
 
     @cache

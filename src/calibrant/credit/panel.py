@@ -230,6 +230,7 @@ class GradePanel(Shown):
             return []
         rho = self.whole.correlation
         how = "independent defaults" if not rho else f"asset correlation {rho:g}"
+        how += "; all years pooled" if len(self.years) > 1 else ""
         width = max(10, *(len(name) + 2 for name in self.grades))
         lines = [
             "",
