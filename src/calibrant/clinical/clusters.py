@@ -114,7 +114,7 @@ class ClusterValidation(Table):
         """One dict per cluster: counts, and value and interval of each measure."""
         made = []
         for each in self.clusters:
-            row = {"cluster": each.cluster, "participants": each.participants, "events": each.events}
+            row: dict[str, Any] = {"cluster": each.cluster, "participants": each.participants, "events": each.events}
             row["expected"] = each.expected
             for key in SCALES:
                 found: Estimate = getattr(each, key)
@@ -260,7 +260,8 @@ def validate_clusters(
         for place, name in enumerate(names.tolist()):
             part = rows._taken(np.flatnonzero(code == place))
             made.append(_cluster(name, part.scores, part.y, part.sample_weight))
-    pooled, notes = {}, []
+    pooled: dict[str, RandomEffects] = {}
+    notes: list[Note] = []
     for key, scale in SCALES.items():
         found, used = _pooled([getattr(each, key) for each in made], scale)
         if used < len(made):

@@ -77,9 +77,17 @@ class RandomEffects(Result):
 
     def mapped(self, back: Callable[[float], float], slope: Callable[[float], float]) -> RandomEffects:
         """The same on another scale: ``back`` is increasing and ``slope`` its derivative; tau2, Q and I2 are kept."""
-        names = ("value", "low", "high", "prediction_low", "prediction_high", "fixed_low", "fixed_high")
-        ends = {name: back(getattr(self, name)) for name in names}
-        return replace(self, se=self.se * slope(self.value), **ends)
+        return replace(
+            self,
+            value=back(self.value),
+            se=self.se * slope(self.value),
+            low=back(self.low),
+            high=back(self.high),
+            prediction_low=back(self.prediction_low),
+            prediction_high=back(self.prediction_high),
+            fixed_low=back(self.fixed_low),
+            fixed_high=back(self.fixed_high),
+        )
 
 
 def random_effects(values: Any, se: Any) -> RandomEffects:
@@ -136,8 +144,9 @@ def random_effects(values: Any, se: Any) -> RandomEffects:
         value, error = float(estimates[0]), float(errors[0])
         half = TWO_SIDED * error
         nan = math.nan
-        ends, unknown = (value - half, value + half), (nan,) * 6
-        return RandomEffects(1, value, error, *ends, *unknown, *ends, (one_cluster(),))
+        low, high = value - half, value + half
+        alone = (one_cluster(),)
+        return RandomEffects(1, value, error, low, high, nan, nan, nan, nan, nan, nan, low, high, alone)
     tau2 = _reml(estimates, v)
     w = 1.0 / (v + tau2)
     mean = float((w * estimates).sum() / w.sum())

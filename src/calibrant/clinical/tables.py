@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import Any
+from typing import Any, Literal
 
 from calibrant.metrics.estimates import Estimate, Result
 
@@ -17,7 +17,7 @@ class Table(Result):
     def rows(self) -> list[dict[str, Any]]:
         """One dict per line of the table."""
 
-    def to_frame(self, backend: str = "pandas") -> Any:
+    def to_frame(self, backend: Literal["pandas", "polars", "pyarrow"] = "pandas") -> Any:
         """The table as a data frame.
 
         Parameters

@@ -247,10 +247,11 @@ def _fitted(chosen: Update, scores: Any, y: Any, sample_weight: Any, groups: Any
     if chosen == "none":
         same: Map = LogitAffineMap(1.0, 0.0)
         return Calibration(same)
-    method = {"intercept": LogitShift, "slope": PlattScaling, "flexible": SplineCalibrator}[chosen]()
+    calibrator: Any = {"intercept": LogitShift, "slope": PlattScaling, "flexible": SplineCalibrator}[chosen]()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrantWarning)
-        return method.fit(scores, y, sample_weight, groups=groups).calibration_
+        found: Calibration = calibrator.fit(scores, y, sample_weight, groups=groups).calibration_
+    return found
 
 
 def _tests(data: Tally | Clusters) -> tuple[tuple[UpdateTest, ...], Update]:

@@ -296,7 +296,7 @@ def _of_data(data: Tally | Clusters, missing: int, curve: Method, repetitions: i
     area, loss = auc(data), brier(data)
     scaled = scaled_brier(data, loss)
     parts: list[Any] = [cox, area, loss, scaled, errors]
-    notes = (outcomes_left_out(missing, missing + round(float(tally.total))),) if missing else ()
+    notes: tuple[Note, ...] = (outcomes_left_out(missing, missing + round(float(tally.total))),) if missing else ()
     for part in parts:
         notes += tuple(each for each in part.notes if each not in notes)
     curves = {key: _curve_estimate(errors, place) for place, key in enumerate(("ici", "e50", "e90", "emax"))}
@@ -328,8 +328,8 @@ def _of_data(data: Tally | Clusters, missing: int, curve: Method, repetitions: i
 
 def _curve_estimate(errors: CurveErrors, place: int) -> Estimate:
     value = (errors.ici, errors.e50, errors.e90, errors.emax)[place]
-    ends = (None if each is None else each[place] for each in (errors.se, errors.low, errors.high))
-    return Estimate("", value, *ends)
+    se, low, high = (None if each is None else each[place] for each in (errors.se, errors.low, errors.high))
+    return Estimate("", value, se, low, high)
 
 
 def scaled_brier(data: Tally | Clusters, loss: Estimate) -> Estimate:

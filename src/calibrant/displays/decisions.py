@@ -107,7 +107,7 @@ class DecisionCurveDisplay(Display):
         curves = {
             str(name): net_benefit(each, *rows, thresholds=thresholds, groups=groups) for name, each in models.items()
         }
-        bands = {}
+        bands: dict[str, tuple[Floats, Floats]] = {}
         if band == "simultaneous":
             options: dict[str, Any] = {"thresholds": thresholds, "groups": groups, "random_state": random_state}
             found = {str(name): decision_curve(each, *rows, **options) for name, each in models.items()}

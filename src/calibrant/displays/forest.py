@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from calibrant.arrays.columns import check_option
-from calibrant.clinical.clusters import ClusterValidation
+from calibrant.clinical.clusters import SCALES, ClusterValidation, validate_clusters
 from calibrant.clinical.tables import interval_text, number
 from calibrant.clinical.validate import MEASURES
 from calibrant.displays import style
@@ -95,8 +95,6 @@ class ForestDisplay(Display):
         ForestDisplay
             The computed plot.
         """
-        from calibrant.clinical.clusters import validate_clusters
-
         return cls(validate_clusters(scores, y, sample_weight, groups=groups), measure)
 
     @property
@@ -170,11 +168,12 @@ class ForestDisplay(Display):
         ax.set_xlabel(MEASURES[self.measure][0])
         self._head(ax, f"{MEASURES[self.measure][0]} by cluster (events / participants)")
 
-    @staticmethod
-    def _weight(line: dict[str, Any], tau2: float) -> float:
+    def _weight(self, line: dict[str, Any], tau2: float) -> float:
+        """Weight in the pooled value, from the interval on the scale of pooling."""
+        into = SCALES[self.measure].into
         if None in (line["low"], line["high"]):
             return 0.0
-        return 1.0 / (((line["high"] - line["low"]) / 3.92) ** 2 + tau2 + 1e-12)
+        return 1.0 / (((into(line["high"]) - into(line["low"])) / 3.92) ** 2 + tau2 + 1e-12)
 
     @staticmethod
     def _limits(lines: list[dict[str, Any]], pooled: Any) -> tuple[float, float]:

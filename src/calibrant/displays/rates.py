@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,9 +107,7 @@ class Smooth:
         return {name: getattr(self, name).tolist() for name in ("score", "rate", "low", "high")}
 
 
-def smooth_curve(
-    data: Tally | Clusters, confidence: float, method: Literal["spline", "loess"] = "spline"
-) -> Smooth | None:
+def smooth_curve(data: Tally | Clusters, confidence: float, method: str = "spline") -> Smooth | None:
     """Smooth curve with pointwise confidence intervals, where there are rows; None if it is not defined.
 
     Logistic regression on a spline of the log-odds, or local quadratics, as in

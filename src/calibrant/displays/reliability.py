@@ -202,7 +202,7 @@ class ReliabilityDisplay(Display):
                 bins = binned_points(
                     Bins.of(tally, n_bins=n_bins, strategy=strategy or "mass", edges=inner), confidence
                 )
-            clusters = None
+            clusters: Clusters | None = None
             if groups is not None:
                 clusters = _clusters(
                     after if name == "after" and after is not None else scores, y, sample_weight, groups
