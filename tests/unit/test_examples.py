@@ -37,6 +37,14 @@ def test_the_picture_of_the_readme_is_small(tmp_path: Path) -> None:
     assert 10_000 < (tmp_path / "readme.png").stat().st_size < 60_000
 
 
+def test_the_desk_of_an_ads_engineer_runs_to_its_end() -> None:
+    pytest.importorskip("pyarrow")
+    pytest.importorskip("duckdb")
+    printed = run("desks/ads.py")
+    assert "counted-repeatedly" in printed
+    assert "largest difference between DuckDB and the map: 0.0e+00" in printed or "e-1" in printed
+
+
 @pytest.mark.parametrize("name", ["data_scientist.py", "deep_learning.py"])
 def test_a_first_hour_runs_to_its_end(name: str) -> None:
     printed = run(f"first_hours/{name}")
