@@ -149,9 +149,7 @@ def sort_segments(
     check_option("sort", order, get_args(Order))
     lacking = [each.value for each in segments if value is not None and each.value not in value]
     if lacking:
-        raise InputError(
-            "value", f"has no value of an event in the segment {lacking[0]!r}", "pass one for each segment"
-        )
+        raise InputError("value", f"lacks the segment {lacking[0]!r}", "pass the value of an event for each segment")
     if order == "effect":
         return list(segments)
     if order == "stake":
