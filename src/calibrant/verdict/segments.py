@@ -134,8 +134,8 @@ def sort_segments(
     segments
         As in :attr:`calibrant.Verdict.segments`.
     order
-        ``"effect"``, ``"events"``, ``"rows"``, or ``"stake"``: the number of events that predictions are off by, at
-        least, within the interval of the ratio, times ``value``.
+        ``"effect"``, ``"events"``, ``"rows"``, or ``"stake"``: segments that are significantly off first, by the number
+        of events that predictions are off by, at least, within the interval of the ratio, times ``value``.
     value
         For ``"stake"``: what one event is worth, by segment; 1 by default.
 
@@ -153,7 +153,7 @@ def sort_segments(
     if order == "effect":
         return list(segments)
     if order == "stake":
-        return sorted(segments, key=lambda each: (-stake(each, value), -abs(each.excess)))
+        return sorted(segments, key=lambda each: (not each.off, -stake(each, value), -abs(each.excess)))
     return sorted(segments, key=lambda each: -(each.events if order == "events" else each.rows))
 
 
