@@ -79,6 +79,7 @@ bench: venv
 	$(BIN)/python benchmarks/fit.py --quick --gate
 	$(BIN)/python benchmarks/metrics.py --quick --gate
 	$(BIN)/python benchmarks/store.py --quick --gate
+	$(BIN)/python benchmarks/many_segments.py --quick --gate
 	$(BIN)/python benchmarks/online.py --quick --gate
 	$(BIN)/python benchmarks/scorer.py --quick --gate
 	$(BIN)/python benchmarks/certificates.py --quick

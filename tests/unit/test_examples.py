@@ -44,6 +44,14 @@ def test_the_desk_of_survival_finds_the_higher_risk_of_the_other_hospitals() -> 
     assert ratio
 
 
+def test_the_desk_of_an_ads_engineer_runs_to_its_end() -> None:
+    pytest.importorskip("pyarrow")
+    pytest.importorskip("duckdb")
+    printed = run("desks/ads.py")
+    assert "counted-repeatedly" in printed
+    assert float(printed.split()[-1]) < 1e-12
+
+
 @pytest.mark.parametrize("name", ["data_scientist.py", "deep_learning.py"])
 def test_a_first_hour_runs_to_its_end(name: str) -> None:
     printed = run(f"first_hours/{name}")

@@ -232,7 +232,7 @@ def test_normalized_entropy_by_hand() -> None:
     entropy = -(0.25 * math.log(0.25) + 0.75 * math.log(0.75))
     found = normalized_entropy([0.1, 0.2, 0.1, 0.9], [0, 0, 0, 1])
     assert found.value == pytest.approx(-(3 * math.log(0.9) + math.log(0.8)) / 4 / entropy)
-    assert math.isnan(normalized_entropy([0.1, 0.2], [0, 0]).value)
+    assert math.isnan(normalized_entropy(Tally.from_arrays([0.1, 0.2, 0.3], [0, 0, 1]).unlabeled()).value)
     assert normalized_entropy([0.0, 0.2], [1, 0]).value == math.inf
 
 

@@ -16,6 +16,7 @@ from calibrant.arrays.columns import check_option, read_numbers, refuse_names, s
 from calibrant.arrays.keys import Keys, key_text
 from calibrant.calibrators.auto import AutoCalibrator
 from calibrant.calibrators.base import BinaryCalibrator, both_classes, check_calibrator, refuse_places
+from calibrant.calibrators.segment_words import describe
 from calibrant.fits.multicalibration import Change, repair
 from calibrant.fits.needs import SHRUNKEN_ROWS, minority_rows
 from calibrant.fits.segments import By, SegmentCells, Stages, frame_columns, read_by, taken_keys
@@ -25,10 +26,9 @@ from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.guarantees.provenance import Provenance, Sampling, Status
 from calibrant.maps import ByGroupMap
 from calibrant.maps.base import by_name
-from calibrant.messages import LOG, Advice, InputError, Note, Phrase, Voice, count_text, note, plural
+from calibrant.messages import LOG, Advice, InputError, Note, Phrase, Voice, note
 from calibrant.metrics.estimates import Estimate
 from calibrant.numerics import Floats, expit
-from calibrant.selection.comparison import decimals_of
 from calibrant.selection.folds import FOLDS, Folds, dependent_folds, take_rows
 from calibrant.selection.losses import NAMES, Loss, Losses, outputs_of, row_losses
 from calibrant.selection.rule import Candidate, select
@@ -39,10 +39,9 @@ from calibrant.selection.segments.losses import (
     random_parts,
     ranking_between,
     reference,
-    too_few_to_judge,
     weighted_mean,
 )
-from calibrant.selection.segments.table import SegmentTable, differences, worth
+from calibrant.selection.segments.table import SegmentTable
 from calibrant.tallies import GroupedTally, Tally, end_notes, in_effective_rows, repeat_notes, repeat_notes_of_rows
 
 SegmentMethod = Literal["shrink", "multicalibrate", "separate"]
@@ -73,9 +72,6 @@ TOGETHER = NoCertificate(
     "each calibrated segment has a map and a certificate of its own, at its share of alpha, and all hold "
     "simultaneously with the requested confidence: see certificates_",
 )
-
-MAX_SHOWN_SEGMENTS, MAX_SHOWN_SOURCES = 5, 10
-"""Segments and sources that are printed; the table ``segments_`` has more."""
 
 
 @note("of-source")
@@ -598,88 +594,9 @@ class SegmentCalibrator(BinaryCalibrator):
         return UNPROVED if self.map_.columns else UNPROVED_GLOBAL
 
     def _describe(self, voice: Voice) -> str:
-        first = [] if self.global_ is None else [f"Global map: {_in_words(self.global_)}."]
-        return "\n  ".join(
-            [*first, *self._found(), *self._elsewhere(), self._honest(voice), self._where_to_look(voice)]
-        )
-
-    def _found(self) -> list[str]:
-        if self.segment_method == "separate":
-            lines = [self._source(name) for name in list(self.sources_)[:MAX_SHOWN_SOURCES]]
-            more = len(self.sources_) - len(lines)
-            return [*lines, *([f"and {more:,} more sources."] if more else []), *self._left_out()]
-        if not len(self.segments_):
-            return ["No row has a segment: all get the global map."]
-        if self.segment_method == "shrink":
-            lines = [differences(name, scales, self.segments_.of_column(name)) for name, scales in self.scales_.items()]
-            title = "Observed events, and events predicted before and after (largest changes first):"
-            table = [title, self.segments_.head(MAX_SHOWN_SEGMENTS)]
-            return [*lines, *"\n".join(table).splitlines()] if self.map_.columns else lines
-        count = f"{len(self.segments_):,} segments tested"
-        level = f"family-wise significance level {self.alpha:g}"
-        if not self.changes_:
-            return [f"No change: {count}, none differs significantly from the global map ({level})."]
-        common = [f"All rows: intercept {self._common:+z.3f}, so that predicted and observed events agree in total."]
-        common = common if self._common else []
-        unfinished = (
-            [] if self._settled else ["Stopped at the limit on rounds: some segments still differ significantly."]
-        )
-        head = f"{plural(len(self.changes_), 'change')}, {count} against the global map ({level}):"
-        return [head, *map(str, self.changes_), *common, *unfinished]
-
-    def _source(self, name: str) -> str:
-        """The map of one source, its rows, and its change in loss."""
-        fitted, (before, after, change) = self.sources_[name], self._worth[name]
-        data = fitted.provenance_
-        source = f"{name}: {_in_words(fitted)}; {count_text(data.n)} rows, {count_text(data.events)} events"
-        if np.isnan(change.value):
-            return f"{source}."
-        return f"{source}; {NAMES[self._loss]} {before.value:.4f} -> {after.value:.4f} ({change.value:+z.4f})."
-
-    def _elsewhere(self) -> list[str]:
-        """What rows of unseen segments get."""
-        what, where = (
-            ("sources", "no probability") if self.segment_method == "separate" else ("segments", "the global map")
-        )
-        where += " and the intercept of all rows" if self.changes_ and self._common else ""
-        return [f"Unseen and missing {what} get {where}."] if self.map_.columns else []
-
-    def _where_to_look(self, voice: Voice) -> str:
-        if self.sources_:
-            return voice.advice(Advice.SEE_SEGMENTS_AND_SOURCES)
-        chosen = isinstance(self.global_, AutoCalibrator)
-        return voice.advice(Advice.SEE_SEGMENTS_AND_COMPARISON if chosen else Advice.SEE_SEGMENTS)
-
-    def _left_out(self) -> list[str]:
-        if not self.uncalibrated_:
-            return []
-        named = ", ".join(self.uncalibrated_)
-        if self._guarantee is not None:
-            return [f"Uncalibrated (guarantee not met, no probability): {named}."]
-        return [f"Uncalibrated (fewer than {SHRUNKEN_ROWS} minority-class rows, no probability): {named}."]
-
-    def _honest(self, voice: Voice) -> str:
-        name, change = NAMES[self._loss], self.change_
-        if np.isnan(change.value):
-            return f"Cross-validation: {name} not known ({too_few_to_judge().say(voice)})."
-        unjudged = [*self.uncalibrated_, *(each for each, worth in self._worth.items() if np.isnan(worth[2].value))]
-        named = ", ".join(unjudged) if len(unjudged) <= MAX_SHOWN_SEGMENTS else f"{len(unjudged):,} sources"
-        without = f" (without {named})" if unjudged else ""
-        places = decimals_of(max(abs(change.low or 0.0), abs(change.high or 0.0)))
-        numbers = [f"{each.value:.{places}f}" for each in (self.before_, self.after_)]
-        ends = [f"{value:+z.{places}f}" for value in (change.value, change.low, change.high)]
-        return (
-            f"Cross-validation{without}: {name} {numbers[0]} -> {numbers[1]} "
-            f"({ends[0]}, 95 % CI {ends[1]} to {ends[2]}).{worth(self.gain_)}"
-        )
+        return describe(self, voice)
 
 
 def _plain(rows: Rows) -> bool:
     """Whether neither groups nor times define the folds."""
     return rows.groups is None and rows.time is None
-
-
-def _in_words(fitted: BinaryCalibrator) -> str:
-    if not isinstance(fitted, AutoCalibrator):
-        return fitted.map_.words
-    return "original model" if fitted.choice_ == "identity" else fitted.choice_

@@ -134,8 +134,8 @@ def sort_segments(
     segments
         As in :attr:`calibrant.Verdict.segments`.
     order
-        ``"effect"``, ``"events"``, ``"rows"``, or ``"stake"``: the number of events that predictions are off by, at
-        least, within the interval of the ratio, times ``value``.
+        ``"effect"``, ``"events"``, ``"rows"``, or ``"stake"``: segments that are significantly off first, by the number
+        of events that predictions are off by, at least, within the interval of the ratio, times ``value``.
     value
         For ``"stake"``: what one event is worth, by segment; 1 by default.
 
@@ -149,13 +149,11 @@ def sort_segments(
     check_option("sort", order, get_args(Order))
     lacking = [each.value for each in segments if value is not None and each.value not in value]
     if lacking:
-        raise InputError(
-            "value", f"has no value of an event in the segment {lacking[0]!r}", "pass one for each segment"
-        )
+        raise InputError("value", f"lacks the segment {lacking[0]!r}", "pass the value of an event for each segment")
     if order == "effect":
         return list(segments)
     if order == "stake":
-        return sorted(segments, key=lambda each: (-stake(each, value), -abs(each.excess)))
+        return sorted(segments, key=lambda each: (not each.off, -stake(each, value), -abs(each.excess)))
     return sorted(segments, key=lambda each: -(each.events if order == "events" else each.rows))
 
 

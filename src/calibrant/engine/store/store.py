@@ -345,9 +345,8 @@ class TallyStore:
         lost = self._plain({key: rows for key, rows in there.rows_by_segment.items() if key not in kept})
         if part is None and not replace:
             raise OtherTallies(self._removal(when), there.size, content.size, lost)
-        if lost:
-            named = {str(segment): rows for segment, rows in lost.items()}
-            warn(segments_dropped(str(when) if part is None else f"{when} ({part})", named))
+        if lost and part is None:
+            warn(segments_dropped(str(when), {str(segment): rows for segment, rows in lost.items()}))
         return True
 
     def _refuse_mixing(self, when: date, part: Part, stored: list[Part]) -> None:
