@@ -70,7 +70,7 @@ class OddsRatio:
     def __call__(self, matrix: Floats) -> Floats:
         """The ratio at each row."""
         found = [_ratio(model, matrix, factor) for model, factor in zip(self.models, self.factors, strict=True)]
-        return np.minimum(np.mean(found, axis=0), self.upper)
+        return np.asarray(np.minimum(np.mean(found, axis=0), self.upper))
 
 
 def _ratio(model: Any, matrix: Floats, factor: float) -> Floats:

@@ -50,7 +50,7 @@ class KernelRatio:
 def squared_distances(rows: Floats, centers: Floats) -> Floats:
     """Squared distances, one row per center."""
     crossed = centers @ rows.T
-    return np.maximum((centers**2).sum(axis=1)[:, None] + (rows**2).sum(axis=1) - 2.0 * crossed, 0.0)
+    return np.asarray(np.maximum((centers**2).sum(axis=1)[:, None] + (rows**2).sum(axis=1) - 2.0 * crossed, 0.0))
 
 
 def kernels(rows: Floats, centers: Floats, bandwidth: float) -> Floats:
