@@ -32,8 +32,9 @@ With the second one parameters are about :math:`\\sqrt{2 \\cdot 10^{-8} n}` stan
 SINGLE_TOLERANCE = 1e-6
 """L-BFGS is in single precision until its next step would lower the mean loss by less than this."""
 
-FIRST_STEPS = 4
-"""Steps of L-BFGS from pure temperature scaling after which the Hessian is approximated again."""
+FIRST_STEPS, FIRST_VECTOR_STEPS = 4, 1
+"""Steps of L-BFGS from pure temperature scaling after which the Hessian is approximated again: of a matrix, and of
+slopes and intercepts alone, where the Hessian is exact."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,8 @@ def fit_affine(
     pairs = new_pairs()
     if inverse is None:
         if start is None:
-            numbers = lbfgs(problem.single, problem.inverse(numbers), numbers, limit, FIRST_STEPS)
+            steps = FIRST_STEPS if problem.full else FIRST_VECTOR_STEPS
+            numbers = lbfgs(problem.single, problem.inverse(numbers), numbers, limit, steps)
         inverse = problem.inverse(numbers)
     if not rows.single:
         numbers = lbfgs(problem.single, inverse, numbers, max(limit, SINGLE_TOLERANCE * problem.total), pairs=pairs)
