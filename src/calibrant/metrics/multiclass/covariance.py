@@ -28,7 +28,7 @@ MAX_COMPARED = 16
 """Number of claims up to which comparing with each of them is faster than a binary search."""
 
 MANY_ROWS = 1000
-"""Rows from which on the null value of a class-wise error is not drawn, also with few classes."""
+"""With at least this many rows the null value of a class-wise error is not drawn, also with few classes."""
 
 MANY_EVENTS = 1000.0
 """Expected events in a bin beyond which their number is taken as normal."""
