@@ -201,7 +201,9 @@ class _Regression:
         shape = self.last.shape
         count = shape[0] * shape[1]
         add = self._full_terms if self.full else self._own_terms
-        terms = sum(add(p, x, weights) for _, p, x, weights in self.probabilities(self.last))
+        terms = np.zeros(shape + shape if self.full else shape[::-1] + shape[::-1])
+        for _, p, x, weights in self.probabilities(self.last):
+            terms += add(p, x, weights)
         bent = self._penalty_hessian + (terms if self.full else terms.transpose(1, 0, 3, 2)).reshape(count, count)
         fixed = np.zeros(shape, dtype=bool)
         fixed[self.absent, :-1] = True
