@@ -138,7 +138,7 @@ def lbfgs(
         Maximum number of steps.
     pairs
         What was learned of the curvature on the way, from :func:`new_pairs`; a second search of nearly the same loss
-        with the same inverse goes on from it.
+        with the same inverse begins with it.
 
     Notes
     -----

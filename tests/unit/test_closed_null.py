@@ -9,7 +9,7 @@ from scipy.stats import binom
 from calibrant.metrics import ece
 from calibrant.metrics.multiclass.bins import MulticlassBins, overall
 from calibrant.metrics.multiclass.claims import read_claims
-from calibrant.metrics.multiclass.covariance import first_order_se, mean_deviation, null_draws, null_of_many_classes
+from calibrant.metrics.multiclass.covariance import closed_null, first_order_se, mean_deviation, null_draws
 
 
 def sample(rows: int, classes: int, alpha: float) -> tuple[np.ndarray, np.ndarray]:
@@ -27,11 +27,32 @@ def test_the_closed_form_is_the_mean_and_the_quantile_of_draws(rows, classes, al
     claims = read_claims(p, y, None, notion="class-wise", classes=range(classes), score_type=None, named=None)
     bins, kept = MulticlassBins.of(claims, keep=False), MulticlassBins.of(claims, keep=True)
     draws = null_draws(claims, kept, overall(claims, kept, 1), 0, 400)
-    found = null_of_many_classes(claims, bins)
+    found = closed_null(claims, bins)
     assert found["null"] == pytest.approx(draws.mean(), rel=0.005, abs=4 * draws.std() / 20)
     assert found["null_high"] - found["null"] == pytest.approx(1.645 * draws.std(), rel=0.2)
     assert found["null_high"] == pytest.approx(np.quantile(draws, 0.95), rel=0.02)
     assert first_order_se(claims, bins, 1) == pytest.approx(first_order_se(claims, kept, 1), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "alpha",
+    [[1.0, 1.0], [1.0, 1.0, 1.0], [0.3] * 10, [0.01, 0.01, 0.5, 3.0]],
+    ids=["2", "3", "10", "rare"],
+)
+def test_the_closed_form_of_few_classes(alpha):
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet(alpha, 1000)
+    y = (rng.random(1000)[:, None] > p.cumsum(axis=1)).sum(axis=1).clip(max=len(alpha) - 1)
+    classes = range(len(alpha))
+    claims = read_claims(p, y, None, notion="class-wise", classes=classes, score_type=None, named=None)
+    bins, kept = MulticlassBins.of(claims, keep=False), MulticlassBins.of(claims, keep=True)
+    draws = null_draws(claims, kept, overall(claims, kept, 1), 0, 400)
+    found = closed_null(claims, bins)
+    assert found["null"] == pytest.approx(draws.mean(), rel=0.005, abs=4 * draws.std() / 20)
+    assert found["null_high"] == pytest.approx(np.quantile(draws, 0.95), rel=0.06)
+    assert ece(p, y, notion="class-wise", classes=classes).null == pytest.approx(found["null"], rel=1e-9)
+    few = ece(p[:900], y[:900], notion="class-wise", classes=classes)  # drawn
+    assert few.null_high > few.null > found["null"]
 
 
 @pytest.mark.parametrize(("trials", "chance"), [(1, 0.3), (4, 0.5), (50, 0.02), (200, 0.4)])

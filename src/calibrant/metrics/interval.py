@@ -179,11 +179,14 @@ def interval(
 
     Notes
     -----
-    Guarantee: no finite-sample guarantee. Coverage of 95 % intervals in simulations of 30 to 150 samples each: AUC 94
-    to 97 % with 200 to 1,000 rows and 7 or more events, 91 % with 12 groups and 96 % with 40; log loss 98 % and E/O
-    97 % with 20 events; Brier score 92 % and E/O 93 % with 15 groups; ECE 92 to 100 % with 300 and 2,000 rows, for
-    calibrated and for miscalibrated scores; debiased ECE 93 % with 300 rows. With fewer than about 20 groups intervals
-    are somewhat too short.
+    Guarantee: no finite-sample guarantee. Coverage of 95 % intervals in simulations of 400 samples, with 100 bootstrap
+    samples each: with 31 events in 1,000 rows, AUC 96.0 % and log loss 93.8 %; with 600 rows in 20 groups whose
+    log-odds differ by 0.5, AUC 93.0 % and log loss 91.5 %, which is too low: the truth was above the interval in 25 of
+    400 samples and below it in 9.
+    In simulations of 30 to 150 samples each: AUC 94 to 97 % with 200 to 1,000 rows and 7 or more events, 91 % with 12
+    groups and 96 % with 40; log loss 98 % and E/O 97 % with 20 events; Brier score 92 % and E/O 93 % with 15 groups;
+    ECE 92 to 100 % with 300 and 2,000 rows, for calibrated and for miscalibrated scores; debiased ECE 93 % with 300
+    rows. With fewer than about 20 groups intervals are somewhat too short.
     ``tests/statistical/test_interval.py`` checks some of these settings and others like them (AUC with 15 groups,
     slope, ICI), but not AUC with 12 or 40 groups, E/O with groups or ECE with 2,000 rows.
     More than 250 distinct scores are resampled on a grid of 100 to 300 cells; the value itself is exact.

@@ -32,8 +32,9 @@ With the second one parameters are about :math:`\\sqrt{2 \\cdot 10^{-8} n}` stan
 SINGLE_TOLERANCE = 1e-6
 """L-BFGS is in single precision until its next step would lower the mean loss by less than this."""
 
-FIRST_STEPS = 4
-"""Steps of L-BFGS from pure temperature scaling after which the Hessian is approximated again."""
+FIRST_STEPS, FIRST_VECTOR_STEPS = 4, 1
+"""Steps of L-BFGS from pure temperature scaling after which the Hessian is approximated again: of a matrix, and of
+slopes and intercepts alone, where the Hessian is exact."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,8 @@ def fit_affine(
     pairs = new_pairs()
     if inverse is None:
         if start is None:
-            numbers = lbfgs(problem.single, problem.inverse(numbers), numbers, limit, FIRST_STEPS)
+            steps = FIRST_STEPS if problem.full else FIRST_VECTOR_STEPS
+            numbers = lbfgs(problem.single, problem.inverse(numbers), numbers, limit, steps)
         inverse = problem.inverse(numbers)
     if not rows.single:
         numbers = lbfgs(problem.single, inverse, numbers, max(limit, SINGLE_TOLERANCE * problem.total), pairs=pairs)
@@ -199,7 +201,9 @@ class _Regression:
         shape = self.last.shape
         count = shape[0] * shape[1]
         add = self._full_terms if self.full else self._own_terms
-        terms = sum(add(p, x, weights) for _, p, x, weights in self.probabilities(self.last))
+        terms = np.zeros(shape + shape if self.full else shape[::-1] + shape[::-1])
+        for _, p, x, weights in self.probabilities(self.last):
+            terms += add(p, x, weights)
         bent = self._penalty_hessian + (terms if self.full else terms.transpose(1, 0, 3, 2)).reshape(count, count)
         fixed = np.zeros(shape, dtype=bool)
         fixed[self.absent, :-1] = True

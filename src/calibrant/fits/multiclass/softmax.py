@@ -121,7 +121,7 @@ class LogRows:
 
     def clipped(self, clamp: float) -> Self:
         """The same with a higher clamp."""
-        return replace(self, clamp=clamp, raised=self.least < np.log(clamp))
+        return replace(self, clamp=clamp, raised=bool(self.least < np.log(clamp)))
 
     @cached_property
     def least(self) -> float:

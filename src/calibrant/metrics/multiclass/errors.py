@@ -13,13 +13,13 @@ from calibrant.metrics.estimates import Estimate, plain
 from calibrant.metrics.multiclass.bins import MulticlassBins, MulticlassStrategy, Statistic, by_class, overall
 from calibrant.metrics.multiclass.claims import AskedScoreType, Claims, Classes, read_claims
 from calibrant.metrics.multiclass.covariance import (
+    closed_null,
     debiased_spread,
     draws_for,
     first_order_se,
     has_closed_null,
     null_draws,
     null_facts,
-    null_of_many_classes,
 )
 from calibrant.notebook import table_block
 from calibrant.notions import Canonical, Classwise, Notion, notion_by_class
@@ -64,7 +64,7 @@ def ece(
     value = float(statistic(bins.events))
     notes = claims.notes + notes
     if closed:
-        return Estimate(name, value, first_order_se(claims, bins, p), **null_of_many_classes(claims, bins), notes=notes)
+        return Estimate(name, value, first_order_se(claims, bins, p), **closed_null(claims, bins), notes=notes)
     if not draws:
         return Estimate(name, value, notes=notes)
     facts = null_facts(null_draws(claims, bins, statistic, random_state, draws))
