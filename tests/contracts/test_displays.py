@@ -298,7 +298,7 @@ def test_given_axes_are_the_only_ones_touched(name):
     assert (right.get_position().bounds, right.get_xlim(), right.get_ylim(), len(right.get_children())) == before
     assert plt.get_fignums() == [figure.number]
     own = [ax for ax in figure.axes if ax not in (left, right)]
-    panels = [getattr(display, name) for name in ("counts_ax_", "error_ax_") if hasattr(display, name)]
+    panels = [getattr(display, name) for name in ("error_ax_", "counts_ax_") if hasattr(display, name)]
     assert own == (panels or list(getattr(display, "panels_", ())))
 
 

@@ -26,7 +26,7 @@ def test_no_error_of_another_library_escapes(doors: ModuleType, full_size: bool)
     page, cells = doors.table(quick=not full_size, full=full_size)
     assert not cells.foreign, "\n".join(cells.foreign)
     assert "| metrics.ece | yes | yes |" in page
-    assert cells.works > 5 * cells.refused
+    assert cells.works > cells.refused
     for text in cells.reasons:
         assert ": " in text, f"says no alternative: {text}"
 

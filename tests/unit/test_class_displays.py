@@ -124,6 +124,10 @@ def test_the_error_by_class_has_an_axis_of_its_own(plt):
     heights = [points.get_offsets()[:, 1].tolist() for points in display.error_ax_.collections]
     assert pytest.approx([0.48]) in heights
     assert display.error_ax_.get_ylabel() == "Mean error\nby class"
+    display.figure_.draw_without_rendering()
+    ends = [(round(ax.bbox.x0, 3), round(ax.bbox.x1, 3)) for ax in display.figure_.axes]
+    assert len(ends) == 3
+    assert len(set(ends)) == 1
     shown = [text.get_text() for text in display.ax_.get_legend().get_texts()]
     assert sorted(shown) == ["accuracy", "expected if calibrated (90 %)", "perfect calibration"]
 

@@ -16,18 +16,27 @@ WIDE_RANGE = 30.0
 """Ratio of the largest to the smallest count above which an axis of counts is about logarithmic."""
 
 
-def panel_below(ax: Axes, share: float = 0.23) -> Axes:
-    """Axes below ``ax``, in a ``share`` of its height and with the same horizontal axis: for counts."""
+def panel_below(ax: Axes) -> Axes:
+    """Axes for counts below ``ax``, in part of its space and with the same horizontal axis."""
+    return panels_below(ax, 0.23)[0]
+
+
+def panels_below(ax: Axes, *shares: float) -> list[Axes]:
+    """Axes one below the other under ``ax``, each in a share of its height and with the same horizontal axis."""
     figure, place = figure_of(ax), ax.get_subplotspec()
     if place is not None:
         # Without a layout engine, leave room for tick labels.
         apart = 0.12 if figure.canvas.figure.get_layout_engine() is None else 0.0
-        parts = place.subgridspec(2, 1, height_ratios=(1.0 - share, share), hspace=apart)
+        parts = place.subgridspec(1 + len(shares), 1, height_ratios=(1.0 - sum(shares), *shares), hspace=apart)
         ax.set_subplotspec(parts[0])
-        return figure.add_subplot(parts[1], sharex=ax)
+        return [figure.add_subplot(parts[j], sharex=ax) for j in range(1, 1 + len(shares))]
     box = ax.get_position(original=True)
-    ax.set_position((box.x0, box.y0 + (share + 0.06) * box.height, box.width, (0.94 - share) * box.height))
-    return figure.add_axes((box.x0, box.y0, box.width, share * box.height), sharex=ax)
+    top, panels = box.y0 + sum(share + 0.06 for share in shares) * box.height, []
+    ax.set_position((box.x0, top, box.width, box.y1 - top))
+    for share in shares:
+        top -= (share + 0.06) * box.height
+        panels.append(figure.add_axes((box.x0, top, box.width, share * box.height), sharex=ax))
+    return panels
 
 
 def panel_beside(ax: Axes) -> Axes:

@@ -12,7 +12,7 @@ from calibrant.arrays.score_types import MulticlassScoreType
 from calibrant.displays import style
 from calibrant.displays.base import Display, check_confidence
 from calibrant.displays.multiclass.rates import MulticlassCells, TopBins, claims_after, top_bins, worst
-from calibrant.displays.panels import axis_of_counts, panel_below, panel_beside
+from calibrant.displays.panels import axis_of_counts, panel_beside, panels_below
 from calibrant.displays.style import Linear
 from calibrant.guarantees.bounds import clopper_pearson
 from calibrant.messages import InputError, Setting, plural
@@ -205,8 +205,7 @@ class TopLabelDisplay(Display):
         )
 
     def _draw_on(self, ax: Axes) -> None:
-        self.counts_ax_ = panel_below(ax, 0.17)
-        self.error_ax_ = panel_below(ax, 0.25)
+        self.error_ax_, self.counts_ax_ = panels_below(ax, 0.2, 0.17)
         bins, share = self.bins, style.percent(self.confidence, 3)
         Linear().set(ax, "x")
         Linear().set(ax, "y")
