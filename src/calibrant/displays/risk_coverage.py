@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibrant.abstention import Acceptance, RiskCoverage, risk_coverage
+from calibrant.abstention.chain import score_rule
 from calibrant.displays import style
 from calibrant.displays.base import Display
 from calibrant.messages import InputError
@@ -97,9 +98,8 @@ class RiskCoverageDisplay(Display):
         if self.acceptance.threshold is None:
             return f"{text} At no score are at most {most} shown to be wrong."
         share = style.percent(self.acceptance.coverage, 3)
-        return (
-            f"{text} From a score of {self.acceptance.threshold:.6g} on, {share} of the rows, at most {most} are wrong."
-        )
+        rule = score_rule(self.acceptance.threshold)
+        return f"{text} If the score is {rule} ({share} of the rows), at most {most} are wrong."
 
     def _draw_on(self, ax: Axes) -> None:
         curve, (coverage, risk) = self.curve, self._whole

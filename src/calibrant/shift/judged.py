@@ -23,7 +23,7 @@ MIN_BIN_LABELS = 10
 
 
 @dataclass(frozen=True)
-class JudgedFigure:
+class JudgedFigure(Shown):
     """One figure of :func:`estimate_calibration`.
 
     Attributes
