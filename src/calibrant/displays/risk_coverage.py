@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibrant.abstention import Acceptance, RiskCoverage, risk_coverage
+from calibrant.abstention.chain import score_rule
 from calibrant.displays import style
 from calibrant.displays.base import Display
 from calibrant.messages import InputError
@@ -97,14 +98,14 @@ class RiskCoverageDisplay(Display):
         if self.acceptance.threshold is None:
             return f"{text} At no score are at most {most} shown to be wrong."
         share = style.percent(self.acceptance.coverage, 3)
-        return (
-            f"{text} From a score of {self.acceptance.threshold:.6g} on, {share} of the rows, at most {most} are wrong."
-        )
+        rule = score_rule(self.acceptance.threshold)
+        return f"{text} If the score is {rule} ({share} of the rows), at most {most} are wrong."
 
     def _draw_on(self, ax: Axes) -> None:
         curve, (coverage, risk) = self.curve, self._whole
         few = len(coverage) <= 30
-        ax.plot(coverage, risk, color=style.COLORS[0], linewidth=1.6, marker="o" if few else "", markersize=4, zorder=3)
+        line: dict[str, Any] = {"linewidth": 1.6, "marker": "o" if few else "", "markersize": 4, "zorder": 3}
+        ax.plot(coverage, risk, color=style.COLORS[0], label="wrong answers", **line)
         bars = curve.risk - curve.low, curve.high - curve.risk
         ax.errorbar(
             curve.coverage, curve.risk, np.maximum(bars, 0.0), fmt="none", ecolor=style.COLORS[0], alpha=0.45, zorder=2
@@ -112,13 +113,14 @@ class RiskCoverageDisplay(Display):
         top = float(np.max(curve.high[curve.coverage >= min(0.1, float(curve.coverage[-1]))]))
         if self.acceptance is not None:
             found = self.acceptance
-            ax.axhline(found.error, color=style.GUIDE, linewidth=1.2, linestyle=(0, (5, 2)), zorder=1)
+            ax.axhline(found.error, color=style.GUIDE, linewidth=1.2, linestyle=(0, (5, 2)), zorder=1, label="allowed")
             top = max(top, found.error)
             if found.threshold is not None:
                 at = found.coverage, found.wrong / found.rows
-                ax.plot(*at, marker="D", markersize=8, color=style.COLORS[5], linestyle="", zorder=4)
+                ax.plot(*at, marker="D", markersize=8, color=style.COLORS[5], linestyle="", zorder=4, label="threshold")
         style.percent_axis(ax, "x", 0.0, 1.0, room=0.02)
         style.percent_axis(ax, "y", 0.0, min(1.0, 1.08 * top), room=0.02)
         ax.set_xlabel("Share of the rows that are answered")
         ax.set_ylabel("Wrong among these")
         self._head(ax, "Risk-coverage curve")
+        style.place_legend(ax, [(coverage, risk), style.upright(curve.coverage, curve.low, curve.high)])

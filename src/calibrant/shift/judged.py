@@ -23,7 +23,7 @@ MIN_BIN_LABELS = 10
 
 
 @dataclass(frozen=True)
-class JudgedFigure:
+class JudgedFigure(Shown):
     """One figure of :func:`estimate_calibration`.
 
     Attributes
@@ -224,8 +224,10 @@ def _bin(k: int, edges: Floats, y: Floats, near: Side, far: Side, alpha: float) 
         return _unknown(name, len(inside))
     value = float((inside - near[0][mine]).mean())
     influence = inside - near[0][mine] - value
-    sides = (np.column_stack([p[rows], grades[rows]]) for rows, (p, grades) in ((mine, near), (other, far)))
-    return _figure(name, value, influence, *sides, alpha)
+    controls, controls_far = (
+        np.column_stack([p[rows], grades[rows]]) for rows, (p, grades) in ((mine, near), (other, far))
+    )
+    return _figure(name, value, influence, controls, controls_far, alpha)
 
 
 def _unknown(name: str, labels: int) -> JudgedFigure:
