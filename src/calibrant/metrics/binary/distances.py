@@ -4,7 +4,7 @@ The spline is linear in its coefficients, :math:`\operatorname{logit} c_b(s) = b
 coefficients :math:`b_0`. The fitted ones are about normal, :math:`\hat b \sim N(b, V(b))`, with the inverse information
 as V, or the cluster sandwich (CR3: sums :math:`S_g` by cluster become :math:`(I - A_g A^{-1})^{-1} S_g`), which is not
 taken below the variance of independent rows in any direction, since few clusters underestimate it. A distance
-:math:`D(\hat b)` is biased upward, so quantiles of bootstrap samples are no interval for :math:`D(b)`: a calibrated
+:math:`D(\hat b)` is biased upward, so quantiles of bootstrap samples are not an interval for :math:`D(b)`: a calibrated
 model has D = 0, and every sample is above it. Instead a test is inverted along lines from the diagonal,
 
 .. math:: b_\lambda = b_0 + \lambda d, \qquad
