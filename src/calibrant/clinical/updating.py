@@ -30,7 +30,7 @@ Update = Literal["none", "intercept", "slope", "flexible"]
 Method = Literal["closed test", "none", "intercept", "slope", "flexible"]
 
 WORDS = {
-    "none": "keep the model as it is",
+    "none": "keep the original model",
     "intercept": "correct the intercept",
     "slope": "correct intercept and slope (logistic recalibration)",
     "flexible": "correct the whole curve (spline of the log-odds)",
@@ -161,7 +161,7 @@ def update_model(
 ) -> ModelUpdate:
     r"""Update a risk model for a new population, with as small a correction as the data call for.
 
-    Candidates, from small to large: the model as it is; a new intercept; a new intercept and slope on the log-odds
+    Candidates, from small to large: the original model; a new intercept; a new intercept and slope on the log-odds
     (logistic recalibration); a smooth curve of the log-odds. The closed test compares the largest with each smaller
     one, in this order, by likelihood ratios, and stops at the first that is not rejected at level alpha:
 

@@ -84,7 +84,7 @@ class Display(ABC):
 
         Notes
         -----
-        Curves differ by dashes as well as by color, so that they can be told apart in gray.
+        Curves differ by dashes as well as by color, so that they can be distinguished in gray.
         """
         try:
             from matplotlib import rc_context

@@ -25,9 +25,9 @@ KNOT_QUANTILES = {5: (0.05, 0.275, 0.5, 0.725, 0.95), 4: (0.05, 0.35, 0.65, 0.95
 ROWS_PER_KNOT = 5
 """Minority-class rows that each knot needs; with fewer, the number of knots is reduced."""
 
-LOESS_SPAN, MOST_PLACES, PLACES_AT_ONCE = 0.75, 2_000, 64
-"""loess in R: share of the rows in each local fit. Number of places above which fits are interpolated, and that of
-places whose fits are computed together."""
+LOESS_SPAN, MOST_PLACES, ANCHORS, PLACES_AT_ONCE = 0.75, 2_000, 500, 64
+"""loess in R: share of the rows in each local fit. Number of places above which fits are interpolated, that of the
+places between which they are, and that of places whose fits are computed together."""
 
 SPAN, DELTA = 2.0 / 3.0, 0.01
 """lowess in R: share of the rows in each local fit, and share of the range over which fits are interpolated."""
@@ -252,7 +252,7 @@ class LoessCurve:
 
     def _evaluated(self, places: Floats, function: Callable[[Floats], Floats]) -> Floats:
         if len(places) > MOST_PLACES:
-            anchors = np.unique(np.quantile(places, np.linspace(0.0, 1.0, MOST_PLACES)))
+            anchors = np.unique(np.quantile(places, np.linspace(0.0, 1.0, ANCHORS)))
             return np.asarray(np.interp(places, anchors, self._evaluated(anchors, function)))
         parts = [places[start : start + PLACES_AT_ONCE] for start in range(0, len(places), PLACES_AT_ONCE)]
         return np.concatenate([function(self.weights(part)) for part in parts] or [np.zeros(0)])

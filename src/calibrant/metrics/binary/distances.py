@@ -4,7 +4,7 @@ The spline is linear in its coefficients, :math:`\operatorname{logit} c_b(s) = b
 coefficients :math:`b_0`. The fitted ones are about normal, :math:`\hat b \sim N(b, V(b))`, with the inverse information
 as V, or the cluster sandwich (CR3: sums :math:`S_g` by cluster become :math:`(I - A_g A^{-1})^{-1} S_g`), which is not
 taken below the variance of independent rows in any direction, since few clusters underestimate it. A distance
-:math:`D(\hat b)` is biased upward, so quantiles of bootstrap samples are no interval for :math:`D(b)`: a calibrated
+:math:`D(\hat b)` is biased upward, so quantiles of bootstrap samples are not an interval for :math:`D(b)`: a calibrated
 model has D = 0, and every sample is above it. Instead a test is inverted along lines from the diagonal,
 
 .. math:: b_\lambda = b_0 + \lambda d, \qquad
@@ -137,27 +137,31 @@ def _covariance(model: SplineModel, data: Tally | Clusters, place: NDArray[np.in
     hits = float(model.events.sum())
     rarer = min(hits, float(model.n.sum()) - hits)
     if isinstance(data, Tally):
-        return rarer, lambda b: np.linalg.pinv(model.information(b), hermitian=True)
+        return rarer, lambda b: _inverse(model.information(b))
     cell, cluster, size = place[data.cell], data.cluster, data.size
     rows = np.bincount(cluster, data.n, size)
     p, width = model.rates(model.fitted), len(model.fitted)
     residual, variance = data.events - data.n * p[cell], data.n * (p * (1.0 - p))[cell]
     x = model.features[:, cell]
-    sums = np.stack([np.bincount(cluster, residual * each, size) for each in x], axis=1)
+    sums: Floats = np.stack([np.bincount(cluster, residual * each, size).astype(np.float64) for each in x], axis=1)
     parts = np.empty((size, width, width))
     for i in range(width):
         for j in range(i, width):
             parts[:, i, j] = parts[:, j, i] = np.bincount(cluster, variance * x[i] * x[j], size)
-    inverse = np.linalg.pinv(model.information(model.fitted), hermitian=True)
+    inverse = _inverse(model.information(model.fitted))
     left = (1.0 + 1e-9) * np.eye(width) - parts @ inverse
-    sums = np.linalg.solve(left, sums[:, :, None])[:, :, 0]
+    sums = np.asarray(np.linalg.solve(left, sums[:, :, None])[:, :, 0], dtype=np.float64)
     meat = _at_least(sums.T @ sums, model.information(model.fitted))
 
     def sandwich(b: Floats) -> Floats:
-        bread = np.linalg.pinv(model.information(b), hermitian=True)
+        bread = _inverse(model.information(b))
         return np.asarray(bread @ meat @ bread)
 
     return min(float(rows.sum() ** 2 / (rows * rows).sum()), rarer), sandwich
+
+
+def _inverse(matrix: Floats) -> Floats:
+    return np.asarray(np.linalg.pinv(matrix, hermitian=True), dtype=np.float64)
 
 
 def _at_least(meat: Floats, information: Floats) -> Floats:

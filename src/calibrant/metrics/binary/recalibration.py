@@ -266,7 +266,7 @@ def calibration_curve(
     Edges: the spline is NaN, with a note, for one class or separated classes. Integer weights count as repetition;
     other weights are rescaled to the effective sample size. Where a window of the lowess ends inside a tied score, some
     of its rows enter, at that score's rate. With more than 65,536 distinct scores the curve is fitted on a grid, and a
-    loess is interpolated between 2,000 places.
+    loess at more than 2,000 places is interpolated between 500.
     Guarantee: no finite-sample guarantee.
     Cost: O(cells) per Newton step (spline), O(cells) for each of about 200 local lines (lowess)
     or for each place (loess), O(cells) (isotonic).
