@@ -125,6 +125,14 @@ def of_logits(calibrator: Any) -> Any:
     return calibrator.fit(np.log(scores / (1 - scores)), y, score_type="logit")
 
 
+def followed() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Risk by time 5, follow-up and whether it ended with the event."""
+    rng = np.random.default_rng(2)
+    risk = rng.beta(1, 2, 400)
+    death, end = rng.exponential(5 / -np.log1p(-risk)), rng.uniform(1, 12, 400)
+    return risk, np.minimum(death, end), death <= end
+
+
 def with_after(scores: np.ndarray, y: np.ndarray) -> ReliabilityDisplay:
     return ReliabilityDisplay.from_predictions(scores, y, after=IsotonicCalibrator().fit(scores, y).transform(scores))
 
@@ -141,6 +149,7 @@ LISTED: dict[str, Callable[[], Any]] = {
     "validity, marginal": lambda: ValidityDisplay.from_predictions(
         *draw(), certificate=binned()[0].certificate(coverage="marginal")
     ),
+    "horizon": lambda: displays.HorizonDisplay.from_follow_up(*followed(), horizon=5.0),
     "map, binning": lambda: MapDisplay.from_map(binned()[0]),
     "map, rare binning": lambda: MapDisplay.from_map(HistogramBinning().fit(*rare())),
     "map, beta": lambda: MapDisplay.from_map(BetaScaling().fit(*draw())),
@@ -168,6 +177,7 @@ FIRST = {
     "DecisionCurveDisplay": "decision curve",
     "MulticlassErrorDisplay": "class errors",
     "ClasswiseDisplay": "class-wise",
+    "HorizonDisplay": "horizon",
     "MapDisplay": "map, binning",
     "PlanDisplay": "plan, target",
     "ReliabilityDisplay": "reliability",

@@ -1,6 +1,7 @@
 """Plots: each display first computes its numbers (``data``), then draws them with ``plot``."""
 
 from calibrant.displays.decisions import DecisionCurveDisplay
+from calibrant.displays.horizon import HorizonDisplay
 from calibrant.displays.map import MapDisplay
 from calibrant.displays.multiclass.error import MulticlassErrorDisplay
 from calibrant.displays.multiclass.panels import ClasswiseDisplay
@@ -14,6 +15,7 @@ __all__ = [
     "CanonicalValidityDisplay",
     "ClasswiseDisplay",
     "DecisionCurveDisplay",
+    "HorizonDisplay",
     "MapDisplay",
     "MulticlassErrorDisplay",
     "PlanDisplay",
