@@ -145,11 +145,11 @@ LISTED: dict[str, Callable[[], Any]] = {
     "reliability, heaped": lambda: ReliabilityDisplay.from_predictions(draw(80)[0].round(1), draw(80)[1]),
     "reliability, overlay": lambda: with_after(*draw()),
     "reliability, rare overlay": lambda: with_after(*rare()),
+    "horizon": lambda: displays.HorizonDisplay.from_follow_up(*followed(), horizon=5.0),
     "validity, certified": lambda: ValidityDisplay.from_predictions(*draw(), certificate=binned()[1]),
     "validity, marginal": lambda: ValidityDisplay.from_predictions(
         *draw(), certificate=binned()[0].certificate(coverage="marginal")
     ),
-    "horizon": lambda: displays.HorizonDisplay.from_follow_up(*followed(), horizon=5.0),
     "map, binning": lambda: MapDisplay.from_map(binned()[0]),
     "map, rare binning": lambda: MapDisplay.from_map(HistogramBinning().fit(*rare())),
     "map, beta": lambda: MapDisplay.from_map(BetaScaling().fit(*draw())),
@@ -177,7 +177,6 @@ FIRST = {
     "DecisionCurveDisplay": "decision curve",
     "MulticlassErrorDisplay": "class errors",
     "ClasswiseDisplay": "class-wise",
-    "HorizonDisplay": "horizon",
     "MapDisplay": "map, binning",
     "PlanDisplay": "plan, target",
     "ReliabilityDisplay": "reliability",
@@ -185,6 +184,7 @@ FIRST = {
     "TopLabelBinDisplay": "top-label, bin",
     "TopLabelDisplay": "top-label",
     "ValidityDisplay": "validity, certified",
+    "HorizonDisplay": "horizon",
 }
 """One picture of each display. A display that is not named here is built from rows, or from rows of classes."""
 
