@@ -134,6 +134,14 @@ def of_logits(calibrator: Any) -> Any:
     return calibrator.fit(np.log(scores / (1 - scores)), y, score_type="logit")
 
 
+def followed() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Risk by time 5, follow-up and whether it ended with the event."""
+    rng = np.random.default_rng(2)
+    risk = rng.beta(1, 2, 400)
+    death, end = rng.exponential(5 / -np.log1p(-risk)), rng.uniform(1, 12, 400)
+    return risk, np.minimum(death, end), death <= end
+
+
 def with_after(scores: np.ndarray, y: np.ndarray) -> ReliabilityDisplay:
     return ReliabilityDisplay.from_predictions(scores, y, after=IsotonicCalibrator().fit(scores, y).transform(scores))
 
@@ -154,6 +162,7 @@ LISTED: dict[str, Callable[[], Any]] = {
     "reliability, heaped": lambda: ReliabilityDisplay.from_predictions(draw(80)[0].round(1), draw(80)[1]),
     "reliability, overlay": lambda: with_after(*draw()),
     "reliability, rare overlay": lambda: with_after(*rare()),
+    "horizon": lambda: displays.HorizonDisplay.from_follow_up(*followed(), horizon=5.0),
     "validity, certified": lambda: ValidityDisplay.from_predictions(*draw(), certificate=binned()[1]),
     "validity, marginal": lambda: ValidityDisplay.from_predictions(
         *draw(), certificate=binned()[0].certificate(coverage="marginal")
@@ -196,6 +205,7 @@ FIRST = {
     "TopLabelBinDisplay": "top-label, bin",
     "TopLabelDisplay": "top-label",
     "ValidityDisplay": "validity, certified",
+    "HorizonDisplay": "horizon",
 }
 """One picture of each display. A display that is not named here is built from rows, or from rows of classes."""
 

@@ -45,7 +45,7 @@ class World:
 
     def truths(self) -> dict[str, float]:
         rng = np.random.default_rng(99)
-        rows, _ = replace(self, follow_up=1e9).sample(rng, 400_000)
+        rows, _ = replace(self, follow_up=1e9).sample(rng, 200_000)
         big = validate_survival(*rows, horizon=HORIZON, n_bins=1)
         found = {name: getattr(big, name).value for name in NAMES}
         return found if self.hospitals else found | {"slope": self.slope, "slope_intercept": self.shift}
@@ -77,7 +77,7 @@ def test_intervals_cover_as_often_as_they_say(method: str, subtests: pytest.Subt
         if method == "ipcw" and not full_size and name != "too extreme":
             continue
         with subtests.test(name=name):
-            runs, truths = 2_000 if full_size else 80, world.truths()
+            runs, truths = 2_000 if full_size else 50, world.truths()
             rng = np.random.default_rng([50, len(name)])
             hits = dict.fromkeys(NAMES, 0)
             for _ in range(runs):
@@ -91,7 +91,7 @@ def test_intervals_cover_as_often_as_they_say(method: str, subtests: pytest.Subt
 
 
 def test_the_band_of_the_curve_covers_pointwise(full_size: bool) -> None:
-    world, runs = WORLDS["too extreme"], 1_000 if full_size else 60
+    world, runs = WORLDS["too extreme"], 1_000 if full_size else 40
     rng, hits = np.random.default_rng(51), np.zeros(3)
     at = 1 / (1 + np.exp(-np.array([-2.0, -1.0, 0.0])))
     truth = 1 / (1 + np.exp(-(world.shift + world.slope * np.array([-2.0, -1.0, 0.0]))))

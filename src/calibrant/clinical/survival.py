@@ -92,9 +92,10 @@ def validate_survival(
     Intervals: from influences, with the estimate of the censoring distribution accounted for (for intercept and slope
     by pseudo-observations, the sandwich variance); on the log scale for O/E, the log-odds for the AUC, the
     complementary log-log for the observed risk. With ``groups``, sums by group.
-    Guarantee: no finite-sample guarantee. In simulations with 60 to 600 events and 30 % to 50 % censored, the
-    intervals of all lines covered in 93 % to 97 % of samples (``tests/statistical/test_survival.py``).
-    Cost: one sort, then linear; 10^5 rows take about a second.
+    Guarantee: no finite-sample guarantee. In simulations (300 samples each) with 84 to 112 events and 38 % to 45 %
+    censored before the horizon, the intervals covered in 92 % to 96 % of samples; with ``groups``, 30 hospitals of
+    unequal size, in 95 % to 99 %. With fewer events they are too short.
+    Cost: one sort, then linear; 10^5 rows take about half a second.
     References: Graf et al. (1999), Assessment and comparison of prognostic classification schemes, for the weights;
     Andersen and Pohar Perme (2010), Pseudo-observations in survival analysis; Blanche, Dartigues and Jacqmin-Gadda
     (2013) for the AUC; van Geloven et al. (2022), Validation of prediction models in the presence of competing risks;

@@ -2,6 +2,7 @@
 
 from calibrant.displays.decisions import DecisionCurveDisplay
 from calibrant.displays.forest import ForestDisplay
+from calibrant.displays.horizon import HorizonDisplay
 from calibrant.displays.lights import GradeLightsDisplay
 from calibrant.displays.map import MapDisplay
 from calibrant.displays.multiclass.error import MulticlassErrorDisplay
@@ -19,6 +20,7 @@ __all__ = [
     "DecisionCurveDisplay",
     "ForestDisplay",
     "GradeLightsDisplay",
+    "HorizonDisplay",
     "MapDisplay",
     "MulticlassErrorDisplay",
     "PlanDisplay",
