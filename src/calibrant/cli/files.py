@@ -217,10 +217,10 @@ def _reader(connection: Any, files: Sequence[str], as_text: bool) -> Callable[..
         if kind_of(files[0]) == "Excel":
             tables = [read_sheet(connection, path) for path in some]
             return tables[0] if len(tables) == 1 else _stacked(connection, tables)
-        names = [glob.escape(_in_utf8(path)) for path in some]
+        kind = kind_of(files[0])
+        names = [glob.escape(path if kind == "Parquet" else _in_utf8(path)) for path in some]
         # a folder named label=1 must not become a column
         how: dict[str, Any] = {"union_by_name": len(some) > 1, "hive_partitioning": False}
-        kind = kind_of(files[0])
         if kind == "Parquet":
             return connection.read_parquet(names, **how)
         tabs = {"sep": "\t"} if kind == "TSV" else _separator(some[0])

@@ -39,8 +39,8 @@ def anchor(
     margin of conservatism is added to it. calibrant apply and calibrant export use the saved map.
 
     Example:
-      calibrant anchor loans.csv --score pd --mean 0.025 --margin 0.002 --out anchored.json
-      calibrant anchor loans.csv --score pd --label default --time year --margin upper --out anchored.json
+      calibrant anchor loans.csv --score pd --mean 0.025 --out anchored.json
+      calibrant anchor loans.csv --label bad --time year --out anchored.json
     """
     from calibrant.cli.files import check_output, connect, find_files, load_map, read_rows
     from calibrant.cli.numbers import refuse_text

@@ -79,7 +79,7 @@ def grades(
     is not, at 5 % after Holm's correction.
 
     Example:
-      calibrant grades grades.csv --grade grade --pd pd --n n --defaults d --by segment --time year --out lights.html
+      calibrant grades grades.csv --defaults d --time year --out lights.html
       calibrant grades loans.csv --score pd --label default --grade grade
     """
     from calibrant.cli.files import check_output, find_files

@@ -53,7 +53,7 @@ def report(
     Example:
       calibrant report rows.parquet --score p --label bad --out report.html
       calibrant report rows.csv --score 'p_*' --label species --out report.html
-      calibrant report loans.csv --score pd --label default --style credit --grade grade --meta period=2025 --out r.html
+      calibrant report loans.csv --style credit --grade grade --out pd.html
     """
     from calibrant.cli.files import check_output, load_map
     from calibrant.cli.source import Rows, open_source
