@@ -3,7 +3,7 @@
     python benchmarks/many_segments.py                    # 20,000 segments of 4 million rows
     python benchmarks/many_segments.py --quick --gate     # 2,000 segments, what CI runs
 
-A click log: the traffic of segments follows Zipf's law with exponent 1.1, about 0.6 % of the rows are events, and
+A click log: the traffic of segments is Zipf with exponent 1.1, about 0.6 % of the rows are events, and
 segments differ by 0.3 on the log-odds. Under ``--gate`` two ratios of times on the same machine must hold: testing all
 segments together takes at most 0.7 of the time of testing them one by one, and their total at most 0.3 of the time of
 adding them one by one.

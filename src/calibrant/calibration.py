@@ -110,7 +110,7 @@ class Calibration(Shown):
 
     @property
     def fingerprint(self) -> str:
-        """Sixteen hexadecimal digits of the hash of the document, by which maps are told apart."""
+        """Sixteen hexadecimal digits of the hash of the document, which identify a map."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()[:16]
 
     def with_origin(

@@ -78,7 +78,7 @@ class Segmented:
             group, x, rows, hits = _joined(group, x, rows, hits)
         elif (group[1:] < group[:-1]).any():
             order = np.argsort(group, kind="stable")
-            group, x, rows, hits = (column[order] for column in (group, x, rows, hits))
+            group, x, rows, hits = group[order], x[order], rows[order], hits[order]
         p = expit(x)
         weight = rows * p * (1.0 - p)
         mass = np.bincount(group, weight, size)
@@ -120,10 +120,10 @@ class Segmented:
 
     def only(self, segments: NDArray[np.bool_]) -> Segmented:
         """The cells of some segments, which are numbered anew."""
-        kept = self.spread_out(segments).astype(bool)
+        kept = np.repeat(segments, self.cells)
         group = (np.cumsum(segments) - 1)[self.group[kept]]
-        columns = (column[kept] for column in (self.x, self.n, self.events))
-        return Segmented(group, *columns, int(segments.sum()), self.center[segments])
+        x, n, events = self.x[kept], self.n[kept], self.events[kept]
+        return Segmented(group, x, n, events, int(segments.sum()), self.center[segments])
 
 
 def _joined(group: Ints, x: Floats, n: Floats, events: Floats) -> tuple[Ints, Floats, Floats, Floats]:

@@ -62,7 +62,7 @@ class Chance:
 
     @classmethod
     def by_part(cls, scores: Floats, n: Floats, starts: Ints) -> list[Chance]:
-        """The distributions of many parts of the rows at once, without importance weights or clusters.
+        """The distributions of many segments at once, without importance weights or clusters.
 
         Parameters
         ----------
