@@ -27,6 +27,7 @@ from calibrant.guarantees.bounds import (
 from calibrant.guarantees.certificate import Certificate
 from calibrant.guarantees.no_certificate import NoCertificate
 from calibrant.guarantees.planning import plan, split_size
+from calibrant.guarantees.weighted import WEIGHTED_BOUNDS
 from calibrant.messages import InputError
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally
@@ -35,7 +36,7 @@ ALPHAS = (0.5, 0.1, 0.01, 1e-4)
 
 
 def test_the_type_lists_the_table() -> None:
-    assert get_args(IntervalName) == tuple(BOUNDS)
+    assert get_args(IntervalName) == (*BOUNDS, *WEIGHTED_BOUNDS)
 
 
 def all_counts(sizes: tuple[int, ...] = (1, 2, 3, 5, 10, 37, 100, 299, 1_000)) -> tuple[np.ndarray, np.ndarray]:

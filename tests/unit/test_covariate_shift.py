@@ -311,6 +311,8 @@ def test_ways_to_choose_bins() -> None:
         assert isinstance(method.fit(scores, y, weights).certificate(), Certificate)
     with pytest.raises(InputError, match="is not supported for a known density ratio"):
         cb.HistogramBinning(3, bins_from="split").fit(scores, y, weights)
+    with pytest.raises(InputError, match="does not count rows"):
+        cb.HistogramBinning(3).fit(scores, y, weights, weight_type="frequency")
     assert cb.HistogramBinning(3).fit(scores, y, weights, groups=np.arange(600) // 2).certificate().code == "grouped"
 
 

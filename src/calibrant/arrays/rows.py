@@ -21,9 +21,8 @@ from calibrant.arrays.columns import (
     without_negative_zero,
 )
 from calibrant.arrays.labels import encode_labels, label_column, warn_about_labels
-from calibrant.arrays.ratios import Ratio, RatioWeights
 from calibrant.arrays.score_types import ScoreType, refuse_outside, settle_kind
-from calibrant.arrays.sides import check_time, check_weights, side_column
+from calibrant.arrays.sides import Ratio, RatioWeights, check_time, check_weights, side_column
 from calibrant.messages import Advice, InputError, Note, note
 
 second_column_read = note("second-column-read", "two columns of {nouns.probabilities}: the second is read")
@@ -152,6 +151,8 @@ def check_rows(
     """
     check_option("score_type", score_type, (*get_args(ScoreType), None))
     check_option("weight_type", weight_type, ("importance", "frequency"))
+    if isinstance(sample_weight, RatioWeights) and weight_type == "frequency":
+        raise InputError("sample_weight", "is a density ratio, which does not count rows", "leave weight_type out")
     second = second_column(scores)
     if second is not None and positive is not None:
         _check_second(y, positive)

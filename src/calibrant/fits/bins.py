@@ -266,7 +266,7 @@ def weighted(bins: Bins, rows: Rows, *, succession: bool = True) -> Bins:
     Examples
     --------
     >>> from calibrant.arrays import check_rows
-    >>> from calibrant.arrays.ratios import known_weights
+    >>> from calibrant.arrays.sides import known_weights
     >>> rows = check_rows([0.1, 0.2, 0.6, 0.9], [0, 1, 0, 1], known_weights([1.5, 0.5, 1.0, 1.0], upper=2))
     >>> source = Tally.from_arrays([0.1, 0.2, 0.6, 0.9], [0, 1, 0, 1])
     >>> weighted(counted(source, np.array([0.5]), BinRule.TABLE, OWN_ROWS_SOURCE), rows).outputs.tolist()

@@ -261,8 +261,8 @@ def _issue_weighted(
     if weights.effective_size < LEAST_EFFECTIVE_SIZE:
         return NoCertificate(
             NoCertificateCode.FEW_EFFECTIVE_ROWS,
-            f"a few rows carry most of the weight, so that the effective sample size is {weights.effective_size:.1f}, "
-            f"and {LEAST_EFFECTIVE_SIZE:g} are needed: use more rows, or label rows of the target population",
+            f"the weighted rows have an effective sample size of {weights.effective_size:.1f}, and "
+            f"{LEAST_EFFECTIVE_SIZE:g} are needed: use more rows, or label rows of the target population",
         )
     terms = terms._replace(interval=name)
     lower, upper = WEIGHTED_BOUNDS[name](weights, bins.about.levels(bins.n, terms))

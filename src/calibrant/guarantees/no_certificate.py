@@ -125,7 +125,8 @@ def gate(provenance: Provenance | MulticlassProvenance) -> NoCertificate | None:
             NoCertificateCode.IMPORTANCE_WEIGHTS,
             Phrase(
                 "the rows have importance weights, and the theorems are for unweighted rows; if the weights are counts "
-                "of repeated rows, fit with {counts}; if rows were sampled by class alone, fit with {by_class}",
+                "of repeated rows, fit with {counts}; if rows were sampled by class alone, fit with {by_class}; if the "
+                "weights are a known density ratio, fit HistogramBinning in Python with shift.known_weights",
                 counts=Setting("weight_type", "frequency"),
                 by_class=Setting("weight_type", "by-class"),
             ),

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays.columns import check_option, check_whole
-from calibrant.arrays.ratios import RatioWeights, kish_size, known_weights
+from calibrant.arrays.sides import RatioWeights, known_weights
 from calibrant.guarantees.bounds import Flags, Interval
 from calibrant.messages import InputError
 from calibrant.numerics import Floats
@@ -398,15 +398,3 @@ def weighted_epsilon(n: int, n_bins: int, alpha: float, spread: float) -> float:
     if n < 2 * n_bins:
         return math.inf
     return spread * math.sqrt(math.log(2.0 * n_bins / alpha) / (2.0 * (n // n_bins - 1)))
-
-
-__all__ = [
-    "WEIGHTED_BOUNDS",
-    "WEIGHTED_NAMES",
-    "WeightTable",
-    "kish_size",
-    "weighted_bernstein",
-    "weighted_epsilon",
-    "weighted_interval",
-    "weights_support",
-]

@@ -1,6 +1,6 @@
 """Correct for a changed population: base rates without a refit, density ratios under covariate shift, late labels."""
 
-from calibrant.arrays.ratios import RatioWeights, known_weights
+from calibrant.arrays.sides import RatioWeights, known_weights
 from calibrant.guarantees.weighted import weighted_bernstein, weighted_epsilon, weighted_interval
 from calibrant.shift.classes import ClassRates, ClassShift
 from calibrant.shift.covariate.density_ratio import DensityRatio, estimate_density_ratio

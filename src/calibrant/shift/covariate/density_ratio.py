@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from calibrant.arrays.columns import check_option
-from calibrant.arrays.ratios import RatioWeights, kish_size
+from calibrant.arrays.sides import RatioWeights, kish_size
 from calibrant.messages import InputError, Note, Shown, Voice, note
 from calibrant.numerics import Floats
 from calibrant.shift.covariate.features import Outside, outside_range, read_features
