@@ -110,8 +110,8 @@ class HorizonDisplay(Display):
         most = min(1.0, 1.05 * max([float(curve.scores.max()), *values]))
         ax.plot([0.0, most], [0.0, most], **style.GUIDE_LINE, zorder=1)
         if curve.low is not None and curve.high is not None:
-            ax.fill_between(curve.scores, curve.low, curve.high, **style.BAND, linewidth=0.0, zorder=1)
-        ax.plot(curve.scores, curve.rates, color=style.COLORS[0], linewidth=1.8, zorder=2, label="smooth curve")
+            ax.fill_between(curve.scores, curve.low, curve.high, **style.shade(ax, style.color(ax, 0)), zorder=1)
+        ax.plot(curve.scores, curve.rates, color=style.color(ax, 0), linewidth=1.8, zorder=2, label="smooth curve")
         for each in bins:
             if each.low is not None and each.high is not None:
                 ax.plot([each.predicted] * 2, [each.low, each.high], color="0.2", linewidth=1.0, zorder=3)
