@@ -246,7 +246,7 @@ def speed(quick: bool) -> list[str]:
 
     The number of passes, rows read by rows given, does not depend on the machine. Time does: its limit is generous.
     """
-    z, y, called = network_rows(2_000 if quick else 5_000)
+    z, y, called = (*hard_rows(2_000), "made-up logits") if quick else network_rows(5_000)
     most_passes = MOST_PASSES if called.startswith("CIFAR") else MOST_MADE_UP_PASSES
     z -= np.log(np.exp(z - z.max(axis=1, keepdims=True)).sum(axis=1, keepdims=True)) + z.max(axis=1, keepdims=True)
     p = np.exp(z)

@@ -241,7 +241,7 @@ class _Regression:
         among[0, each, 1, each] += (between := np.einsum("nk,nk->k", weighted, z))
         among[1, each, 0, each] += between
         among[1, each, 1, each] += weighted.sum(axis=0)
-        return among
+        return np.asarray(among)
 
     def _full_terms(self, p: Floats, z: Floats, weights: Floats) -> Floats:
         """Second derivatives if a class depends on all logits and the intercept: products of pairs, each pair once."""
