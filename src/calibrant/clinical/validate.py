@@ -218,9 +218,9 @@ def validate(
     >>> died[:40] = np.nan
     >>> table = validate(risk, died, missing="drop")
     >>> table.participants, table.missing, round(table.slope.value, 2)
-    (1460, 40, 0.74)
+    (1460, 40, 0.7)
     >>> round(table.scaled_brier.value, 2)
-    0.1
+    0.05
     """
     check_option("missing", missing, ("refuse", "drop"))
     given = read_inputs(
