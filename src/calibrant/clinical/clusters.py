@@ -156,7 +156,7 @@ class ClusterValidation(Table):
         return stacked(first, table_block(names, self._cluster_lines(), notes=notes))
 
     def _pooled_lines(self) -> list[tuple[str, ...]]:
-        made = []
+        made: list[tuple[str, ...]] = []
         for key, found in self.pooled.items():
             ends, wide = ((found.low, found.high), (found.prediction_low, found.prediction_high))
             share = "-" if math.isnan(found.i2) else f"{100 * found.i2:.0f} %"
@@ -268,8 +268,7 @@ def validate_clusters(
             notes.append(clusters_without(MEASURES[key][0], len(made) - used, len(made)))
         if found is not None:
             pooled[key] = found
-            if found.notes:
-                notes.append(pooled_note(MEASURES[key][0], found.notes[0].code))
+            notes += [pooled_note(MEASURES[key][0], each.code) for each in found.notes]
     return ClusterValidation(tuple(made), pooled, absent, tuple(notes))
 
 

