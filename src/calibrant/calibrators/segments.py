@@ -16,7 +16,7 @@ from calibrant.arrays.columns import check_option, read_numbers, refuse_names, s
 from calibrant.arrays.keys import Keys, key_text
 from calibrant.calibrators.auto import AutoCalibrator
 from calibrant.calibrators.base import BinaryCalibrator, both_classes, check_calibrator, refuse_places
-from calibrant.calibrators.segment_words import describe
+from calibrant.calibrators.descriptions import describe
 from calibrant.fits.multicalibration import Change, repair
 from calibrant.fits.needs import SHRUNKEN_ROWS, minority_rows
 from calibrant.fits.segments import By, SegmentCells, Stages, frame_columns, read_by, taken_keys
