@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from calibrant.arrays.multiclass.rows import check_class_rows
-from calibrant.fits import ridge as softmax_ridge
+from calibrant.fits.multiclass import ridge as softmax_ridge
 from calibrant.fits.multiclass.ridge import Ridge, fit_affine
 from calibrant.fits.multiclass.softmax import LogRows, fit_slope
 from calibrant.multiclass import DirichletScaling, MulticlassAutoCalibrator
