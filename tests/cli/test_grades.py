@@ -6,6 +6,7 @@ import csv
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import calibrant as cb
@@ -138,6 +139,35 @@ def test_only_rows_that_are_due_count(german) -> None:
     assert "400 rows kept; 400 whose horizon of 12mo is not over" in done.stderr
     assert "leaves no row" in german("check", "loans.csv", *words, "2024-12-30").stderr
     assert "--as-of is missing" in german("check", "loans.csv", *words[:-1], "--label-time", "when").stderr
+
+
+def test_days_of_a_horizon_are_exact_times_as_in_python(german, subtests) -> None:
+    """Rows of 17 January in the afternoon are not 14 days old at the start of 31 January."""
+    hours = [f"2026-01-{16 + i % 3} {i % 24:02d}:30:00" for i in range(600)]
+    labels = [int(i % 5 == 0) for i in range(600)]
+    seen = [f"2026-01-{30 + i % 2} {i % 24:02d}:00:00" if y else "" for i, y in enumerate(labels)]
+    lines = [f"0.2,{y},{day},{when}" for y, day, when in zip(labels, hours, seen, strict=True)]
+    Path("hours.csv").write_text("\n".join(["score,label,day,when", *lines]) + "\n", encoding="utf-8")
+    times = np.array(hours, "datetime64[us]")
+    events = np.array([each or "NaT" for each in seen], "datetime64[us]")
+    for given, horizon in (("14d", 14), ("1mo", "1mo")):
+        as_of = "2026-01-31" if horizon == 14 else "2026-02-17"
+        words = ("--time", "day", "--horizon", given, "--as-of", as_of, "--label-time", "when", "--json")
+        done = json.loads(german("check", "hours.csv", *words).stdout)
+        kept = cb.shift.select_mature(
+            [0.2] * 600, labels, score_time=times, as_of=as_of, horizon=horizon, label_time=events
+        )
+        with subtests.test(given):
+            assert (done["rows"], done["events"]) == (kept.rows, kept.events)
+            assert 0 < kept.rows < 600
+
+
+def test_a_time_of_the_event_that_is_no_date_is_refused(german) -> None:
+    Path("loans.csv").write_text(LOANS.replace("2025-01-01", "soon"), encoding="utf-8")
+    words = ("--score", "pd", "--label", "default", "--time", "day", "--horizon", "12mo", "--as-of", "2024-12-31")
+    done = german("check", "loans.csv", *words, "--label-time", "when")
+    assert done.exit_code == 1
+    assert "contains 'soon', which is not a date" in " ".join(done.stderr.split())
 
 
 def test_anchor_saves_a_map_that_applies(german) -> None:
