@@ -218,3 +218,68 @@ def test_rows_with_decimal_commas_are_checked_as_others(german, columns) -> None
     assert json.loads(done.stdout)["predicted"] == pytest.approx(expected.predicted)
     Path("real.csv").write_text("score,label\n" + '"1,234.5",1\n"2,345.5",0\n' * 40, encoding="utf-8")
     assert json.loads(german("fit", "real.csv", "--score-type", "real", "--out", "m.json", "--json").stdout)
+
+
+def test_a_decimal_mark_that_the_file_contradicts_is_refused(german, subtests) -> None:
+    Path("p.csv").write_text("grade;pd;n;defaults;label\nA;0.01;100;1;0\nB;0.02;100.0;1;1\n", encoding="utf-8")
+    for words in ((), ("--score", "pd", "--label", "label")):
+        with subtests.test(" ".join(words)):
+            done = german("grades", "p.csv", *words, "--decimal", ",")
+            assert done.exit_code == 1
+            assert "contains '0.01', in which '.' is the decimal mark: pass --decimal ." in " ".join(
+                done.stderr.split()
+            )
+
+
+def test_the_decimal_mark_is_used_for_single_borrowers(german) -> None:
+    Path("c.csv").write_text("grade;pd;label\nA;1,000;1\nA;0;0\n", encoding="utf-8")
+    words = ("grades", "c.csv", "--score", "pd", "--label", "label")
+    assert "which can mean 1000 or 1.000" in " ".join(german(*words).stderr.split())
+    assert numbers(german(*words, "--decimal", ",", "--json")) == [(2, 1, 0.5)]
+
+
+def test_labels_and_years_of_the_long_run_average_are_checked(german, subtests) -> None:
+    words = ("anchor", "x.csv", "--score", "pd", "--label", "bad", "--time", "year", "--out", "m.json")
+    cases = {
+        "2 lines have no label": "0.1,,2023\n0.1,,2024\n0.1,1,2024\n",
+        "1 lines have a label in the column 'bad' other than 0 and 1": "0.1,2,2023\n0.1,0,2024\n",
+        "has no year in 1 lines": "0.1,1,2023\n0.1,0,\n",
+    }
+    for expected, lines in cases.items():
+        with subtests.test(expected):
+            Path("x.csv").write_text(f"pd,bad,year\n{lines}", encoding="utf-8")
+            done = german(*words)
+            assert done.exit_code == 1
+            assert expected in " ".join(done.stderr.split())
+    for first, second in (("2023", "2024"), ("31.12.2023", "30.06.2024"), ("2023-12-31", "2024-06-30")):
+        with subtests.test(first):
+            Path("x.csv").write_text(f"pd,bad,year\n0.1,1,{first}\n0.1,0,{first}\n0.2,0,{second}\n", encoding="utf-8")
+            found = json.loads(german(*words, "--json", "--force").stdout)["long_run_average"]
+            assert (found["n"], found["events"]) == ([2, 1], [1, 0])
+
+
+def test_single_grades_fail_by_the_test_for_correlated_defaults(german) -> None:
+    Path("g.csv").write_text("grade,pd,n,defaults\nA,0.05,1000,40\nB,0.01,300,9\n", encoding="utf-8")
+    assert german("grades", "g.csv", "--fail-on", "grades").exit_code == 13
+    assert german("grades", "g.csv", "--fail-on", "grades", "--correlation", "0.2").exit_code == 0
+
+
+def test_segments_keep_their_sheets_whatever_their_names(german) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+    names = ["a/b", "a:b", "A_B", "long " * 8 + "1", "long " * 8 + "2"]
+    lines = "".join(f"A,0.05,1000,40,{name},2024\n" for name in names)
+    Path("s.csv").write_text(f"grade,pd,n,defaults,segment,year\n{lines}", encoding="utf-8")
+    done = german("grades", "s.csv", "--by", "segment", "--time", "year", "--out", "s.xlsx")
+    assert done.exit_code == 0, done.stderr
+    titles = openpyxl.load_workbook("s.xlsx").sheetnames
+    assert titles[:5] == ["grades", "lights all", "lights A_B", "lights a_b 2", "lights a_b 3"]
+    assert len({title.lower() for title in titles}) == 7
+    assert max(map(len, titles)) <= 31
+
+
+def test_a_column_may_have_the_name_of_an_option(german) -> None:
+    text = "rating,grade,pd,n,defaults,time\nA,x,0.05,100,4,2024\nB,x,0.1,100,4,2025\nA,y,0.05,100,4,2025\n"
+    Path("k.csv").write_text(text, encoding="utf-8")
+    words = ("--grade", "rating", "--by", "grade", "--by", "n", "--time", "time", "--json")
+    found = json.loads(german("grades", "k.csv", *words).stdout)
+    assert (found["grades"], found["segments"]) == (["A", "B"], ["x, 100", "y, 100"])
