@@ -301,6 +301,8 @@ def test_wrong_input_is_refused_in_one_sentence(subtests) -> None:
         (lambda: credit.long_run_average([0, 1], [0, 0]), "n is 0 in year 1"),
         (lambda: credit.anchor([0.1], mean=0.1, margin="upper"), "long-run average"),
         (lambda: credit.anchor([0.1], mean=0.1, margin=-0.1), "margin must be at least 0"),
+        (lambda: credit.anchor([0.1], mean=0.1, margin=None), "margin must be at least 0"),
+        (lambda: credit.anchor([0.0, 0.0], mean=0.2), "scores give only PDs of exactly 0 or 1"),
         (lambda: credit.anchor([0.1], mean=2.5), "mean must lie between 0 and 1"),
         (lambda: credit.master_scale(LogitAffineMap(-1.0, 0.0), [0.1]), "may fall"),
         (lambda: credit.master_scale(LogitAffineMap(1.0, 0.0), [0.2, 0.1]), "rising"),
