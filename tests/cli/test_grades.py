@@ -209,6 +209,16 @@ def test_a_report_without_defaults_shows_upper_bounds() -> None:
     assert made.numbers["upper_bounds"]["bounds"][1] == pytest.approx(bound.tolist())
 
 
+def test_no_default_where_many_were_predicted_is_told(german) -> None:
+    made = cb.report([0.1] * 100 + [0.2] * 300, [0] * 400, grade=["A"] * 100 + ["B"] * 300, style="credit")
+    assert "far fewer than predicted (70.0 predicted, p < 0.0001): the PDs look too high" in made.headline
+    assert "it is the likely result" not in made.to_markdown()
+    Path("z.csv").write_text("grade,pd,n,defaults\nA,0.1,100,0\nB,0.2,300,0\n", encoding="utf-8")
+    assert "far fewer than predicted (p < 0.001): the PDs look too high" in german("grades", "z.csv").stdout
+    done = german("grades", "z.csv", "--correlation", "0.9")
+    assert "That does not show that the PDs are right" in done.stdout
+
+
 def test_rows_with_decimal_commas_are_checked_as_others(german, columns) -> None:
     score, label = columns["score"][:500], columns["label"][:500]
     lines = [f"{p:.4f}".replace(".", ",") + f";{y}" for p, y in zip(score, label, strict=True)]

@@ -89,6 +89,13 @@ class GradeTable(Shown):
     portfolio_correlated_p: float | None = None
     portfolio_correlated_light: Light | None = None
 
+    @property
+    def no_default_p(self) -> float:
+        """Probability of no default at all if the PDs are right; for correlated defaults if these were asked for."""
+        if not self.correlation:
+            return float(np.prod((1.0 - self.pd) ** self.n))
+        return max(1.0 - tail(1, self.n, self.pd, self.correlation), 0.0)
+
     @classmethod
     def from_scores(
         cls,

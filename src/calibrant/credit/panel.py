@@ -21,7 +21,7 @@ from calibrant.credit.counts import (
     name_key,
     read_names,
 )
-from calibrant.credit.grades import GradeTable, Light, Sides, grade_table
+from calibrant.credit.grades import YELLOW, GradeTable, Light, Sides, grade_table
 from calibrant.credit.low_default import pluto_tasche
 from calibrant.credit.records import frame, save_csv
 from calibrant.messages import InputError, Shown
@@ -239,9 +239,14 @@ class GradePanel(Shown):
         how = "independent defaults" if not rho else f"asset correlation {rho:g}"
         how += "; all years pooled" if len(self.years) > 1 else ""
         width = max(10, *(len(name) + 2 for name in self.grades))
+        chance = self.whole.no_default_p
+        said = "That does not show that the PDs are right: it bounds them."
+        if chance < YELLOW:
+            p = "p < 0.001" if chance < 0.001 else f"p = {chance:.3f}"
+            said = f"That is far fewer than predicted ({p}): the PDs look too high."
         lines = [
             "",
-            "No default was observed. That does not show that the PDs are right: it bounds them.",
+            f"No default was observed. {said}",
             f"Upper bounds of the PDs in %, by confidence (Pluto and Tasche 2005; {how}; grades ordered by PD):",
             f"{'grade':<{width}}{'PD %':>9}" + "".join(f"{100 * level:>8g} %" for level in bounds),
         ]
