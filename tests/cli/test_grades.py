@@ -6,6 +6,7 @@ import csv
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import calibrant as cb
@@ -140,6 +141,35 @@ def test_only_rows_that_are_due_count(german) -> None:
     assert "--as-of is missing" in german("check", "loans.csv", *words[:-1], "--label-time", "when").stderr
 
 
+def test_days_of_a_horizon_are_exact_times_as_in_python(german, subtests) -> None:
+    """Rows of 17 January in the afternoon are not 14 days old at the start of 31 January."""
+    hours = [f"2026-01-{16 + i % 3} {i % 24:02d}:30:00" for i in range(600)]
+    labels = [int(i % 5 == 0) for i in range(600)]
+    seen = [f"2026-01-{30 + i % 2} {i % 24:02d}:00:00" if y else "" for i, y in enumerate(labels)]
+    lines = [f"0.2,{y},{day},{when}" for y, day, when in zip(labels, hours, seen, strict=True)]
+    Path("hours.csv").write_text("\n".join(["score,label,day,when", *lines]) + "\n", encoding="utf-8")
+    times = np.array(hours, "datetime64[us]")
+    events = np.array([each or "NaT" for each in seen], "datetime64[us]")
+    for given, horizon in (("14d", 14), ("1mo", "1mo")):
+        as_of = "2026-01-31" if horizon == 14 else "2026-02-17"
+        words = ("--time", "day", "--horizon", given, "--as-of", as_of, "--label-time", "when", "--json")
+        done = json.loads(german("check", "hours.csv", *words).stdout)
+        kept = cb.shift.select_mature(
+            [0.2] * 600, labels, score_time=times, as_of=as_of, horizon=horizon, label_time=events
+        )
+        with subtests.test(given):
+            assert (done["rows"], done["events"]) == (kept.rows, kept.events)
+            assert 0 < kept.rows < 600
+
+
+def test_a_time_of_the_event_that_is_no_date_is_refused(german) -> None:
+    Path("loans.csv").write_text(LOANS.replace("2025-01-01", "soon"), encoding="utf-8")
+    words = ("--score", "pd", "--label", "default", "--time", "day", "--horizon", "12mo", "--as-of", "2024-12-31")
+    done = german("check", "loans.csv", *words, "--label-time", "when")
+    assert done.exit_code == 1
+    assert "contains 'soon', which is not a date" in " ".join(done.stderr.split())
+
+
 def test_anchor_saves_a_map_that_applies(german) -> None:
     Path("loans.csv").write_text(LOANS, encoding="utf-8")
     done = german("anchor", "loans.csv", "--score", "pd", "--mean", "0.02", "--margin", "0.005", "--out", "a.json")
@@ -179,6 +209,16 @@ def test_a_report_without_defaults_shows_upper_bounds() -> None:
     assert made.numbers["upper_bounds"]["bounds"][1] == pytest.approx(bound.tolist())
 
 
+def test_no_default_where_many_were_predicted_is_told(german) -> None:
+    made = cb.report([0.1] * 100 + [0.2] * 300, [0] * 400, grade=["A"] * 100 + ["B"] * 300, style="credit")
+    assert "far fewer than predicted (70.0 predicted, p < 0.0001): the PDs look too high" in made.headline
+    assert "it is the likely result" not in made.to_markdown()
+    Path("z.csv").write_text("grade,pd,n,defaults\nA,0.1,100,0\nB,0.2,300,0\n", encoding="utf-8")
+    assert "far fewer than predicted (p < 0.001): the PDs look too high" in german("grades", "z.csv").stdout
+    done = german("grades", "z.csv", "--correlation", "0.9")
+    assert "That does not show that the PDs are right" in done.stdout
+
+
 def test_rows_with_decimal_commas_are_checked_as_others(german, columns) -> None:
     score, label = columns["score"][:500], columns["label"][:500]
     lines = [f"{p:.4f}".replace(".", ",") + f";{y}" for p, y in zip(score, label, strict=True)]
@@ -188,3 +228,68 @@ def test_rows_with_decimal_commas_are_checked_as_others(german, columns) -> None
     assert json.loads(done.stdout)["predicted"] == pytest.approx(expected.predicted)
     Path("real.csv").write_text("score,label\n" + '"1,234.5",1\n"2,345.5",0\n' * 40, encoding="utf-8")
     assert json.loads(german("fit", "real.csv", "--score-type", "real", "--out", "m.json", "--json").stdout)
+
+
+def test_a_decimal_mark_that_the_file_contradicts_is_refused(german, subtests) -> None:
+    Path("p.csv").write_text("grade;pd;n;defaults;label\nA;0.01;100;1;0\nB;0.02;100.0;1;1\n", encoding="utf-8")
+    for words in ((), ("--score", "pd", "--label", "label")):
+        with subtests.test(" ".join(words)):
+            done = german("grades", "p.csv", *words, "--decimal", ",")
+            assert done.exit_code == 1
+            assert "contains '0.01', in which '.' is the decimal mark: pass --decimal ." in " ".join(
+                done.stderr.split()
+            )
+
+
+def test_the_decimal_mark_is_used_for_single_borrowers(german) -> None:
+    Path("c.csv").write_text("grade;pd;label\nA;1,000;1\nA;0;0\n", encoding="utf-8")
+    words = ("grades", "c.csv", "--score", "pd", "--label", "label")
+    assert "which can mean 1000 or 1.000" in " ".join(german(*words).stderr.split())
+    assert numbers(german(*words, "--decimal", ",", "--json")) == [(2, 1, 0.5)]
+
+
+def test_labels_and_years_of_the_long_run_average_are_checked(german, subtests) -> None:
+    words = ("anchor", "x.csv", "--score", "pd", "--label", "bad", "--time", "year", "--out", "m.json")
+    cases = {
+        "2 lines have no label": "0.1,,2023\n0.1,,2024\n0.1,1,2024\n",
+        "1 lines have a label in the column 'bad' other than 0 and 1": "0.1,2,2023\n0.1,0,2024\n",
+        "has no year in 1 lines": "0.1,1,2023\n0.1,0,\n",
+    }
+    for expected, lines in cases.items():
+        with subtests.test(expected):
+            Path("x.csv").write_text(f"pd,bad,year\n{lines}", encoding="utf-8")
+            done = german(*words)
+            assert done.exit_code == 1
+            assert expected in " ".join(done.stderr.split())
+    for first, second in (("2023", "2024"), ("31.12.2023", "30.06.2024"), ("2023-12-31", "2024-06-30")):
+        with subtests.test(first):
+            Path("x.csv").write_text(f"pd,bad,year\n0.1,1,{first}\n0.1,0,{first}\n0.2,0,{second}\n", encoding="utf-8")
+            found = json.loads(german(*words, "--json", "--force").stdout)["long_run_average"]
+            assert (found["n"], found["events"]) == ([2, 1], [1, 0])
+
+
+def test_single_grades_fail_by_the_test_for_correlated_defaults(german) -> None:
+    Path("g.csv").write_text("grade,pd,n,defaults\nA,0.05,1000,40\nB,0.01,300,9\n", encoding="utf-8")
+    assert german("grades", "g.csv", "--fail-on", "grades").exit_code == 13
+    assert german("grades", "g.csv", "--fail-on", "grades", "--correlation", "0.2").exit_code == 0
+
+
+def test_segments_keep_their_sheets_whatever_their_names(german) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+    names = ["a/b", "a:b", "A_B", "long " * 8 + "1", "long " * 8 + "2"]
+    lines = "".join(f"A,0.05,1000,40,{name},2024\n" for name in names)
+    Path("s.csv").write_text(f"grade,pd,n,defaults,segment,year\n{lines}", encoding="utf-8")
+    done = german("grades", "s.csv", "--by", "segment", "--time", "year", "--out", "s.xlsx")
+    assert done.exit_code == 0, done.stderr
+    titles = openpyxl.load_workbook("s.xlsx").sheetnames
+    assert titles[:5] == ["grades", "lights all", "lights A_B", "lights a_b 2", "lights a_b 3"]
+    assert len({title.lower() for title in titles}) == 7
+    assert max(map(len, titles)) <= 31
+
+
+def test_a_column_may_have_the_name_of_an_option(german) -> None:
+    text = "rating,grade,pd,n,defaults,time\nA,x,0.05,100,4,2024\nB,x,0.1,100,4,2025\nA,y,0.05,100,4,2025\n"
+    Path("k.csv").write_text(text, encoding="utf-8")
+    words = ("--grade", "rating", "--by", "grade", "--by", "n", "--time", "time", "--json")
+    found = json.loads(german("grades", "k.csv", *words).stdout)
+    assert (found["grades"], found["segments"]) == (["A", "B"], ["x, 100", "y, 100"])

@@ -31,6 +31,17 @@ def test_old_days_are_deleted_and_open_days_replaced(run):
     assert run("tally", "rows.csv", "--keep", "3").exit_code == 1
 
 
+def test_a_day_in_the_future_does_not_empty_the_store(run):
+    run(*WORDS)
+    late = ["tally", "rows.csv", "--by", "land", "--store", "kept", "--day", "9999-01-01", "--keep", "10", "--json"]
+    done = run(*late)
+    assert len(json.loads(done.stdout)["days"]["deleted"]) == 30
+    assert [str(day) for day in TallyStore("kept").days][-2:] == ["2026-02-09", "9999-01-01"]
+    assert "--keep counts back from 2026-02-09" in " ".join(done.stderr.split())
+    done = run(*[word.replace("kept", "new") for word in late])
+    assert "--keep deletes nothing" in " ".join(done.stderr.split())
+
+
 def test_a_map_knows_where_it_comes_from(run):
     run(*WORDS)
     first = ["fit", "kept", "--method", "platt", "--out", "one.json", "--fitted-at", "2026-03-01T06:00:00+00:00"]

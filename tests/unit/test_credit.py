@@ -135,6 +135,12 @@ def test_bounds_of_several_years_agree_with_repeated_integration() -> None:
         assert no_default(bound, 800, 0.12, 0.3, 5) == pytest.approx(1 - level, rel=0.03)
 
 
+def test_a_bound_of_one_stays_one_over_several_years() -> None:
+    assert credit.pluto_tasche([100, 5], [0, 5], years=10)[1] == 1.0
+    assert credit.pluto_tasche([100, 0], [0, 0], years=50)[1] == 1.0
+    assert (credit.pluto_tasche([3, 2], [3, 2], years=2) == 1.0).all()
+
+
 def test_years_without_correlation_have_a_closed_form() -> None:
     one, five = (credit.pluto_tasche([500], [2], years=years)[0] for years in (1, 5))
     assert 1 - (1 - five) ** 5 == pytest.approx(one)
@@ -276,6 +282,13 @@ def test_stability_by_hand() -> None:
     assert credit.concentration([5]).normalized == 1.0
 
 
+def test_grades_that_are_numbers_migrate_in_order_of_their_value() -> None:
+    moved = credit.migration_matrix([2, 9, 10], [2.0, 10.0, 9.0])
+    assert moved.names == ("2", "9", "10")
+    assert (moved.better, moved.worse) == (pytest.approx(1 / 3), pytest.approx(1 / 3))
+    assert credit.migration_matrix(["10", "2"], ["nan", "2"]).names == ("2", "10", "nan")
+
+
 def test_wrong_input_is_refused_in_one_sentence(subtests) -> None:
     cases = [
         (lambda: credit.vasicek_test([10], [1], [0.1], correlation=1.0), "correlation must be at least 0"),
@@ -288,12 +301,19 @@ def test_wrong_input_is_refused_in_one_sentence(subtests) -> None:
         (lambda: credit.long_run_average([0, 1], [0, 0]), "n is 0 in year 1"),
         (lambda: credit.anchor([0.1], mean=0.1, margin="upper"), "long-run average"),
         (lambda: credit.anchor([0.1], mean=0.1, margin=-0.1), "margin must be at least 0"),
+        (lambda: credit.anchor([0.1], mean=0.1, margin=None), "margin must be at least 0"),
+        (lambda: credit.anchor([0.0, 0.0], mean=0.2), "scores give only PDs of exactly 0 or 1"),
         (lambda: credit.anchor([0.1], mean=2.5), "mean must lie between 0 and 1"),
         (lambda: credit.master_scale(LogitAffineMap(-1.0, 0.0), [0.1]), "may fall"),
         (lambda: credit.master_scale(LogitAffineMap(1.0, 0.0), [0.2, 0.1]), "rising"),
         (lambda: credit.psi([0], [1]), "before has no rows"),
         (lambda: credit.migration_matrix(["a"], ["b"], names=["a"]), "lacks the grade 'b'"),
+        (lambda: credit.migration_matrix(["a", math.nan], ["a", "b"]), "before is missing in line 2"),
+        (lambda: credit.migration_matrix(["a", "b"], ["a", "b"], names=["a", "b", "a"]), "the grade 'a' twice"),
+        (lambda: credit.grade_panel([1], [0], [0.1], grade=["A"], segment=["all"]), "segment is 'all' in line 1"),
+        (lambda: credit.grade_panel([1], [0], [0.1], grade=["A"], year=["all"]), "year is 'all' in line 1"),
         (lambda: credit.concentration([0, 0]), "sum above 0"),
+        (lambda: credit.concentration(["a"]), "amounts must be non-negative numbers"),
     ]
     for call, words in cases:
         with subtests.test(words), pytest.raises(InputError, match=words):

@@ -103,6 +103,13 @@ def test_a_very_large_portfolio_is_normal(monkeypatch: pytest.MonkeyPatch) -> No
     assert 0.05 < normal < 0.5
 
 
+def test_a_pd_of_zero_without_defaults_is_not_rejected() -> None:
+    table = grade_table([100, 100], [0, 1], [0.0, 0.0])
+    assert table.jeffreys_p.tolist() == [1.0, 0.0]
+    assert grade_table([100], [0], [0.0]).portfolio_jeffreys_p == 1.0
+    assert "<.001" not in str(grade_table([100], [0], [0.0]))
+
+
 def test_sure_grades_and_empty_grades() -> None:
     table = grade_table([10, 10, 0, 5], [1, 0, 0, 5], [0.0, 0.0, 0.1, 1.0])
     assert table.binomial_p[[0, 1, 3]].tolist() == [0.0, 1.0, 1.0]

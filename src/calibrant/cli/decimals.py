@@ -80,6 +80,9 @@ def read_localized(
     casts = []
     for each in found:
         _check_percent(each)
+        if decimal is not None and each.mark not in (decimal, None):
+            problem = f"contains {(each.comma or each.point)!r}, in which {each.mark!r} is the decimal mark"
+            raise Mistake(f"the column {each.name!r}", problem, f"pass --decimal {each.mark}, or leave it out")
         place = quote(each.name, "duckdb")
         mark = decimal or each.mark or shared
         core = f"rtrim({_cleaned(place)}, '%')"

@@ -15,15 +15,18 @@ from calibrant.shift.maturity import months_of
 
 WHOLE_DAYS = re.compile(r"\s*(\d{1,5})\s*(?:d|days?)?\s*")
 
+ZONED = r":\d{2}.*([+-]\d{2}(:?\d{2})?|Z)$"
+"""Text of a time with its offset from UTC, which a cast to TIMESTAMP ignores."""
+
 
 def matured(rows: Any, of: Columns) -> Any:
     """The rows whose horizon is over at ``--as-of``; events after it count as none, and a note says how many."""
     if of.as_of is None and of.horizon is None and of.label_time is None:
         return rows
     day = _day(of)
-    start = _date(rows, str(of.time), "--time")
-    end = f"({start} + INTERVAL {_interval(str(of.horizon))})::DATE"
-    limit = f"DATE '{day.isoformat()}'"
+    start = _moment(rows, str(of.time), "--time")
+    end, window_end = _ends(start, str(of.horizon))
+    limit = f"TIMESTAMP '{day.isoformat()}'"
     counted = f"count(*), count(*) FILTER (WHERE {end} <= {limit}), count(*) FILTER (WHERE {start} IS NULL)"
     ((total, kept, undated),) = rows.aggregate(counted).fetchall()
     if undated:
@@ -33,7 +36,7 @@ def matured(rows: Any, of: Columns) -> Any:
     found = rows.filter(f"{end} <= {limit}")
     late = 0
     if of.label_time is not None:
-        found, late = _without_late(found, of, end, limit)
+        found, late = _without_late(found, of, window_end, limit)
     young = total - kept
     console.note(
         f"{kept:,} rows kept; {young:,} whose horizon of {of.horizon} is not over on {day} are left out"
@@ -47,7 +50,13 @@ def _without_late(rows: Any, of: Columns, end: str, limit: str) -> tuple[Any, in
     label = str(of.label)
     if of.positive is not None or type_of(rows, label) in ("VARCHAR", "BOOLEAN"):
         raise Mistake("--label-time", "needs labels 0 and 1", "create such a column, or leave --label-time out")
-    place, event = quote(label, "duckdb"), _date(rows, str(of.label_time), "--label-time")
+    name = str(of.label_time)
+    place, event = quote(label, "duckdb"), _moment(rows, name, "--label-time")
+    given = f"nullif(trim({quote(name, 'duckdb')}::VARCHAR), '')"
+    unread = rows.filter(f"{place} = 1 AND {given} IS NOT NULL AND {event} IS NULL").limit(1).project(given).fetchall()
+    if unread:
+        problem = f"contains {unread[0][0]!r}, which is not a date"
+        raise Mistake(f"the column {name!r} (--label-time)", problem, "write dates as 2025-12-31")
     after = f"{place} = 1 AND {event} IS NOT NULL AND ({event} > {end} OR {event} > {limit})"
     ((late,),) = rows.aggregate(f"count(*) FILTER (WHERE {after})").fetchall()
     return rows.project(f"* REPLACE (CASE WHEN {after} THEN 0 ELSE {place} END AS {place})"), int(late)
@@ -64,18 +73,29 @@ def _day(of: Columns) -> dt.date:
         raise Mistake(f"--as-of {of.as_of}", "is not a day", "write it as 2026-12-31") from None
 
 
-def _interval(text: str) -> str:
-    days = WHOLE_DAYS.fullmatch(text.lower())
+def _ends(start: str, horizon: str) -> tuple[str, str]:
+    """When a row is mature and the last time of an event that counts, as in ``shift.select_mature``.
+
+    Days are exact periods of 24 hours. A window of calendar months includes all of its last day.
+    """
+    days = WHOLE_DAYS.fullmatch(horizon.lower())
     if days is not None and int(days[1]) > 0:
-        return f"{int(days[1])} DAY"
-    return f"{months_of(text)} MONTH"
+        end = f"({start} + INTERVAL {int(days[1])} DAY)"
+        return end, end
+    end = f"({start}::DATE + INTERVAL {months_of(horizon)} MONTH)"
+    return end, f"({end} + INTERVAL 1 DAY - INTERVAL 1 MICROSECOND)"
 
 
-def _date(rows: Any, name: str, option: str) -> str:
-    """The date in a column, as SQL; text may be 2025-12-31 or 31.12.2025."""
+def _moment(rows: Any, name: str, option: str) -> str:
+    """The time in a column, as SQL, in UTC if it has a time zone; text may be 2025-12-31 or 31.12.2025."""
     place, kind = quote(name, "duckdb"), type_of(rows, name)
     if kind == "VARCHAR":
-        return f"coalesce(TRY_CAST({place} AS DATE), TRY_CAST(try_strptime({place}, '%d.%m.%Y') AS DATE))"
+        text = f"trim({place})"
+        zoned = f"CASE WHEN regexp_matches({text}, '{ZONED}') THEN epoch_us(TRY_CAST({text} AS TIMESTAMPTZ)) END"
+        plain = f"TRY_CAST({text} AS TIMESTAMP), try_strptime({text}, '%d.%m.%Y')"
+        return f"coalesce(make_timestamp({zoned}), {plain})"
+    if kind == "TIMESTAMP WITH TIME ZONE":
+        return f"make_timestamp(epoch_us({place}))"
     if kind.startswith(("DATE", "TIMESTAMP")):
-        return f"{place}::DATE"
+        return f"{place}::TIMESTAMP"
     raise Mistake(f"the column {name!r} ({option})", "has no dates", "write dates as 2025-12-31")

@@ -142,6 +142,7 @@ def read_rows(
     numbers: Iterable[str | None] = (),
     where: str | None = None,
     as_text: bool = False,
+    decimal: str | None = None,
 ) -> Any:
     """The rows of files as one relation, with columns matched by name.
 
@@ -155,6 +156,8 @@ def read_rows(
         rows selected by ``where`` are numbers.
     as_text
         Keep all values of a CSV as text.
+    decimal
+        Decimal mark of ``numbers``, if it is known.
     """
     reader = _reader(connection, files, as_text)
     rows = reader({})
@@ -164,11 +167,11 @@ def read_rows(
     doubles = {name: "DOUBLE" for name in wanted if types[name] in WHOLE_NUMBERS}
     rows = reader(doubles) if doubles else rows
     found = with_numbers(_chosen(rows, files, where), wanted)
-    if as_text or not shows_numbers(found, wanted):
+    if as_text or not wanted or not (decimal or shows_numbers(found, wanted)):
         return found
     # with a decimal comma, 1.234 in another column can mean 1234: read all of them as text
     texts = dict.fromkeys(wanted, "VARCHAR") if kind_of(files[0]) != "Excel" else {}
-    return read_localized(_chosen(reader(texts), files, where), wanted)
+    return read_localized(_chosen(reader(texts), files, where), wanted, decimal=decimal)
 
 
 def matching_columns(connection: Any, files: Sequence[str], names: Sequence[str], but: str | None) -> list[str]:

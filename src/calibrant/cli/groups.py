@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -107,3 +109,19 @@ def _text(value: str) -> str:
 
 def _some(names: list[str]) -> str:
     return ", ".join(map(repr, names[:SHOWN])) + (", ..." if len(names) > SHOWN else "")
+
+
+def name_of(value: Any) -> str:
+    """A value of a column of names as text: 3 for 3.0, and nothing if it is missing."""
+    if value is None or value != value:
+        return ""
+    return f"{value:.0f}" if isinstance(value, float) and value.is_integer() else str(value).strip()
+
+
+def year_of(value: Any) -> str:
+    """The year of a date; other values as they are."""
+    if isinstance(value, dt.date):
+        return str(value.year)
+    text = name_of(value)
+    iso, german = re.fullmatch(r"(\d{4})-\d{2}-\d{2}.*", text), re.fullmatch(r"\d{1,2}\.\d{1,2}\.(\d{4})", text)
+    return iso[1] if iso else german[1] if german else text

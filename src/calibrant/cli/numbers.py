@@ -39,6 +39,19 @@ def refuse_text(rows: Any, name: str, option: str) -> None:
         raise text_found(name, option, _no_number(rows, name))
 
 
+def refuse_labels(rows: Any, label: str) -> None:
+    """Reject labels that are missing, or other than 0 and 1, in a column of numbers."""
+    y = quote(label, "duckdb")
+    wrong = f"count(*) FILTER (WHERE {y}::DOUBLE NOT IN (0, 1))"
+    ((missing, other),) = rows.aggregate(f"count(*) FILTER (WHERE {y} IS NULL), {wrong}").fetchall()
+    if missing:
+        fix = "exclude them with --where; a label that has not arrived is not a negative"
+        raise Mistake(f"{missing:,} lines", f"have no label in the column {label!r}", fix)
+    if other:
+        problem = f"have a label in the column {label!r} other than 0 and 1"
+        raise Mistake(f"{other:,} lines", problem, "fix them, or exclude them with --where")
+
+
 def text_found(name: str, option: str, value: str | None) -> Mistake:
     """The error about a value that is not a number."""
     column = f"the column {name!r} ({option})"

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from calibrant.cli import console
 from calibrant.cli.voice import Mistake
 from calibrant.messages import MissingPackage
+
+FORBIDDEN = re.compile(r"[\[\]:*?/\\\x00-\x1f]")
+LONGEST = 31
+"""Characters that Excel allows in the name of a sheet, at most."""
 
 
 def _openpyxl() -> Any:
@@ -79,8 +84,8 @@ def write_sheets(path: str, sheets: Mapping[str, Sequence[Mapping[str, Any]]]) -
 
     book = _openpyxl().Workbook()
     book.remove(book.active)
-    for name, records in sheets.items():
-        sheet = book.create_sheet(name[:31])
+    for name, records in zip(_titles(sheets), sheets.values(), strict=True):
+        sheet = book.create_sheet(name)
         for place, record in enumerate(records):
             if place == 0:
                 sheet.append(list(record))
@@ -89,6 +94,19 @@ def write_sheets(path: str, sheets: Mapping[str, Sequence[Mapping[str, Any]]]) -
     file = BytesIO()
     book.save(file)
     write_whole(path, file.getvalue())
+
+
+def _titles(names: Iterable[str]) -> list[str]:
+    """Names as Excel allows them: without some marks, at most 31 characters, and different in any case."""
+    found: list[str] = []
+    for name in names:
+        title = plain = FORBIDDEN.sub("_", name).strip("'")[:LONGEST] or "_"
+        number = 1
+        while title.lower() in {each.lower() for each in found}:
+            number += 1
+            title = f"{plain[: LONGEST - len(str(number)) - 1]} {number}"
+        found.append(title)
+    return found
 
 
 def _cell(value: Any) -> Any:

@@ -11,7 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from calibrant.calibration import Calibration, as_calibration
-from calibrant.credit.counts import check_correlation, check_counts, check_events, check_shapes, check_share
+from calibrant.credit.counts import (
+    check_correlation,
+    check_counts,
+    check_events,
+    check_shapes,
+    check_share,
+)
 from calibrant.guarantees.bounds import clopper_pearson
 from calibrant.maps import IdentityMap
 from calibrant.messages import InputError, Shown
@@ -201,6 +207,7 @@ def anchor(
 
     Notes
     -----
+    Edges: PDs of exactly 0 and 1 are first moved to half the distance of the nearest other PD; there must be another.
     Guarantee: the mean PD of these scores equals the target up to rounding. Whether the target is right is not tested:
     no finite-sample guarantee. The shift is that of :func:`calibrant.shift.match_mean`.
     Cost: one sort of the scores.
@@ -223,7 +230,8 @@ def anchor(
             raise InputError("margin", f"is {margin!r}, which needs a long-run average with an upper bound", fix)
         added = mean.upper - mean.rate
     else:
-        added = float(margin)
+        number = isinstance(margin, int | float | np.number) and not isinstance(margin, bool)
+        added = float(margin) if number else math.nan
     if not (added >= 0.0 and level + added < 1.0):
         raise InputError("margin", f"must be at least 0 and leave the mean below 1, got {margin!r}", "0.5 % is 0.005")
     start = IdentityMap() if calibration is None else calibration
@@ -232,8 +240,11 @@ def anchor(
     first = _first(start, values)
     last = np.asarray(moved.transform(values), dtype=np.float64)
     inside = (first > 0.0) & (first < 1.0)
-    place = int(np.argmax(inside)) if inside.any() else 0
-    factor = _odds(last[place]) / _odds(first[place]) if inside.any() else math.nan
+    if not inside.any():
+        problem = "give only PDs of exactly 0 or 1, whose odds no factor changes"
+        raise InputError("scores", problem, "pass PDs between 0 and 1")
+    place = int(np.argmax(inside))
+    factor = _odds(last[place]) / _odds(first[place])
     return Anchored(moved, level, added, level + added, float(np.average(first, weights=weights)), factor)
 
 

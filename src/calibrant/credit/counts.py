@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
+from calibrant.arrays.columns import check_length, is_missing, read_column
 from calibrant.messages import InputError
 from calibrant.numerics import Floats, Ints
 
 
 def check_counts(values: ArrayLike, name: str, dims: tuple[int, ...] = (1,)) -> Ints:
     """Non-negative integers; one for each grade, or a table of them."""
-    array = _floats(values, name, "must hold non-negative integers")
+    array = check_numbers(values, name, "must hold non-negative integers")
     whole = (array >= 0) & (array < 2.0**53) & (array == np.floor(array))
     if array.ndim not in dims or not array.size or not whole.all():
         each = "one for each grade" if dims == (1,) else "one for each grade, or a row of them for each year"
@@ -38,7 +40,7 @@ def check_events(n: Ints, events: Ints) -> None:
 
 def check_pd(pd: ArrayLike, name: str = "pd") -> Floats:
     """Probabilities between 0 and 1."""
-    array = _floats(pd, name, "must hold probabilities between 0 and 1")
+    array = check_numbers(pd, name, "must hold probabilities between 0 and 1")
     if not ((array >= 0.0) & (array <= 1.0)).all():
         raise InputError(name, "must hold probabilities between 0 and 1", "divide percentages by 100")
     return array
@@ -67,7 +69,35 @@ def check_names(names: Sequence[Any] | None, n: Ints) -> tuple[str, ...]:
     return tuple(str(name) for name in names)
 
 
-def _floats(values: ArrayLike, name: str, problem: str) -> Floats:
+def read_names(values: Any, name: str, n: int | None = None) -> NDArray[Any]:
+    """A column of names as text, 2024 for 2024.0; missing ones are refused."""
+    column = read_column(values, name)
+    if n is not None:
+        check_length(column, name, n)
+    texts = [_text(each) for each in column.tolist()]
+    if any(text == "" for text in texts):
+        raise InputError(name, f"is missing in line {texts.index('') + 1}", "fill it in, or leave these lines out")
+    return np.array(texts, dtype=object)
+
+
+def name_key(name: str) -> tuple[bool, float, str]:
+    """The place of a name in order: numbers by their value, before texts."""
+    try:
+        value = float(name)
+    except ValueError:
+        value = math.nan
+    return (False, value, name) if math.isfinite(value) else (True, 0.0, name)
+
+
+def _text(value: Any) -> str:
+    """A name as text, and nothing for a missing value."""
+    if is_missing(value):
+        return ""
+    return f"{value:.0f}" if isinstance(value, float) and value.is_integer() else str(value).strip()
+
+
+def check_numbers(values: ArrayLike, name: str, problem: str) -> Floats:
+    """Floats, or an error with this problem."""
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):

@@ -89,6 +89,13 @@ class GradeTable(Shown):
     portfolio_correlated_p: float | None = None
     portfolio_correlated_light: Light | None = None
 
+    @property
+    def no_default_p(self) -> float:
+        """Probability of no default at all if the PDs are right; for correlated defaults if these were asked for."""
+        if not self.correlation:
+            return float(np.prod((1.0 - self.pd) ** self.n))
+        return max(1.0 - tail(1, self.n, self.pd, self.correlation), 0.0)
+
     @classmethod
     def from_scores(
         cls,
@@ -310,7 +317,8 @@ def grade_table(
 
     Notes
     -----
-    Edges: an empty grade has rate and p-values NaN and no light. A default where PD is 0 has p = 0.
+    Edges: an empty grade has rate and p-values NaN and no light. A default where PD is 0 has p = 0,
+    and a PD of 0 without defaults has p = 1.
     Guarantee: binomial and portfolio p-values are exact for independent defaults (the portfolio's by convolution up to
     a standard deviation of 500 defaults, then normal with continuity correction), Holm's hold for all grades at once.
     The Jeffreys p-value is a posterior probability: no finite-sample guarantee.
@@ -357,7 +365,7 @@ def grade_table(
         pd=p,
         rate=np.where(filled, k / np.maximum(m, 1), np.nan),
         binomial_p=binomial,
-        jeffreys_p=np.where(filled, special.betainc(k + 0.5, m - k + 0.5, p), np.nan),
+        jeffreys_p=np.where(filled, _jeffreys(k, m, p), np.nan),
         holm_p=holm(binomial),
         low=low,
         high=high,
@@ -365,7 +373,7 @@ def grade_table(
         jeffreys_high=np.where(k < m, special.betainccinv(k + 0.5, m - k + 0.5, alpha / 2), 1.0),
         lights=tuple(_light(float(tail), bool(here)) for tail, here in zip(upper, filled, strict=True)),
         portfolio_p=both if some else float("nan"),
-        portfolio_jeffreys_p=float(special.betainc(hits + 0.5, total - hits + 0.5, mean_pd)) if some else float("nan"),
+        portfolio_jeffreys_p=float(_jeffreys(hits, total, mean_pd)) if some else float("nan"),
         portfolio_light=_light(all_upper, some),
         alpha=alpha,
         sides=sides,
@@ -385,6 +393,12 @@ def _tails(k: Ints, n: Ints, p: Floats) -> tuple[Floats, Floats]:
     upper = np.where(k > 0, special.betainc(np.maximum(k, 1), n - np.maximum(k, 1) + 1.0, p), 1.0)
     lower = np.where(k < n, special.betaincc(k + 1.0, np.maximum(n - k, 1), p), 1.0)
     return upper, lower
+
+
+def _jeffreys(events: ArrayLike, n: ArrayLike, pd: ArrayLike) -> Floats:
+    """Probability below the PD under Jeffreys' posterior; 1 for a PD of 0 without defaults, which agree."""
+    k, m, p = (np.asarray(each, dtype=np.float64) for each in (events, n, pd))
+    return np.where((k == 0.0) & (p == 0.0), 1.0, special.betainc(k + 0.5, m - k + 0.5, p))
 
 
 def _light(tail: float, filled: bool) -> Light:

@@ -116,7 +116,10 @@ def pluto_tasche(
 def _independent(rows: Ints, hits: Ints, level: float, years: int) -> Floats:
     """Clopper-Pearson bounds of the PD over all years, as PDs of one year."""
     bound = np.where(hits < rows, special.betaincinv(hits + 1.0, np.maximum(rows - hits, 1), level), 1.0)
-    return np.asarray(-np.expm1(np.log1p(-np.minimum(bound, 1.0 - 1e-16)) / years) if years > 1 else bound)
+    if years == 1:
+        return np.asarray(bound)
+    sure = bound >= 1.0
+    return np.where(sure, 1.0, -np.expm1(np.log1p(-np.where(sure, 0.0, bound)) / years))
 
 
 def _correlated(rows: int, hits: int, level: float, rho: float, years: int, theta: float) -> float:

@@ -12,9 +12,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays.columns import check_length, read_column
-from calibrant.credit.counts import check_correlation, check_counts, check_events, check_pd, check_shapes
-from calibrant.credit.grades import GradeTable, Light, Sides, grade_table
+from calibrant.credit.counts import (
+    check_correlation,
+    check_counts,
+    check_events,
+    check_pd,
+    check_shapes,
+    name_key,
+    read_names,
+)
+from calibrant.credit.grades import YELLOW, GradeTable, Light, Sides, grade_table
 from calibrant.credit.low_default import pluto_tasche
 from calibrant.credit.records import frame, save_csv
 from calibrant.messages import InputError, Shown
@@ -232,9 +239,14 @@ class GradePanel(Shown):
         how = "independent defaults" if not rho else f"asset correlation {rho:g}"
         how += "; all years pooled" if len(self.years) > 1 else ""
         width = max(10, *(len(name) + 2 for name in self.grades))
+        chance = self.whole.no_default_p
+        said = "That does not show that the PDs are right: it bounds them."
+        if chance < YELLOW:
+            p = "p < 0.001" if chance < 0.001 else f"p = {chance:.3f}"
+            said = f"That is far fewer than predicted ({p}): the PDs look too high."
         lines = [
             "",
-            "No default was observed. That does not show that the PDs are right: it bounds them.",
+            f"No default was observed. {said}",
             f"Upper bounds of the PDs in %, by confidence (Pluto and Tasche 2005; {how}; grades ordered by PD):",
             f"{'grade':<{width}}{'PD %':>9}" + "".join(f"{100 * level:>8g} %" for level in bounds),
         ]
@@ -302,9 +314,9 @@ def grade_panel(
     check_events(m, k)
     if correlation is not None:
         check_correlation(correlation)
-    names = _names(grade, "grade", len(m))
-    years = None if year is None else _names(year, "year", len(m))
-    segments = None if segment is None else _names(segment, "segment", len(m))
+    names = read_names(grade, "grade", len(m))
+    years = None if year is None else _part_names(year, "year", len(m))
+    segments = None if segment is None else _part_names(segment, "segment", len(m))
     cells = _Cells(m, k, p, names, {"alpha": alpha, "sides": sides, "correlation": correlation})
     order = cells.order()
     every = np.ones(len(m), dtype=bool)
@@ -365,32 +377,18 @@ class _Cells:
         return grade_table(n, events, pd, names=order, **self.settings)
 
 
-def _names(values: ArrayLike, name: str, n: int) -> NDArray[Any]:
-    column = read_column(values, name)
-    check_length(column, name, n)
-    texts = [_text(each) for each in column.tolist()]
-    if any(text == "" for text in texts):
-        raise InputError(name, f"is missing in line {texts.index('') + 1}", "fill it in, or leave these lines out")
-    return np.array(texts, dtype=object)
-
-
-def _text(value: Any) -> str:
-    """A name as text: 2024 for 2024.0, and nothing for a missing value."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return ""
-    return f"{value:.0f}" if isinstance(value, float) and value.is_integer() else str(value).strip()
+def _part_names(values: ArrayLike, name: str, n: int) -> NDArray[Any]:
+    """Names of years or segments; the name of all of them is not free."""
+    found = read_names(values, name, n)
+    if (found == ALL).any():
+        line = int(np.argmax(found == ALL)) + 1
+        fix = f"leave totals out, or rename the {name}"
+        raise InputError(name, f"is {ALL!r} in line {line}, which is the name of all {name}s together", fix)
+    return found
 
 
 def _sorted(names: NDArray[Any] | None) -> list[str]:
-    return [] if names is None else sorted(set(names.tolist()), key=_key)
-
-
-def _key(name: str) -> tuple[bool, float, str]:
-    """Numbers in order of their value, before texts."""
-    try:
-        return False, float(name), name
-    except ValueError:
-        return True, 0.0, name
+    return [] if names is None else sorted(set(names.tolist()), key=name_key)
 
 
 def _adjusted(found: list[tuple[str, str, GradeTable]]) -> list[GradePart]:

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from calibrant.arrays.columns import check_length, read_column
-from calibrant.credit.counts import check_counts, check_names, check_shapes
+from calibrant.credit.counts import check_counts, check_names, check_numbers, check_shapes, name_key, read_names
 from calibrant.messages import InputError, Shown
 from calibrant.metrics.estimates import plain
 from calibrant.numerics import Floats, Ints
@@ -150,7 +149,7 @@ def migration_matrix(before: ArrayLike, after: ArrayLike, *, names: Sequence[Any
     before, after
         Grade of each borrower at two dates, in the same order of borrowers.
     names
-        Grades from best to worst; sorted by name when left out.
+        Grades from best to worst; when left out, numbers in order of their value, then texts by name.
 
     Returns
     -------
@@ -171,13 +170,15 @@ def migration_matrix(before: ArrayLike, after: ArrayLike, *, names: Sequence[Any
     B             50.0    50.0        2
     50.0 % stayed, 25.0 % moved to a better grade, 25.0 % to a worse one.
     """
-    first, last = read_column(before, "before"), read_column(after, "after")
-    check_length(last, "after", len(first))
-    if not len(first):
+    first = read_names(before, "before")
+    a, b = first.tolist(), read_names(after, "after", len(first)).tolist()
+    if not a:
         raise InputError("before", "is empty", "pass at least one borrower")
-    a, b = [str(each) for each in first.tolist()], [str(each) for each in last.tolist()]
-    labels = sorted({*a, *b}) if names is None else [str(each) for each in names]
-    unknown = sorted({*a, *b} - set(labels))
+    labels = sorted({*a, *b}, key=name_key) if names is None else read_names(list(names), "names").tolist()
+    twice = next((each for each in labels if labels.count(each) > 1), None)
+    if twice is not None:
+        raise InputError("names", f"lists the grade {twice!r} twice", "list each grade once, best first")
+    unknown = sorted({*a, *b} - set(labels), key=name_key)
     if unknown:
         raise InputError("names", f"lacks the grade {unknown[0]!r}", "list all grades, best first")
     place = {name: at for at, name in enumerate(labels)}
@@ -259,7 +260,7 @@ def concentration(amounts: ArrayLike, *, names: Sequence[Any] | None = None) -> 
     >>> print(concentration([100, 300, 100], names=["A", "B", "C"]))
     HHI 0.440, as of 2.3 equally large grades; the largest, B, has 60 %
     """
-    values = np.asarray(amounts, dtype=np.float64)
+    values = check_numbers(amounts, "amounts", "must be non-negative numbers")
     if values.ndim != 1 or not len(values) or not (np.isfinite(values) & (values >= 0.0)).all() or not values.sum() > 0:
         raise InputError("amounts", "must be non-negative numbers with a sum above 0, one for each grade")
     labels = check_names(names, values.astype(np.int64))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from calibrant.credit.grades import YELLOW
 from calibrant.reporting.blocks import Block, Bullets, Headline, Table, Tone
 from calibrant.reporting.contents import Contents
 from calibrant.reporting.figures import amount, count, number, p_value, percent, share, span
@@ -29,6 +30,12 @@ def light_text(contents: Contents, style: Style) -> str:
     whole = contents.numbers["grades"]["portfolio"]
     predicted, light = whole["n"] * (whole["pd"] or 0.0), whole["light"]
     counts = f"{count(whole['events'])} observed, {amount(predicted)} predicted, p {_p(whole['binomial_p'])}"
+    if _too_few(contents):
+        chance = _p(contents.numbers["upper_bounds"]["no_event_p"])
+        return style.say(
+            f"{light.upper()}: no {{event}} was observed, far fewer than predicted ({amount(predicted)} predicted, "
+            f"p {chance}): the {{scores}} look too high."
+        )
     if whole["events"] == 0:
         return style.say(
             f"{light.upper()}: no {{event}} was observed ({amount(predicted)} predicted). This does not show that the "
@@ -48,9 +55,17 @@ def _p(value: float | None) -> str:
     return text if text.startswith("<") else f"= {text}"
 
 
+def _too_few(contents: Contents) -> bool:
+    """Whether no event was observed though the scores make that improbable."""
+    found = contents.numbers["upper_bounds"]
+    return found is not None and bool(found["no_event_p"] < YELLOW)
+
+
 def _tone(contents: Contents) -> Tone:
     light = contents.numbers["grades"]["portfolio"]["light"]
     off = contents.verdict.status in ("miscalibrated", "off") or any(contents.numbers["verdict"]["off_parts"].values())
+    if _too_few(contents):
+        return "warn"
     return "warn" if light == "green" and off and contents.numbers["events"] > 0 else LIGHTS[light]
 
 
@@ -77,8 +92,10 @@ def bounds(contents: Contents, style: Style) -> list[Block]:
         (name, count(n), percent(pd), *(percent(each[place]) for each in found["bounds"]))
         for place, (name, n, pd) in enumerate(zip(found["names"], found["n"], found["pd"], strict=True))
     ]
+    likely = "No {event} is not an error: with low {scores} it is the likely result. "
     notes = (
-        "No {event} is not an error: with low {scores} it is the likely result. The bounds are those of Pluto and "
+        f"{'' if _too_few(contents) else likely}"
+        "The bounds are those of Pluto and "
         "Tasche (2005), most prudent estimation: each is at least the {rate} of its grade with the stated confidence, "
         "if the order of the grades is right and {events} are independent. With correlated {events} the bounds are "
         "higher: calibrant.credit.pluto_tasche with correlation=.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -43,7 +43,7 @@ def anchor(
       calibrant anchor loans.csv --label bad --time year --out anchored.json
     """
     from calibrant.cli.files import check_output, connect, find_files, load_map, read_rows
-    from calibrant.cli.numbers import refuse_text
+    from calibrant.cli.numbers import refuse_labels, refuse_text
     from calibrant.cli.voice import Mistake
     from calibrant.credit import anchor as move
     from calibrant.credit import long_run_average
@@ -60,18 +60,15 @@ def anchor(
     connection = connect()
     named = {"--score": name, "--label": label, "--time": time}
     rows = read_rows(connection, inputs, named, numbers=(name, label), where=where)
-    for option, column in (("--score", name), ("--label", label)):
-        if column is not None:
-            refuse_text(rows, column, option)
+    refuse_text(rows, name, "--score")
     place = quote(name, "duckdb")
     values = collect(rows.project(f"{place}::DOUBLE AS s"))["s"]
     target = mean
     average = None
     if label is not None and time is not None:
-        y, t = quote(label, "duckdb"), quote(time, "duckdb")
-        year = f"coalesce(year(TRY_CAST({t} AS DATE))::VARCHAR, {t}::VARCHAR)"
-        counted = rows.aggregate(f"{year} AS year, count(*) AS n, sum({y}) AS k", year).order("1").fetchall()
-        average = long_run_average([n for _, n, _ in counted], [k for _, _, k in counted])
+        refuse_text(rows, label, "--label")
+        refuse_labels(rows, label)
+        average = long_run_average(*_by_year(rows, label, time))
     made = move(values, mean=average if average is not None else target, margin=added, calibration=calibration)  # type: ignore[arg-type]
     made.calibration.save(out)
     if as_json:
@@ -81,6 +78,25 @@ def anchor(
         console.say(f"{average}.")
     console.say(str(made))
     console.say(f"Wrote {out}.")
+
+
+def _by_year(rows: Any, label: str, time: str) -> tuple[list[int], list[int]]:
+    """Rows and defaults of each year."""
+    from calibrant.cli.groups import year_of
+    from calibrant.cli.voice import Mistake
+    from calibrant.export.sql.dialects import quote
+
+    y, t = quote(label, "duckdb"), quote(time, "duckdb")
+    counted: dict[str, list[int]] = {}
+    for value, n, k in rows.aggregate(f"{t} AS t, count(*) AS n, sum({y}::DOUBLE)::BIGINT AS k", t).fetchall():
+        year = year_of(value)
+        if not year:
+            problem = f"has no year in {n:,} lines"
+            raise Mistake(f"the column {time!r} (--time)", problem, "fill it in, or exclude them with --where")
+        both = counted.setdefault(year, [0, 0])
+        both[0], both[1] = both[0] + n, both[1] + k
+    ordered = [counted[year] for year in sorted(counted)]
+    return [n for n, _ in ordered], [k for _, k in ordered]
 
 
 def _margin(text: str) -> float | str:

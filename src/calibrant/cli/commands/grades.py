@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -101,13 +101,13 @@ def grades(
     else:
         given = {"--pd": pd or "pd", "--n": n or "n", "--defaults": defaults or "defaults"}
         cells = _from_counts(found, given, names, where, decimal)
-    segments = [", ".join(each) for each in zip(*(cells[name] for name in by), strict=True)] if by else None
+    segments = [", ".join(each) for each in zip(*(cells[f"--by ({name})"] for name in by), strict=True)] if by else None
     panel = grade_panel(
-        cells["n"],
-        cells["defaults"],
-        cells["pd"],
-        grade=cells["grade"],
-        year=cells["time"] if time is not None else None,
+        cells["--n"],
+        cells["--defaults"],
+        cells["--pd"],
+        grade=cells["--grade"],
+        year=cells["--time"] if time is not None else None,
         segment=segments,
         correlation=correlation,
     )
@@ -142,29 +142,29 @@ def _from_counts(
     for option, name in given.items():
         if type_of(rows, name) == "VARCHAR":
             refuse_text(rows, name, option)
-    found = _columns(rows, {"pd": given["--pd"], "n": whole[0], "defaults": whole[1]}, names)
-    for key, option in (("pd", "--pd"), ("n", "--n"), ("defaults", "--defaults")):
-        missing = next((place for place, value in enumerate(found[key]) if value is None), None)
+    found = _columns(rows, given, names)
+    for option, name in given.items():
+        missing = next((place for place, value in enumerate(found[option]) if value is None), None)
         if missing is not None:
             raise Mistake(
-                f"the column {given[option]!r} ({option})",
-                f"is empty in line {missing + 1} of the table (grade {found['grade'][missing]})",
+                f"the column {name!r} ({option})",
+                f"is empty in line {missing + 1} of the table (grade {found['--grade'][missing]})",
                 "fill it in, or exclude the line with --where",
             )
-    for key, name in (("n", whole[0]), ("defaults", whole[1])):
-        wrong = next((value for value in found[key] if value < 0 or value != int(value)), None)
+    for option in ("--n", "--defaults"):
+        wrong = next((value for value in found[option] if value < 0 or value != int(value)), None)
         if wrong is not None:
             problem = f"contains {wrong:g}, which is not a count"
-            raise Mistake(f"the column {name!r}", problem, "write integers from 0 up")
-    big = next((value for value in found["pd"] if not 0.0 <= value <= 1.0), None)
+            raise Mistake(f"the column {given[option]!r}", problem, "write integers from 0 up")
+    big = next((value for value in found["--pd"] if not 0.0 <= value <= 1.0), None)
     if big is not None:
         fix = "divide by 100, or write a percent sign"
         raise Mistake(f"the column {given['--pd']!r} (--pd)", f"contains {big:g}, outside 0 to 1", fix)
-    over = next((j for j, (k, n) in enumerate(zip(found["defaults"], found["n"], strict=True)) if k > n), None)
+    over = next((j for j, (k, n) in enumerate(zip(found["--defaults"], found["--n"], strict=True)) if k > n), None)
     if over is not None:
         raise Mistake(
-            f"grade {found['grade'][over]}",
-            f"has {found['defaults'][over]:g} defaults and {found['n'][over]:g} borrowers",
+            f"grade {found['--grade'][over]}",
+            f"has {found['--defaults'][over]:g} defaults and {found['--n'][over]:g} borrowers",
             "check --n and --defaults",
         )
     return found
@@ -180,35 +180,32 @@ def _from_rows(
 ) -> dict[str, list[Any]]:
     """Counts from lines of single borrowers: the PD of a grade is the mean over its borrowers."""
     from calibrant.cli.files import connect, read_rows
-    from calibrant.cli.numbers import refuse_text
+    from calibrant.cli.numbers import refuse_labels, refuse_text
     from calibrant.cli.voice import Mistake
     from calibrant.export.sql.dialects import quote
 
     connection = connect()
     needed = {"--score": score, "--label": label} | names
-    rows = read_rows(connection, files, needed, numbers=(score, label), where=where)
+    rows = read_rows(connection, files, needed, numbers=(score, label), where=where, decimal=decimal)
     for option, name in (("--score", score), ("--label", label)):
         refuse_text(rows, name, option)
+    refuse_labels(rows, label)
     s, y = quote(score, "duckdb"), quote(label, "duckdb")
-    wrong = f"{s} IS NULL OR NOT ({s}::DOUBLE BETWEEN 0 AND 1) OR {y} IS NULL OR {y}::DOUBLE NOT IN (0, 1)"
-    ((bad, missing),) = rows.aggregate(
-        f"count(*) FILTER (WHERE {wrong}), count(*) FILTER (WHERE {y} IS NULL)"
-    ).fetchall()
-    if missing:
-        fix = "exclude them with --where; a label that has not arrived is not a negative"
-        raise Mistake(f"{missing:,} lines", f"have no label in the column {label!r}", fix)
+    wrong = f"{s} IS NULL OR NOT ({s}::DOUBLE BETWEEN 0 AND 1)"
+    ((bad,),) = rows.aggregate(f"count(*) FILTER (WHERE {wrong})").fetchall()
     if bad:
-        problem = f"have a PD in {score!r} outside 0 to 1 or a label in {label!r} other than 0 and 1"
+        problem = f"have no PD between 0 and 1 in the column {score!r}"
         raise Mistake(f"{bad:,} lines", problem, "fix them, or exclude them with --where")
     keys = ", ".join(dict.fromkeys(quote(name, "duckdb") for name in names.values() if name is not None))
     counted = rows.aggregate(
         f'{keys}, count(*)::DOUBLE AS "n ", sum({y}::DOUBLE) AS "defaults ", avg({s}::DOUBLE) AS "pd "', keys
     )
-    return _columns(counted, {"pd": "pd ", "n": "n ", "defaults": "defaults "}, names)
+    return _columns(counted, {"--pd": "pd ", "--n": "n ", "--defaults": "defaults "}, names)
 
 
-def _columns(rows: Any, numbers: dict[str, str], names: dict[str, str | None]) -> dict[str, list[Any]]:
-    """Numbers as floats and names as text, in order of the lines; of a date in the time column, its year."""
+def _columns(rows: Any, numbers: Mapping[str, str], names: Mapping[str, str | None]) -> dict[str, list[Any]]:
+    """Numbers as floats and names as text by option, in order of the lines; of a date in the time column, its year."""
+    from calibrant.cli.groups import name_of, year_of
     from calibrant.export.sql.dialects import quote
 
     wanted = list(numbers.values())
@@ -217,31 +214,11 @@ def _columns(rows: Any, numbers: dict[str, str], names: dict[str, str | None]) -
     lines = rows.project(", ".join(f"{part} AS c{place}" for place, part in enumerate(parts))).fetchall()
     columns = list(zip(*lines, strict=True))
     found: dict[str, list[Any]] = {key: list(columns[place]) for place, key in enumerate(numbers)}
-    for place, name in enumerate(texts, start=len(wanted)):
-        found[name] = [_name(value) for value in columns[place]]
-    grade, time = names["--grade"], names["--time"]
-    found["grade"] = found[str(grade)]
-    if time is not None:
-        found["time"] = [_year(value) for value in columns[len(wanted) + texts.index(time)]]
+    for option, name in names.items():
+        if name is not None:
+            read = year_of if option == "--time" else name_of
+            found[option] = [read(value) for value in columns[len(wanted) + texts.index(name)]]
     return found
-
-
-def _name(value: Any) -> str:
-    if value is None:
-        return ""
-    return f"{value:.0f}" if isinstance(value, float) and value.is_integer() else str(value).strip()
-
-
-def _year(value: Any) -> str:
-    """The year of a date; other values as they are."""
-    import datetime as dt
-    import re
-
-    if isinstance(value, dt.date):
-        return str(value.year)
-    text = _name(value)
-    iso, german = re.fullmatch(r"(\d{4})-\d{2}-\d{2}.*", text), re.fullmatch(r"\d{1,2}\.\d{1,2}\.(\d{4})", text)
-    return iso[1] if iso else german[1] if german else text
 
 
 # -------------------------------------------------------------------------------------------------------------- results
@@ -298,9 +275,13 @@ def _write(panel: GradePanel, out: str) -> None:
 
 def _exit(panel: GradePanel, fail_on: Sequence[FailOn]) -> Exit:
     """The exit code of the portfolio's light, or that of a part that is off if the light is green."""
-    code = EXITS[panel.whole.light]
+    from calibrant.metrics.multiplicity import holm
+
+    whole = panel.whole
+    code = EXITS[whole.light]
+    adjusted = whole.holm_p if whole.correlated_p is None else holm(whole.correlated_p)
     off = {
-        FailOn.grades: bool((panel.whole.holm_p <= 0.05).any()),
+        FailOn.grades: bool((adjusted <= 0.05).any()),
         FailOn.parts: bool(panel.off_parts),
     }
     return Exit.PART_OFF if code == Exit.CALIBRATED and any(off[part] for part in fail_on) else code

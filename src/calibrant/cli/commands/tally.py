@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import date, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +12,7 @@ from calibrant.cli import console, options
 
 if TYPE_CHECKING:
     from calibrant.cli.tallying import Counted
+    from calibrant.engine import TallyStore
 
 MOST_SEGMENTS = 20
 REVIEWED = 28
@@ -113,7 +114,7 @@ def tally(
     days = None if kept is None else counted.add_to(kept, day, part, replace, open_days)
     if kept is not None and days is not None:
         if keep is not None:
-            days["deleted"] = list(map(str, kept.drop_before(kept.days[-1] - timedelta(days=keep - 1))))
+            days["deleted"] = _expire(kept, keep)
         for remark in kept.review(max(kept.days[0], kept.days[-1] - timedelta(days=REVIEWED - 1))):
             if remark.code != days_missing.code:  # check and fit report them
                 console.note(remark.say(CommandLine()))
@@ -131,6 +132,21 @@ def tally(
             console.say(f"Store {store}, {what}{named}: {span}.")
     if out is not None:
         console.say(f"Wrote {out}.")
+
+
+def _expire(store: TallyStore, keep: int) -> list[str]:
+    """Delete days before the last ``keep`` days, and return them.
+
+    They are counted back from the last day up to tomorrow: one wrong time in the future must not empty the store.
+    """
+    limit = date.today() + timedelta(days=1)  # tomorrow is today elsewhere
+    past = [day for day in store.days if day <= limit]
+    future = store.days[len(past) :]
+    if future:
+        those = f"{future[0]}" if len(future) == 1 else f"{len(future)} days from {future[0]} to {future[-1]}"
+        counted = f"--keep counts back from {past[-1]}" if past else "--keep deletes nothing"
+        console.note(f"the store has days in the future ({those}): {counted}; check the times of the rows")
+    return list(map(str, store.drop_before(past[-1] - timedelta(days=keep - 1)))) if past else []
 
 
 def _show(counted: Counted) -> None:
