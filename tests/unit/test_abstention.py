@@ -212,3 +212,13 @@ def test_a_route_by_hand():
     none = route(s, cheap, np.zeros(200))
     assert not none.shown
     assert "No routing" in str(none)
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, "x", None])
+def test_a_bad_seed_is_named(seed):
+    scores, right, groups = [0.2, 0.7, 0.9, 0.4], [1, 0, 1, 1], ["a", "a", "b", "c"]
+    for call in (accept, risk_coverage):
+        with pytest.raises(InputError, match="random_state must be an integer"):
+            call(scores, right, groups=groups, random_state=seed)
+    with pytest.raises(InputError, match="random_state must be an integer"):
+        route(scores, right, right, groups=groups, random_state=seed)
