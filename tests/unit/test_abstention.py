@@ -222,3 +222,23 @@ def test_a_bad_seed_is_named(seed):
             call(scores, right, groups=groups, random_state=seed)
     with pytest.raises(InputError, match="random_state must be an integer"):
         route(scores, right, right, groups=groups, random_state=seed)
+
+
+def test_a_start_that_is_missing_is_refused():
+    with pytest.raises(InputError, match="start"):
+        accept([0.9] * 30, [1] * 30, start=float("nan"))
+
+
+def test_models_need_names():
+    for scores, right in (([0.9], [1]), ({"a": [0.9]}, [1])):
+        with pytest.raises(InputError, match="must be a mapping"):
+            accept_models(scores, right)
+
+
+def test_a_threshold_below_all_scores_answers_everything():
+    scores = np.linspace(-3.0, 3.0, 60)
+    found = accept(scores, np.ones(60, dtype=int))
+    assert found.everything
+    assert str(found).startswith("Answer everything: with confidence 95 %, at most 10 % of the answers are wrong.")
+    for text in (accept_models({"a": scores}, {"a": np.ones(60)}), risk_coverage(scores, np.ones(60))):
+        assert "1e+300" not in str(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import math
 import warnings
 from pathlib import Path
@@ -360,5 +361,27 @@ def test_a_subgroup_without_outcomes_is_named() -> None:
 
 
 def test_an_unknown_smoother_is_named_curve() -> None:
-    with pytest.raises(InputError, match="^curve"):
+    with pytest.raises(InputError, match=r"^curve"):
         clinical.validate([0.1, 0.2], [0, 1], curve="x")
+
+
+def test_a_decision_curve_of_one_participant_has_no_intervals() -> None:
+    found = clinical.decision_curve([0.2], [1], repetitions=100)
+    assert np.isnan([found.low, found.band_high, found.gain_low]).all()
+    assert "no intervals: all rows have the same outcome" in str(found)
+    assert "with the band above both at 0" in str(found)
+    cb.displays.DecisionCurveDisplay.from_scores({"a": [0.2]}, [1], band=True).plot()
+
+
+def test_the_plain_data_of_an_update_hold_its_map() -> None:
+    risk, y, _ = world()
+    update = clinical.update_model(risk, y, method="slope")
+    read = cb.Calibration.from_json(json.dumps(update.to_dict()["calibration"]))
+    assert np.array_equal(read.map.apply(risk), update.calibration.map.apply(risk))
+
+
+def test_the_checklist_refuses_what_is_no_result() -> None:
+    with pytest.raises(InputError, match="validation must be a Validation, not int"):
+        clinical.tripod(5)
+    with pytest.raises(InputError, match="update must be a ModelUpdate"):
+        clinical.tripod(clinical.validate([0.2, 0.4], [0, 1], repetitions=0), update="slope")

@@ -180,9 +180,11 @@ def score_rule(threshold: float) -> str:
 
     Examples
     --------
-    >>> score_rule(0.9), score_rule(float(np.nextafter(0.9, 1.0))), score_rule(0.0)
-    ('at least 0.9', 'above 0.9', 'at least 0.0')
+    >>> score_rule(0.9), score_rule(float(np.nextafter(0.9, 1.0))), score_rule(0.0), score_rule(-1e300)
+    ('at least 0.9', 'above 0.9', 'at least 0.0', 'any number')
     """
+    if threshold <= ENDS["real"][0]:
+        return "any number"
     below = float(np.nextafter(threshold, -np.inf))
     return f"above {below!r}" if len(repr(below)) < len(repr(threshold)) else f"at least {threshold!r}"
 

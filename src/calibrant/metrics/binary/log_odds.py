@@ -201,7 +201,7 @@ def _covariance(data: LogOdds) -> tuple[tuple[float, float], tuple[float, float]
 
 
 def event_ratios(data: LogOdds) -> tuple[Estimate, Estimate]:
-    """Expected over observed and its inverse; the interval is normal on the log scale, without one if all are events."""
+    """Expected over observed and its inverse; the interval is normal on the log scale, and only events have none."""
     names = ("expected over observed (E/O)", "observed over expected (O/E)")
     if not (data.observed > 0.0 and data.expected > 0.0):
         values = [math.nan if not below else above / below for above, below in _both(data)]
