@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import calibrant as cb
-from calibrant import InputError, clinical, metrics
+from calibrant import InputError, clinical, displays, metrics
 from calibrant.metrics.binary.distances import spline_intervals
 from calibrant.numerics import expit, logit
 from calibrant.tallies import Tally
@@ -365,12 +365,13 @@ def test_an_unknown_smoother_is_named_curve() -> None:
         clinical.validate([0.1, 0.2], [0, 1], curve="x")
 
 
+@pytest.mark.filterwarnings("ignore:y has only one class")
 def test_a_decision_curve_of_one_participant_has_no_intervals() -> None:
     found = clinical.decision_curve([0.2], [1], repetitions=100)
     assert np.isnan([found.low, found.band_high, found.gain_low]).all()
     assert "no intervals: all rows have the same outcome" in str(found)
     assert "with the band above both at 0" in str(found)
-    cb.displays.DecisionCurveDisplay.from_scores({"a": [0.2]}, [1], band=True).plot()
+    assert displays.DecisionCurveDisplay.from_predictions([0.2], [1], band="simultaneous").plot().figure_
 
 
 def test_the_plain_data_of_an_update_hold_its_map() -> None:

@@ -109,7 +109,8 @@ class Acceptance(Shown):
             if self.everything:
                 rule, such = "Answer everything", "the"
             text = (
-                f"{rule}: with confidence {sure}, at most {most} of {such} answers are wrong. Of {count_text(self.total)} answers {count_text(self.rows)} "
+                f"{rule}: with confidence {sure}, at most {most} of {such} answers are wrong. Of "
+                f"{count_text(self.total)} answers {count_text(self.rows)} "
                 f"({100 * self.coverage:.1f} %) are kept, and {count_text(self.wrong)} of these are wrong "
                 f"({100 * self.wrong / self.rows:.1f} %)."
             )
