@@ -11,6 +11,7 @@ from scipy import stats
 from calibrant import InputError, Tally
 from calibrant.abstention import Acceptance, accept, accept_models, risk_coverage, route
 from calibrant.abstention.chain import Ladder, fewest_rows, reach, start_ranks
+from calibrant.displays import RiskCoverageDisplay
 from calibrant.engine import Grid
 
 
@@ -242,3 +243,9 @@ def test_a_threshold_below_all_scores_answers_everything():
     assert str(found).startswith("Answer everything: with confidence 95 %, at most 10 % of the answers are wrong.")
     for text in (accept_models({"a": scores}, {"a": np.ones(60)}), risk_coverage(scores, np.ones(60))):
         assert "1e+300" not in str(text)
+
+
+def test_the_caption_of_the_curve_states_the_confidence():
+    scores, right = np.linspace(0.01, 0.99, 60), np.ones(60, dtype=int)
+    display = RiskCoverageDisplay.from_predictions(scores, right, acceptance=accept(scores, right))
+    assert display.caption.endswith("with confidence 95 %, at most 10 % are wrong.")
