@@ -287,7 +287,7 @@ def read_outcomes(given: Inputs) -> Inputs:
     if known.dtype.kind == "O":
         known = np.array(known.tolist())
     scores = whole.scores[~absent]
-    numbers = scores if scores.dtype.kind == "f" else None
+    numbers = scores.astype(np.float64) if scores.dtype.kind in "biuf" else None
     labels, _ = encode_labels(label_column(known, "y"), None, "y", numbers)
     made = np.full(len(absent), np.nan)
     made[~absent] = labels

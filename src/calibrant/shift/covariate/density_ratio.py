@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from calibrant.arrays.columns import check_option
+from calibrant.arrays.columns import check_option, check_whole
 from calibrant.arrays.sides import RatioWeights, kish_size
 from calibrant.messages import InputError, Note, Shown, Voice, note
 from calibrant.numerics import Floats
@@ -182,13 +182,14 @@ def estimate_density_ratio(
             raise InputError(
                 name, f"has {rows} rows, and a density ratio needs at least {FEWEST_ROWS}", "pass more rows"
             )
+    check_whole("random_state", random_state, 0)
     if isinstance(method, str):
         check_option("method", method, ("ulsif", "logistic"))
     if method != "ulsif" and (bandwidths is not None or ridges is not None):
         raise InputError(
             "bandwidths" if bandwidths is not None else "ridges", "is only used by 'ulsif'", "leave it out"
         )
-    random, outside = np.random.default_rng(random_state), outside_range(one, other)
+    random, outside = np.random.default_rng(int(random_state)), outside_range(one, other)
     varies = np.ptp(one.matrix, axis=0) > 0.0
     if not varies.any():
         raise InputError("source", "has the same features in every row", "pass features that vary")
