@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import ScoreType, check_scores
+from calibrant.arrays.columns import read_array
 from calibrant.calibration import Calibration, as_calibration
 from calibrant.guarantees.bounds import clopper_pearson
 from calibrant.maps import Map
@@ -271,7 +272,8 @@ class CostCurve(Shown):
         many = " for all thresholds at once" if len(self.thresholds) > 1 else ""
         lines = [f"Mean cost of a row, {self.rows:,} rows; {100 * (1 - self.alpha):.4g} % CI{many}"]
         for t, cost, low, high in zip(self.thresholds, self.cost, self.low, self.high, strict=True):
-            lines.append(f"  act from {t:.6g} on: {cost:.4g} ({low:.4g} to {high:.4g})")
+            rule = "never act" if math.isinf(t) else f"act from {t:.6g} on"
+            lines.append(f"  {rule}: {cost:.4g} ({low:.4g} to {high:.4g})")
         return "\n".join(lines)
 
 
@@ -327,9 +329,10 @@ def expected_cost(
     if thresholds is None:
         at = np.array([0.0, float(choose_threshold(fp, fn)), math.inf])
     else:
-        at = np.atleast_1d(np.asarray(thresholds, dtype=np.float64))
-        if at.ndim != 1 or not len(at) or not (at >= 0.0).all():
-            raise InputError("thresholds", "must be probabilities, or infinity to never act", "pass a list of numbers")
+        fix = "pass numbers from 0 to 1; 20 % is 0.2, and math.inf is to never act"
+        at = np.atleast_1d(read_array(thresholds, "thresholds", fix))
+        if at.ndim != 1 or not len(at) or not (((at >= 0.0) & (at <= 1.0)) | (at == np.inf)).all():
+            raise InputError("thresholds", "must be probabilities, or infinity to never act", fix)
     tally = tally_of(scores, y)
     if not tally.counts:
         raise InputError("scores", "have importance weights, for which these intervals are not exact", "pass counts")
@@ -395,7 +398,7 @@ def rescale_contributions(
     """
     if output not in {"log-odds", "probability"}:
         raise InputError("output", f"must be 'log-odds' or 'probability', got {output!r}")
-    phi = np.asarray(values, dtype=np.float64)
+    phi = read_array(values, "values", "pass a matrix with one row per prediction and one column per feature")
     if phi.ndim != 2 or not np.isfinite(phi).all():
         raise InputError("values", "must be finite numbers, one row per prediction", "pass a matrix")
     if not math.isfinite(base):

@@ -11,6 +11,7 @@ from scipy import stats
 from calibrant import InputError, Tally
 from calibrant.abstention import Acceptance, accept, accept_models, risk_coverage, route
 from calibrant.abstention.chain import Ladder, fewest_rows, reach, start_ranks
+from calibrant.displays import RiskCoverageDisplay
 from calibrant.engine import Grid
 
 
@@ -212,3 +213,39 @@ def test_a_route_by_hand():
     none = route(s, cheap, np.zeros(200))
     assert not none.shown
     assert "No routing" in str(none)
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, "x", None])
+def test_a_bad_seed_is_named(seed):
+    scores, right, groups = [0.2, 0.7, 0.9, 0.4], [1, 0, 1, 1], ["a", "a", "b", "c"]
+    for call in (accept, risk_coverage):
+        with pytest.raises(InputError, match="random_state must be an integer"):
+            call(scores, right, groups=groups, random_state=seed)
+    with pytest.raises(InputError, match="random_state must be an integer"):
+        route(scores, right, right, groups=groups, random_state=seed)
+
+
+def test_a_start_that_is_missing_is_refused():
+    with pytest.raises(InputError, match="start"):
+        accept([0.9] * 30, [1] * 30, start=float("nan"))
+
+
+def test_models_need_names():
+    for scores, right in (([0.9], [1]), ({"a": [0.9]}, [1])):
+        with pytest.raises(InputError, match="must be a mapping"):
+            accept_models(scores, right)
+
+
+def test_a_threshold_below_all_scores_answers_everything():
+    scores = np.linspace(-3.0, 3.0, 60)
+    found = accept(scores, np.ones(60, dtype=int))
+    assert found.everything
+    assert str(found).startswith("Answer everything: with confidence 95 %, at most 10 % of the answers are wrong.")
+    for text in (accept_models({"a": scores}, {"a": np.ones(60)}), risk_coverage(scores, np.ones(60))):
+        assert "1e+300" not in str(text)
+
+
+def test_the_caption_of_the_curve_states_the_confidence():
+    scores, right = np.linspace(0.01, 0.99, 60), np.ones(60, dtype=int)
+    display = RiskCoverageDisplay.from_predictions(scores, right, acceptance=accept(scores, right))
+    assert display.caption.endswith("with confidence 95 %, at most 10 % are wrong.")

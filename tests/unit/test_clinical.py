@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import math
 import warnings
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 import calibrant as cb
-from calibrant import InputError, clinical, metrics
+from calibrant import InputError, clinical, displays, metrics
 from calibrant.metrics.binary.distances import spline_intervals
 from calibrant.numerics import expit, logit
 from calibrant.tallies import Tally
@@ -322,3 +323,66 @@ def test_the_checklist_is_filled_in_where_results_answer_it() -> None:
     assert "sex = 1" in str(full)
     assert full.to_frame().shape == (10, 4)
     assert "<table" in full._repr_html_()
+
+
+# ----------------------------------------------------------------------------------------------------------- one class
+
+
+def test_weighted_participants_without_events_are_not_all_events() -> None:
+    risk, weight, none = [0.1, 0.2, 0.3, 0.4], [1.5, 2.0, 0.5, 1.0], [0, 0, 0, 0]
+    assert clinical.validate(risk, none, weight, repetitions=0).events == 0
+    by = clinical.validate(risk, [-1, -1, 1, -1], weight, by=["a", "a", "b", "b"], repetitions=0)
+    assert (by["a"].events, by["b"].events) == (0, 1)
+    clusters = clinical.validate_clusters(risk, [-1, -1, 1, 1], weight, groups=["a", "a", "b", "b"]).clusters
+    assert [each.events for each in clusters] == [0, 2]
+
+
+def test_missing_outcomes_are_counted_in_participants_also_with_weights() -> None:
+    found = clinical.validate([0.2, 0.4, 0.6, 0.8], [0, 1, 1, None], [10.0] * 4, missing="drop", repetitions=0)
+    assert "1 of 4 participants have no outcome" in str(found)
+    assert (found.participants, found.events, found.missing) == (3, 2, 1)
+
+
+def test_only_events_give_a_ratio_without_an_interval() -> None:
+    found = clinical.validate([0.2] * 20, [1] * 20, repetitions=0)
+    assert found.observed_over_expected.value == pytest.approx(5.0)
+    assert found.observed_over_expected.se is found.observed_over_expected.low is None
+    assert "only events are present" in str(found)
+    risk, died, hospital = (np.array(each) for each in world(400, 4))
+    died = np.where(hospital == 0, 1, died)
+    clusters = clinical.validate_clusters(risk, died, groups=hospital)
+    assert clusters.pooled["observed_over_expected"].clusters == 3
+    assert "O:E ratio: 1 of 4 clusters are not in the pooled value: 1 with only events" in str(clusters)
+
+
+def test_a_subgroup_without_outcomes_is_named() -> None:
+    with pytest.raises(InputError, match="every participant with segment = 'b'"):
+        clinical.validate([0.1, 0.2, 0.3], [0, 1, None], by=["a", "a", "b"], missing="drop", repetitions=0)
+
+
+def test_an_unknown_smoother_is_named_curve() -> None:
+    with pytest.raises(InputError, match=r"^curve"):
+        clinical.validate([0.1, 0.2], [0, 1], curve="x")
+
+
+@pytest.mark.filterwarnings("ignore:y has only one class")
+def test_a_decision_curve_of_one_participant_has_no_intervals() -> None:
+    found = clinical.decision_curve([0.2], [1], repetitions=100)
+    assert np.isnan([found.low, found.band_high, found.gain_low]).all()
+    assert "no intervals: all rows have the same outcome" in str(found)
+    assert "with the band above both at 0" in str(found)
+    assert displays.DecisionCurveDisplay.from_predictions([0.2], [1], band="simultaneous").plot().figure_
+
+
+def test_the_plain_data_of_an_update_hold_its_map() -> None:
+    risk, y, _ = world()
+    update = clinical.update_model(risk, y, method="slope")
+    read = cb.Calibration.from_json(json.dumps(update.to_dict()["calibration"]))
+    assert np.array_equal(read.map.apply(risk), update.calibration.map.apply(risk))
+
+
+def test_the_checklist_refuses_what_is_no_result() -> None:
+    with pytest.raises(InputError, match="validation must be a Validation, not int"):
+        clinical.tripod(5)
+    with pytest.raises(InputError, match="update must be a ModelUpdate"):
+        clinical.tripod(clinical.validate([0.2, 0.4], [0, 1], repetitions=0), update="slope")

@@ -333,3 +333,25 @@ def test_rows_of_weight_zero_do_not_count() -> None:
     other = cb.HistogramBinning(2).fit(scores[~zero], y[~zero], RatioWeights(values[~zero], 4.0, known=True))
     assert one.map_ == other.map_
     assert one.certificate().epsilon == other.certificate().epsilon
+
+
+def test_an_estimated_ratio_is_not_taken_for_a_known_one() -> None:
+    rng = np.random.default_rng(0)
+    source, target = rng.normal(0.0, 1.0, (200, 1)), rng.normal(0.3, 1.0, (200, 1))
+    ratio = estimate_density_ratio(source, target, method="logistic")
+    weights, y = ratio.weights(), np.arange(200) % 2
+    for given, features in ((weights, None), (ratio, None), (ratio.ratio, source), (ratio.weights, source)):
+        with pytest.raises(InputError, match="estimated density ratio"):
+            known_weights(given, features, upper=1e6)
+    with pytest.raises(InputError, match="estimated density ratio"):
+        known_weights(lambda rows: ratio.weights(rows), source, upper=1e6)
+    for upper in (None, 1e6):
+        with pytest.raises(InputError, match="estimated density ratio"):
+            weighted_interval(weights, y, upper=upper)
+    assert "known_weights" not in str(cb.HistogramBinning(2).fit(np.linspace(0, 1, 200), y, weights).certificate())
+
+
+def test_a_share_of_all_rows_is_not_a_power_of_ten() -> None:
+    rng = np.random.default_rng(0)
+    ratio = estimate_density_ratio(rng.normal(0, 1, (50, 1)), rng.normal(50, 1, (50, 1)), method="logistic")
+    assert "100 % of the target rows are outside" in str(ratio)

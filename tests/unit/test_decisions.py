@@ -217,3 +217,18 @@ def test_rescaled_contributions_add_up_to_the_calibrated_output() -> None:
     same, start = rescale_contributions(phi, base, IdentityMap())
     assert same == pytest.approx(phi, abs=1e-6)
     assert start == pytest.approx(base)
+
+
+@pytest.mark.parametrize("thresholds", [[20], [0.5, 1.01], ["a"], ["0.5"], [math.nan], [-0.1], [[0.5]], []])
+def test_thresholds_that_are_no_probabilities_are_refused(thresholds):
+    with pytest.raises(InputError, match="thresholds must"):
+        expected_cost([0.1, 0.6], [0, 1], cost_fp=1, cost_fn=5, thresholds=thresholds)
+
+
+def test_never_acting_is_said_in_words():
+    assert "never act: " in str(expected_cost([0.1, 0.6], [0, 1], cost_fp=1, cost_fn=5))
+
+
+def test_contributions_of_text_are_refused():
+    with pytest.raises(InputError, match="values must hold numbers only"):
+        rescale_contributions([["a"]], 0.0, LogitAffineMap(1.0, 0.0))

@@ -120,3 +120,9 @@ def test_errors_name_the_argument(change: dict, argument: str) -> None:
     with pytest.raises(InputError) as caught:
         internal_validation(**({"estimator": LogisticRegression(), "X": X, "y": y} | change))
     assert caught.value.argument == argument
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, "x", None])
+def test_a_bad_seed_is_named(seed):
+    with pytest.raises(InputError, match="random_state must be an integer"):
+        internal_validation(LogisticRegression(), np.arange(6.0).reshape(-1, 1), [0, 1, 0, 1, 0, 1], random_state=seed)

@@ -70,3 +70,9 @@ def test_bad_arguments_are_refused():
     ):
         with pytest.raises(InputError, match=words):
             call()
+
+
+def test_grades_of_text_are_refused():
+    p, y = np.linspace(0.1, 0.9, 60), np.arange(60) % 2
+    with pytest.raises(InputError, match="judge_labeled must hold numbers only"):
+        estimate_calibration(p, y, p, ["good"] * 60, y)

@@ -118,3 +118,9 @@ def test_errors_name_the_argument(options: dict, argument: str) -> None:
     with pytest.raises(InputError) as caught:
         plan_validation(**options)
     assert caught.value.argument == argument
+
+
+@pytest.mark.parametrize("name", ["sensitivity", "specificity"])
+def test_shares_at_no_threshold_are_refused(name):
+    with pytest.raises(InputError, match=f"{name} is used only with a threshold"):
+        plan_validation(0.1, 0.8, **{name: 0.8})

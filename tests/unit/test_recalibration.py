@@ -84,9 +84,11 @@ def test_one_class_has_neither_intercept_nor_slope(label):
     found = recalibration([0.2, 0.4, 0.6], [label] * 3)
     assert math.isnan(found.intercept.value)
     assert math.isnan(found.slope.value)
-    assert codes(found) == ["parameters-of-one-class"]
-    assert "only one class is present: intercept, slope and E/O are not defined" in str(found)
+    assert codes(found) == ["only-events" if label else "parameters-of-one-class"]
+    said = "only events are present: intercept and slope" if label else "only one class is present: intercept, slope"
+    assert said in str(found)
     assert found.observed_over_expected.value == pytest.approx(label * 3 / 1.2)
+    assert found.observed_over_expected.low is None
     assert found.to_dict()["covariance"] == [[None, None], [None, None]]
     assert "nan" in str(found)
 

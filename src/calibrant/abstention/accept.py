@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from calibrant.abstention.chain import Ladder, check_levels, fewest_rows, p_values, reach, score_rule, start_ranks
 from calibrant.arrays import ScoreType, check_scores
-from calibrant.decisions import Cut, Policy
+from calibrant.decisions import ENDS, Cut, Policy
 from calibrant.messages import InputError, Note, Shown, count_text
 from calibrant.metrics.binary.bins import Scores
 from calibrant.tallies import Tally
@@ -57,6 +57,11 @@ class Acceptance(Shown):
         return self.threshold is not None
 
     @property
+    def everything(self) -> bool:
+        """Whether the threshold is the lowest of all scores, so that every row is answered."""
+        return self.threshold is not None and self.threshold <= ENDS[self.score_type][0]
+
+    @property
     def coverage(self) -> float:
         """Share of the rows that are answered."""
         return self.rows / self.total
@@ -100,9 +105,12 @@ class Acceptance(Shown):
                 f"wrong. Of {count_text(self.total)} answers, {count_text(self.total_wrong)} are wrong. {self._advice}"
             )
         else:
+            rule, such = f"Answer if the score is {score_rule(self.threshold)}", "such"
+            if self.everything:
+                rule, such = "Answer everything", "the"
             text = (
-                f"Answer if the score is {score_rule(self.threshold)}: with confidence {sure}, at most {most} of such "
-                f"answers are wrong. Of {count_text(self.total)} answers {count_text(self.rows)} "
+                f"{rule}: with confidence {sure}, at most {most} of {such} answers are wrong. Of "
+                f"{count_text(self.total)} answers {count_text(self.rows)} "
                 f"({100 * self.coverage:.1f} %) are kept, and {count_text(self.wrong)} of these are wrong "
                 f"({100 * self.wrong / self.rows:.1f} %)."
             )
@@ -194,6 +202,8 @@ def accept(
         if isinstance(scores, Tally) and scores.resolution != "exact":
             raise InputError("start", "needs scores, and the tally has cells", "leave it out")
         first = float(check_scores([start], ladder.score_type, name="start")[0])
+        if np.isnan(first):
+            raise InputError("start", "is missing (NaN)", "pass a score, or leave it out")
         ranks, level = (), alpha
         begins = [(int(np.count_nonzero(ladder.at >= first)) - 1, first)]
     best, threshold = -1, None

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from calibrant.arrays import ScoreType, check_rows
+from calibrant.arrays.columns import check_whole
 from calibrant.decisions import ENDS
 from calibrant.messages import CalibrantWarning, InputError, Note, note
 from calibrant.metrics.binary.bins import Scores
@@ -52,6 +53,7 @@ class Ladder:
         cls, scores: Scores, correct: ArrayLike | None = None, groups: ArrayLike | None = None, random_state: int = 0
     ) -> Ladder:
         """The ladder of rows, or of a tally whose events are right answers; of groups one row each is drawn."""
+        check_whole("random_state", random_state, 0)
         tally, notes = _tally(scores, correct, groups, random_state)
         if not tally.counts:
             raise InputError(
@@ -108,7 +110,7 @@ def one_row_each(groups: NDArray[Any], random_state: int) -> NDArray[np.intp]:
     >>> one_row_each(np.array(["a", "a", "b"]), 0).tolist()[1]
     2
     """
-    order = np.random.default_rng(random_state).permutation(len(groups))
+    order = np.random.default_rng(int(random_state)).permutation(len(groups))
     return np.sort(order[np.unique(groups[order], return_index=True)[1]])
 
 
@@ -178,9 +180,11 @@ def score_rule(threshold: float) -> str:
 
     Examples
     --------
-    >>> score_rule(0.9), score_rule(float(np.nextafter(0.9, 1.0))), score_rule(0.0)
-    ('at least 0.9', 'above 0.9', 'at least 0.0')
+    >>> score_rule(0.9), score_rule(float(np.nextafter(0.9, 1.0))), score_rule(0.0), score_rule(-1e300)
+    ('at least 0.9', 'above 0.9', 'at least 0.0', 'any number')
     """
+    if threshold <= ENDS["real"][0]:
+        return "any number"
     below = float(np.nextafter(threshold, -np.inf))
     return f"above {below!r}" if len(repr(below)) < len(repr(threshold)) else f"at least {threshold!r}"
 

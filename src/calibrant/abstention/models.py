@@ -47,8 +47,8 @@ class ModelChoice(Shown):
         for name, each in self.models.items():
             share = f"{100 * each.coverage:.1f} % of {each.total:,} rows"
             at = each.threshold
-            rule = "no threshold" if at is None else f"answer if the score is {score_rule(at)}, {share}"
-            lines.append(f"  {name}: {rule}")
+            rule = "everything" if each.everything else "" if at is None else f"if the score is {score_rule(at)}"
+            lines.append(f"  {name}: no threshold" if at is None else f"  {name}: answer {rule}, {share}")
         return "\n".join(lines)
 
 
@@ -92,10 +92,14 @@ def accept_models(
     >>> right = {"a": rng.random(400) < 0.97, "b": rng.random(400) < 0.8}
     >>> print(accept_models(stated, right))
     With confidence 95 % for all models together, at most 10 % are wrong:
-      a: answer if the score is at least 0.0, 100.0 % of 400 rows
+      a: answer everything, 100.0 % of 400 rows
       b: no threshold
     """
     check_levels(error, alpha)
+    for argument, given in (("scores", scores), ("correct", correct), ("groups", groups)):
+        if not isinstance(given, Mapping) and (given is not None or argument != "groups"):
+            problem = f"must be a mapping from the name of each model to its rows, not {type(given).__name__}"
+            raise InputError(argument, problem, "pass a dict; for one model use accept")
     if not scores:
         raise InputError("scores", "has no models", "pass a mapping from name to scores")
     if set(scores) != set(correct) or (groups is not None and set(scores) != set(groups)):

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from calibrant.abstention.chain import check_levels, drawn_by_group, one_row_each, p_values, reach, score_rule
 from calibrant.arrays import ScoreType, check_rows, check_scores
+from calibrant.arrays.columns import check_whole
 from calibrant.messages import CalibrantWarning, InputError, Note, Shown
 from calibrant.numerics import Floats
 
@@ -177,6 +178,7 @@ def _rows(
     scores: ArrayLike, cheap: ArrayLike, expensive: ArrayLike, groups: ArrayLike | None, random_state: int
 ) -> tuple[Floats, Floats, Floats, ScoreType, tuple[Note, ...]]:
     """Scores, wrong answers of both models, the type of the scores, and notes."""
+    check_whole("random_state", random_state, 0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrantWarning)  # a model that is always right is an ordinary case here
         try:

@@ -112,6 +112,25 @@ def read_floats(values: object, name: str, *, keep_float32: bool = False) -> NDA
         return np.ascontiguousarray(a, dtype=np.float32 if keep_float32 and a.dtype.char == "f" else np.float64)
 
 
+def read_array(values: object, name: str, fix: str) -> NDArray[np.float64]:
+    """Numbers of any shape as float64; text is refused, also if it spells numbers.
+
+    Examples
+    --------
+    >>> read_array([[1, 2], [3, 4]], "values", "pass a matrix").shape
+    (2, 2)
+    """
+    try:
+        raw = np.asarray(values)
+        if raw.dtype.kind in "biuf":
+            return raw.astype(np.float64)
+        if raw.dtype.kind == "O" and not any(isinstance(each, str | bytes) for each in raw.ravel().tolist()):
+            return raw.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):  # rows of different lengths, or objects that are not numbers
+        pass
+    raise InputError(name, "must hold numbers only", fix)
+
+
 def refuse_other_order(scores: object, y: object) -> None:
     """Refuse two pandas columns with the same index in a different order: their rows do not match."""
     one: Any = getattr(scores, "index", None)

@@ -228,6 +228,17 @@ def kish_size(weights: NDArray[np.float64]) -> float:
     return float(scaled.sum() ** 2 / np.square(scaled).sum())
 
 
+def refuse_estimated(weights: object) -> None:
+    """Refuse an estimated density ratio, its weights and its functions where the ratio must be known."""
+    if getattr(getattr(weights, "__self__", weights), "known", True) is False:
+        raise InputError(
+            "weights",
+            "is an estimated density ratio, which is not known even if it is close",
+            "pass it as sample_weight, without a certificate; only a ratio that is known by design, such as that of a "
+            "sampling plan, supports one",
+        )
+
+
 def known_weights(
     weights: ArrayLike | Callable[[Any], ArrayLike], features: Any = None, *, upper: float
 ) -> RatioWeights:
@@ -252,8 +263,8 @@ def known_weights(
 
     Notes
     -----
-    Nothing can check this declaration. A ratio that was estimated, even on other rows, is not known; see
-    :func:`estimate_density_ratio`. Reference: Gupta (2023), section 3.4.4, Condition (A).
+    Nothing can check this declaration. A ratio that was estimated, even on other rows, is not known, and the result of
+    :func:`estimate_density_ratio` is refused. Reference: Gupta (2023), section 3.4.4, Condition (A).
 
     Examples
     --------
@@ -263,10 +274,12 @@ def known_weights(
     >>> known_weights(lambda x: 2 * x, np.array([0.1, 0.6]), upper=2).values.tolist()
     [0.2, 1.2]
     """
+    refuse_estimated(weights)
     if callable(weights):
         if features is None:
             raise InputError("features", "is missing", "pass the features that the function of weights takes")
         weights = weights(features)
+        refuse_estimated(weights)
     elif features is not None:
         raise InputError("features", "is only used if weights is a function", "leave it out")
     values = read_floats(weights, "weights")

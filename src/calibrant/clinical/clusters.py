@@ -14,7 +14,7 @@ from calibrant.arrays.columns import check_option
 from calibrant.arrays.sides import side_column
 from calibrant.clinical.pooling import RandomEffects, random_effects
 from calibrant.clinical.tables import Table, interval_text, number
-from calibrant.clinical.validate import MEASURES, Missing, known_outcomes, refuse_missing
+from calibrant.clinical.validate import MEASURES, Missing, known_outcomes, read_outcomes, refuse_missing
 from calibrant.messages import CalibrantWarning, InputError, Note, Voice, note, plural
 from calibrant.metrics.binary.bins import tally_of
 from calibrant.metrics.binary.recalibration import recalibration
@@ -47,10 +47,13 @@ LOGIT = Scale(lambda v: float(logit(np.array(v))), lambda v: 1.0 / (v * (1.0 - v
 SCALES = {"observed_over_expected": LOG, "intercept": PLAIN, "slope": PLAIN, "c_statistic": LOGIT}
 """Measures of a cluster, and the scale on which they are pooled."""
 
-clusters_without = note(
-    "clusters-without",
-    "{measure}: {count} of {clusters} clusters are not in the pooled value, because they have too few events for it",
-)
+
+@note("clusters-without")
+def clusters_without(voice: Voice, measure: str, count: int, clusters: int, only_events: int) -> str:
+    """Clusters that are not in a pooled value, and why."""
+    few = count - only_events
+    why = [f"{few} with too few events for it"] * (few > 0) + [f"{only_events} with only events"] * (only_events > 0)
+    return f"{measure}: {count} of {clusters} clusters are not in the pooled value: {' and '.join(why)}"
 
 
 @note("pooled-note")
@@ -251,7 +254,7 @@ def validate_clusters(
         raise InputError("groups", "is missing", "pass the cluster of each row as an array")
     if missing == "refuse":
         refuse_missing(given)
-    rows, absent = known_outcomes(given)
+    rows, absent = known_outcomes(read_outcomes(given))
     column = side_column(rows.groups, "groups", len(rows.y))
     names, code = np.unique(column, return_inverse=True)
     made = []
@@ -265,7 +268,8 @@ def validate_clusters(
     for key, scale in SCALES.items():
         found, used = _pooled([getattr(each, key) for each in made], scale)
         if used < len(made):
-            notes.append(clusters_without(MEASURES[key][0], len(made) - used, len(made)))
+            full = sum(each.events == each.participants for each in made)
+            notes.append(clusters_without(MEASURES[key][0], len(made) - used, len(made), full))
         if found is not None:
             pooled[key] = found
             notes += [pooled_note(MEASURES[key][0], each.code) for each in found.notes]
@@ -277,8 +281,7 @@ def _cluster(name: Any, scores: Any, y: Any, sample_weight: Any) -> ClusterRow:
     found, area = recalibration(tally), auc(tally)
     estimates = {**{key: getattr(found, key) for key in SCALES if key != "c_statistic"}, "c_statistic": area}
     named = {key: replace(each, name=MEASURES[key][0], notes=()) for key, each in estimates.items()}
-    events = int(np.asarray(tally.events).sum()) if tally.counts else int((np.asarray(y) == np.max(y)).sum())
-    return ClusterRow(name, len(scores), events, found.expected, **named)
+    return ClusterRow(name, len(scores), int(np.count_nonzero(y)), found.expected, **named)
 
 
 def _pooled(estimates: list[Estimate], scale: Scale) -> tuple[RandomEffects | None, int]:

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from calibrant.arrays.columns import check_whole
-from calibrant.clinical.tables import Table
-from calibrant.messages import InputError
+from calibrant.clinical.tables import Table, interval_text
+from calibrant.messages import InputError, Note, note
 from calibrant.metrics.binary.bins import Bins, grouped_or_tally
 from calibrant.metrics.binary.scores import net_benefit
 from calibrant.metrics.variance import FEWEST_CLUSTERS
 from calibrant.notebook import table_block
 from calibrant.numerics import Floats
 from calibrant.tallies import Clusters, Tally
+
+NO_SPREAD = 1e-12
+"""Standard deviations up to this are rounding."""
+
+bootstrap_without_spread = note(
+    "bootstrap-without-spread",
+    "no intervals: all {nouns.rows} have the same outcome on the same side of every threshold, so the bootstrap cannot "
+    "tell how much others may differ",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +48,8 @@ class DecisionBand(Table):
         Number of resampled clusters; None if rows were resampled.
     repetitions
         Number of bootstrap samples.
+    notes
+        What the reader must know, one sentence each.
     """
 
     thresholds: Floats
@@ -53,6 +65,7 @@ class DecisionBand(Table):
     critical: float
     clusters: int | None
     repetitions: int
+    notes: tuple[Note, ...] = ()
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -63,12 +76,12 @@ class DecisionBand(Table):
     def __str__(self) -> str:
         head = f"  {'threshold':>9}{'model':>9}   {'95 % CI, pointwise':<20}{'95 % band':<20}{'treat all':>10}"
         lines = [f"  {a:>9}{b:>9}   {c:<20}{d:<20}{e:>10}" for a, b, c, d, e in self._lines()]
-        return "\n".join([self._headline, head, *lines])
+        return "\n".join([self._headline, head, *lines, *(f"  {each}" for each in self.notes)])
 
     def _repr_html_(self) -> str:
         """For notebooks: some points of the curve with their intervals."""
         head = ("threshold", "model", "95 % CI, pointwise", "95 % band, simultaneous", "treat all")
-        return table_block(head, self._lines(), title=self._headline)
+        return table_block(head, self._lines(), title=self._headline, notes=[f"  {each}" for each in self.notes])
 
     @property
     def _headline(self) -> str:
@@ -83,7 +96,7 @@ class DecisionBand(Table):
         shown = np.unique(np.linspace(0, len(self.model) - 1, 9).round().astype(int))
 
         def ends(low: Floats, high: Floats, at: int) -> str:
-            return f"{low[at]:.4f} to {high[at]:.4f}"
+            return interval_text(float(low[at]), float(high[at]), 4)
 
         return [
             (
@@ -140,7 +153,8 @@ def decision_curve(
 
     Notes
     -----
-    Edges: at thresholds above all risks the net benefit is 0 in every sample, and so is its interval.
+    Edges: at thresholds above all risks the net benefit is 0 in every sample, and so is its interval. If no sample
+    differs from another at any threshold, as with one participant, there are no intervals, with a note.
     Guarantee: no finite-sample guarantee; the band is approximate, and too narrow at thresholds that few participants
     exceed.
     Cost: one pass over the rows, then ``repetitions`` times the number of thresholds (times clusters).
@@ -169,12 +183,16 @@ def decision_curve(
     else:
         model, treated = _by_row(tally, at, cost, repetitions, rng)
     deviation = model.std(axis=0, ddof=1)
+    notes: tuple[Note, ...] = ()
     low, high = np.quantile(model, [0.025, 0.975], axis=0)
     critical = _critical(model - plain.model, deviation)
     default, drawn = np.maximum(plain.treat_all, 0.0), np.maximum(treated, 0.0)
     gain = plain.model - default
     gain_deviation = (model - drawn).std(axis=0, ddof=1)
     half = _critical(model - drawn - gain, gain_deviation) * gain_deviation
+    if not (deviation > NO_SPREAD).any() and not (treated.std(axis=0, ddof=1) > NO_SPREAD).any():
+        critical, notes = math.nan, (bootstrap_without_spread(),)
+        low, high, half = (np.full(len(at), math.nan) for _ in range(3))
     return DecisionBand(
         at,
         plain.model,
@@ -189,12 +207,13 @@ def decision_curve(
         critical,
         data.size if isinstance(data, Clusters) else None,
         int(repetitions),
+        notes,
     )
 
 
 def _critical(away: Floats, deviation: Floats) -> float:
     """Quantile of the largest standardized distance over thresholds; those without spread do not count."""
-    kept = deviation > 1e-12
+    kept = deviation > NO_SPREAD
     if not kept.any():
         return 0.0
     return float(np.quantile(np.abs(away[:, kept] / deviation[kept]).max(axis=1), 0.95))

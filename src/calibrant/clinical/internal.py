@@ -196,6 +196,7 @@ def internal_validation(
             "for scores alone, without a model to refit, use metrics.recalibration",
         )
     check_whole("n_boot", n_boot)
+    check_whole("random_state", random_state, 0)
     labels, _ = check_labels(y, positive)
     n = len(labels)
     size = X.shape[0] if hasattr(X, "shape") else len(X)
@@ -278,7 +279,7 @@ def _corrected(apparent: Floats, training: Floats, test: Floats) -> list[Optimis
 
 def _samples(n: int, count: int, groups: Column, seed: int) -> list[NDArray[np.intp]]:
     """Row numbers of bootstrap samples of rows, or of whole groups."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(int(seed))
     if groups is None:
         return [rng.integers(0, n, n) for _ in range(count)]
     column = side_column(groups, "groups", n)

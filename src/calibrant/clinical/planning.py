@@ -213,6 +213,13 @@ def plan_validation(
     """
     _check_shares(prevalence=prevalence, c_statistic=c_statistic, threshold=threshold)
     _check_shares(sensitivity=sensitivity, specificity=specificity)
+    for name, share in (("sensitivity", sensitivity), ("specificity", specificity)):
+        if share is not None and threshold is None:
+            raise InputError(
+                name,
+                "is used only with a threshold",
+                "pass threshold= for the criterion of net benefit, or leave it out",
+            )
     for name, width in (("oe_width", oe_width), ("slope_width", slope_width), ("c_width", c_width)):
         _check_above_zero(name, width)
     _check_above_zero("net_benefit_width", net_benefit_width)

@@ -10,7 +10,7 @@ from calibrant.clinical.decisions import DecisionBand
 from calibrant.clinical.tables import Table, interval_text, number
 from calibrant.clinical.updating import WORDS, ModelUpdate
 from calibrant.clinical.validate import MEASURES, Validation
-from calibrant.messages import plural
+from calibrant.messages import InputError, plural
 from calibrant.metrics.estimates import Result
 from calibrant.metrics.inputs import MetricTable
 from calibrant.notebook import table_block
@@ -115,6 +115,15 @@ def tripod(
     >>> [each.item for each in table.items if each.complete]
     ['12e', '23a']
     """
+    _check("validation", validation, Validation, "validate")
+    for name, given, kind, maker in (
+        ("subgroups", subgroups, MetricTable, "validate with by="),
+        ("clusters", clusters, ClusterValidation, "validate_clusters"),
+        ("decision", decision, DecisionBand, "decision_curve"),
+        ("update", update, ModelUpdate, "update_model"),
+    ):
+        if given is not None:
+            _check(name, given, kind, maker)
     made = [
         ("10", "Sample size, and how it was determined", _size(validation), False),
         ("11", "Missing data, and how they were handled", _missing(validation), False),
@@ -133,6 +142,11 @@ def tripod(
         ("24", "Results of model updating", _updated(update), update is not None),
     ]
     return TripodTable(tuple(TripodItem(*each) for each in made))
+
+
+def _check(name: str, given: object, kind: type, maker: str) -> None:
+    if not isinstance(given, kind):
+        raise InputError(name, f"must be a {kind.__name__}, not {type(given).__name__}", f"pass the result of {maker}")
 
 
 def _size(validation: Validation) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -114,10 +115,11 @@ class ModelUpdate(Table):
         return f"new log-odds = {found.intercept:.4f} + {found.slope:.4f} x log-odds of the predicted risk"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data; the map is a document."""
+        """Plain data; ``calibration`` is the document that :meth:`calibrant.Calibration.from_json` reads as text."""
         return {
             "chosen": self.chosen,
             "formula": self.formula,
+            "calibration": json.loads(self.calibration.to_json()),
             "alpha": self.alpha,
             "tests": [each.to_dict() for each in self.tests],
             "notes": [each.as_dict() for each in self.notes],

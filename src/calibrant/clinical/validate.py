@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays.columns import check_option, is_missing, read_column
+from calibrant.arrays.labels import encode_labels, label_column
 from calibrant.clinical.tables import Table, interval_text, number, row_of
 from calibrant.messages import CalibrantWarning, InputError, Note, note, plural
 from calibrant.metrics.binary.bins import grouped_or_tally
@@ -223,6 +224,7 @@ def validate(
     0.05
     """
     check_option("missing", missing, ("refuse", "drop"))
+    check_option("curve", curve, get_args(Method))
     given = read_inputs(
         scores,
         y,
@@ -239,17 +241,17 @@ def validate(
         return _of_data(given.scores, 0, curve, repetitions, random_state)
     if missing == "refuse":
         refuse_missing(given)
+    given = read_outcomes(given)
 
     def once(rows: Inputs) -> Validation:
         known, count = known_outcomes(rows)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CalibrantWarning)  # one class is seen in the notes
             data = grouped_or_tally(known.scores, known.y, known.sample_weight, known.groups)
-            found = _of_data(data, count, curve, repetitions, random_state)
+            found = _of_data(data, count, curve, repetitions, random_state, len(known.y))
         if known.sample_weight is None:
             return found
-        labels = np.asarray(known.y)
-        return replace(found, participants=len(labels), events=int((labels == labels.max()).sum()))
+        return replace(found, participants=len(known.y), events=int(np.count_nonzero(known.y)))
 
     return by_segment(given, once)
 
@@ -267,19 +269,44 @@ def refuse_missing(given: Inputs) -> None:
         )
 
 
-def known_outcomes(rows: Inputs) -> tuple[Inputs, int]:
-    """Rows with an outcome, and the number of those without one."""
-    whole = rows._as_arrays()
+def read_outcomes(given: Inputs) -> Inputs:
+    """The same with outcomes 0, 1 and NaN, read before the split into parts: one that has a single label is read right.
+
+    Examples
+    --------
+    >>> read_outcomes(Inputs([0.1, 0.2, 0.3], [-1, 1, None], None, None, {})).y.tolist()
+    [0.0, 1.0, nan]
+    """
+    whole = given._as_arrays()
     absent = _absent(whole.y)
-    if not absent.any():
-        return whole, 0
-    known = whole._taken(np.flatnonzero(~absent))
-    if not len(known.y):
+    if not len(absent):
+        return whole
+    if absent.all():
         raise InputError("y", "is missing for every participant", "pass at least one known outcome")
-    labels = known.y
-    if labels.dtype.kind == "O":
-        labels = np.array(labels.tolist())
-    return replace(known, y=labels), int(absent.sum())
+    known = whole.y[~absent]
+    if known.dtype.kind == "O":
+        known = np.array(known.tolist())
+    scores = whole.scores[~absent]
+    numbers = scores.astype(np.float64) if scores.dtype.kind in "biuf" else None
+    labels, _ = encode_labels(label_column(known, "y"), None, "y", numbers)
+    made = np.full(len(absent), np.nan)
+    made[~absent] = labels
+    found = replace(whole, y=made)
+    if absent.any() and found.segments:
+        for name, value, rows in found.parts():
+            if _absent(rows.y).all():
+                raise InputError(
+                    "y",
+                    f"is missing for every participant with {name} = {value!r}",
+                    "leave these participants out, or pass at least one known outcome of theirs",
+                )
+    return found
+
+
+def known_outcomes(rows: Inputs) -> tuple[Inputs, int]:
+    """Rows with an outcome, and the number of those without one, after :func:`read_outcomes`."""
+    absent = _absent(rows.y)
+    return rows._taken(np.flatnonzero(~absent)) if absent.any() else rows, int(absent.sum())
 
 
 def _absent(y: NDArray[Any]) -> NDArray[np.bool_]:
@@ -290,13 +317,16 @@ def _absent(y: NDArray[Any]) -> NDArray[np.bool_]:
     return np.zeros(len(y), dtype=bool)
 
 
-def _of_data(data: Tally | Clusters, missing: int, curve: Method, repetitions: int, random_state: int) -> Validation:
+def _of_data(
+    data: Tally | Clusters, missing: int, curve: Method, repetitions: int, random_state: int, known: int = 0
+) -> Validation:
+    """The table; ``known`` are the participants with an outcome, where the tally holds weights."""
     tally = data.tally if isinstance(data, Clusters) else data
     cox, errors = recalibration(data), ici(data, method=curve, repetitions=repetitions, random_state=random_state)
     area, loss = auc(data), brier(data)
     scaled = scaled_brier(data, loss)
     parts: list[Any] = [cox, area, loss, scaled, errors]
-    kept: tuple[Note, ...] = (outcomes_left_out(missing, missing + round(float(tally.total))),) if missing else ()
+    kept: tuple[Note, ...] = (outcomes_left_out(missing, missing + known),) if missing else ()
     for part in parts:
         kept += tuple(each for each in part.notes if each not in kept)
     curves = {key: _curve_estimate(errors, place) for place, key in enumerate(("ici", "e50", "e90", "emax"))}

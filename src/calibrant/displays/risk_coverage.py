@@ -99,7 +99,9 @@ class RiskCoverageDisplay(Display):
             return f"{text} At no score are at most {most} shown to be wrong."
         share = style.percent(self.acceptance.coverage, 3)
         rule = score_rule(self.acceptance.threshold)
-        return f"{text} If the score is {rule} ({share} of the rows), at most {most} are wrong."
+        given = "If everything is answered" if self.acceptance.everything else f"If the score is {rule}"
+        stated = style.percent(1.0 - self.acceptance.alpha, 4)
+        return f"{text} {given} ({share} of the rows): with confidence {stated}, at most {most} are wrong."
 
     def _draw_on(self, ax: Axes) -> None:
         curve, (coverage, risk) = self.curve, self._whole

@@ -135,7 +135,8 @@ def gate(provenance: Provenance | MulticlassProvenance) -> NoCertificate | None:
         return NoCertificate(
             NoCertificateCode.ESTIMATED_WEIGHTS,
             "the weights are an estimated density ratio, so the map is calibrated only in the limit of many rows "
-            "(Gupta 2023, Proposition 3.2); if it is known exactly, pass shift.known_weights(weights, upper=...)",
+            "(Gupta 2023, Proposition 3.2); a certificate needs a ratio that is known by design, such as that of a "
+            "sampling plan",
         )
     if provenance.weight_type == "by-class" and isinstance(provenance, MulticlassProvenance):
         return NoCertificate(

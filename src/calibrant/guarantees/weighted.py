@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays.columns import check_option, check_whole
-from calibrant.arrays.sides import RatioWeights, known_weights
+from calibrant.arrays.sides import RatioWeights, known_weights, refuse_estimated
 from calibrant.guarantees.bounds import Flags, Interval
 from calibrant.messages import InputError
 from calibrant.numerics import Floats
@@ -236,6 +236,7 @@ def weights_support(
 def _checked(weights: ArrayLike | RatioWeights, y: ArrayLike, upper: float | None) -> tuple[RatioWeights, Flags]:
     from calibrant.arrays import check_labels
 
+    refuse_estimated(weights)
     if isinstance(weights, RatioWeights) and upper is None:
         found = weights
     elif upper is None:

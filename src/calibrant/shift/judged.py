@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from calibrant.arrays import check_rows
-from calibrant.arrays.columns import read_floats, refuse_not_finite, value_range
+from calibrant.arrays.columns import read_array, read_floats, refuse_not_finite, value_range
 from calibrant.messages import InputError, Shown
 from calibrant.numerics import Ends, Floats, logit
 from calibrant.shift.mean_rate import MIN_LABELS_PER_CLASS
@@ -263,7 +263,7 @@ def _figure(
 
 def _grades(name: str, judge: ArrayLike, rows: int) -> Floats:
     """Grades as columns, checked."""
-    grades = np.asarray(judge, dtype=np.float64)
+    grades = read_array(judge, name, "pass grades from 0 (wrong) to 1 (right), one column per judge")
     grades = grades[:, None] if grades.ndim == 1 else grades
     if grades.ndim != 2 or len(grades) != rows:
         raise InputError(name, f"must have one grade for each of the {rows:,} rows", "pass one column per judge")

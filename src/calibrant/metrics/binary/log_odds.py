@@ -94,7 +94,7 @@ class LogOdds:
         """Notes on these data."""
         notes: list[Note] = [*end_notes(self.tally)]
         if self.one_class:
-            notes.append(parameters_of_one_class())
+            notes.append(only_events() if self.observed > 0.0 else parameters_of_one_class())
         elif self.low == self.high:
             notes.append(constant_score())
         elif self.apart:
@@ -201,13 +201,13 @@ def _covariance(data: LogOdds) -> tuple[tuple[float, float], tuple[float, float]
 
 
 def event_ratios(data: LogOdds) -> tuple[Estimate, Estimate]:
-    """Expected over observed and its inverse; the interval is normal on the log scale."""
+    """Expected over observed and its inverse; the interval is normal on the log scale, and only events have none."""
     names = ("expected over observed (E/O)", "observed over expected (O/E)")
     if not (data.observed > 0.0 and data.expected > 0.0):
         values = [math.nan if not below else above / below for above, below in _both(data)]
         return Estimate(names[0], values[0]), Estimate(names[1], values[1])
     rho = data.observed / data.expected
-    if data.few_groups or data.parameters is None:
+    if data.few_groups or data.one_class or data.parameters is None:
         return Estimate(names[0], 1.0 / rho), Estimate(names[1], rho)
     source = data.parameters.data
     tally = source.tally if isinstance(source, Clusters) else source
@@ -227,6 +227,11 @@ def _both(data: LogOdds) -> tuple[tuple[float, float], tuple[float, float]]:
 
 parameters_of_one_class = note(
     "parameters-of-one-class", "only one class is present: intercept, slope and E/O are not defined"
+)
+only_events = note(
+    "only-events",
+    "only {nouns.events} are present: intercept and slope are not defined, and the ratio of observed to expected "
+    "{nouns.events} has no interval",
 )
 constant_score = note("constant-score", "the {nouns.score} is constant: a slope is not defined")
 separated_classes = note(

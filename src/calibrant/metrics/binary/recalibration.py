@@ -356,6 +356,7 @@ def ici(
     """
     check_option("method", method, get_args(Method))
     check_whole("repetitions", repetitions, 0)
+    check_whole("random_state", random_state, 0)
     data = grouped_or_tally(scores, y, sample_weight, groups)
     tally = _compact(data.tally if isinstance(data, Clusters) else data)
     values, notes = _distances(method, tally.scores, tally.n, tally.events)

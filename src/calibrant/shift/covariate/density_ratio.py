@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from calibrant.arrays.columns import check_option
+from calibrant.arrays.columns import check_option, check_whole
 from calibrant.arrays.sides import RatioWeights, kish_size
 from calibrant.messages import InputError, Note, Shown, Voice, note
 from calibrant.numerics import Floats
@@ -63,6 +63,7 @@ class DensityRatio(Shown):
     problem: Note | None
     names: tuple[str, ...]
     _function: Callable[[Floats], Floats]
+    known: ClassVar[bool] = False
 
     def ratio(self, features: Any) -> Floats:
         """The estimated ratio at each row, also if it cannot be used as weights; it is extrapolated outside the source.
@@ -112,7 +113,7 @@ class DensityRatio(Shown):
         lines = [
             f"Density ratio by {self.method}, from {self.n_source:,} source and {self.n_target:,} target rows",
             f"Effective sample size {self.effective_size:,.0f}; largest weight {self.largest:.3g} (mean 1)",
-            f"{100 * self.outside.share:.2g} % of the target rows are outside the range of the source",
+            f"{_percent(self.outside.share)} of the target rows are outside the range of the source",
             "Assumes covariate shift: the event rate given the features is the same in both populations. "
             "Labels of the target are needed to check this.",
         ]
@@ -181,13 +182,14 @@ def estimate_density_ratio(
             raise InputError(
                 name, f"has {rows} rows, and a density ratio needs at least {FEWEST_ROWS}", "pass more rows"
             )
+    check_whole("random_state", random_state, 0)
     if isinstance(method, str):
         check_option("method", method, ("ulsif", "logistic"))
     if method != "ulsif" and (bandwidths is not None or ridges is not None):
         raise InputError(
             "bandwidths" if bandwidths is not None else "ridges", "is only used by 'ulsif'", "leave it out"
         )
-    random, outside = np.random.default_rng(random_state), outside_range(one, other)
+    random, outside = np.random.default_rng(int(random_state)), outside_range(one, other)
     varies = np.ptp(one.matrix, axis=0) > 0.0
     if not varies.any():
         raise InputError("source", "has the same features in every row", "pass features that vary")
@@ -221,6 +223,17 @@ def estimate_density_ratio(
         one.names,
         lambda matrix: np.asarray(fitted(standardized(matrix)) / unit),
     )
+
+
+def _percent(share: float) -> str:
+    """A share with two digits, but never as a power of ten: 0.42 %, 100 %.
+
+    Examples
+    --------
+    >>> _percent(0.0042), _percent(0.0), _percent(0.996)
+    ('0.42 %', '0 %', '100 %')
+    """
+    return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
 
 
 def _positive(name: str, values: Sequence[float]) -> tuple[float, ...]:
