@@ -405,7 +405,7 @@ class Calibration(Shown):
         connection: Any = None,
         by: Mapping[str, str] | None = None,
         table: str | PathLike[str] | None = None,
-        rows: str = "scored",
+        rows: str | None = None,
         dbt: bool = False,
     ) -> Proof:
         """Write the SQL of :meth:`to_sql` with a proof that it agrees with :meth:`transform`.
@@ -432,7 +432,7 @@ class Calibration(Shown):
             The proof is of the formula, on at most 100 segments of a column; :func:`calibrant.verify` does not read
             these files.
         rows
-            With ``table``: name of the table of rows.
+            With ``table``: name of the table of rows; by default ``scored``.
         dbt
             With ``table``: whether to write a model and a seed of dbt, with the types of the seed in a ``.yml`` file.
 
@@ -448,10 +448,12 @@ class Calibration(Shown):
             from calibrant.export.sql.joins import export_join
 
             score = columns if isinstance(columns, str) else "score"
+            name = "scored" if rows is None else rows
             given = {"by": by, "connection": connection, "dbt": dbt}
-            return export_join(self.map, self.to_json(), path, score, dialect, table, rows, **given)
-        if dbt:
-            raise InputError("dbt", "needs a table of parameters", "pass table='seeds/calibration_segments.csv'")
+            return export_join(self.map, self.to_json(), path, score, dialect, table, name, **given)
+        if rows is not None or dbt:
+            option = "dbt" if rows is None else "rows"
+            raise InputError(option, "needs a table of parameters", "pass table='seeds/calibration_segments.csv'")
         target = local_path(path)
         file = SqlFile.proven(self.map, self.to_json(), self._as_at_fit(columns), dialect, by, connection)
         write_whole(target, str(file))
