@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -119,18 +119,21 @@ class Calibration(Shown):
         fitted_at: datetime | str | None = None,
         first_day: date | str | None = None,
         last_day: date | str | None = None,
-        source: str | Sequence[str] = (),
-        model: str = "",
-        model_version: str = "",
-        parent: Calibration | str = "",
+        source: str | Sequence[str] | None = None,
+        model: str | None = None,
+        model_version: str | None = None,
+        parent: Calibration | str | None = None,
         meta: Mapping[str, Any] | None = None,
     ) -> Calibration:
         """The same calibration with a statement of where it comes from, which its document keeps.
 
+        What is not passed stays as it was stated before.
+
         Parameters
         ----------
         fitted_at
-            Time of the fit, with its time zone; by default now, in UTC. Pass it to get the same document again.
+            Time of the fit, with its time zone; if none was stated, by default now, in UTC. Pass it to get the same
+            document again.
         first_day, last_day
             First and last day of the rows, such as those of a window of a store.
         source
@@ -140,7 +143,7 @@ class Calibration(Shown):
         parent
             The calibration that this one replaces, or its fingerprint.
         meta
-            Further entries, such as a ticket or a commit.
+            Further entries, such as a ticket or a commit; earlier entries with other keys are kept.
 
         Returns
         -------
@@ -159,21 +162,17 @@ class Calibration(Shown):
             raise InputError(
                 "origin", "needs a map that was fitted, and this one has no provenance", "fit a calibrator"
             )
-        when = datetime.now(UTC).replace(microsecond=0) if fitted_at is None else fitted_at
-        given = {
-            "fitted_at": when if isinstance(when, str) else when.isoformat(),
-            "first_day": "" if first_day is None else str(first_day),
-            "last_day": "" if last_day is None else str(last_day),
-            "source": (source,) if isinstance(source, str) else tuple(map(str, source)),
-            "model": str(model),
-            "model_version": str(model_version),
-            "parent": parent.fingerprint if isinstance(parent, Calibration) else parent,
-            "meta": tuple(f"{key}={value}" for key, value in (meta or {}).items()),
-        }
-        try:
-            return replace(self, provenance=replace(self.provenance, **given))
-        except ValueError as problem:
-            raise InputError("origin", f"cannot be stated: {problem}", "use ISO 8601, such as 2026-03-01") from None
+        stated = self.provenance.with_stated(
+            fitted_at=fitted_at,
+            first_day=first_day,
+            last_day=last_day,
+            source=source,
+            model=model,
+            model_version=model_version,
+            parent=parent.fingerprint if isinstance(parent, Calibration) else parent,
+            meta=meta,
+        )
+        return replace(self, provenance=stated)
 
     # ------------------------------------------------------------------------------------------------------- applying
 
