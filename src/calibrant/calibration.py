@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -119,18 +119,21 @@ class Calibration(Shown):
         fitted_at: datetime | str | None = None,
         first_day: date | str | None = None,
         last_day: date | str | None = None,
-        source: str | Sequence[str] = (),
-        model: str = "",
-        model_version: str = "",
-        parent: Calibration | str = "",
+        source: str | Sequence[str] | None = None,
+        model: str | None = None,
+        model_version: str | None = None,
+        parent: Calibration | str | None = None,
         meta: Mapping[str, Any] | None = None,
     ) -> Calibration:
         """The same calibration with a statement of where it comes from, which its document keeps.
 
+        What is not passed stays as it was stated before.
+
         Parameters
         ----------
         fitted_at
-            Time of the fit, with its time zone; by default now, in UTC. Pass it to get the same document again.
+            Time of the fit, with its time zone; if none was stated, by default now, in UTC. Pass it to get the same
+            document again.
         first_day, last_day
             First and last day of the rows, such as those of a window of a store.
         source
@@ -140,7 +143,7 @@ class Calibration(Shown):
         parent
             The calibration that this one replaces, or its fingerprint.
         meta
-            Further entries, such as a ticket or a commit.
+            Further entries, such as a ticket or a commit; earlier entries with other keys are kept.
 
         Returns
         -------
@@ -159,21 +162,17 @@ class Calibration(Shown):
             raise InputError(
                 "origin", "needs a map that was fitted, and this one has no provenance", "fit a calibrator"
             )
-        when = datetime.now(UTC).replace(microsecond=0) if fitted_at is None else fitted_at
-        given = {
-            "fitted_at": when if isinstance(when, str) else when.isoformat(),
-            "first_day": "" if first_day is None else str(first_day),
-            "last_day": "" if last_day is None else str(last_day),
-            "source": (source,) if isinstance(source, str) else tuple(map(str, source)),
-            "model": str(model),
-            "model_version": str(model_version),
-            "parent": parent.fingerprint if isinstance(parent, Calibration) else parent,
-            "meta": tuple(f"{key}={value}" for key, value in (meta or {}).items()),
-        }
-        try:
-            return replace(self, provenance=replace(self.provenance, **given))
-        except ValueError as problem:
-            raise InputError("origin", f"cannot be stated: {problem}", "use ISO 8601, such as 2026-03-01") from None
+        stated = self.provenance.with_stated(
+            fitted_at=fitted_at,
+            first_day=first_day,
+            last_day=last_day,
+            source=source,
+            model=model,
+            model_version=model_version,
+            parent=parent.fingerprint if isinstance(parent, Calibration) else parent,
+            meta=meta,
+        )
+        return replace(self, provenance=stated)
 
     # ------------------------------------------------------------------------------------------------------- applying
 
@@ -405,7 +404,7 @@ class Calibration(Shown):
         connection: Any = None,
         by: Mapping[str, str] | None = None,
         table: str | PathLike[str] | None = None,
-        rows: str = "scored",
+        rows: str | None = None,
         dbt: bool = False,
     ) -> Proof:
         """Write the SQL of :meth:`to_sql` with a proof that it agrees with :meth:`transform`.
@@ -432,7 +431,7 @@ class Calibration(Shown):
             The proof is of the formula, on at most 100 segments of a column; :func:`calibrant.verify` does not read
             these files.
         rows
-            With ``table``: name of the table of rows.
+            With ``table``: name of the table of rows; by default ``scored``.
         dbt
             With ``table``: whether to write a model and a seed of dbt, with the types of the seed in a ``.yml`` file.
 
@@ -448,10 +447,12 @@ class Calibration(Shown):
             from calibrant.export.sql.joins import export_join
 
             score = columns if isinstance(columns, str) else "score"
+            name = "scored" if rows is None else rows
             given = {"by": by, "connection": connection, "dbt": dbt}
-            return export_join(self.map, self.to_json(), path, score, dialect, table, rows, **given)
-        if dbt:
-            raise InputError("dbt", "needs a table of parameters", "pass table='seeds/calibration_segments.csv'")
+            return export_join(self.map, self.to_json(), path, score, dialect, table, name, **given)
+        if rows is not None or dbt:
+            option = "dbt" if rows is None else "rows"
+            raise InputError(option, "needs a table of parameters", "pass table='seeds/calibration_segments.csv'")
         target = local_path(path)
         file = SqlFile.proven(self.map, self.to_json(), self._as_at_fit(columns), dialect, by, connection)
         write_whole(target, str(file))

@@ -55,7 +55,15 @@ def test_a_map_knows_where_it_comes_from(run):
     assert (two.model, two.model_version, two.parent, two.entries) == ("ctr", "14", one.fingerprint, {"ticket": "17"})
     assert two.fitted_at.endswith("+00:00")
     assert run(*second, "--force", "--meta", "ticket").exit_code == 2
-    assert run(*second, "--force", "--fitted-at", "noon").exit_code == 1
+    for words, message in [
+        (["--fitted-at", "noon"], "--fitted-at noon is not a time"),
+        (["--fitted-at", "2026-01-01"], "2026-03-01T06:00:00+00:00"),
+        (["--parent", "nothere.json"], "--parent nothere.json does not exist"),
+    ]:
+        refused = run(*second, "--force", *words)
+        assert refused.exit_code == 1
+        assert message in " ".join(refused.stderr.split())
+    assert run(*second, "--force", "--meta", "a=b", "--meta", "a=c").exit_code == 2
 
 
 def test_a_table_of_parameters(run, here):

@@ -61,9 +61,24 @@ def assert_equal(found: list[tuple[Any, ...]], wanted: Any) -> None:
     np.testing.assert_allclose(got[~np.isnan(got)], wanted[~np.isnan(wanted)], rtol=1e-12)
 
 
+DAMAGES = [
+    ["INSERT INTO {table} SELECT * FROM {table}"],
+    ["DELETE FROM {table} WHERE segment = 'de'"],
+    ["DELETE FROM {table} WHERE segment = 'de'", "INSERT INTO {table} SELECT * FROM {table} WHERE segment = 'c7'"],
+    ["UPDATE {table} SET slope = NULL WHERE segment = 'de'"],
+    ["UPDATE {table} SET map_id = 'another'"],
+]
+"""Tables loaded twice, incomplete, as long as they should be with one segment for another, and of another map."""
+
+
+def assert_no_probability(found: list[tuple[Any, ...]], wanted: Any) -> None:
+    assert len(found) == len(wanted), "no row is repeated or lost"
+    assert all(row[-1] is None for row in found)
+
+
 @pytest.mark.parametrize("name", MAPS)
 def test_duckdb_joins_the_csv(name: str, duck: Any, tmp_path: Path) -> None:
-    """Segments as text, whatever the CSV reader makes of them; twice the table gives no probability at all."""
+    """Segments as text, whatever the CSV reader makes of them."""
     rows, wanted = table(MAPS[name])
     Calibration(MAPS[name]).export_sql(tmp_path / "map.sql", "score", table=tmp_path / "segments.csv", rows="log")
     with duck.cursor() as connection:
@@ -73,8 +88,11 @@ def test_duckdb_joins_the_csv(name: str, duck: Any, tmp_path: Path) -> None:
         connection.execute(f"CREATE TEMP TABLE segments AS SELECT * FROM {read}")
         query = (tmp_path / "map.sql").read_text(encoding="utf-8")
         assert_equal(connection.sql(query).fetchall(), wanted)
-        connection.execute("INSERT INTO segments SELECT * FROM segments LIMIT 1")
-        assert all(row[-1] is None for row in connection.sql(query).fetchall())
+        for damage in DAMAGES:
+            connection.execute("CREATE OR REPLACE TEMP TABLE loaded AS SELECT * FROM segments")
+            for statement in damage:
+                connection.execute(statement.format(table="loaded"))
+            assert_no_probability(connection.sql(query.replace("FROM segments", "FROM loaded")).fetchall(), wanted)
 
 
 def test_postgres_joins_the_inserted_table(postgres: Server, tmp_path: Path) -> None:
@@ -93,8 +111,16 @@ def test_postgres_joins_the_inserted_table(postgres: Server, tmp_path: Path) -> 
         cursor.executemany("INSERT INTO log VALUES (%s, %s, %s, %s)", rows)
         made = (tmp_path / "segments.sql").read_text(encoding="utf-8").replace("CREATE TABLE", "CREATE TEMP TABLE")
         cursor.execute(made)
-        cursor.execute((tmp_path / "map.sql").read_text(encoding="utf-8"))
+        query = (tmp_path / "map.sql").read_text(encoding="utf-8")
+        cursor.execute(query)
         assert_equal(cursor.fetchall(), wanted)
+        for place, damage in enumerate(DAMAGES):
+            loaded = f"loaded_{place}"
+            cursor.execute(f"CREATE TEMP TABLE {loaded} AS SELECT * FROM segments")
+            for statement in damage:
+                cursor.execute(statement.format(table=loaded))
+            cursor.execute(query.replace("FROM segments", f"FROM {loaded}"))
+            assert_no_probability(cursor.fetchall(), wanted)
 
 
 def test_sqlite_joins_the_inserted_table(tmp_path: Path) -> None:
@@ -104,7 +130,11 @@ def test_sqlite_joins_the_inserted_table(tmp_path: Path) -> None:
         connection.executescript((tmp_path / "segments.sql").read_text(encoding="utf-8"))
         connection.execute("CREATE TABLE log(id, score, country, device)")
         connection.executemany("INSERT INTO log VALUES (?, ?, ?, ?)", rows)
-        assert_equal(connection.execute((tmp_path / "map.sql").read_text(encoding="utf-8")).fetchall(), wanted)
+        query = (tmp_path / "map.sql").read_text(encoding="utf-8")
+        assert_equal(connection.execute(query).fetchall(), wanted)
+        for statement in DAMAGES[2]:
+            connection.execute(statement.format(table="segments"))
+        assert_no_probability(connection.execute(query).fetchall(), wanted)
 
 
 def test_the_table_holds_the_numbers_of_the_map_and_the_text_does_not_grow(tmp_path: Path) -> None:
@@ -146,6 +176,7 @@ def test_what_cannot_be_a_table_is_refused(subtests: pytest.Subtests, tmp_path: 
         ({"table": "segments.parquet"}, "unknown type"),
         ({"table": "segments.csv", "rows": "a b"}, "plain name"),
         ({"dbt": True}, "needs a table"),
+        ({"rows": "log"}, "needs a table"),
         ({"table": "segments.sql", "dbt": True}, "unknown type"),
     ]
     for given, why in cases:

@@ -536,6 +536,8 @@ def test_folds_are_trained_in_parallel_with_the_same_result(subtests):
             with parallel_config(backend="threading"):
                 two = CalibratedClassifier(LogisticRegression(), PlattScaling(), **how, n_jobs=2).fit(X, y)
             np.testing.assert_array_equal(one.predict_proba(X), two.predict_proba(X))
+            listed = CalibratedClassifier(LogisticRegression(), PlattScaling(), **how).fit(X, y.tolist())
+            assert listed.classes_.dtype == one.classes_.dtype, "as the bare model has it, not object"
     for wrong in (0, 1.5, "all"):
         with pytest.raises(InputError, match="n_jobs must be an integer other than 0"):
             CalibratedClassifier(LogisticRegression(), PlattScaling(), cv=3, n_jobs=wrong).fit(X, y)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import warnings
+from datetime import date
 from functools import reduce
 from pathlib import Path
 
@@ -185,6 +186,10 @@ def test_late_labels_replace_open_days_only(tmp_path: Path) -> None:
     written = store.add_frame(late, "score", "label", time="day", open_days=2)
     assert [str(each) for each in written] in (["2026-03-02", "2026-03-03"], ["2026-03-02"])
     assert store.window().positives == 3
+    assert store.add_frame(late.iloc[:0], "score", "label", time="day") == []
+    for wrong in (-1, 1.5, "2"):
+        with pytest.raises(InputError, match="open_days must be an integer of at least 0"):
+            store.add_frame(late, "score", "label", time="day", open_days=wrong)
 
 
 # --------------------------------------------------------------------------------------------------------------- origin
@@ -211,15 +216,46 @@ def test_the_origin_is_kept_by_the_document() -> None:
     assert read.provenance.parent == cal.fingerprint
     assert "days 2026-03-01 to 2026-03-07; from tallies; model ctr 14" in str(read)
     assert cal.with_origin().provenance.fitted_at.endswith("+00:00")
+    assert read.with_origin().to_json() == read.to_json()
+    more = read.with_origin(model_version="15", meta={"commit": "f00"}).provenance
+    assert (more.fitted_at, more.model, more.model_version) == ("2026-03-08T06:00:00+00:00", "ctr", "15")
+    assert more.entries == {"ticket": "17", "commit": "f00"}
+    assert read.with_origin(meta={"ticket": 18}).provenance.entries == {"ticket": "18"}
+
+
+def test_the_origin_is_one_line_of_what_is_known() -> None:
+    cal = cb.PlattScaling().fit([0.1, 0.3, 0.6, 0.8], [0, 1, 0, 1]).calibration_
+    when = "2026-03-08T06:00:00+00:00"
+    cases: list[tuple[dict[str, object], str]] = [
+        ({"first_day": "2026-03-01"}, "; days from 2026-03-01 on."),
+        ({"last_day": date(2026, 3, 7)}, "; days up to 2026-03-07."),
+        ({"first_day": "2026-03-01", "last_day": "2026-03-01"}, "; day 2026-03-01."),
+        ({"model": None, "source": Path("rows.csv")}, "; from rows.csv."),
+        ({"meta": {"remark": "two\nlines\x1b"}}, "; remark=two lines."),
+    ]
+    for given, words in cases:
+        stated = cal.with_origin(fitted_at=when, **given)  # type: ignore[arg-type]
+        assert stated.provenance.origin == f"Origin: fitted at {when}{words}"
 
 
 @pytest.mark.parametrize(
-    "given",
-    [{"fitted_at": "yesterday"}, {"fitted_at": "2026-03-08T06:00:00"}, {"last_day": "March"}, {"meta": {"": 1}}],
+    ("given", "message"),
+    [
+        ({"fitted_at": "yesterday"}, r"fitted_at='yesterday' is not a time in ISO 8601"),
+        ({"fitted_at": "2026-03-08"}, r"fitted_at='2026-03-08' has no time zone: .*\+00:00"),
+        ({"fitted_at": 5}, r"fitted_at=5 is not a time in ISO 8601"),
+        ({"last_day": "March"}, r"last_day='March' is not a day"),
+        ({"first_day": "2026-03-02", "last_day": "2026-03-01"}, r"first_day='2026-03-02' is after last_day"),
+        ({"source": 5}, "source must be text"),
+        ({"parent": 5}, "parent must be a Calibration"),
+        ({"meta": {"": 1}}, "meta has the key ''"),
+        ({"meta": {"a=b": 1}}, "meta has the key 'a=b'"),
+        ({"meta": "ticket"}, "meta must be a dict"),
+    ],
 )
-def test_an_origin_that_cannot_be_read_again_is_refused(given: dict[str, object]) -> None:
+def test_an_origin_that_cannot_be_read_again_is_refused(given: dict[str, object], message: str) -> None:
     cal = cb.PlattScaling().fit([0.1, 0.3, 0.6, 0.8], [0, 1, 0, 1]).calibration_
-    with pytest.raises(InputError, match="cannot be stated"):
+    with pytest.raises(InputError, match=message):
         cal.with_origin(**given)  # type: ignore[arg-type]
 
 

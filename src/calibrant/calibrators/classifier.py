@@ -76,7 +76,7 @@ class CalibratedClassifier(ScoringClassifier):
     Attributes
     ----------
     classes_
-        Labels in the order of the classifier's columns.
+        Labels in the order of the classifier's columns; sorted with ``ensemble=True``.
     estimator_, calibrator_
         The classifier and the fitted calibrator; not with ``ensemble=True``.
     estimators_, calibrators_ : list
@@ -236,7 +236,7 @@ class CalibratedClassifier(ScoringClassifier):
             self._mapped(calibrator, fold.scores, target, classes, arguments, fold.rows, OUT_OF_FOLD) for fold in folds
         ]
         self.estimators_ = [fold.model for fold in folds]
-        self.classes_ = classes
+        self.classes_ = target.sorted_as(folds[0].model)
         self.notes_ = tuple(dict.fromkeys(each for one in self.calibrators_ for each in one.notes_))
 
     def _keep(self, classes: NDArray[Any], model: Any, calibrator: Any, notes: tuple[Note, ...] = ()) -> None:

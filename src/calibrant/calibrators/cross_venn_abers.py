@@ -134,7 +134,7 @@ class CrossVennAbers(ScoringClassifier):
             for fold in folds
         ]
         self.calibrators_ = [VennAbers().fit_tally(tally) for tally in tallies]
-        self.classes_, self.estimators_ = classes, [fold.model for fold in folds]
+        self.classes_, self.estimators_ = target.sorted_as(folds[0].model), [fold.model for fold in folds]
         return self
 
     def _model(self) -> Any:

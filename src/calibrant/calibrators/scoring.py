@@ -8,7 +8,6 @@ from inspect import Parameter, signature
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.model_selection import GridSearchCV, RandomizedSearchCV, StratifiedGroupKFold, check_cv
@@ -76,6 +75,10 @@ class Target:
         """The classes in the model's order; sorted if it lists none, or others (such as text for booleans)."""
         known = np.asarray(getattr(model, "classes_", self.found))
         return self.typed(known) if set(known.tolist()) == set(self.found.tolist()) else self.found
+
+    def sorted_as(self, model: Any) -> NDArray[Any]:
+        """The classes, sorted, in the type of the model's: one order for several models."""
+        return np.sort(self.named_by(model))
 
     def typed(self, classes: NDArray[Any]) -> NDArray[Any]:
         """The classes as integers or booleans, if the labels are, where the model has turned them into floats."""
@@ -217,12 +220,13 @@ class ScoringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
                 "pass 2 for two processes, -1 for all cores, or leave it out",
             )
         rows, answers = indexable(X, y)
-        if effective_n_jobs(self.n_jobs) == 1:
+        parallel = Parallel(n_jobs=self.n_jobs)
+        if parallel.n_jobs in (None, 1):  # None, where it was passed, is by now the number of the context
             for train, test in splits:
                 yield self._fold(rows, answers, train, test, params, score)
             return
         tasks = (delayed(self._fold)(rows, answers, train, test, params, score) for train, test in splits)
-        yield from Parallel(n_jobs=self.n_jobs)(tasks)
+        yield from parallel(tasks)
 
     def _fold(
         self,

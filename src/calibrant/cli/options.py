@@ -206,7 +206,8 @@ class Origin:
         str | None, path("--parent", metavar="MAP.json", help_="Map that this one replaces, to record its fingerprint.")
     ] = None
     fitted_at: Annotated[
-        str | None, text("--fitted-at", "TIME", "Time of the fit, to record, in ISO 8601.  [default: now, in UTC]")
+        str | None,
+        text("--fitted-at", "TIME", "Time of the fit, with its time zone, to record. [default: now, in UTC]"),
     ] = None
     meta: Meta = None
 
@@ -219,6 +220,10 @@ class Origin:
         )
         if odd is not None:
             raise typer.BadParameter(f"{odd!r} has no key: pass KEY=VALUE, such as ticket=17", param_hint="--meta")
+        keys = [key for key, _, _ in pairs]
+        twice = next((key for place, key in enumerate(keys) if key in keys[:place]), None)
+        if twice is not None:
+            raise typer.BadParameter(f"{twice!r} is given twice: pass each key once", param_hint="--meta")
         return {key: value for key, _, value in pairs}
 
 

@@ -71,7 +71,7 @@ class Counted:
             segment = key if day is not None else key[:-1]
             days.setdefault(day or key[-1], {})[segment[0] if len(segment) == 1 else segment] = each
         result: dict[str, list[str]] = {"written": [], "already there": []}
-        last = as_day(max(days), "day")
+        last = as_day(max(days), "day") if days else date.min
         for when, segments in sorted(days.items()):
             tallies = GroupedTally(segments) if store.by else segments[()]
             try:

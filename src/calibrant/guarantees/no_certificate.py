@@ -143,6 +143,12 @@ def gate(provenance: Provenance | MulticlassProvenance) -> NoCertificate | None:
             NoCertificateCode.SAMPLED_BY_CLASS,
             "the rows were sampled by class, which can be corrected for two classes only",
         )
+    if provenance.weight_type == "known-ratio" and isinstance(provenance, MulticlassProvenance):
+        return NoCertificate(
+            NoCertificateCode.IMPORTANCE_WEIGHTS,
+            "the weights are a known density ratio, for which there are certificates of one score alone "
+            "(HistogramBinning)",
+        )
     return _REFUSALS.get(provenance.sampling)
 
 

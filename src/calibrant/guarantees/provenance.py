@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from datetime import date, datetime
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from os import PathLike, fspath
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 from calibrant.arrays import ScoreType
 from calibrant.arrays.score_types import MulticlassScoreType
 from calibrant.guarantees.overlap import Overlap, overlap, sketch
+from calibrant.messages import InputError, Phrase, Setting
 from calibrant.numerics import Floats, row_fingerprint
 from calibrant.tallies import Tally
 
@@ -84,14 +86,37 @@ class Origin:
     meta: tuple[str, ...] = _stated(())
 
     def _check_origin(self) -> None:
-        """Reject times and days that are not ISO 8601, and entries without a key."""
+        """Reject times and days that are not ISO 8601 or in the wrong order, and entries without a key."""
         if self.fitted_at and datetime.fromisoformat(self.fitted_at).tzinfo is None:
             raise ValueError(f"fitted_at must have a time zone, got {self.fitted_at!r}")
-        for day in filter(None, (self.first_day, self.last_day)):
-            date.fromisoformat(day)
+        days = [date.fromisoformat(day) for day in (self.first_day, self.last_day) if day]
+        if days != sorted(days):
+            raise ValueError(f"first_day {self.first_day} is after last_day {self.last_day}")
         odd = [entry for entry in self.meta if entry.find("=") < 1]
         if odd:
             raise ValueError(f"meta must be entries key=value, got {odd[0]!r}")
+
+    def with_stated(
+        self, *, fitted_at: Any, first_day: Any, last_day: Any, source: Any, parent: Any, meta: Any, **names: Any
+    ) -> Self:
+        """The same with what is stated; None keeps what there was, and a time that was never stated is now."""
+        known = self.fitted_at or datetime.now(UTC).replace(microsecond=0)
+        found: dict[str, Any] = {
+            "fitted_at": _time(known if fitted_at is None else fitted_at),
+            "first_day": self.first_day if first_day is None else _day("first_day", first_day),
+            "last_day": self.last_day if last_day is None else _day("last_day", last_day),
+            "source": self.source if source is None else _sources(source),
+            "parent": self.parent if parent is None else parent,
+            "meta": self.meta if meta is None else _entries(self.entries, meta),
+            **{name: str(value) for name, value in names.items() if value is not None},
+        }
+        first, last = found["first_day"], found["last_day"]
+        if first and last and first > last:
+            problem = Phrase("is after {last}", last=Setting("last_day", last))
+            raise InputError(Setting("first_day", first), problem, "pass the first day of the rows, then the last")
+        if not isinstance(parent, str | None):
+            raise InputError("parent", f"must be a Calibration or its fingerprint, got {parent!r}", "pass load(path)")
+        return replace(self, **found)
 
     @property
     def entries(self) -> dict[str, str]:
@@ -102,17 +127,68 @@ class Origin:
     def origin(self) -> str:
         """What is stated, in one sentence; empty if nothing is."""
         named = " ".join(filter(None, (self.model, self.model_version)))
-        days = self.first_day if self.first_day == self.last_day else f"{self.first_day} to {self.last_day}"
         parts = [
             f"fitted at {self.fitted_at}" if self.fitted_at else "",
-            f"days {days}" if self.first_day or self.last_day else "",
+            self._days,
             f"from {', '.join(self.source)}" if self.source else "",
             f"model {named}" if named else "",
             f"replaces {self.parent}" if self.parent else "",
             *self.meta,
         ]
-        stated = "; ".join(filter(None, parts))
+        stated = "; ".join(filter(None, map(_one_line, parts)))
         return f"Origin: {stated}." if stated else ""
+
+    @property
+    def _days(self) -> str:
+        """The days of the rows in words, of which one end or both may be unknown."""
+        if self.first_day and self.last_day:
+            both = f"days {self.first_day} to {self.last_day}"
+            return f"day {self.first_day}" if self.first_day == self.last_day else both
+        if self.first_day:
+            return f"days from {self.first_day} on"
+        return f"days up to {self.last_day}" if self.last_day else ""
+
+
+def _one_line(text: str) -> str:
+    """Text without line breaks and control characters, to print."""
+    return " ".join("".join(each if each.isprintable() else " " for each in text).split())
+
+
+def _time(value: Any) -> str:
+    fix = "pass a time with its zone, such as 2026-03-01T06:00:00+00:00"
+    try:
+        text = value if isinstance(value, str) else value.isoformat()
+        zone = datetime.fromisoformat(text).tzinfo
+    except (AttributeError, TypeError, ValueError):
+        raise InputError(Setting("fitted_at", value), "is not a time in ISO 8601", fix) from None
+    if zone is None:
+        raise InputError(Setting("fitted_at", text), "has no time zone", fix)
+    return str(text)
+
+
+def _day(name: str, value: Any) -> str:
+    """A day in ISO 8601; empty text stays empty, which states none."""
+    try:
+        return date.fromisoformat(str(value)).isoformat() if value != "" else ""
+    except ValueError:
+        raise InputError(Setting(name, value), "is not a day", "pass a date, or text like 2026-03-01") from None
+
+
+def _sources(value: Any) -> tuple[str, ...]:
+    given = [value] if isinstance(value, str | PathLike) else value
+    if not isinstance(given, Iterable):
+        raise InputError("source", f"must be text or a list of texts, got {value!r}", "name files, tables or stores")
+    return tuple(str(fspath(each) if isinstance(each, PathLike) else each) for each in given)
+
+
+def _entries(known: dict[str, str], meta: Any) -> tuple[str, ...]:
+    """Entries ``key=value``, the known ones first; a new value of a known key replaces it."""
+    if not isinstance(meta, Mapping):
+        raise InputError("meta", f"must be a dict, got {meta!r}", "pass entries by key, such as {'ticket': 17}")
+    odd = next((key for key in map(str, meta) if not key or "=" in key), None)
+    if odd is not None:
+        raise InputError("meta", f"has the key {odd!r}, which cannot be read again", "pass keys with text, without =")
+    return tuple(f"{key}={value}" for key, value in (known | {str(key): meta[key] for key in meta}).items())
 
 
 @dataclass(frozen=True)

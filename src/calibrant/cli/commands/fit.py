@@ -150,7 +150,7 @@ def fit(
     from calibrant.cli.voice import CommandLine
 
     check_output(out, [".json"], force=force)
-    entries = origin.entries
+    entries, parent = origin.entries, _parent(origin.parent)
     given = {"n_bins": n_bins, "epsilon": epsilon, "alpha": alpha, "loss": loss, "guarantee": guarantee, "look": look}
     calibrator = _calibrator(method, {name: value for name, value in given.items() if value is not None})
     by = columns.by
@@ -179,7 +179,7 @@ def fit(
     source.run(run)
     if guarantee is not None:
         _insist(calibrator)
-    calibration = _with_origin(calibrator.calibration_, source, files, origin, entries)
+    calibration = _with_origin(calibrator.calibration_, source, files, origin, parent, entries)
     calibration.save(out)
     whole: Any = getattr(calibrator, "global_", None) if by or sources else calibrator
     parts = {} if several or not (by or sources) else _segments(calibrator)
@@ -195,13 +195,31 @@ def fit(
     console.say(f"Saved as {out}.")
 
 
+def _parent(path: str | None) -> Calibration | None:
+    """The map of ``--parent``, read before anything is fitted."""
+    from pathlib import Path
+
+    from calibrant.cli.files import load_map
+    from calibrant.cli.voice import Mistake
+
+    if path is None:
+        return None
+    if not Path(path).exists():
+        raise Mistake(f"--parent {path}", "does not exist", "pass the map that this one replaces, or leave it out")
+    return load_map(path, several=True)
+
+
 def _with_origin(
-    fitted: Calibration, source: Days | Rows, files: list[str], origin: options.Origin, entries: dict[str, str]
+    fitted: Calibration,
+    source: Days | Rows,
+    files: list[str],
+    origin: options.Origin,
+    parent: Calibration | None,
+    entries: dict[str, str],
 ) -> Calibration:
     """The calibration with the time of the fit, its files, and the days and names that are known."""
-    from calibrant.cli.files import load_map
     from calibrant.cli.source import Days
-    from calibrant.cli.voice import Mistake
+    from calibrant.cli.voice import CommandLine, Mistake
     from calibrant.messages import InputError
 
     days = source.days if isinstance(source, Days) else (None, None)
@@ -211,13 +229,13 @@ def _with_origin(
             first_day=days[0],
             last_day=days[1],
             source=files,
-            model=origin.model_name or "",
-            model_version=origin.model_version or "",
-            parent="" if origin.parent is None else load_map(origin.parent, several=True).fingerprint,
+            model=origin.model_name,
+            model_version=origin.model_version,
+            parent=parent,
             meta=entries,
         )
     except InputError as problem:
-        raise Mistake("--fitted-at or --meta", str(problem.problem), str(problem.fix)) from None
+        raise Mistake.of(problem, CommandLine()) from None
 
 
 def _calibrator(method: Method, said: dict[str, Any]) -> Any:

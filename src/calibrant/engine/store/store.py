@@ -22,7 +22,7 @@ from typing import Any, cast, get_args
 import numpy as np
 
 from calibrant.arrays import ScoreType
-from calibrant.arrays.columns import check_option
+from calibrant.arrays.columns import check_option, check_whole
 from calibrant.arrays.paths import local_path
 from calibrant.engine.frames import HowUnusable, tally
 from calibrant.engine.store.conflicts import DayInParts, OtherTallies, Removal, WholeDay, segments_dropped
@@ -221,7 +221,13 @@ class TallyStore:
         open_days
             Number of days whose labels may still arrive, counted back from the last day of the frame: these are
             replaced, as with ``replace``, and a different count of an older day is an error.
+
+        Returns
+        -------
+        list of date
+            The days that were written; none if there is no row, and so no day in ``time``.
         """
+        check_whole("open_days", open_days, 0)
         if (day is None) == (time is None):
             raise InputError(
                 "day",
@@ -243,7 +249,7 @@ class TallyStore:
             unusable=unusable,
         )
         days = {as_day(cast(Day, day), "day"): tallied} if time is None else self._by_day(tallied)
-        last = max(days)
+        last = max(days, default=date.min)
         return [
             when
             for when, each in sorted(days.items())

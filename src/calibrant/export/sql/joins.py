@@ -168,6 +168,11 @@ class _Join:
     slope: str
     intercept: str
 
+    @property
+    def found(self) -> str:
+        """Name of the number of segments that the table has."""
+        return f"calibrant_segments_{self.step}"
+
     def lines(self, map_id: str) -> Iterator[tuple[Any, ...]]:
         for group, (slope, intercept) in self.numbers.items():
             yield map_id, self.step, self.part.by, group, slope, intercept
@@ -269,30 +274,39 @@ def _query(
 ) -> str:
     written, (table, rows, name) = dialect_named(dialect), names
     scored = fresh("scored", *keys.values())
-    this = f"WHERE map_id = '{map_id}'"
+    this, segment = f"WHERE map_id = '{map_id}'", written.key.format("segment")
+    whole = [f"calibrant_rows = {size}", *(f"{join.found} = {len(join.part.groups)}" for join in joins)]
+    counts = [
+        "COUNT(*) AS calibrant_rows",
+        *(
+            f"COUNT(DISTINCT CASE WHEN step = {join.step} AND slope IS NOT NULL AND intercept IS NOT NULL "
+            f"THEN {segment} END) AS {join.found}"
+            for join in joins
+        ),
+    ]
     lines = [
-        f"SELECT {scored}.*, CASE WHEN calibrant_rows = {size} THEN {text} END AS {quote(name, dialect)}",
+        f"SELECT {scored}.*, CASE WHEN {' AND '.join(whole)} THEN {text} END AS {quote(name, dialect)}",
         f"FROM {rows} AS {scored}",
-        f"CROSS JOIN (SELECT COUNT(*) AS calibrant_rows FROM {table} {this}) AS calibrant_table",
+        f"CROSS JOIN (SELECT {', '.join(counts)} FROM {table} {this}) AS calibrant_table",
     ]
     for join in joins:
-        columns = [f"{written.key.format('segment')} AS {join.segment}"]
-        columns += [
-            f"CAST({each} AS {written.real}) AS {own}"
+        columns = [f"{segment} AS {join.segment}"]
+        columns += [  # one line by segment, so that a table loaded twice repeats no row
+            f"MAX(CAST({each} AS {written.real})) AS {own}"
             for each, own in (("slope", join.slope), ("intercept", join.intercept))
         ]
         key = written.key.format(f"{scored}.{quote(keys[join.part.by], dialect)}")
         lines.append(
-            f"LEFT JOIN (SELECT {', '.join(columns)} FROM {table} {this} AND step = {join.step}) AS "
-            f"calibrant_{join.step} ON {join.segment} = {key}"
+            f"LEFT JOIN (SELECT {', '.join(columns)} FROM {table} {this} AND step = {join.step} "
+            f"GROUP BY {segment}) AS calibrant_{join.step} ON {join.segment} = {key}"
         )
-    whole = "\n".join(lines)
-    whole = whole if written.executed else translated(whole, dialect)
+    query = "\n".join(lines)
+    query = query if written.executed else translated(query, dialect)
     if not dbt:
-        return whole
+        return query
     for each in (table, rows):
-        whole = re.sub(rf"(?<=FROM ){each}\b", f"{{{{ ref('{each}') }}}}", whole)
-    return whole
+        query = re.sub(rf"(?<=FROM ){each}\b", f"{{{{ ref('{each}') }}}}", query)
+    return query
 
 
 def _head(dialect: str, table: str, size: int, proof: Proof, others: str, dbt: bool) -> str:
