@@ -21,6 +21,8 @@ REQUIRED = {
     "verify": ["m.sql"],
     "report": ["rows.csv", "--out", "new.md"],
     "compare": ["rows.csv", "--old", "score", "--new", "new"],
+    "grades": ["rows.csv"],
+    "anchor": ["rows.csv", "--mean", "0.1", "--out", "new.json"],
     "plan": ["--epsilon", "0.1", "--n-bins", "5"],
     "tally": ["rows.csv", "--day", "2026-03-01"],
 }
@@ -49,7 +51,7 @@ def words_with(command: str, door: str, path: str) -> list[str]:
 
 
 def test_the_doors_are_found():
-    assert len(doors()) == 17
+    assert len(doors()) == 25
     assert {command for command, _ in doors()} == set(REQUIRED)
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from calibrant.metrics.grades import grade_table, pluto_tasche
 
 from calibrant import Tally
+from calibrant.credit import grade_table, pluto_tasche
 from calibrant.metrics.binary.decompositions import decompose
 from calibrant.metrics.binary.recalibration import calibration_curve, ici, recalibration
 from calibrant.metrics.binary.scores import auc, brier, log_loss

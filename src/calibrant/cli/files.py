@@ -344,25 +344,24 @@ def load_map(path: str, *, several: bool = False) -> Calibration:
 # ---------------------------------------------------------------------------------------------------------- writing
 
 
-def check_output(path: str, suffixes: Sequence[str], *, inputs: Sequence[str] = (), force: bool) -> None:
+def check_output(
+    path: str, suffixes: Sequence[str], *, inputs: Sequence[str] = (), force: bool, option: str = "--out"
+) -> None:
     """Reject, before any work, an output that cannot or should not be written."""
+    name = f"{option} {path}"
     if not path.lower().endswith(tuple(suffixes)):
-        raise Mistake(f"--out {path}", "has an unknown file extension", f"use one of {' '.join(suffixes)}")
+        raise Mistake(name, "has an unknown file extension", f"use one of {' '.join(suffixes)}")
     folder = os.path.dirname(path) or "."
     if not os.path.isdir(folder):
-        raise Mistake(
-            f"--out {path}", f"is in the folder {folder}, which does not exist", f"create it with mkdir -p {folder}"
-        )
+        raise Mistake(name, f"is in the folder {folder}, which does not exist", f"create it with mkdir -p {folder}")
     if os.path.isdir(path):
-        raise Mistake(f"--out {path}", "is a folder", "pass the name of a file")
+        raise Mistake(name, "is a folder", "pass the name of a file")
     if not os.access(folder, os.W_OK):
-        raise Mistake(
-            f"--out {path}", f"is in the folder {folder}, which is read-only", "pass a file in another folder"
-        )
+        raise Mistake(name, f"is in the folder {folder}, which is read-only", "pass a file in another folder")
     if any(os.path.realpath(path) == os.path.realpath(file) for file in inputs):
-        raise Mistake(f"--out {path}", "is one of the inputs", "write to another file")
+        raise Mistake(name, "is one of the inputs", "write to another file")
     if os.path.exists(path) and not force:
-        raise Mistake(f"--out {path}", "exists", "pass --force to overwrite it, or another file name")
+        raise Mistake(name, "exists", "pass --force to overwrite it, or another file name")
 
 
 @contextmanager

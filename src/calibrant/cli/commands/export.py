@@ -41,7 +41,7 @@ def export(
     by: Renamed = None,
     table: Annotated[
         str | None,
-        options.text("--table", "FILE", "SQL: file of parameters by segment, .csv or .sql; --out then joins it."),
+        options.path("--table", help_="SQL: file of parameters by segment, .csv or .sql; --out then joins it."),
     ] = None,
     rows: Annotated[
         str | None, options.text("--rows", "NAME", "--table: table of rows in the database. [default: scored]")
@@ -73,7 +73,7 @@ def export(
     Example:
       calibrant export map.json --dialect postgres --score p --out map.sql
       calibrant export map.json --score p --by region=area --out map.sql
-      calibrant export map.json --score p --table segments.csv --rows log --out map.sql
+      calibrant export map.json --score p --table segments.csv --out map.sql
       calibrant export map.json --out map.c
     """
     from calibrant.cli.commands.apply import score_columns
@@ -151,7 +151,7 @@ def _joined(
         return {}
     if out is None:
         raise Mistake("--table", "needs --out", "pass the file of the query")
-    check_output(table, [".csv", ".sql"], inputs=inputs, force=force)
+    check_output(table, [".csv", ".sql"], inputs=inputs, force=force, option="--table")
     return {"table": table, "rows": rows or "scored", "dbt": dbt}
 
 
