@@ -29,7 +29,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from calibrant.fits.softmax import LogRows
 from data_folder import data_folder
 from measure import Job
 from measure import run as measure
@@ -38,6 +37,7 @@ from multiclass_pools import Case, cases, shipped_cases
 from threadpoolctl import threadpool_limits
 
 from calibrant import BetaScaling, IsotonicCalibrator, TemperatureScaling, metrics
+from calibrant.fits.multiclass.softmax import LogRows
 from calibrant.multiclass import (
     ClasswiseHistogramBinning,
     DirichletScaling,
