@@ -480,7 +480,7 @@ def test_a_folder_that_must_not_be_written_is_told(run, monkeypatch):
     def refuse(*words: object) -> None:
         raise PermissionError(13, "Permission denied", "map.json")
 
-    monkeypatch.setattr("calibrant.calibrators.base.BinaryCalibrator.save", refuse)
+    monkeypatch.setattr("calibrant.calibration.Calibration.save", refuse)
     assert answer(run, "fit rows.csv --out map.json") == "map.json: Permission denied"
 
 

@@ -38,6 +38,7 @@ from calibrant.maps import (
     StepMap,
 )
 from calibrant.numerics import Grid
+from calibrant.shift import estimate_density_ratio, known_weights
 from calibrant.tallies import Tally
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -105,6 +106,12 @@ def certificate() -> Certificate:
     )
 
 
+def _estimated(scores: np.ndarray) -> Any:
+    """Weights that turn the scores into those of a target population, estimated."""
+    target = np.random.default_rng(21).beta(2, 1, (400, 1))
+    return estimate_density_ratio(scores[:, None], target, method="logistic").weights()
+
+
 def documents() -> dict[str, Calibration]:
     rng = np.random.default_rng(20)
     scores = np.append(rng.random(700), np.repeat([0.8, 0.9], 150)).round(3)
@@ -135,6 +142,8 @@ def documents() -> dict[str, Calibration]:
         "binning-out-of-fold": HistogramBinning(5).fit_tally(exact, sampling="out-of-fold"),
         "binning-by-class": HistogramBinning(5).fit(scores, y, np.where(y, 0.25, 1.5), weight_type="by-class"),
         "binning-time": HistogramBinning(5).fit(scores, y, time=np.arange(1000)),
+        "binning-known-ratio": HistogramBinning(3).fit(scores, y, known_weights(0.6 + 0.7 * scores, upper=1.5)),
+        "platt-estimated-ratio": PlattScaling().fit(scores, y, _estimated(scores)),
     }
     out |= {f"fitted.{name}": cal.calibration_ for name, cal in fitted.items()}
     marginal = binned.certificate(0.05, interval="hoeffding", coverage="marginal")

@@ -194,7 +194,9 @@ class WeightedBins(ScoreBins):
             raise ValueError("event_levels and other_levels must not be negative, and upper must be positive")
         counts = certificate.events, certificate.rows - certificate.events
         for levels, rows in zip((self.table.events, self.table.others), counts, strict=True):
-            if (np.abs(levels.sum(axis=1) - rows) > 1e-9 * (rows + 1.0)).any():
+            slack = 1e-9 * (rows + 1.0)
+            too_many = (levels.max(axis=1) > rows + slack).any()  # first: a sum of huge numbers overflows
+            if too_many or (np.abs(levels.sum(axis=1) - rows) > slack).any():
                 raise ValueError("event_levels and other_levels must sum to the events and to the other rows of a bin")
         if self.odds != 1.0 or self.share != 1.0:
             raise ValueError("odds and share must be 1 for weighted rows")
