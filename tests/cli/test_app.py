@@ -90,17 +90,20 @@ def test_without_typer_the_install_line_is_printed():
 
 def test_ctrl_c_interrupts_the_query(here):
     words = ["check", "rows.csv", "--where", "(SELECT count(*) FROM range(1000000000000)) > 0"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "calibrant.cli", *words],
-        cwd=here,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    time.sleep(3.0)
-    start = time.perf_counter()
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    for patience in (3.0, 15.0):  # on a crowded machine the first signal may come before Python can handle it
+        process = subprocess.Popen(
+            [sys.executable, "-m", "calibrant.cli", *words],
+            cwd=here,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        time.sleep(patience)
+        start = time.perf_counter()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+        if process.returncode != -signal.SIGINT:
+            break
     assert (process.returncode, out, err) == (130, "", "")
     assert time.perf_counter() - start < 4.0
 
