@@ -7,7 +7,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from calibrant.fits.trees import MISSING, Features, cross_validated, grow, pruning_path, squared_errors
+from calibrant.fits.features import MISSING, Features
+from calibrant.fits.trees import cross_validated, grow, pruning_path, squared_errors
 
 sklearn_tree = pytest.importorskip("sklearn.tree")
 

@@ -9,7 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.abstention.chain import Ladder, check_levels, fewest_rows, p_values, reach, score_rule, start_ranks
+from calibrant.abstention.chain import (
+    Ladder,
+    at_or_above,
+    check_levels,
+    fewest_rows,
+    p_values,
+    reach,
+    score_rule,
+    start_ranks,
+)
 from calibrant.arrays import ScoreType, check_scores
 from calibrant.decisions import ENDS, Cut, Policy
 from calibrant.messages import InputError, Note, Shown, count_text
@@ -77,10 +86,7 @@ class Acceptance(Shown):
 
     def decide(self, scores: ArrayLike) -> NDArray[np.bool_]:
         """Whether to answer, for each score; a missing score is not answered."""
-        given = check_scores(scores, self.score_type)
-        if self.threshold is None:
-            return np.zeros(len(given), dtype=np.bool_)
-        return np.asarray(given >= self.threshold)
+        return at_or_above(scores, self.threshold, self.score_type)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON; :meth:`from_dict` reads it."""

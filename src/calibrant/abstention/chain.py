@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from calibrant.arrays import ScoreType, check_rows
+from calibrant.arrays import ScoreType, check_rows, check_scores
 from calibrant.arrays.columns import check_whole
 from calibrant.decisions import ENDS
 from calibrant.messages import CalibrantWarning, InputError, Note, note
@@ -194,3 +194,17 @@ drawn_by_group = note(
     "One of the rows of each group was drawn at random: {groups:,} of {rows:,} {nouns.rows} are used, and the "
     "guarantee is for a random {nouns.row} of a new group.",
 )
+
+
+def at_or_above(scores: ArrayLike, threshold: float | None, score_type: ScoreType) -> NDArray[np.bool_]:
+    """Whether each score is at least the threshold; none is without a threshold, and a missing score is not.
+
+    Examples
+    --------
+    >>> at_or_above([0.2, 0.9, np.nan], 0.5, "probability").tolist(), at_or_above([0.9], None, "probability").tolist()
+    ([False, True, False], [False])
+    """
+    given = check_scores(scores, score_type)
+    if threshold is None:
+        return np.zeros(len(given), dtype=np.bool_)
+    return np.asarray(given >= threshold)

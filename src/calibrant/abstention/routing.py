@@ -10,8 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.abstention.chain import check_levels, drawn_by_group, one_row_each, p_values, reach, score_rule
-from calibrant.arrays import ScoreType, check_rows, check_scores
+from calibrant.abstention.chain import (
+    at_or_above,
+    check_levels,
+    drawn_by_group,
+    one_row_each,
+    p_values,
+    reach,
+    score_rule,
+)
+from calibrant.arrays import ScoreType, check_rows
 from calibrant.arrays.columns import check_whole
 from calibrant.messages import CalibrantWarning, InputError, Note, Shown
 from calibrant.numerics import Floats
@@ -58,10 +66,7 @@ class Route(Shown):
 
     def decide(self, scores: ArrayLike) -> NDArray[np.bool_]:
         """Whether to keep the cheap answer, for each score; a missing score is passed on."""
-        given = check_scores(scores, self.score_type)
-        if self.threshold is None:
-            return np.zeros(len(given), dtype=np.bool_)
-        return np.asarray(given >= self.threshold)
+        return at_or_above(scores, self.threshold, self.score_type)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""

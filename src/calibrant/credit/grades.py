@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from os import PathLike
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -23,7 +22,7 @@ from calibrant.credit.counts import (
     check_share,
 )
 from calibrant.credit.factor import tail
-from calibrant.credit.records import Record, frame, save_csv
+from calibrant.credit.records import Record, Recorded
 from calibrant.guarantees.bounds import clopper_pearson
 from calibrant.messages import InputError, Shown
 from calibrant.metrics.binary.bins import Bins, Scores, Strategy
@@ -41,7 +40,7 @@ YELLOW, RED = 0.05, 0.001
 
 
 @dataclass(frozen=True, eq=False)
-class GradeTable(Shown):
+class GradeTable(Recorded, Shown):
     """Default rates of rating grades compared with their PDs; from :func:`grade_table` or :meth:`from_scores`.
 
     Attributes
@@ -188,22 +187,6 @@ class GradeTable(Shown):
             columns["correlated_p"] = [*self.correlated_p.tolist(), self.portfolio_correlated_p]
             columns["correlated_light"] = [*self.correlated_lights, self.portfolio_correlated_light]
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-
-    def to_frame(self) -> Any:
-        """The table as a pandas frame: a row for each grade, and one for the portfolio."""
-        return frame(self.records(), "a frame of grades")
-
-    def to_csv(self, path: str | PathLike[str] | None = None, *, sep: str = ",", decimal: str = ".") -> str:
-        """The table as CSV text, also written to ``path`` if given.
-
-        Parameters
-        ----------
-        path
-            File to write.
-        sep, decimal
-            Separator of fields, and decimal mark; ``";"`` and ``","`` for a German or French Excel.
-        """
-        return save_csv(self.records(), path, sep, decimal)
 
     @property
     def mean_pd(self) -> float:

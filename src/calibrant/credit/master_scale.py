@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from calibrant.calibration import as_calibration
 from calibrant.credit.counts import check_pd
-from calibrant.credit.records import frame
+from calibrant.credit.records import Recorded
 from calibrant.messages import InputError, Shown
 from calibrant.metrics.estimates import plain
 from calibrant.numerics import Floats, first_double
@@ -21,7 +21,7 @@ RAW_LIMIT = 1e6
 
 
 @dataclass(frozen=True, eq=False)
-class MasterScale(Shown):
+class MasterScale(Recorded, Shown):
     """The result of :func:`master_scale`: grades as bands of PD and of raw scores.
 
     Attributes
@@ -67,10 +67,6 @@ class MasterScale(Shown):
     def to_dict(self) -> dict[str, Any]:
         """Plain data; ends that are not finite are None."""
         return {"grades": self.records()}
-
-    def to_frame(self) -> Any:
-        """The scale as a pandas frame."""
-        return frame(self.records(), "a frame of a master scale")
 
     def __str__(self) -> str:
         """A line for each grade."""

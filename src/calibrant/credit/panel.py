@@ -6,7 +6,6 @@ import html
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from calibrant.credit.counts import (
 )
 from calibrant.credit.grades import YELLOW, GradeTable, Light, Sides, grade_table
 from calibrant.credit.low_default import pluto_tasche
-from calibrant.credit.records import frame, save_csv
+from calibrant.credit.records import Recorded
 from calibrant.messages import InputError, Shown
 from calibrant.metrics.estimates import plain
 from calibrant.metrics.multiplicity import holm
@@ -68,7 +67,7 @@ class GradePart(Shown):
 
 
 @dataclass(frozen=True, eq=False)
-class GradePanel(Shown):
+class GradePanel(Recorded, Shown):
     """The result of :func:`grade_panel`: tables of grades overall, by segment, by year, and by both.
 
     Attributes
@@ -105,7 +104,7 @@ class GradePanel(Shown):
     @property
     def off_parts(self) -> tuple[GradePart, ...]:
         """Parts with more defaults than their PDs allow, at 5 % after Holm's correction."""
-        return tuple(part for part in self.parts if part.holm_p <= 0.05)
+        return tuple(part for part in self.parts if part.holm_p <= YELLOW)
 
     def lights(self, segment: str = ALL) -> list[list[Light]]:
         """Lights by grade (rows) and year (columns), with a last row for the portfolio.
@@ -160,22 +159,6 @@ class GradePanel(Shown):
             "segments": list(self.segments),
             "upper_bounds": None if bounds is None else {f"{level:g}": plain(each) for level, each in bounds.items()},
         }
-
-    def to_frame(self) -> Any:
-        """All tables as one pandas frame, with columns for segment and year."""
-        return frame(self.records(), "a frame of grades")
-
-    def to_csv(self, path: str | PathLike[str] | None = None, *, sep: str = ",", decimal: str = ".") -> str:
-        """All tables as CSV text, also written to ``path`` if given.
-
-        Parameters
-        ----------
-        path
-            File to write.
-        sep, decimal
-            Separator of fields, and decimal mark; ``";"`` and ``","`` for a German or French Excel.
-        """
-        return save_csv(self.records(), path, sep, decimal)
 
     def to_html(self, title: str = "Rating grades") -> str:
         """One self-contained HTML page with all tables and the lights by grade and year.

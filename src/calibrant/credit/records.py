@@ -40,18 +40,33 @@ def _field(value: Any, decimal: str) -> str:
     return repr(float(value)).replace(".", decimal) if isinstance(value, float) else str(value)
 
 
-def save_csv(records: Sequence[Record], path: str | PathLike[str] | None, sep: str, decimal: str) -> str:
-    """The CSV text; also written to a file if there is a path."""
-    text = csv_text(records, sep=sep, decimal=decimal)
-    if path is not None:
-        write_whole(local_path(path), text)
-    return text
+class Recorded:
+    """A result that is a list of records, and so a pandas frame and a CSV file."""
 
+    def records(self) -> list[dict[str, Any]]:
+        """The records, in the order of the table; unknown numbers are NaN."""
+        raise NotImplementedError
 
-def frame(records: Sequence[Record], purpose: str) -> Any:
-    """Records as a pandas frame."""
-    try:
-        import pandas as pd
-    except ImportError:
-        raise MissingPackage(purpose, "pandas", "pandas", "to_dict() and to_csv() do without it") from None
-    return pd.DataFrame(list(map(dict, records)))
+    def to_frame(self) -> Any:
+        """The records as a pandas frame, one row each."""
+        try:
+            import pandas as pd
+        except ImportError:
+            fix = "to_dict() and to_csv() do without it"
+            raise MissingPackage("a frame", "pandas", "pandas", fix) from None
+        return pd.DataFrame(self.records())
+
+    def to_csv(self, path: str | PathLike[str] | None = None, *, sep: str = ",", decimal: str = ".") -> str:
+        """The records as CSV text, also written to ``path`` if given.
+
+        Parameters
+        ----------
+        path
+            File to write.
+        sep, decimal
+            Separator of fields, and decimal mark; ``";"`` and ``","`` for a German or French Excel.
+        """
+        text = csv_text(self.records(), sep=sep, decimal=decimal)
+        if path is not None:
+            write_whole(local_path(path), text)
+        return text

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from calibrant.arrays import check_rows
-from calibrant.fits.trees import MISSING, Features, bin_sums
+from calibrant.fits.features import MISSING, Features, bin_sums
 from calibrant.maps.base import by_name
 from calibrant.messages import InputError, Shown, plural
 from calibrant.metrics.chance import Chance
