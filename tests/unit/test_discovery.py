@@ -71,6 +71,17 @@ def test_missing_values_are_a_condition_of_their_own():
     assert (region.contains(features) == gone).all()
 
 
+def test_a_missing_text_is_a_condition_too():
+    pd = pytest.importorskip("pandas")
+    scores, _, features = planted(shift=0.0)
+    gone = np.random.default_rng(1).random(len(scores)) < 0.1
+    y = np.random.default_rng(2).random(len(scores)) < np.where(gone, 0.9, scores)
+    for sex in (np.where(gone, None, features["sex"]), pd.Series(features["sex"]).mask(gone)):
+        region = discover(scores, y, features | {"sex": sex})
+        assert region.conditions == (Condition("sex", missing=True),)
+        assert (region.contains(features | {"sex": sex}) == gone).all()
+
+
 @pytest.mark.parametrize(
     ("condition", "text"),
     [
@@ -86,8 +97,11 @@ def test_conditions_in_words(condition, text):
 
 def test_edges():
     tiny = discover([0.2, 0.4], [0, 1], {"x": [1, 2]})
-    assert tiny == Region((), False, 0, 0, 0.0, 0.0, np.inf, 1.0, 1, 1)
-    assert str(tiny) == "No region: too few rows, or no feature that varies (searched 1 row, tested on another 1)."
+    assert tiny == Region((), False, 0, 0, 0.0, 0.0, np.inf, 1, 0.4, 1.0, 1, 1)
+    assert (
+        str(tiny)
+        == "No region: too few rows, or no feature that varies (elsewhere 2.50; searched 1 row, tested on another 1)."
+    )
     constant = discover(np.full(500, 0.3), np.arange(500) % 10 < 3, {"x": np.ones(500)})
     assert constant.conditions == ()
     assert not constant.off

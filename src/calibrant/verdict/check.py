@@ -16,7 +16,7 @@ from calibrant.messages import Argument, InputError, Note, Phrase, Voice, note
 from calibrant.metrics.binary.likelihood import Parameter
 from calibrant.metrics.binary.scores import auc
 from calibrant.metrics.chance import Units, units_of
-from calibrant.tallies import Tally, end_notes, ends_at
+from calibrant.tallies import GroupedTally, Tally, end_notes, ends_at
 from calibrant.verdict.classes import AskedNotion, Problems, read_problems
 from calibrant.verdict.decision import TOLERANCE, Decision, adjusted, decide, joint_status, physical_rows
 from calibrant.verdict.discovery import Region
@@ -178,7 +178,8 @@ def check(
     ('confidence', 'calibrated', ())
     """
     alone = {"sample_weight": sample_weight, "groups": groups, "calibration": calibration, "classes": classes}
-    region = _region(scores, y, score, label, discover, alone, positive=positive, random_state=random_state)
+    settings = {"positive": positive, "score_type": score_type, "random_state": random_state}
+    region = None if discover is None else _region(scores, y, score, label, discover, alone, **settings)
     problems = read_problems(
         scores,
         y,
@@ -202,21 +203,25 @@ def check(
 
 
 def _region(
-    scores: Any, y: Any, score: Any, label: Any, features: Any, alone: dict[str, Any], **options: Any
-) -> Region | None:
-    """The region where the model is most off, if features are given."""
-    if features is None:
-        return None
+    scores: Any, y: Any, score: Any, label: Any, features: Any, alone: dict[str, Any], **settings: Any
+) -> Region:
+    """The region of the features where the model is most off."""
     for name, value in alone.items():
         if value is not None:
             fix = "leave it out, and pass the probabilities of independent rows of one event"
             raise InputError(name, Phrase("cannot be used with {discover}", discover=Argument("discover")), fix)
-    if isinstance(score, str) and isinstance(label, str):
-        columns = by_name(scores)
+    if isinstance(scores, Tally | GroupedTally) or (score is None and np.ndim(scores) != 1):
+        raise InputError("discover", "needs one score for each row", "pass the probabilities of one event as a column")
+    if not isinstance(score, str):
+        return find_region(scores, y, features, **settings)
+    columns = by_name(scores)
+    if isinstance(features, str | list | tuple):
         names = [features] if isinstance(features, str) else features
-        taken = {name: columns[name] for name in names} if isinstance(names, list | tuple) else names
-        return find_region(columns[score], columns[label], taken, **options)
-    return find_region(scores, y, features, **options)
+        unknown = [name for name in names if name not in columns]
+        if unknown:
+            raise InputError("discover", f"names {unknown[0]!r}, which is not a column", f"it has {', '.join(columns)}")
+        features = {name: columns[name] for name in names}
+    return find_region(columns[score], columns[label], features, **settings)
 
 
 def judge_problems(problems: Problems, tolerance: tuple[float, float] = TOLERANCE, *, random_state: int = 0) -> Verdict:

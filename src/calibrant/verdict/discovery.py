@@ -12,13 +12,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from calibrant.arrays import check_rows
+from calibrant.arrays import ScoreType, check_rows
+from calibrant.arrays.columns import is_missing, read_numbers
 from calibrant.fits.features import MISSING, Features, bin_sums
 from calibrant.maps.base import by_name
 from calibrant.messages import InputError, Shown, plural
 from calibrant.metrics.chance import Chance
 from calibrant.numerics import Floats, Ints
 from calibrant.verdict.figures import amount, p_text
+from calibrant.verdict.reading import as_probabilities
 from calibrant.verdict.segments import ALPHA, CONFIDENCE, ratio_interval
 
 GRID = 16
@@ -76,9 +78,9 @@ class Condition(Shown):
         column = np.asarray(values)
         if self.level is not None:
             return np.asarray(column == self.level)
-        numbers = column.astype(np.float64)
         if self.missing:
-            return np.isnan(numbers)
+            return np.array([is_missing(value) for value in column.tolist()], dtype=np.bool_)
+        numbers = read_numbers(column, self.feature).astype(np.float64)
         low = -math.inf if self.above is None else self.above
         high = math.inf if self.upto is None else self.upto
         inside = (numbers > low) & (numbers <= high)
@@ -99,6 +101,8 @@ class Region(Shown):
         Rows, observed and predicted events of the region among the tested rows.
     low, high
         95 % interval of observed over predicted events there.
+    outside_events, outside_predicted
+        Observed and predicted events of the other tested rows.
     p_value
         One-sided exact p-value of the observed events, for a model that is calibrated in the region.
     searched, tested
@@ -112,6 +116,8 @@ class Region(Shown):
     predicted: float
     low: float
     high: float
+    outside_events: int
+    outside_predicted: float
     p_value: float
     searched: int
     tested: int
@@ -145,7 +151,10 @@ class Region(Shown):
 
     def __str__(self) -> str:
         """One or two sentences."""
-        where = f"searched {plural(self.searched, 'row')}, tested on another {self.tested:,}"
+        elsewhere = (
+            f"{self.outside_events / self.outside_predicted:.2f}" if self.outside_predicted > 0.0 else "not known"
+        )
+        where = f"elsewhere {elsewhere}; searched {plural(self.searched, 'row')}, tested on another {self.tested:,}"
         if not self.conditions:
             return f"No region: too few rows, or no feature that varies ({where})."
         ratio = f"{self.events / self.predicted:.2f}, " if self.predicted > 0.0 else ""
@@ -158,7 +167,15 @@ class Region(Shown):
         return f"Too {'low' if self.too_low else 'high'} where {self.name} ({counts}; {where})."
 
 
-def discover(scores: ArrayLike, y: ArrayLike, features: Any, *, positive: Any = None, random_state: int = 0) -> Region:
+def discover(
+    scores: ArrayLike,
+    y: ArrayLike,
+    features: Any,
+    *,
+    positive: Any = None,
+    score_type: ScoreType | None = None,
+    random_state: int = 0,
+) -> Region:
     r"""Find the region where probabilities are most off, and test it on held-out rows.
 
     A random half of the rows is searched: all boxes of two features on a grid of 16 ranges each, then the ends are
@@ -176,6 +193,8 @@ def discover(scores: ArrayLike, y: ArrayLike, features: Any, *, positive: Any = 
         Columns of numbers, booleans or text by name: a frame, or a mapping.
     positive
         The label that counts as the event.
+    score_type
+        ``"probability"`` or ``"logit"``; detected by default.
     random_state
         Seed of the split into halves.
 
@@ -203,7 +222,7 @@ def discover(scores: ArrayLike, y: ArrayLike, features: Any, *, positive: Any = 
     >>> region.off, region.too_low, [each.feature for each in region.conditions]
     (True, True, ['age', 'income'])
     """
-    rows = check_rows(scores, y, positive=positive, score_type="probability")
+    rows = as_probabilities(check_rows(scores, y, positive=positive, score_type=score_type))
     columns = by_name(features)
     if not isinstance(columns, Mapping):
         raise InputError("features", "has no names of columns", "pass a frame, or a mapping of names to columns")
@@ -215,19 +234,24 @@ def discover(scores: ArrayLike, y: ArrayLike, features: Any, *, positive: Any = 
     order = np.random.default_rng(random_state).permutation(len(p))
     half = len(p) // 2
     train, test = np.sort(order[:half]), np.sort(order[half:])
+
+    def outside(rows: Ints) -> tuple[int, float]:
+        return int(labels[rows].sum()), float(p[rows].sum())
+
     box, z = _worst_box(binned.take(train), labels[train] - p[train], p[train] * (1.0 - p[train]))
     if not box:
-        return Region((), False, 0, 0, 0.0, 0.0, math.inf, 1.0, half, len(test))
-    inside = test[_inside(binned.codes[test], box)]
+        return Region((), False, 0, 0, 0.0, 0.0, math.inf, *outside(test), 1.0, half, len(test))
+    within = _inside(binned.codes[test], box)
+    inside = test[within]
     values, counts = np.unique(p[inside], return_counts=True)
     chance, events = Chance(values, counts.astype(np.float64)), int(labels[inside].sum())
     tails = chance.log_tails(float(events))
     interval = ratio_interval(events, chance.mean, chance.variance, float(special.ndtri((1.0 + CONFIDENCE) / 2.0)))
     conditions = tuple(_condition(binned, j, *ends) for j, ends in sorted(box.items()))
     p_value = min(1.0, math.exp(tails[1] if z > 0.0 else tails[0]))
-    return Region(
-        conditions, z > 0.0, len(inside), events, chance.mean, *interval, p_value, searched=half, tested=len(test)
-    )
+    counted = len(inside), events, chance.mean
+    others = outside(test[~within])
+    return Region(conditions, z > 0.0, *counted, *interval, *others, p_value, searched=half, tested=len(test))
 
 
 # --------------------------------------------------------------------------------------------------------------- Search

@@ -111,7 +111,7 @@ def read_evidence(
     kept = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64) != 0
     segments: Columns = {} if by is None else segments_of(by, len(np.asarray(y)), kept)
     if through is None:
-        return evidence_of_rows(_as_probabilities(rows), segments, said, random_state=random_state)
+        return evidence_of_rows(as_probabilities(rows), segments, said, random_state=random_state)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrantWarning)  # warnings about fits to folds; all rows were checked above
         rows, segments, seen = through.rows(rows, segments, _taken(beside, kept), random_state)
@@ -160,7 +160,8 @@ def _from_tallies(given: Tally | GroupedTally, random_state: int, through: Throu
     return Evidence(tally.in_event_rows(), folds, segments=segments, notes=notes, seen=seen)
 
 
-def _as_probabilities(rows: Rows) -> Rows:
+def as_probabilities(rows: Rows) -> Rows:
+    """The rows with probabilities in place of log-odds; an error for other scores."""
     if rows.score_type == "logit":
         return replace(rows, scores=expit(rows.scores), score_type="probability")
     if rows.score_type == "real":
