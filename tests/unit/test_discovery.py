@@ -31,6 +31,8 @@ def test_a_region_is_named_in_words_and_its_side():
     assert region.conditions[1] == Condition("sex", level="m")
     assert 57.0 < region.conditions[0].above < 63.0
     assert str(region).startswith("Too low where age > ")
+    assert ", elsewhere " in str(region)
+    assert region.outside_events + region.events == y[np.random.default_rng(0).permutation(len(y))[len(y) // 2 :]].sum()
     high = discover(*planted(shift=-1.5))
     assert high.off
     assert not high.too_low
@@ -98,10 +100,7 @@ def test_conditions_in_words(condition, text):
 def test_edges():
     tiny = discover([0.2, 0.4], [0, 1], {"x": [1, 2]})
     assert tiny == Region((), False, 0, 0, 0.0, 0.0, np.inf, 1, 0.4, 1.0, 1, 1)
-    assert (
-        str(tiny)
-        == "No region: too few rows, or no feature that varies (elsewhere 2.50; searched 1 row, tested on another 1)."
-    )
+    assert str(tiny) == "No region: too few rows, or no feature that varies (searched 1 row, tested on another 1)."
     constant = discover(np.full(500, 0.3), np.arange(500) % 10 < 3, {"x": np.ones(500)})
     assert constant.conditions == ()
     assert not constant.off
@@ -139,6 +138,11 @@ def test_wrong_features_are_refused(arguments, message):
 
 def test_check_refuses_what_the_test_does_not_cover():
     scores, y, features = planted(600)
+    with pytest.raises(cb.InputError, match="discover needs one score for each row"):
+        cb.check(cb.Tally.from_arrays(scores, y), discover=features)
+    pd = pytest.importorskip("pandas")
+    with pytest.raises(cb.InputError, match="discover names 'agee', which is not a column"):
+        cb.check(pd.DataFrame({**features, "p": scores, "y": y}), score="p", label="y", discover=["agee"])
     for name in ("groups", "sample_weight"):
         with pytest.raises(cb.InputError, match=f"{name} cannot be used with discover"):
             cb.check(scores, y, discover=features, **{name: np.arange(600) + 1})

@@ -151,16 +151,14 @@ class Region(Shown):
 
     def __str__(self) -> str:
         """One or two sentences."""
-        elsewhere = (
-            f"{self.outside_events / self.outside_predicted:.2f}" if self.outside_predicted > 0.0 else "not known"
-        )
-        where = f"elsewhere {elsewhere}; searched {plural(self.searched, 'row')}, tested on another {self.tested:,}"
+        where = f"searched {plural(self.searched, 'row')}, tested on another {self.tested:,}"
         if not self.conditions:
             return f"No region: too few rows, or no feature that varies ({where})."
-        ratio = f"{self.events / self.predicted:.2f}, " if self.predicted > 0.0 else ""
+        ratio, outside = _ratio(self.events, self.predicted), _ratio(self.outside_events, self.outside_predicted)
         counts = (
-            f"{plural(self.rows, 'row')}: predicted {amount(self.predicted)}, observed {amount(self.events)}; "
-            f"observed / predicted {ratio}95 % CI {self.low:.2f} to {self.high:.2f}; one-sided p {p_text(self.p_value)}"
+            f"{plural(self.rows, 'row')}: predicted {amount(self.predicted)}, observed {amount(self.events)}; observed / "
+            f"predicted {ratio}, 95 % CI {self.low:.2f} to {self.high:.2f}, elsewhere {outside}; one-sided p "
+            f"{p_text(self.p_value)}"
         )
         if not self.off:
             return f"No region found to be off. Most conspicuous: {self.name} ({counts}; {where})."
@@ -440,6 +438,10 @@ def _condition(features: Features, j: int, low: int, high: int) -> Condition:
     if isinstance(cuts, tuple):
         return Condition(name, level=cuts[low])
     return Condition(name, None if low == 0 else float(cuts[low - 1]), None if high >= len(cuts) else float(cuts[high]))
+
+
+def _ratio(events: float, predicted: float) -> str:
+    return f"{events / predicted:.2f}" if predicted > 0.0 else "not defined"
 
 
 def _short(number: float | None) -> str:
