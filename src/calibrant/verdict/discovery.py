@@ -156,8 +156,8 @@ class Region(Shown):
             return f"No region: too few rows, or no feature that varies ({where})."
         ratio, outside = _ratio(self.events, self.predicted), _ratio(self.outside_events, self.outside_predicted)
         counts = (
-            f"{plural(self.rows, 'row')}: predicted {amount(self.predicted)}, observed {amount(self.events)}; observed / "
-            f"predicted {ratio}, 95 % CI {self.low:.2f} to {self.high:.2f}, elsewhere {outside}; one-sided p "
+            f"{plural(self.rows, 'row')}: predicted {amount(self.predicted)}, observed {amount(self.events)}; "
+            f"observed / predicted {ratio}, 95 % CI {self.low:.2f} to {self.high:.2f}, elsewhere {outside}; one-sided p "
             f"{p_text(self.p_value)}"
         )
         if not self.off:
