@@ -157,8 +157,8 @@ class Region(Shown):
         ratio, outside = _ratio(self.events, self.predicted), _ratio(self.outside_events, self.outside_predicted)
         counts = (
             f"{plural(self.rows, 'row')}: predicted {amount(self.predicted)}, observed {amount(self.events)}; "
-            f"observed / predicted {ratio}, 95 % CI {self.low:.2f} to {self.high:.2f}, elsewhere {outside}; one-sided p "
-            f"{p_text(self.p_value)}"
+            f"observed / predicted {ratio}, 95 % CI {self.low:.2f} to {self.high:.2f}, elsewhere {outside}; "
+            f"one-sided p {p_text(self.p_value)}"
         )
         if not self.off:
             return f"No region found to be off. Most conspicuous: {self.name} ({counts}; {where})."
