@@ -289,6 +289,16 @@ def test_settings_of_the_user_stay_as_they_are(name):
     assert dict(mpl.rcParams) == before
 
 
+@pytest.mark.parametrize("name", ONE_OF_EACH)
+def test_lines_and_points_stand_out_on_a_dark_background(name):
+    with plt.style.context("dark_background"):
+        computed(name).plot()
+        for line in (each for ax in plt.gcf().axes for each in ax.lines):
+            part = np.array(mpl.colors.to_rgb(line.get_color()))
+            light = np.where(part <= 0.04045, part / 12.92, ((part + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722]
+            assert (light + 0.05) / 0.05 > 3.0, f"{line.get_label()}: contrast as WCAG 2.1 defines it"
+
+
 @pytest.mark.parametrize("name", BASE)
 def test_a_figure_without_pyplot_will_do(name):
     display, ax = computed(name), mpl.figure.Figure(figsize=(6, 6)).add_axes((0.15, 0.1, 0.8, 0.7))

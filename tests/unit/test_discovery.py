@@ -141,6 +141,10 @@ def test_check_refuses_what_the_test_does_not_cover():
     with pytest.raises(cb.InputError, match="discover needs one score for each row"):
         cb.check(cb.Tally.from_arrays(scores, y), discover=features)
     pd = pytest.importorskip("pandas")
+    with pytest.raises(cb.InputError, match="discover holds names of columns, which need a frame"):
+        cb.check(np.full(20, 0.5), np.arange(20) % 2, discover=["age"])
+    with pytest.raises(cb.InputError, match="discover has no names of columns"):
+        cb.check(np.full(20, 0.5), np.arange(20) % 2, discover=np.zeros((20, 2)))
     with pytest.raises(cb.InputError, match="discover names 'agee', which is not a column"):
         cb.check(pd.DataFrame({**features, "p": scores, "y": y}), score="p", label="y", discover=["agee"])
     for name in ("groups", "sample_weight"):

@@ -386,7 +386,7 @@ def calibrate(
         return _with_guarantee(segmented.fit_tally(scores, where or "segment", sampling=sampling))
     if score is None and label is None:
         refuse_places("calibrate", scores, y, sample_weight)
-        refuse_names("calibrate", source=source)
+        refuse_names("calibrate", by=by, groups=groups, time=time, source=source)
     if where is None:
         return _with_guarantee(cal.fit(scores, y, sample_weight, **known, **described))
     if weight_type == "by-class":

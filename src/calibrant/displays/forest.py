@@ -141,16 +141,16 @@ class ForestDisplay(Display):
                 continue
             side = 3.0
             if None not in (each["low"], each["high"]):
-                ax.plot([each["low"], each["high"]], [place, place], color=style.COLORS[0], linewidth=1.1, zorder=2)
+                ax.plot([each["low"], each["high"]], [place, place], color=style.color(ax, 0), linewidth=1.1, zorder=2)
                 tau = 0.0 if pooled is None or not pooled.tau2 >= 0.0 else pooled.tau2
                 side = 9.0 * math.sqrt(self._weight(each, tau) / max(self._weight(one, tau) for one in lines))
-            ax.plot(each["value"], place, "s", color=style.COLORS[0], markersize=max(side, 2.5), zorder=3)
+            ax.plot(each["value"], place, "s", color=style.color(ax, 0), markersize=max(side, 2.5), zorder=3)
         if pooled is not None:
             if not math.isnan(pooled.prediction_low):
                 ends = [pooled.prediction_low, pooled.prediction_high]
-                ax.plot(ends, [0.0, 0.0], color="0.2", linewidth=1.1, zorder=2)
+                ax.plot(ends, [0.0, 0.0], color=style.ink(ax), linewidth=1.1, zorder=2)
             corners = ([pooled.low, pooled.value, pooled.high, pooled.value], [0.0, 0.3, 0.0, -0.3])
-            ax.fill(*corners, color="0.2", zorder=3)
+            ax.fill(*corners, color=style.ink(ax), zorder=3)
         if ideal is not None:
             ax.axvline(ideal, **style.GUIDE_LINE, zorder=1)
         if self.measure == "observed_over_expected":
@@ -166,7 +166,8 @@ class ForestDisplay(Display):
         ax.set_yticks([*places, 0.0], [*names, "pooled"])
         ax.set_ylim(-0.8, len(lines) + 0.8)
         ax.set_xlabel(MEASURES[self.measure][0])
-        self._head(ax, f"{MEASURES[self.measure][0]} by cluster (events / participants)")
+        name = MEASURES[self.measure][0]
+        self._head(ax, f"{name[0].upper()}{name[1:]} by cluster (events / participants)")
 
     def _weight(self, line: dict[str, Any], tau2: float) -> float:
         """Weight in the pooled value, from the interval on the scale of pooling."""

@@ -114,9 +114,9 @@ class HorizonDisplay(Display):
         ax.plot(curve.scores, curve.rates, color=style.color(ax, 0), linewidth=1.8, zorder=2, label="smooth curve")
         for each in bins:
             if each.low is not None and each.high is not None:
-                ax.plot([each.predicted] * 2, [each.low, each.high], color="0.2", linewidth=1.0, zorder=3)
+                ax.plot([each.predicted] * 2, [each.low, each.high], color=style.ink(ax), linewidth=1.0, zorder=3)
         x, y = (np.array([getattr(each, name) for each in bins]) for name in ("predicted", "observed"))
-        ax.plot(x, y, "o", color="0.2", markersize=4.5, zorder=4, label="observed, by bin")
+        ax.plot(x, y, "o", color=style.ink(ax), markersize=4.5, zorder=4, label="observed, by bin")
         scale = style.Linear((0.0, most))
         scale.set(ax, "x")
         scale.set(ax, "y")

@@ -107,10 +107,16 @@ class RiskCoverageDisplay(Display):
         curve, (coverage, risk) = self.curve, self._whole
         few = len(coverage) <= 30
         line: dict[str, Any] = {"linewidth": 1.6, "marker": "o" if few else "", "markersize": 4, "zorder": 3}
-        ax.plot(coverage, risk, color=style.COLORS[0], label="wrong answers", **line)
+        ax.plot(coverage, risk, color=style.color(ax, 0), label="wrong answers", **line)
         bars = curve.risk - curve.low, curve.high - curve.risk
         ax.errorbar(
-            curve.coverage, curve.risk, np.maximum(bars, 0.0), fmt="none", ecolor=style.COLORS[0], alpha=0.45, zorder=2
+            curve.coverage,
+            curve.risk,
+            np.maximum(bars, 0.0),
+            fmt="none",
+            ecolor=style.color(ax, 0),
+            alpha=0.6,
+            zorder=2,
         )
         top = float(np.max(curve.high[curve.coverage >= min(0.1, float(curve.coverage[-1]))]))
         if self.acceptance is not None:
@@ -119,7 +125,9 @@ class RiskCoverageDisplay(Display):
             top = max(top, found.error)
             if found.threshold is not None:
                 at = found.coverage, found.wrong / found.rows
-                ax.plot(*at, marker="D", markersize=8, color=style.COLORS[5], linestyle="", zorder=4, label="threshold")
+                ax.plot(
+                    *at, marker="D", markersize=8, color=style.color(ax, 5), linestyle="", zorder=4, label="threshold"
+                )
         style.percent_axis(ax, "x", 0.0, 1.0, room=0.02)
         style.percent_axis(ax, "y", 0.0, min(1.0, 1.08 * top), room=0.02)
         ax.set_xlabel("Share of the rows that are answered")

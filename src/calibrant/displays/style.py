@@ -124,6 +124,11 @@ def color(ax: Axes, place: int) -> str:
     return palette(ax)[place]
 
 
+def ink(ax: Axes) -> str:
+    """Color of points and summaries that stand out: nearly black, and nearly white on a dark background."""
+    return "0.85" if is_dark(ax) else "0.2"
+
+
 def band(ax: Axes) -> dict[str, Any]:
     """Color of a gray band: light on a light background, and a middle gray on a dark one."""
     return {"color": "0.78" if is_dark(ax) else "0.6", "alpha": 0.5}

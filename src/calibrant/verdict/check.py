@@ -212,16 +212,30 @@ def _region(
             raise InputError(name, Phrase("cannot be used with {discover}", discover=Argument("discover")), fix)
     if isinstance(scores, Tally | GroupedTally) or (score is None and np.ndim(scores) != 1):
         raise InputError("discover", "needs one score for each row", "pass the probabilities of one event as a column")
+    named = isinstance(features, str) or (
+        isinstance(features, list | tuple) and all(type(one) is str for one in features)
+    )
     if not isinstance(score, str):
-        return find_region(scores, y, features, **settings)
+        if named:
+            fix = "pass the columns themselves, frame[[...]], or check(frame, score=..., label=..., discover=[...])"
+            raise InputError("discover", "holds names of columns, which need a frame", fix)
+        return _of_features(scores, y, features, settings)
     columns = by_name(scores)
-    if isinstance(features, str | list | tuple):
+    if named:
         names = [features] if isinstance(features, str) else features
         unknown = [name for name in names if name not in columns]
         if unknown:
             raise InputError("discover", f"names {unknown[0]!r}, which is not a column", f"it has {', '.join(columns)}")
         features = {name: columns[name] for name in names}
-    return find_region(columns[score], columns[label], features, **settings)
+    return _of_features(columns[score], columns[label], features, settings)
+
+
+def _of_features(scores: Any, y: Any, features: Any, settings: dict[str, Any]) -> Region:
+    """The same, with errors about features under the name of the argument here."""
+    try:
+        return find_region(scores, y, features, **settings)
+    except InputError as error:
+        raise (error.about("discover") if error.subject == "features" else error) from None
 
 
 def judge_problems(problems: Problems, tolerance: tuple[float, float] = TOLERANCE, *, random_state: int = 0) -> Verdict:
