@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from calibrant import decisions as decisions
     from calibrant import displays as displays
     from calibrant import engine as engine
+    from calibrant import live as live
     from calibrant import maps as maps
     from calibrant import metrics as metrics
     from calibrant import multiclass as multiclass
@@ -90,6 +91,7 @@ _HOMES = {
     "decisions": "",
     "displays": "",
     "engine": "",
+    "live": "",
     "load": "calibration",
     "maps": "",
     "metrics": "",

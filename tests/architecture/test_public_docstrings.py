@@ -23,11 +23,11 @@ import calibrant
 
 NAMESPACES = (
     *("metrics", "displays", "multiclass", "online", "shift", "engine", "maps", "notions", "calibrators", "decisions"),
-    *("abstention", "clinical", "credit"),
+    *("abstention", "clinical", "credit", "live"),
 )
 """Public namespaces; ``calibrant`` stands for the names of the top level that are in none of them."""
 
-METHODS = {"abstention", "metrics", "calibrators", "multiclass", "online", "shift", "clinical", "credit"}
+METHODS = {"abstention", "metrics", "calibrators", "multiclass", "online", "shift", "clinical", "credit", "live"}
 """Namespaces of statistical methods, whose objects state their guarantee and cite their source."""
 
 LONGEST, FEWEST_WORDS, MANY_PARAMETERS = 120, 4, 3

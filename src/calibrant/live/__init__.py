@@ -1,0 +1,8 @@
+"""Live calibration: labels that come late, joined by id, and learned in an order that does not mislead."""
+
+from calibrant.live.ids import read_ids
+from calibrant.live.learner import LateLearner
+from calibrant.live.ledger import Ledger
+from calibrant.live.records import Correction, Counts, Released
+
+__all__ = ["Correction", "Counts", "LateLearner", "Ledger", "Released", "read_ids"]

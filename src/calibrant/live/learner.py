@@ -1,0 +1,137 @@
+"""A forecaster that learns from late labels: it predicts at once, and learns each row when the ledger releases it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from calibrant.live.ledger import Ledger
+from calibrant.live.records import Released
+from calibrant.live.snapshots import damaged, pack, unpack
+from calibrant.messages import InputError, Shown
+from calibrant.numerics import Floats
+from calibrant.online import Forecaster, resume
+
+KIND = "late-learner"
+"""Name in its states."""
+
+
+class LateLearner(Shown):
+    """A forecaster around a ledger: forecasts are made at once, outcomes are learned one horizon after them.
+
+    Each row is learned once, in the order of its release, with the label that was known at its release. Positives and
+    negatives are learned with the same delay, and repeated events change nothing.
+
+    Parameters
+    ----------
+    forecaster
+        A forecaster of :mod:`calibrant.online` for one score.
+    ledger
+        The ledger that joins predictions and outcomes.
+
+    Notes
+    -----
+    Guarantee: that of the forecaster does not hold for its forecasts here, since it learns one horizon late. Its
+    forecasts are those of the same forecaster on the same rows without delay, shifted by one horizon.
+
+    Edges: before the first release, forecasts are those of the forecaster as it was passed. Cost: that of the ledger
+    and of the forecaster.
+
+    Reference: Joulani, Gyorgy and Szepesvari (2013), Online learning under delayed feedback.
+
+    Examples
+    --------
+    >>> from calibrant.online import OnlinePlatt
+    >>> late = LateLearner(OnlinePlatt(), Ledger(horizon=60.0))
+    >>> late.predict(["a", "b"], [0.2, 0.3], at=0.0).round(6).tolist()
+    [0.2, 0.3]
+    >>> late.observe(["b"], [1], at=30.0)
+    >>> late.advance(60.0).labels.tolist(), late.forecaster.n_rows
+    ([0, 1], 2)
+    """
+
+    def __init__(self, forecaster: Forecaster, ledger: Ledger) -> None:
+        if not isinstance(forecaster, Forecaster) or forecaster.takes_rows or forecaster.takes_features:
+            raise InputError("forecaster", "must be a forecaster for one score without features")
+        if not isinstance(ledger, Ledger):
+            raise InputError("ledger", "must be a Ledger", "pass Ledger(horizon=...)")
+        self.forecaster, self.ledger = forecaster, ledger
+
+    def predict(
+        self, ids: Any, scores: ArrayLike, *, at: ArrayLike, keys: ArrayLike = 0, versions: ArrayLike = 0
+    ) -> Floats:
+        """Forecast and register predictions.
+
+        Parameters
+        ----------
+        ids, scores, at, keys, versions
+            As in :meth:`Ledger.predict`; scores are probabilities.
+
+        Returns
+        -------
+        array
+            The forecasts, given what was released so far.
+        """
+        forecasts = self.forecaster.predict_many(scores)
+        self.ledger.predict(ids, scores, at=at, keys=keys, versions=versions)
+        return forecasts
+
+    def observe(self, ids: Any, labels: ArrayLike, *, at: ArrayLike | None = None) -> None:
+        """Register outcomes; they are learned at the release of their prediction.
+
+        Parameters
+        ----------
+        ids, labels, at
+            As in :meth:`Ledger.observe`.
+        """
+        self.ledger.observe(ids, labels, at=at)
+
+    def advance(self, now: float) -> Released:
+        """Move time forward, and learn what is released.
+
+        Parameters
+        ----------
+        now
+            The new time.
+
+        Returns
+        -------
+        Released
+            The rows that were learned, in order.
+        """
+        released = self.ledger.advance(now)
+        if len(released):
+            self.forecaster.learn_many(released.scores, released.labels)
+        return released
+
+    def to_bytes(self) -> bytes:
+        """Ledger and forecaster as they are now."""
+        head = {"forecaster": json.loads(self.forecaster.to_json())}
+        return pack(KIND, head, {"ledger": np.frombuffer(self.ledger.to_bytes(), dtype=np.uint8)})
+
+    @classmethod
+    def from_bytes(cls, state: bytes) -> LateLearner:
+        """Go on where another was when :meth:`to_bytes` wrote its state.
+
+        Parameters
+        ----------
+        state
+            What :meth:`to_bytes` returned.
+
+        Returns
+        -------
+        LateLearner
+            It gives the same forecasts for the same events, bit for bit.
+        """
+        head, arrays = unpack(state, KIND, {"ledger": np.uint8})
+        if "forecaster" not in head:
+            raise damaged()
+        return cls(resume(head["forecaster"]), Ledger.from_bytes(arrays["ledger"].tobytes()))
+
+    def __str__(self) -> str:
+        """What waits and what was learned."""
+        lag = f"Learning lags one horizon ({self.ledger.horizon:g}); {self.forecaster.n_rows:,} rows learned."
+        return f"{type(self.forecaster).__name__} with late labels. {lag}\n{self.ledger.counts}"

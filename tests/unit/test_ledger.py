@@ -1,0 +1,310 @@
+"""The ledger of late labels against its definition, event by event."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import calibrant as cb
+from calibrant.live import Counts, LateLearner, Ledger, read_ids
+from calibrant.online import OnlinePlatt
+
+
+class Definition:
+    """The rules of the ledger for one event at a time, in plain Python."""
+
+    def __init__(self, horizon, silence, remember, hold, max_open, max_held, max_remembered):
+        self.__dict__.update(locals())
+        self.now, self.counts, self.rows, self.told, self.corrections = -math.inf, Counts(), {}, [], []
+
+    def in_state(self, state):
+        return [(name, row) for name, row in self.rows.items() if row["state"] == state]
+
+    def predict(self, name, score, at, key):
+        row = self.rows.get(name)
+        content = {"score": score, "at": at, "key": key}
+        if row and row["state"] != "early":
+            same = all(row[field] == value for field, value in content.items())
+            self.count("duplicate_predictions" if same else "conflicting_predictions")
+        elif at + self.horizon <= self.now:
+            self.count("late_predictions")
+        elif self.counts.open >= self.max_open:
+            self.count("overflow_predictions")
+        else:
+            label = None
+            if row:
+                self.counts.held -= 1
+                late = row["at"] > at + self.horizon
+                self.count("too_late" if late else "joined")
+                label = None if late else row["label"]
+            self.rows[name] = content | {"state": "open", "label": label, "due": at + self.horizon}
+            self.counts.open += 1
+
+    def observe(self, name, label, at):
+        row = self.rows.get(name)
+        if row is None and self.hold == 0:
+            self.count("unknown")
+        elif row is None and self.counts.held >= self.max_held:
+            self.count("overflow_outcomes")
+        elif row is None:
+            self.counts.held += 1
+            self.rows[name] = {"state": "early", "label": label, "at": at, "due": max(at, self.now) + self.hold}
+        elif row["state"] == "early":
+            if row["label"] == label:
+                self.count("duplicate_outcomes")
+            else:
+                self.count("replaced")
+                row.update(label=label, at=at)
+        elif at > row["at"] + self.horizon:
+            self.count("too_late")
+        elif row["state"] == "open" and row["label"] is None:
+            self.count("joined")
+            row["label"] = label
+        elif row["state"] == "open":
+            self.count("replaced" if row["label"] != label else "duplicate_outcomes")
+            row["label"] = label
+        elif row["label"] != label:
+            self.count("after_release")
+            self.corrections.append((name, row["label"], label))
+            row.update(label=label, silent=False)
+        else:
+            self.count("agreed" if row["silent"] else "duplicate_outcomes")
+            row["silent"] = False
+
+    def advance(self, now):
+        if now < self.now:
+            self.count("stale")
+            return []
+        self.now = now
+        due = sorted((row["due"], name) for name, row in self.in_state("open") if row["due"] <= now)
+        told = []
+        for _, name in due:
+            row = self.rows[name]
+            silent = row["label"] is None
+            self.counts.open -= 1
+            self.count("with_outcome" if not silent else f"silent_{self.silence}")
+            if silent and self.silence == "negative":
+                row["label"] = 0
+            row.update(state="done", silent=silent, due=row["due"] + self.remember)
+            if row["label"] is not None:
+                told.append((name, row["score"], row["label"], row["key"], row["at"], silent))
+        for name, row in self.in_state("early"):
+            if row["due"] <= now:
+                self.counts.held -= 1
+                self.count("unknown")
+                del self.rows[name]
+        for name, row in self.in_state("done"):
+            if row["due"] <= now:
+                del self.rows[name]
+        kept = sorted((row["due"], name) for name, row in self.in_state("done"))
+        for _, name in kept[: max(len(kept) - self.max_remembered, 0)]:
+            self.count("forgotten_early")
+            del self.rows[name]
+        return told
+
+    def count(self, field):
+        setattr(self.counts, field, getattr(self.counts, field) + 1)
+
+
+times = st.integers(0, 30).map(float)
+names = st.integers(0, 7)
+events = st.one_of(
+    st.tuples(st.just("predict"), names, st.sampled_from([0.1, 0.7]), times, st.integers(0, 1)),
+    st.tuples(st.just("observe"), names, st.integers(0, 1), times),
+    st.tuples(st.just("advance"), times),
+)
+limits = st.fixed_dictionaries(
+    {
+        "horizon": st.sampled_from([1.0, 5.0, 12.0]),
+        "silence": st.sampled_from(["negative", "unknown"]),
+        "remember": st.sampled_from([0.0, 3.0, 20.0]),
+        "hold": st.sampled_from([0.0, 4.0, 20.0]),
+        "max_open": st.sampled_from([1, 3, 100]),
+        "max_held": st.sampled_from([0, 1, 100]),
+        "max_remembered": st.sampled_from([0, 2, 100]),
+    }
+)
+
+
+def rows_of(released):
+    columns = (released.ids[:, 1], released.scores, released.labels, released.keys, released.at, released.silent)
+    return list(zip(*(each.tolist() for each in columns), strict=True))
+
+
+def feed(ledger, batch):
+    """Register a batch of events of one kind."""
+    kind, columns = batch[0][0], list(zip(*(each[1:] for each in batch), strict=True))
+    if kind == "predict":
+        ledger.predict(np.array(columns[0]), columns[1], at=np.array(columns[2]), keys=np.array(columns[3]))
+    else:
+        ledger.observe(np.array(columns[0]), columns[1], at=np.array(columns[2]))
+
+
+def play(ledger, history):
+    """All events, those of one kind that follow each other in one batch."""
+    told, batch = [], []
+    for event in [*history, ("end",)]:
+        if batch and event[0] != batch[0][0]:
+            feed(ledger, batch)
+            batch = []
+        if event[0] == "advance":
+            told += rows_of(ledger.advance(event[1]))
+        elif event[0] != "end":
+            batch.append(event)
+    return told
+
+
+@settings(max_examples=300, deadline=None)
+@given(limits, st.lists(events, max_size=60), st.integers(0, 60))
+def test_the_ledger_does_what_its_definition_says(options, history, cut):
+    slow, fast = Definition(**options), Ledger(**options)
+    expected = []
+    for kind, *event in history:
+        found = getattr(slow, kind)(*event)
+        expected += found or []
+    told = play(fast, history)
+    assert told == expected
+    assert fast.counts == slow.counts
+    assert [(int.from_bytes(each.id), each.before, each.after) for each in fast.take_corrections()] == slow.corrections
+    assert (
+        len(fast)
+        == len(slow.rows)
+        <= sum(options[name] for name in ("max_open", "max_held"))
+        + max(options["max_remembered"], len(slow.in_state("done")))
+    )
+    assert fast.counts.predictions == sum(event[0] == "predict" for event in history)
+    assert fast.counts.outcomes == sum(event[0] == "observe" for event in history)
+
+    # A snapshot anywhere changes nothing.
+    first = Ledger(**options)
+    before = play(first, history[:cut])
+    again = Ledger.from_bytes(first.to_bytes())
+    assert again.to_bytes() == first.to_bytes()
+    assert before + play(again, history[cut:]) == expected
+    assert again.counts == fast.counts
+    whole = Ledger(**options)
+    play(whole, history)
+    assert whole.to_bytes() == again.to_bytes()
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(events, max_size=60))
+def test_two_shards_equal_one(history):
+    one, shards = Ledger(5.0), [Ledger(5.0), Ledger(5.0)]
+    told = play(one, history)
+    parts = [play(shard, [e for e in history if e[0] == "advance" or e[1] % 2 == k]) for k, shard in enumerate(shards)]
+    assert sorted(parts[0] + parts[1], key=lambda row: (row[4], row[0])) == sorted(
+        told, key=lambda row: (row[4], row[0])
+    )
+    total = {
+        name: sum(asdict(shard.counts)[name] for shard in shards) for name in asdict(one.counts) if name != "stale"
+    }
+    assert total == {name: value for name, value in asdict(one.counts).items() if name != "stale"}
+
+
+def test_ids_of_every_kind():
+    import uuid
+
+    unique = uuid.UUID(int=5)
+    assert read_ids([unique]).tolist() == [[0, 5]]
+    assert read_ids([5]).tolist() == read_ids(np.array([5])).tolist() == [[0, 5]]
+    assert read_ids(np.array([b"ab"])).tolist() == read_ids([b"ab"]).tolist()
+    assert len({tuple(pair) for pair in read_ids([f"request-{k}" for k in range(1000)]).tolist()}) == 1000
+    assert read_ids([]).shape == (0, 2)
+    for bad in ([-1], [1.5], [None], [True], np.array([[1]]), [2**64]):
+        with pytest.raises(cb.InputError, match="ids"):
+            read_ids(bad)
+
+
+def test_many_ids_are_found_and_forgotten():
+    ledger = Ledger(1.0, remember=0.0, hold=0.0)
+    rng = np.random.default_rng(0)
+    for k in range(30):
+        ids = rng.permutation(5_000) + 5_000 * (k % 3)
+        ledger.predict(ids, np.full(5_000, 0.5), at=2.0 * k)
+        ledger.observe(ids[::7], np.ones(len(ids[::7])), at=2.0 * k + 0.5)
+        released = ledger.advance(2.0 * k + 1.0)
+        assert released.labels.sum() == len(ids[::7])
+        assert released.ids[:, 1].tolist() == sorted(ids.tolist())
+    assert len(ledger) == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda: Ledger(None), "horizon must be a finite number, positive"),
+        (lambda: Ledger(0.0), "horizon must be"),
+        (lambda: Ledger(math.inf), "horizon must be"),
+        (lambda: Ledger(1.0, silence="drop"), "silence"),
+        (lambda: Ledger(1.0, max_open=-1), "max_open"),
+        (lambda: Ledger(1.0).predict([1], [math.nan], at=0.0), "scores must be finite"),
+        (lambda: Ledger(1.0).predict([1, 2], [0.5], at=0.0), "scores has shape"),
+        (lambda: Ledger(1.0).predict([1], [0.5], at=math.inf), "at must hold finite"),
+        (lambda: Ledger(1.0).predict([1], [0.5], at="now"), "at must hold numbers"),
+        (lambda: Ledger(1.0).predict([1], [0.5], at=0.0, keys=["de"]), "keys must hold integers"),
+        (lambda: Ledger(1.0).observe([1], [0.5], at=0.0), "labels must be 0 or 1"),
+        (lambda: Ledger(1.0).observe([1], [1]), "at is missing"),
+        (lambda: Ledger(1.0).advance(math.nan), "now must be"),
+        (lambda: Ledger.from_bytes(b"x"), "state is damaged"),
+        (lambda: Ledger.from_bytes(Ledger(1.0).to_bytes()[:-30]), "state is damaged"),
+    ],
+)
+def test_wrong_input_is_refused(call, match):
+    with pytest.raises(cb.InputError, match=match):
+        call()
+
+
+# ------------------------------------------------------------------------------------------------------------- learning
+
+
+def clicks(n=150_000, seed=0):
+    """A stream with 1.5 % clicks and a model that is off by 0.5 in log-odds; one row per second."""
+    rng = np.random.default_rng(seed)
+    log_odds = rng.normal(-4.2, 0.6, n)
+    truth = 1.0 / (1.0 + np.exp(-log_odds))
+    return 1.0 / (1.0 + np.exp(-(log_odds + 0.5))), rng.random(n) < truth, truth, rng.exponential(300.0, n)
+
+
+@pytest.mark.parametrize("copies", [1, 2])
+def test_early_clicks_and_clicks_delivered_twice_do_no_harm(copies):
+    scores, clicked, truth, delay = clicks()
+    horizon, step = 10_000.0, 2_500
+    learner = LateLearner(OnlinePlatt(), Ledger(horizon))
+    when = np.where(clicked, np.arange(len(scores)) + delay, np.inf)
+    forecasts = []
+    for start in range(0, len(scores), step):
+        rows = np.arange(start, start + step)
+        forecasts.append(learner.predict(rows, scores[rows], at=rows.astype(float)))
+        seen = np.flatnonzero((when > start) & (when <= start + step))
+        for _ in range(copies):
+            learner.observe(seen, np.ones(len(seen)), at=when[seen])
+        learner.advance(float(start + step))
+    told = np.concatenate(forecasts)
+    waiting = np.arange(len(scores)) < horizon
+    assert told[waiting] == pytest.approx(scores[waiting], rel=1e-12)  # nothing is learned before the first horizon
+    later = np.arange(len(scores)) >= 100_000
+    assert told[later].sum() / truth[later].sum() == pytest.approx(1.0, abs=0.05)
+    assert (
+        learner.ledger.counts.duplicate_outcomes + learner.ledger.counts.agreed
+        == (copies - 1) * (learner.ledger.counts.joined) + (copies - 1) * learner.ledger.counts.after_release
+    )
+
+    # The same rows without delay, in the order of their release, give the same forecaster.
+    done = learner.forecaster.n_rows
+    in_time = clicked & (delay <= horizon)
+    assert OnlinePlatt().learn_many(scores[:done], in_time[:done]).to_json() == learner.forecaster.to_json()
+    assert LateLearner.from_bytes(learner.to_bytes()).to_bytes() == learner.to_bytes()
+
+
+def test_only_forecasters_of_one_score_learn_late():
+    with pytest.raises(cb.InputError, match="forecaster must be"):
+        LateLearner(lambda score: score, Ledger(1.0))
+    with pytest.raises(cb.InputError, match="ledger must be"):
+        LateLearner(OnlinePlatt(), 5.0)
+    with pytest.raises(cb.InputError, match="state is damaged"):
+        LateLearner.from_bytes(Ledger(1.0).to_bytes())
