@@ -164,6 +164,7 @@ def _excluded(estimator: Any) -> dict[str, str]:
 pytestmark = [
     pytest.mark.filterwarnings("ignore:y has only one class:calibrant.CalibrantWarning"),
     pytest.mark.filterwarnings(r"ignore:\d+ rows are too few for 5 bins:calibrant.CalibrantWarning"),
+    pytest.mark.filterwarnings(r"ignore:.*fewer than \d+ rows(,| in a bin):calibrant.CalibrantWarning"),
 ]
 
 
@@ -271,6 +272,10 @@ EXCLUSIONS = [
     for calibrator in CALIBRATORS
     for estimator in (_wrapped(calibrator), ColumnZero(calibrator))
     for name in _excluded(estimator)
+] + [
+    pytest.param(_wrapped(calibrator), name, id=f"several classes, {calibrator!r}, {name}", marks=pytest.mark.full)
+    for calibrator in (VectorScaling(), *MULTICLASS)
+    for name in _excluded(_wrapped(calibrator))
 ]
 
 

@@ -62,7 +62,7 @@ def test_the_closed_test_seldom_corrects_more_than_needed(clusters: int, full_si
         scores, y, groups = sample(np.random.default_rng([run, 3]), 900, clusters, 0.02, -0.4, 1.0)
         tested = update_model(scores, y, groups=groups)
         wrong += tested.chosen in ("slope", "flexible")
-    assert stats.binomtest(wrong, runs, 0.06, alternative="greater").pvalue > LEVEL, wrong / runs
+    assert stats.binomtest(wrong, runs, 0.05, alternative="greater").pvalue > LEVEL, wrong / runs
 
 
 def test_pooled_and_prediction_intervals_cover(full_size: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -54,18 +55,33 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: " ".join(map(str, case)))
-def test_intervals_cover(case: tuple, full_size: bool) -> None:
-    metric, n, rate, slope, shift, groups, spread, least = case
-    runs, repetitions = (400, None) if full_size else (4 if metric == "ici" else 10, 50)
-    wanted, hits, judged = truth(metric, rate, slope, shift, spread), 0, 0
+class Coverage(NamedTuple):
+    """In how many samples there is an interval, and in how many the truth is in it, below it and above it."""
+
+    judged: int
+    hits: int
+    below: int
+    above: int
+
+
+def coverage(case: tuple, runs: int, repetitions: int | None) -> Coverage:
+    metric, n, rate, slope, shift, groups, spread, *_ = case
+    wanted, ends = truth(metric, rate, slope, shift, spread), []
     for run in range(runs):
         scores, y, group = sample(np.random.default_rng([run, n]), n, rate, slope, shift, groups, spread)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             found = interval(metric, scores, y, groups=group, random_state=run, repetitions=repetitions)
         if found.low is not None:
-            judged += 1
-            hits += found.low - 1e-6 <= wanted <= found.high + 1e-6
-    assert judged >= 0.9 * runs
-    assert stats.binomtest(hits, judged, least, alternative="less").pvalue > LEVEL, f"covered {hits / judged:.3f}"
+            ends.append((wanted < found.low - 1e-6, wanted > found.high + 1e-6))
+    below, above = np.sum(ends, axis=0).tolist()
+    return Coverage(len(ends), len(ends) - below - above, below, above)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: " ".join(map(str, case)))
+def test_intervals_cover(case: tuple, full_size: bool) -> None:
+    runs, repetitions = (400, None) if full_size else (4 if case[0] == "ici" else 10, 50)
+    found = coverage(case, runs, repetitions)
+    assert found.judged >= 0.9 * runs
+    test = stats.binomtest(found.hits, found.judged, case[-1], alternative="less")
+    assert test.pvalue > LEVEL, f"covered {found.hits / found.judged:.3f}"

@@ -33,6 +33,8 @@ def test_intervals_cover_whatever_the_judge_is_worth(accuracy: float, full_size:
         figures = (found.ratio, found.intercept, found.slope, *found.bins)
         missed += [not each.low <= t <= each.high for each, t in zip(figures, true, strict=True)]
         worth.append(found.ratio.worth / LABELS)
-    for count in missed:  # asymptotic intervals: 7 % is allowed for 5 %
+    # The intervals are asymptotic, and promise nothing for 150 labels. In 2,000 runs they missed in 4.4 to 6.6 %, by
+    # figure: the limit is the next whole percent.
+    for count in missed:
         assert stats.binomtest(int(count), runs, 0.07, alternative="greater").pvalue > 1e-3, missed / runs
     assert (np.mean(worth) > 1.7) if accuracy > 0.5 else (0.85 < np.mean(worth) < 1.4)

@@ -79,7 +79,10 @@ WORLDS = [(0.3, 0.05, 4_000, 2_000), (0.3, 0.6, 1_000, 5_000), (0.1, 0.02, 5_000
 def test_the_new_rate_lies_within_two_standard_errors(
     before: float, after: float, n_old: int, n_new: int, full_size: bool
 ) -> None:
-    """In at least 93 % of runs; and the test of the assumption, which holds here, seldom denies it."""
+    """In at least 93 % of runs; and the test of the assumption, which holds here, denies it in 5 %.
+
+    Two standard errors are asymptotic: in 1,000 runs they covered in 95.3, 96.1, 94.6 and 94.0 %, by world.
+    """
     runs = 3_000 if full_size else 250
     rng = np.random.default_rng([32, n_old, n_new])
     near = denied = 0
@@ -90,7 +93,7 @@ def test_the_new_rate_lies_within_two_standard_errors(
         near += abs(found.rate - after) <= 2 * found.se
         denied += found.fit.p_value < 0.05
     assert stats.binomtest(near, runs, 0.93, alternative="less").pvalue > LEVEL
-    assert stats.binomtest(denied, runs, 0.06, alternative="greater").pvalue > LEVEL
+    assert stats.binomtest(denied, runs, 0.05, alternative="greater").pvalue > LEVEL
     assert near < runs, "a standard error that is never exceeded is too large"
 
 

@@ -73,6 +73,7 @@ def penalized(z, y, ridge: Ridge, slope: float, flat: np.ndarray) -> float:
 def test_a_ridge_fit_is_that_of_a_general_minimizer(ridge, dense, monkeypatch):
     monkeypatch.setattr(softmax_ridge, "MAX_DENSE_CLASSES", 16 if dense else 0)
     monkeypatch.setattr(softmax_ridge, "LBFGS_TOLERANCE", 1e-12)
+    monkeypatch.setattr(softmax_ridge, "LBFGS_DECREMENT", 0.0)
     z, y = sample(150, 3)
     rows = log_rows(z, y)
     slope = fit_slope(rows).slope

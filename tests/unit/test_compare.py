@@ -13,7 +13,7 @@ from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
 from calibrant.messages import InputError
 from calibrant.verdict import compare
-from calibrant.verdict.compare import Outcome
+from calibrant.verdict.change import Outcome
 
 
 def models(n: int = 2_000, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

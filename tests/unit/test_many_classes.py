@@ -31,14 +31,15 @@ def test_the_fit_of_many_classes_is_that_of_newton(others, absent, monkeypatch):
     z, y = sample(400, 17, absent)
     rows = LogRows.of(check_class_rows(z, y, classes=range(17), score_type="logit"))
     ridge, slope = Ridge(1.0, others, 0.5), fit_slope(rows).slope
-    fast = fit_affine(rows, ridge, slope)
+    fast, near = fit_affine(rows, ridge, slope), 2.0 * softmax_ridge.LBFGS_DECREMENT
     monkeypatch.setattr(softmax_ridge, "LBFGS_TOLERANCE", 1e-12)
+    monkeypatch.setattr(softmax_ridge, "LBFGS_DECREMENT", 0.0)
     exact = fit_affine(rows, ridge, slope)
     monkeypatch.setattr(softmax_ridge, "MAX_DENSE_CLASSES", 17)
     newton = fit_affine(rows, ridge, slope)
     problem = softmax_ridge._Regression(rows, ridge, slope)
     lowest = problem.evaluate(newton.numbers).loss
-    assert problem.evaluate(fast.numbers).loss - lowest < 3e-8 * problem.total
+    assert problem.evaluate(fast.numbers).loss - lowest < near  # of the sum: 0.045 standard errors from the solution
     assert problem.evaluate(exact.numbers).loss - lowest < 1e-9 * problem.total
     np.testing.assert_allclose(exact.numbers, newton.numbers, atol=2e-4)
 

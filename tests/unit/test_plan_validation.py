@@ -35,7 +35,10 @@ def test_the_published_example() -> None:
     upto = np.cumsum(density) / density.sum()
     z = np.interp((np.arange(50_000) + 0.5) / 50_000, upto, x)
     _, slope, area = sizes(0.018, 0.8, scores=1 / (1 + np.exp(-z)))
-    assert slope == pytest.approx(9835, rel=0.08)
+    v = np.exp(z) / (1 + np.exp(z)) ** 2
+    i0, i1, i2 = v.mean(), (z * v).mean(), (z * z * v).mean()
+    assert slope == math.ceil(i0 / (i0 * i2 - i1**2) / (0.1 / Z) ** 2)  # the formula, solved for n, on these log-odds
+    assert 1.05 < slope / 9835 < 1.08
     assert area == 4252
 
 

@@ -17,14 +17,13 @@ from scipy import stats
 from sklearn import metrics as sk
 
 from calibrant.messages import CalibrantWarning, InputError
+from calibrant.metrics.binary.net_benefit import DecisionCurve, net_benefit
 from calibrant.metrics.binary.scores import (
-    DecisionCurve,
     accuracy,
     auc,
     brier,
     classification_loss,
     log_loss,
-    net_benefit,
     refinement,
     rmse,
     sharpness,

@@ -207,7 +207,7 @@ def score_and_label(y: object, score: str | None, label: str | None) -> tuple[st
         raise InputError(
             missing,
             Phrase("must name one column of the frame, and so must {other}", other=Argument(other)),
-            f"for several classes pass the columns as {several}",
+            f"for several classes pass the columns as {several}; collect a lazy, DuckDB or Spark frame first",
         )
     return score, label
 

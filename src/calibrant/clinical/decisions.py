@@ -12,7 +12,7 @@ from calibrant.arrays.columns import check_whole
 from calibrant.clinical.tables import Table, interval_text
 from calibrant.messages import InputError, Note, note
 from calibrant.metrics.binary.bins import Bins, grouped_or_tally
-from calibrant.metrics.binary.scores import net_benefit
+from calibrant.metrics.binary.net_benefit import net_benefit
 from calibrant.metrics.variance import FEWEST_CLUSTERS
 from calibrant.notebook import table_block
 from calibrant.numerics import Floats

@@ -13,7 +13,7 @@ from calibrant.clinical.decisions import decision_curve
 from calibrant.displays import style
 from calibrant.displays.base import Display
 from calibrant.messages import InputError
-from calibrant.metrics.binary.scores import DecisionCurve, net_benefit
+from calibrant.metrics.binary.net_benefit import DecisionCurve, net_benefit
 from calibrant.metrics.estimates import TWO_SIDED
 from calibrant.numerics import Floats
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from calibrant.metrics import dispatch
 from calibrant.metrics.binary import cumulative, decompositions, entropy, errors, kernel, significance, smooth, validity
+from calibrant.metrics.binary import net_benefit as decision_curve
 from calibrant.metrics.binary import recalibration as curves
 from calibrant.metrics.binary import scores as overall
 from calibrant.metrics.binary.bins import Bins
@@ -38,7 +39,7 @@ ecce = for_rows(cumulative.ecce)
 ece = for_rows(dispatch.ece)
 ici = for_rows(curves.ici)
 log_loss = for_rows(dispatch.log_loss)
-net_benefit = for_rows(overall.net_benefit)
+net_benefit = for_rows(decision_curve.net_benefit)
 normalized_entropy = for_rows(entropy.normalized_entropy)
 pde = for_rows(errors.pde)
 recalibration = for_rows(curves.recalibration)

@@ -34,10 +34,10 @@ from calibrant.reporting.page import write_html
 from calibrant.reporting.picture import DEFAULT_NOUNS, draw_svg
 from calibrant.reporting.sections import sections
 from calibrant.reporting.styles import STYLES, Style, StyleName, StyleVoice
-from calibrant.verdict.by_class import row_text, voice_of
 from calibrant.verdict.check import judge_problems
-from calibrant.verdict.classes import AskedNotion, Problems, read_problems
 from calibrant.verdict.decision import TOLERANCE
+from calibrant.verdict.multiclass.by_class import row_text, voice_of
+from calibrant.verdict.multiclass.classes import AskedNotion, Problems, read_problems
 from calibrant.verdict.verdict import Verdict
 
 MIN_ROWS_OF_A_SITE = 20

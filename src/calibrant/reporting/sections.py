@@ -23,9 +23,9 @@ from calibrant.reporting.marks import (
 )
 from calibrant.reporting.prose import definitions, limits, methods
 from calibrant.reporting.styles import Style
-from calibrant.verdict.by_class import unit_of
 from calibrant.verdict.figures import capitalized
 from calibrant.verdict.gain import TEMPERATURE
+from calibrant.verdict.multiclass.by_class import unit_of
 
 Numbers = Mapping[str, Any]
 

@@ -12,11 +12,11 @@ import numpy as np
 from calibrant.messages import PYTHON, InputError, MissingPackage, Note, Voice
 from calibrant.notebook import AMBER, GREEN, RED, stacked, text_block
 from calibrant.tallies import Tally
-from calibrant.verdict.by_class import voice_of
 from calibrant.verdict.decision import Against, Beyond, Direction, Status
 from calibrant.verdict.discovery import Region
 from calibrant.verdict.gain import Gain
 from calibrant.verdict.hints import hints_of
+from calibrant.verdict.multiclass.by_class import voice_of
 from calibrant.verdict.segments import Order, Segment, sort_segments, stake
 from calibrant.verdict.sentences import SHOWN_SEGMENTS, Wording
 from calibrant.verdict.shape import Misfit

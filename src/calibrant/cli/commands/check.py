@@ -158,8 +158,8 @@ def show(verdict: Verdict, sort: Order = "effect", top: int = MOST_SEGMENTS) -> 
 
 
 def _show_classes(verdict: Verdict) -> None:
-    from calibrant.verdict.by_class import unit_of
     from calibrant.verdict.figures import amount, p_text
+    from calibrant.verdict.multiclass.by_class import unit_of
 
     if not verdict.classes:
         return

@@ -9,7 +9,7 @@ import typer
 from calibrant.cli import console, options
 
 if TYPE_CHECKING:
-    from calibrant.verdict.compare import Change
+    from calibrant.verdict.change import Change
 
 THRESHOLD = "Decision threshold; repeat for several. [default: 0.5; none for several classes]"
 REPEAT = "of several classes one column each"
@@ -44,7 +44,7 @@ def compare(
     """
     from calibrant.cli.source import Rows
     from calibrant.verdict import compare as judge
-    from calibrant.verdict.classes import Table
+    from calibrant.verdict.multiclass.classes import Table
 
     limits = options.tolerance_of(tolerance)
     columns = options.Columns(old, label, weight, frequency, None, None, groups, positive, None, where)

@@ -22,11 +22,13 @@ MAX_DENSE_CLASSES = 16
 MAX_DENSE_VECTOR = 150
 """Up to this many classes the approximate Hessian of slopes and intercepts is exact at the start."""
 
-NEWTON_TOLERANCE, LBFGS_TOLERANCE = 1e-13, 1e-8
-"""A fit stops if its next step would lower the mean loss by less than this.
+NEWTON_TOLERANCE, LBFGS_TOLERANCE, LBFGS_DECREMENT = 1e-13, 1e-8, 5e-4
+"""Decrements (about twice what the next step would lower the loss by) at which a fit stops: the first two of the mean
+loss, the last one of the sum over rows. L-BFGS stops at the larger of the second and the last.
 
-With the second one parameters are about :math:`\\sqrt{2 \\cdot 10^{-8} n}` standard errors from the solution: 0.01 with
-5,000 rows.
+The square root of the decrement of the sum is the distance of all parameters from the solution in standard errors: with
+the last one 0.02 (up to 0.05, as the Hessian is approximate), while the fit itself is about :math:`\\sqrt{d}` from the
+truth with d parameters. The second one is larger from 50,000 rows on.
 """
 
 SINGLE_TOLERANCE = 1e-6
@@ -86,12 +88,12 @@ def fit_affine(
     -----
     Up to 16 classes Newton's method, beyond that L-BFGS.
     L-BFGS is in single precision until its steps lower the mean loss by less than 1e-6, and ends in double precision.
-    Cost: about eight Newton steps, or 12 to 30 passes of loss and gradient; memory for blocks of rows and K^3 / 2
+    Cost: about eight Newton steps, or 10 to 30 passes of loss and gradient; memory for blocks of rows and K^3 / 2
     numbers in single precision.
     """
     problem = _Regression(rows, ridge, slope)
     numbers = problem.identity() if start is None else problem.embedded(start.numbers)
-    limit = max(settled, 0.0 if problem.size <= MAX_DENSE_CLASSES else LBFGS_TOLERANCE) * problem.total
+    limit = settled * problem.total
     if problem.size <= MAX_DENSE_CLASSES:
         found = damped_newton(
             problem.evaluate,
@@ -102,6 +104,7 @@ def fit_affine(
         return Affine(found.point, slope)
 
     pairs = new_pairs()
+    limit = max(limit, LBFGS_TOLERANCE * problem.total, LBFGS_DECREMENT)
     if inverse is None:
         if start is None:
             steps = FIRST_STEPS if problem.full else FIRST_VECTOR_STEPS

@@ -1,9 +1,9 @@
-"""Scores of overall quality: proper losses, accuracy, AUC, sharpness and net benefit."""
+"""Scores of overall quality: proper losses, accuracy, AUC and sharpness."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from calibrant.arrays import Rows
-from calibrant.arrays.columns import read_floats
 from calibrant.messages import InputError, Note, Voice, note, plural
 from calibrant.metrics.binary.bins import (
     Bins,
@@ -25,15 +24,11 @@ from calibrant.metrics.binary.bins import (
     tally_of,
 )
 from calibrant.metrics.binary.means import Loss, Moments, Part, Parts, logarithmic_loss, moments, parts_of, squared_loss
-from calibrant.metrics.estimates import TWO_SIDED, Estimate, Result, no_spread, upper_point
+from calibrant.metrics.estimates import TWO_SIDED, Estimate, no_spread, upper_point
 from calibrant.metrics.variance import FEWEST_CLUSTERS, Spread, few_groups, spread_of
-from calibrant.notebook import table_block
 from calibrant.numerics import Column, Floats
 from calibrant.tallies import Clusters, Tally
 from calibrant.tallies.cells import mass_below
-
-MAX_INTERVALS = 4
-"""Maximum number of threshold intervals in a printout."""
 
 
 def brier(scores: GroupedScores, y: Column = None, sample_weight: Column = None, *, groups: Column = None) -> Estimate:
@@ -46,7 +41,7 @@ def brier(scores: GroupedScores, y: Column = None, sample_weight: Column = None,
     """
     if groups is not None or isinstance(scores, Clusters):
         data = grouped_or_tally(scores, y, sample_weight, groups)
-        return _grouped_mean(brier(_plain(data)), data, squared_loss, 1.0)
+        return _grouped_mean(brier(plain_tally(data)), data, squared_loss, 1.0)
     return _mean_estimate("Brier score", rows_or_tally(scores, y, sample_weight), squared_loss)
 
 
@@ -105,7 +100,7 @@ def log_loss(
     """
     if groups is not None or isinstance(scores, Clusters):
         clustered = grouped_or_tally(scores, y, sample_weight, groups)
-        return _grouped_mean(log_loss(_plain(clustered)), clustered, logarithmic_loss, math.inf)
+        return _grouped_mean(log_loss(plain_tally(clustered)), clustered, logarithmic_loss, math.inf)
     data = rows_or_tally(scores, y, sample_weight)
     sums = moments(parts_of(data), logarithmic_loss)
     found = _estimate("log loss", sums, math.inf, resolution_notes(data))
@@ -212,7 +207,7 @@ def auc(scores: GroupedScores, y: Column = None, sample_weight: Column = None, *
     """
     if groups is not None or isinstance(scores, Clusters):
         data = grouped_or_tally(scores, y, sample_weight, groups)
-        return _grouped_auc(auc(_plain(data)), data)
+        return _grouped_auc(auc(plain_tally(data)), data)
     tally = tally_of(scores, y, sample_weight)
     events = float(tally.positives)
     others = float(tally.total - events if tally.counts else (tally.n - tally.events).sum())
@@ -327,119 +322,16 @@ def refinement(
     return _estimate(f"refinement, {describe(bins, strategy, edges)}", sums, 1.0, null=False)
 
 
-@dataclass(frozen=True, eq=False)
-class DecisionCurve(Result):
-    """Net benefit per row by threshold, in true positives: of the model, of treating all and of treating none.
-
-    ``se`` is the standard error of ``model`` at each threshold, NaN where rows are too few.
-    """
-
-    thresholds: Floats
-    model: Floats
-    se: Floats
-    treat_all: Floats
-    treat_none: float = 0.0
-
-    @property
-    def useful(self) -> NDArray[np.bool_]:
-        """Where the model beats both treating all and treating none."""
-        return np.asarray(self.model > np.maximum(self.treat_all, self.treat_none))
-
-    def __str__(self) -> str:
-        rows = (f"{at:>9}{model:>11}{treated:>11}" for at, model, treated in self._rows())
-        return "\n".join([self._headline(), f"{'threshold':>9}{'model':>11}{'treat all':>11}", *rows])
-
-    def _repr_html_(self) -> str:
-        """For notebooks: where the model is useful, and some points of the curve."""
-        return table_block(("threshold", "model", "treat all"), self._rows(), title=self._headline())
-
-    def _headline(self) -> str:
-        edges = np.flatnonzero(np.diff(self.useful, prepend=False, append=False)).reshape(-1, 2)
-        ends = [(self.thresholds[start], self.thresholds[stop - 1]) for start, stop in edges]
-        named = [f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}" for low, high in ends[:MAX_INTERVALS]]
-        count = int(np.count_nonzero(self.useful))
-        title = f"Net benefit: the model beats treating all and none at {count} of {len(self.model)} thresholds"
-        where = f": {', '.join(named)}{', ...' if len(ends) > MAX_INTERVALS else ''}" if named else ""
-        return title + where
-
-    def _rows(self) -> list[tuple[str, str, str]]:
-        """Threshold, net benefit of the model and of treating all at up to nine thresholds, as text."""
-        shown = np.unique(np.linspace(0, len(self.model) - 1, 9).round().astype(int))
-        return [(f"{self.thresholds[i]:.4g}", f"{self.model[i]:.4f}", f"{self.treat_all[i]:.4f}") for i in shown]
-
-
-def net_benefit(
-    scores: GroupedScores,
-    y: Column = None,
-    sample_weight: Column = None,
-    *,
-    thresholds: Column = None,
-    groups: Column = None,
-) -> DecisionCurve:
-    r"""Decision curve: net benefit of acting on scores at or above each threshold.
-
-    .. math:: \mathrm{NB}(t) = \frac{\mathrm{TP}(t)}{n} - \frac{\mathrm{FP}(t)}{n} \cdot \frac{t}{1 - t},
-
-    with :math:`\mathrm{TP}(t)` events and :math:`\mathrm{FP}(t)` non-events among the rows of score at least :math:`t`;
-    at threshold t one false positive costs as much as t / (1 - t) true positives gain. Treating all has
-    :math:`\mathrm{TP}` and :math:`\mathrm{FP}` of all rows, treating none has 0.
-
-    Parameters
-    ----------
-    scores : array-like or Tally
-        Probability of each row; or a tally alone, without ``y``, ``sample_weight`` and ``groups``.
-    y : array-like
-        Labels, 0 or 1.
-    sample_weight : array-like, optional
-        Importance weight of each row.
-    thresholds : array-like, optional
-        Probabilities inside (0, 1), increasing; by default 0.01, 0.02, ..., 0.99.
-    groups : array-like, optional
-        Groups of dependent rows, such as patients or customers.
-
-    Returns
-    -------
-    DecisionCurve
-        Net benefit of the model, of treating all and of treating none, at each threshold.
-
-    Notes
-    -----
-    Guarantee: none in finite samples. Cost: one pass over rows. Reference: Vickers and Elkin (2006).
-
-    Examples
-    --------
-    >>> curve = net_benefit([0.1, 0.3, 0.6, 0.8], [0, 0, 1, 1], thresholds=[0.2, 0.5])
-    >>> curve.model.tolist(), curve.treat_all.tolist()
-    ([0.4375, 0.5], [0.375, 0.0])
-    """
-    at = np.arange(1, 100) / 100.0 if thresholds is None else read_floats(np.atleast_1d(thresholds), "thresholds")
-    if not (len(at) and ((at > 0.0) & (at < 1.0)).all() and (np.diff(at) > 0.0).all()):
-        raise InputError("thresholds", "must be increasing probabilities inside (0, 1)", "pass 0.5 for 50 %")
-    if groups is not None or isinstance(scores, Clusters):
-        data = grouped_or_tally(scores, y, sample_weight, groups)
-        return _grouped_curve(net_benefit(_plain(data), thresholds=at), data)
-    bins = Bins.of(scores, y, sample_weight, edges=at)
-    others, share = bins.n - bins.events, _squared(bins) / np.maximum(bins.n, np.finfo(float).tiny)
-    hits, alarms = _from_above(bins.events) / bins.total, _from_above(others) / bins.total
-    w2_hits, w2_alarms = _from_above(bins.events * share), _from_above(others * share)
-    cost = at / (1.0 - at)
-    model = hits[1:] - cost * alarms[1:]
-    total, w2 = bins.total, float(_squared(bins).sum())
-    squares = w2_hits[1:] + cost**2 * w2_alarms[1:]
-    spread = squares - 2.0 * model * (w2_hits[1:] - cost * w2_alarms[1:]) + model**2 * w2
-    size = total**2 / w2
-    se = np.sqrt(np.maximum(spread, 0.0) / total**2 * size / (size - 1.0)) if size > 1.0 else np.full(len(at), np.nan)
-    return DecisionCurve(at, model, se, hits[0] - cost * alarms[0])
-
-
 # --------------------------------------------------------------------------------------------- Groups of dependent rows
 
 
-def _plain(data: Tally | Clusters) -> Tally:
+def plain_tally(data: Tally | Clusters) -> Tally:
+    """The tally of all rows, with or without groups."""
     return data.tally if isinstance(data, Clusters) else data
 
 
-def _judged(data: Tally | Clusters) -> bool:
+def enough_groups(data: Tally | Clusters) -> bool:
+    """Whether there are no groups, or enough of them for a standard error."""
     return not isinstance(data, Clusters) or data.size >= FEWEST_CLUSTERS
 
 
@@ -447,7 +339,7 @@ def _grouped_mean(plain: Estimate, data: Tally | Clusters, loss: Loss, ceiling: 
     """A mean loss with an interval that accounts for groups."""
     if not math.isfinite(plain.value):
         return plain
-    tally = _plain(data)
+    tally = plain_tally(data)
     total, (hit, miss) = float(tally.total), loss(tally.scores)
     spread = spread_of(data, (hit - plain.value) / total, (miss - plain.value) / total)
     half = spread.quantile(0.95) * spread.sd
@@ -459,7 +351,7 @@ def _grouped_auc(plain: Estimate, data: Tally | Clusters) -> Estimate:
     """AUC with an interval that accounts for groups."""
     if math.isnan(plain.value):
         return plain
-    tally = _plain(data)
+    tally = plain_tally(data)
     n, hits = np.asarray(tally.n, dtype=np.float64), np.asarray(tally.events, dtype=np.float64)
     rest = n - hits
     events, others = float(hits.sum()), float(rest.sum())
@@ -468,20 +360,8 @@ def _grouped_auc(plain: Estimate, data: Tally | Clusters) -> Estimate:
     return _with(plain, data, spread, _logit_interval(plain.value, spread.sd, spread.quantile(0.95)))
 
 
-def _grouped_curve(plain: DecisionCurve, data: Tally | Clusters) -> DecisionCurve:
-    """A decision curve with standard errors that account for groups."""
-    tally, total = _plain(data), float(_plain(data).total)
-    se = np.full(len(plain.model), np.nan)
-    for place, (at, value) in enumerate(zip(plain.thresholds, plain.model, strict=True)):
-        acted = tally.scores >= at
-        hit, miss = np.where(acted, 1.0, 0.0), np.where(acted, -at / (1.0 - at), 0.0)
-        if _judged(data):
-            se[place] = spread_of(data, (hit - value) / total, (miss - value) / total).sd
-    return replace(plain, se=se)
-
-
 def _with(plain: Estimate, data: Tally | Clusters, spread: Spread, ends: tuple[float | None, float | None]) -> Estimate:
-    if not _judged(data):
+    if not enough_groups(data):
         notes = (*plain.notes, few_groups(FEWEST_CLUSTERS))
         return replace(plain, se=None, low=None, high=None, null_high=None, notes=notes)
     return replace(plain, se=spread.sd, low=ends[0], high=ends[1], null_high=None)
@@ -559,17 +439,13 @@ def _logit_interval(value: float, se: float | None, errors: float = TWO_SIDED) -
 def _parts_of_bins(bins: Bins) -> Parts:
     """Non-empty bins with their event rates in place of scores."""
     filled = bins.n > 0
-    squares, rate = _squared(bins)[filled], bins.rate[filled]
+    squares, rate = squared_mass(bins)[filled], bins.rate[filled]
     return [Part(rate, bins.n[filled], bins.events[filled], squares, squares * rate, squares)]
 
 
-def _squared(bins: Bins) -> NDArray[Any]:
+def squared_mass(bins: Bins) -> NDArray[Any]:
+    """Sum of squared weights of each bin, or its rows."""
     return bins.n if bins.w2 is None else bins.w2
-
-
-def _from_above(values: NDArray[Any]) -> NDArray[Any]:
-    """Sum of each bin and all bins above it."""
-    return np.cumsum(values[::-1])[::-1]
 
 
 def _root(value: float | None) -> float | None:

@@ -1,0 +1,1 @@
+"""Verdicts on models of several classes."""
