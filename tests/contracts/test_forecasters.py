@@ -42,7 +42,9 @@ VARIANTS: dict[str, dict[str, Callable[[], Forecaster]]] = {
         "": OnlineBeta,
         "fading": lambda: OnlineBeta(rho=1.0, half_life=40),
         "in a small ball": lambda: OnlineBeta(radius=1.5),
+        "certified": lambda: OnlineBeta(certified=True),
     },
+    "Aggregated": {"": lambda: online.Aggregated(radius=1.0, spacing=0.5)},
     "Refitted": {
         "platt": lambda: Refitted(every=50),
         "beta moving": lambda: Refitted("beta", every=40, window=100),
@@ -96,18 +98,20 @@ NAMES = sorted(CASES)
 KERNELS = [name for name in NAMES if isinstance(CASES[name](), KernelForecaster)]
 # Each kernel, and one on another: what is compiled of the others is the same.
 COMPILED = [
+    "Aggregated",
     "Aioli",
     "Foster99",
     "Hedging",
     "Hedging by means",
     "OnlineBeta",
     "OnlineBeta in a small ball",
+    "OnlineGradient",
     "OnlinePlatt",
     "OnlinePlatt in a small ball",
     "Tracking",
 ]
 # Beside those that define no map: their forecasts depend on features, on the other outcome, on experts without one.
-WITHOUT_MAP = {"Aioli", "CalibratedRegression", "CalibratedRegression on hats", "Tracking on several"}
+WITHOUT_MAP = {"Aggregated", "Aioli", "CalibratedRegression", "CalibratedRegression on hats", "Tracking on several"}
 
 
 def without_map(name: str) -> bool:

@@ -59,7 +59,7 @@ CLASSES: dict[str, Callable[[], Forecaster]] = {
     "OnlineTemperature": lambda: OnlineTemperature(2),
 }
 ALL = BINARY | CLASSES
-WITHOUT_THEOREM = ("Identity", "OnlineBeta", "OnlineTemperature")
+WITHOUT_THEOREM = ("Identity", "OnlineTemperature")
 
 
 def taught(forecaster: Forecaster, n: int = 40) -> Forecaster:

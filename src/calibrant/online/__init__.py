@@ -7,7 +7,9 @@ from calibrant.messages import MissingPackage
 from calibrant.online.base import Forecaster, RowByRow, register, resume
 from calibrant.online.classes.forecasters import OnlineMulticlass, OnlineTemperature
 from calibrant.online.compiled import KernelForecaster
+from calibrant.online.experts.aggregated import Aggregated
 from calibrant.online.experts.as_is import Identity
+from calibrant.online.experts.gradient import OnlineGradient
 from calibrant.online.experts.improper import Aioli
 from calibrant.online.experts.newton import OnlineBeta, OnlinePlatt
 from calibrant.online.experts.restarts import Restarting
@@ -30,6 +32,7 @@ from calibrant.online.regression.calibrated import CalibratedRegression
 from calibrant.online.settings import read_only
 
 __all__ = [
+    "Aggregated",
     "Aioli",
     "CalibratedRegression",
     "CdfForecast",
@@ -43,6 +46,7 @@ __all__ = [
     "MultiExpert",
     "OnlineBeta",
     "OnlineClassifier",
+    "OnlineGradient",
     "OnlineMulticlass",
     "OnlinePlatt",
     "OnlineTemperature",
