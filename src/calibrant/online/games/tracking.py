@@ -131,7 +131,7 @@ class Tracking(BinnedForecaster):
     def _crowds(self) -> list[float]:
         return list(self._held[FIRST : FIRST + self.n_bins])
 
-    def _certificates(self, n: int) -> tuple[OnlineCertificate, ...]:
+    def _certificates(self, n: int, alpha: float | None = None) -> tuple[OnlineCertificate, ...]:
         m = self.n_bins
         width = f"bins of width {1 / m:g}"
         sharp = f"the loss of sharpness (in {width}) relative to the expert"
