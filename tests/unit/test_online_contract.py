@@ -57,9 +57,10 @@ BINARY: dict[str, Callable[[], Forecaster]] = {
 CLASSES: dict[str, Callable[[], Forecaster]] = {
     "OnlineMulticlass": lambda: OnlineMulticlass(OnlinePlatt(), 2),
     "OnlineTemperature": lambda: OnlineTemperature(2),
+    "OnlineVector": lambda: online.OnlineVector(2),
 }
 ALL = BINARY | CLASSES
-WITHOUT_THEOREM = ("Identity", "OnlineTemperature")
+WITHOUT_THEOREM = ("Identity", "OnlineTemperature", "OnlineVector")
 
 
 def taught(forecaster: Forecaster, n: int = 40) -> Forecaster:

@@ -5,7 +5,8 @@ from typing import Any
 
 from calibrant.messages import MissingPackage
 from calibrant.online.base import Forecaster, RowByRow, register, resume
-from calibrant.online.classes.forecasters import OnlineMulticlass, OnlineTemperature
+from calibrant.online.classes.forecasters import OnlineMulticlass
+from calibrant.online.classes.scaling import OnlineTemperature, OnlineVector
 from calibrant.online.compiled import KernelForecaster
 from calibrant.online.experts.aggregated import Aggregated
 from calibrant.online.experts.as_is import Identity
@@ -50,6 +51,7 @@ __all__ = [
     "OnlineMulticlass",
     "OnlinePlatt",
     "OnlineTemperature",
+    "OnlineVector",
     "ParityResult",
     "ParityStream",
     "ParityTable",
