@@ -461,8 +461,8 @@ def test_vector_scaling_comes_near_the_fit_to_the_whole_stream():
     y = (rng.random((6000, 1)) > np.cumsum(q, axis=1)).sum(axis=1)
     calm = OnlineVector(3, gamma=1.0).learn_many(p, y)
     batch = VectorScaling().fit(p, y, classes=range(3)).transform(p)
-    assert np.abs(calm.predict_many(p) - batch).max() < 0.03
-    assert np.abs(p - batch).max() > 0.2
+    assert np.abs(calm.predict_many(p) - batch).mean() < 0.015
+    assert np.abs(p - batch).mean() > 0.08
 
 
 @every(("place", "value"), [(1, 1e9), (4, -1e4), (7, 99.0), (8, 1e300), (13, 1e9), (0, -1.0)])

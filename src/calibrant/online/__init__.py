@@ -26,7 +26,7 @@ from calibrant.online.parity.predictive import (
     QuantileForecast,
     SampleForecast,
 )
-from calibrant.online.parity.quantile_error import quantile_calibration_error
+from calibrant.online.parity.quantile_error import quantile_calibration_error, threshold_calibration_error
 from calibrant.online.parity.results import DecisionResult, ParityResult, ParityTable
 from calibrant.online.parity.stream import ParityStream, parity_stream
 from calibrant.online.regression.calibrated import CalibratedRegression
@@ -69,6 +69,7 @@ __all__ = [
     "read_only",
     "register",
     "resume",
+    "threshold_calibration_error",
 ]
 
 # Adapters import their library on first use: scikit-learn, and river, which is optional.
