@@ -78,6 +78,7 @@ VARIANTS: dict[str, dict[str, Callable[[], Forecaster]]] = {
         "": lambda: online.CalibratedRegression(3),
         "on hats": lambda: online.CalibratedRegression(2, test_functions="hats", size=4, growing=True),
     },
+    "OnlineRidge": {"": lambda: online.OnlineRidge(2, powers=3)},
 }
 
 
@@ -111,7 +112,14 @@ COMPILED = [
     "Tracking",
 ]
 # Beside those that define no map: their forecasts depend on features, on the other outcome, on experts without one.
-WITHOUT_MAP = {"Aggregated", "Aioli", "CalibratedRegression", "CalibratedRegression on hats", "Tracking on several"}
+WITHOUT_MAP = {
+    "Aggregated",
+    "Aioli",
+    "CalibratedRegression",
+    "CalibratedRegression on hats",
+    "OnlineRidge",
+    "Tracking on several",
+}
 
 
 def without_map(name: str) -> bool:

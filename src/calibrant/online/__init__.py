@@ -30,6 +30,7 @@ from calibrant.online.parity.quantile_error import quantile_calibration_error, t
 from calibrant.online.parity.results import DecisionResult, ParityResult, ParityTable
 from calibrant.online.parity.stream import ParityStream, parity_stream
 from calibrant.online.regression.calibrated import CalibratedRegression
+from calibrant.online.regression.ridge import OnlineRidge
 from calibrant.online.settings import read_only
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "OnlineGradient",
     "OnlineMulticlass",
     "OnlinePlatt",
+    "OnlineRidge",
     "OnlineTemperature",
     "OnlineVector",
     "ParityResult",
