@@ -292,6 +292,37 @@ def test_no_rows_are_learned_as_nothing(name: str) -> None:
     assert forecaster.predict_many([], features).shape == (0,)
 
 
+# Kinds that take outcomes 0 and 1 alone, and why; others take any number in [0, 1], if their experts do.
+COUNTS_EVENTS = {
+    "Foster99": "its bound relies on comparisons of whole numbers, which are exact",
+    "Hedging": "the same",
+    "PreparedFoster": "the same",
+    "Refitted": "it fits maps to a tally, which counts events",
+}
+
+
+@every("name", NAMES)
+def test_outcomes_between_0_and_1_are_learned_or_refused_with_the_reason(name: str) -> None:
+    forecaster, by_loop = CASES[name](), CASES[name]()
+    scores, labels = stream(90)
+    labels[::3] = np.linspace(0.0, 1.0, 30)
+    features = features_of(forecaster, 90)
+    counts = {name.split()[0], *(type(each).__name__ for each in forecaster.experts)} & COUNTS_EVENTS.keys()
+    assert forecaster.bounded_outcomes == (not counts or name.startswith("OnlineMulticlass"))
+    if not forecaster.bounded_outcomes:
+        before = forecaster.to_json()
+        with pytest.raises(InputError, match="this forecaster counts events: for fractions use"):
+            forecaster.learn_many(scores, labels, features)
+        with pytest.raises(InputError, match="this forecaster counts events: for fractions use"):
+            forecaster.learn_one(0.5, 0.3, row(features, 0))
+        assert forecaster.to_json() == before
+        return
+    told = loop(by_loop, scores.tolist(), labels.tolist(), features)
+    assert forecaster.forecast_many(scores, labels, features).tolist() == told
+    assert all(0.0 <= p <= 1.0 for p in told)
+    assert forecaster.to_json() == by_loop.to_json() == resume(by_loop.to_json()).to_json()
+
+
 MISTAKES = [float("nan"), -0.1, 1.1, float("inf"), None, "0.3", [0.3], np.array([0.3]), 3 + 0j, 10**400]
 
 

@@ -16,7 +16,19 @@ from calibrant.guarantees.no_certificate import NoCertificate
 from calibrant.guarantees.online_certificate import OnlineCertificate
 from calibrant.messages import InputError
 from calibrant.numerics import Floats
-from calibrant.online import Aggregated, Forecaster, OnlineBeta, OnlineGradient, Restarting, resume
+from calibrant.online import (
+    Aggregated,
+    Aioli,
+    Forecaster,
+    Identity,
+    MultiExpert,
+    OnlineBeta,
+    OnlineGradient,
+    OnlinePlatt,
+    Restarting,
+    Tracking,
+    resume,
+)
 
 E = math.e / (1.0 + math.e)
 """The score whose log-odds are 1."""
@@ -119,6 +131,8 @@ def test_a_state_with_other_weights_or_steps_is_refused() -> None:
 
 
 BUILDS: dict[str, Callable[[], Any]] = {
+    "newton": lambda: OnlinePlatt(radius=1.0, certified=True),
+    "aioli": lambda: Aioli(radius=1.0),
     "gradient": lambda: OnlineGradient(radius=1.0),
     "gradient, wide": lambda: OnlineGradient(radius=1.5),
     "aggregated": lambda: Aggregated(radius=1.0, spacing=0.5),
@@ -126,21 +140,25 @@ BUILDS: dict[str, Callable[[], Any]] = {
 }
 
 
-@every("way", ["random", "against", "adversary", "ends"])
+@every("way", ["random", "against", "adversary", "ends", "fractions", "fractional adversary"])
 @every("name", BUILDS)
 def test_the_measured_regret_stays_under_both_bounds(name: str, way: str) -> None:
     n = 1_000
     rng = np.random.default_rng(5)
     scores = rng.random(n) if way != "ends" else rng.choice([0.0, 1.0], n)
     forecaster = BUILDS[name]()
-    if way in ("random", "against"):
+    if way in ("random", "against", "fractions"):
         labels = (rng.random(n) < (scores if way == "random" else 1.0 - scores)).astype(float)
+        if way == "fractions":
+            labels = rng.beta(0.5, 0.5, n)
         told = forecaster.forecast_many(scores, labels)
     else:
         told, labels = np.empty(n), np.empty(n)
         for i, x in enumerate(scores.tolist()):
             told[i] = forecaster.predict_one(x)
             labels[i] = float(told[i] <= 0.5)
+            if way == "fractional adversary":
+                labels[i] = min(max(1.2 - 1.4 * told[i], 0.0), 1.0)
             forecaster.learn_one(x, labels[i])
     regret = log_loss(told, labels) - best(forecaster, scores, labels)
     now, ahead = forecaster.certificate(), BUILDS[name]().certificate(n)
@@ -179,3 +197,54 @@ def test_gradient_descent_has_bounds_on_periods_too() -> None:
     found = Restarting(OnlineGradient(radius=1.0), shortest=1_024).interval_certificate(0, 20_000)
     assert isinstance(found, OnlineCertificate)
     assert "Zinkevich 2003" in str(found)
+
+
+# ---------------------------------------------------------------------------------------- outcomes between 0 and 1
+
+
+@every("loss", ["brier", "log"])
+def test_the_aggregate_of_experts_keeps_its_bound_with_fractions(loss: str) -> None:
+    for seed in range(3):
+        scores, labels = stream(200, seed, fractions=True)
+        scores = np.clip(scores, 0.001, 0.999)
+        experts = (Identity(), OnlinePlatt(), OnlinePlatt(gamma=1e-3))
+        told = MultiExpert(*experts, loss=loss).forecast_many(scores, labels)
+
+        def total(p: Floats, y: Floats = labels) -> float:
+            return float(((p - y) ** 2).sum()) if loss == "brier" else log_loss(p, y)
+
+        each = [total(type(e)(**e._parameters()).forecast_many(scores, labels)) for e in experts]
+        assert total(told) <= min(each) + math.log(3.0) / (2.0 if loss == "brier" else 1.0) + 1e-6
+
+
+def test_restarts_keep_their_bound_with_fractions() -> None:
+    scores, labels = stream(600, 1, fractions=True)
+    labels[300:] = 1.0 - labels[300:]
+    scores = np.clip(scores, 0.001, 0.999)
+    told = Restarting(OnlinePlatt(), shortest=32, levels=3).forecast_many(scores, labels)
+    for start in range(0, 600, 32):  # a copy of level 0 starts here and lives for 64 rows
+        rows = slice(start, min(start + 64, 600))
+        alone = OnlinePlatt().forecast_many(scores[rows], labels[rows])
+        price = math.log(2.0) if not start else math.log(2.0 * 3 * (start // 32) * (start // 32 + 1))
+        assert log_loss(told[rows], labels[rows]) <= log_loss(alone, labels[rows]) + price + 1e-6
+
+
+def test_tracking_keeps_its_bounds_with_fractions() -> None:
+    for prior in (0.0, 1.0):
+        scores, labels = stream(2_000, 2, fractions=True)
+        tops = Tracking(Identity(), prior=prior)
+        told = tops.forecast_many(scores, labels)
+        bins = np.minimum((scores * 10).astype(int), 9)
+        refinement = sum(float(((labels[bins == b] - labels[bins == b].mean()) ** 2).sum()) for b in range(10))
+        _, brier = tops.certificates()
+        assert ((told - labels) ** 2).mean() - refinement / 2_000 <= brier.bound
+
+
+def test_a_fraction_counts_as_so_many_events_and_others() -> None:
+    # The gradient of the log loss is linear in the outcome: from one state, the step of 0.25 is between those of 0 and 1.
+    made = OnlinePlatt().learn_many(*stream(30))
+    steps = [resume(made.to_json()).learn_one(0.7, y).intercept for y in (0.0, 0.25, 1.0)]
+    assert steps[0] < steps[1] < steps[2]
+    calm = OnlineGradient(radius=3.0)
+    ends = [resume(calm.to_json()).learn_one(0.7, y).intercept for y in (0.0, 0.25, 1.0)]
+    assert ends[1] == pytest.approx(0.75 * ends[0] + 0.25 * ends[2], rel=1e-12)

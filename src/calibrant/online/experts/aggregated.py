@@ -128,7 +128,7 @@ class Aggregated(KernelForecaster):
     spacing: float = read_only()
     clamp: float = read_only()
 
-    bounded_outcomes: ClassVar[bool] = True
+    bounded_outcomes = True
 
     _factory: ClassVar[Factory] = aggregating_steps
     theorem = "the aggregating algorithm, Vovk 1990, on a grid"

@@ -84,7 +84,7 @@ class OnlineGradient(PlattForecaster):
     After its first 100,000 rows, the log loss beyond that of the best ... (0.085 per row), is at most 8,413, ...
     """
 
-    bounded_outcomes: ClassVar[bool] = True
+    bounded_outcomes = True
 
     _factory: ClassVar[Factory] = gradient_steps
     theorem = "online gradient descent, Zinkevich 2003"

@@ -138,6 +138,8 @@ class OnlinePlatt(PlattForecaster):
     certified: bool = read_only()
     half_life: float | None = read_only()
 
+    bounded_outcomes = True
+
     _factory: ClassVar[Factory] = platt_steps
     theorem = "online Newton steps, Hazan 2016 section 4, with the constant e^(-GB)"
 
@@ -314,6 +316,8 @@ class OnlineBeta(KernelForecaster):
     clamp: float = read_only()
     half_life: float | None = read_only()
     certified: bool = read_only()
+
+    bounded_outcomes = True
 
     _factory: ClassVar[Factory] = beta_steps
     theorem = "online Newton steps with three parameters, Hazan 2016 section 4, with the constant e^(-GB)"

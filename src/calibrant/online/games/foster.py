@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from calibrant.guarantees.online_certificate import OnlineCertificate
 from calibrant.online.base import register
 from calibrant.online.games.bounds import SUMS, certificates_of, hedged_error, judged_error
@@ -119,7 +117,7 @@ class TwoChoices(CalibrationGame):
     ((0.25, 0.75), 0.25, 0.75)
     """
 
-    bounded_outcomes: ClassVar[bool] = True
+    bounded_outcomes = True
     _kind = BOTH
 
     def __init__(self, *, epsilon: Epsilon = 0.1, horizon: int | None = None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -28,7 +28,7 @@ class RegressionForecaster(Forecaster):
     include_score: bool = read_only()
     clamp: float = read_only()
 
-    bounded_outcomes: ClassVar[bool] = True
+    bounded_outcomes = True
 
     _n: int
     _errors: list[float]
