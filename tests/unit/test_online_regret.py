@@ -241,7 +241,7 @@ def test_tracking_keeps_its_bounds_with_fractions() -> None:
 
 
 def test_a_fraction_counts_as_so_many_events_and_others() -> None:
-    # The gradient of the log loss is linear in the outcome: from one state, the step of 0.25 is between those of 0 and 1.
+    # The gradient of the log loss is linear in the outcome: the step of 0.25 is between those of 0 and 1.
     made = OnlinePlatt().learn_many(*stream(30))
     steps = [resume(made.to_json()).learn_one(0.7, y).intercept for y in (0.0, 0.25, 1.0)]
     assert steps[0] < steps[1] < steps[2]
