@@ -42,7 +42,9 @@ VARIANTS: dict[str, dict[str, Callable[[], Forecaster]]] = {
         "": OnlineBeta,
         "fading": lambda: OnlineBeta(rho=1.0, half_life=40),
         "in a small ball": lambda: OnlineBeta(radius=1.5),
+        "certified": lambda: OnlineBeta(certified=True),
     },
+    "Aggregated": {"": lambda: online.Aggregated(radius=1.0, spacing=0.5)},
     "Refitted": {
         "platt": lambda: Refitted(every=50),
         "beta moving": lambda: Refitted("beta", every=40, window=100),
@@ -76,6 +78,7 @@ VARIANTS: dict[str, dict[str, Callable[[], Forecaster]]] = {
         "": lambda: online.CalibratedRegression(3),
         "on hats": lambda: online.CalibratedRegression(2, test_functions="hats", size=4, growing=True),
     },
+    "OnlineRidge": {"": lambda: online.OnlineRidge(2, powers=3)},
 }
 
 
@@ -96,18 +99,27 @@ NAMES = sorted(CASES)
 KERNELS = [name for name in NAMES if isinstance(CASES[name](), KernelForecaster)]
 # Each kernel, and one on another: what is compiled of the others is the same.
 COMPILED = [
+    "Aggregated",
     "Aioli",
     "Foster99",
     "Hedging",
     "Hedging by means",
     "OnlineBeta",
     "OnlineBeta in a small ball",
+    "OnlineGradient",
     "OnlinePlatt",
     "OnlinePlatt in a small ball",
     "Tracking",
 ]
 # Beside those that define no map: their forecasts depend on features, on the other outcome, on experts without one.
-WITHOUT_MAP = {"Aioli", "CalibratedRegression", "CalibratedRegression on hats", "Tracking on several"}
+WITHOUT_MAP = {
+    "Aggregated",
+    "Aioli",
+    "CalibratedRegression",
+    "CalibratedRegression on hats",
+    "OnlineRidge",
+    "Tracking on several",
+}
 
 
 def without_map(name: str) -> bool:
@@ -278,6 +290,37 @@ def test_no_rows_are_learned_as_nothing(name: str) -> None:
     assert forecaster.learn_many([], [], features).state == before
     assert forecaster.forecast_many([], [], features).shape == (0,)
     assert forecaster.predict_many([], features).shape == (0,)
+
+
+# Kinds that take outcomes 0 and 1 alone, and why; others take any number in [0, 1], if their experts do.
+COUNTS_EVENTS = {
+    "Foster99": "its bound relies on comparisons of whole numbers, which are exact",
+    "Hedging": "the same",
+    "PreparedFoster": "the same",
+    "Refitted": "it fits maps to a tally, which counts events",
+}
+
+
+@every("name", NAMES)
+def test_outcomes_between_0_and_1_are_learned_or_refused_with_the_reason(name: str) -> None:
+    forecaster, by_loop = CASES[name](), CASES[name]()
+    scores, labels = stream(90)
+    labels[::3] = np.linspace(0.0, 1.0, 30)
+    features = features_of(forecaster, 90)
+    counts = {name.split()[0], *(type(each).__name__ for each in forecaster.experts)} & COUNTS_EVENTS.keys()
+    assert forecaster.bounded_outcomes == (not counts or name.startswith("OnlineMulticlass"))
+    if not forecaster.bounded_outcomes:
+        before = forecaster.to_json()
+        with pytest.raises(InputError, match="this forecaster counts events: for fractions use"):
+            forecaster.learn_many(scores, labels, features)
+        with pytest.raises(InputError, match="this forecaster counts events: for fractions use"):
+            forecaster.learn_one(0.5, 0.3, row(features, 0))
+        assert forecaster.to_json() == before
+        return
+    told = loop(by_loop, scores.tolist(), labels.tolist(), features)
+    assert forecaster.forecast_many(scores, labels, features).tolist() == told
+    assert all(0.0 <= p <= 1.0 for p in told)
+    assert forecaster.to_json() == by_loop.to_json() == resume(by_loop.to_json()).to_json()
 
 
 MISTAKES = [float("nan"), -0.1, 1.1, float("inf"), None, "0.3", [0.3], np.array([0.3]), 3 + 0j, 10**400]

@@ -37,6 +37,7 @@ CLASS_CASES: dict[str, Callable[[], Forecaster]] = {
     "OnlineMulticlass": lambda: online.OnlineMulticlass(online.Tracking(online.OnlinePlatt()), 3),
     "OnlineMulticlass class-wise": lambda: online.OnlineMulticlass(online.OnlinePlatt(), 3, "class-wise"),
     "OnlineTemperature": lambda: online.OnlineTemperature(3),
+    "OnlineVector": lambda: online.OnlineVector(3),
 }
 ALL = CASES | CLASS_CASES
 # The guard is that of the base: these stand for kernels, alone and on others, and for all other ways to step.

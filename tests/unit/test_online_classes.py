@@ -14,6 +14,7 @@ from tests.cases import every
 
 from calibrant import InputError, TemperatureScaling
 from calibrant.maps import PerClassMap, SoftmaxMap, TopMap
+from calibrant.multiclass import VectorScaling
 from calibrant.notions import TopKLabel
 from calibrant.online import (
     CalibratedRegression,
@@ -22,6 +23,7 @@ from calibrant.online import (
     OnlineMulticlass,
     OnlinePlatt,
     OnlineTemperature,
+    OnlineVector,
     resume,
 )
 from calibrant.online.base import KINDS
@@ -34,6 +36,7 @@ FORECASTERS = {
     "confidence": lambda: OnlineMulticlass(OnlinePlatt(), NAMES, "confidence"),
     "top-label, tracked": lambda: OnlineMulticlass(Tracking(OnlinePlatt()), NAMES),
     "temperature": lambda: OnlineTemperature(NAMES),
+    "vector": lambda: OnlineVector(NAMES),
 }
 
 
@@ -428,6 +431,59 @@ def test_the_slope_stays_in_its_range_whatever_comes(stream, radius):
         said = model.predict_one([x, 1.0 - x])
         assert abs(said.sum() - 1.0) < 1e-12
         assert (said >= 0.0).all()
+
+
+# ------------------------------------------------------------------------------------------------------ vector
+
+
+def test_steps_of_vector_scaling_are_newton_steps_on_the_gradient():
+    p, y = rows(40, k=3)
+    model = OnlineVector(3, gamma=0.3, rho=5.0)
+    theta, matrix = np.array([1.0] * 3 + [0.0] * 3), 5.0 * np.eye(6)
+    for row, label in zip(p, y, strict=True):
+        z = np.log(np.maximum(row, 2.0**-32))
+        told = np.exp(theta[:3] * z + theta[3:])
+        told /= told.sum()
+        assert model.predict_one(row) == pytest.approx(told, rel=1e-9)
+        off = told - (np.arange(3) == label)
+        gradient = np.concatenate([off * z, off])
+        matrix += np.outer(gradient, gradient)
+        theta = theta - np.linalg.solve(matrix, gradient) / 0.3
+        model.learn_one(row, int(label))
+        assert [*model.slopes, *model.intercepts] == pytest.approx(theta, rel=1e-9, abs=1e-9)
+
+
+def test_vector_scaling_comes_near_the_fit_to_the_whole_stream():
+    rng = np.random.default_rng(3)
+    p, _ = rows(6000, k=3, sharp=1.0)
+    q = np.exp(np.log(p) * [0.5, 1.0, 1.5] + [0.0, 0.5, -0.5])
+    q /= q.sum(axis=1, keepdims=True)
+    y = (rng.random((6000, 1)) > np.cumsum(q, axis=1)).sum(axis=1)
+    calm = OnlineVector(3, gamma=1.0).learn_many(p, y)
+    batch = VectorScaling().fit(p, y, classes=range(3)).transform(p)
+    assert np.abs(calm.predict_many(p) - batch).mean() < 0.015
+    assert np.abs(p - batch).mean() > 0.08
+
+
+@every(("place", "value"), [(1, 1e9), (4, -1e4), (7, 99.0), (8, 1e300), (13, 1e9), (0, -1.0)])
+def test_a_vector_that_no_stream_leads_to_is_refused(place, value):
+    p, y = rows(20)
+    state = OnlineVector(NAMES).learn_many(p, named(y)).state
+    state["numbers"][place] = value
+    with pytest.raises(InputError, match="cannot result from any stream"):
+        resume(state)
+
+
+def test_vector_scaling_stays_in_its_range_and_refuses_too_many_classes():
+    model = OnlineVector(2, radius=1.0, rho=1e-9, gamma=1e-9)
+    for x in (0.0, 1.0, 0.5, 1e-300):
+        model.learn_one([x, 1.0 - x], 0)
+        assert max(map(abs, (*model.slopes, *model.intercepts))) <= 1.0
+        assert model.predict_one([x, 1.0 - x]).sum() == pytest.approx(1.0)
+    with pytest.raises(InputError, match="classes has 101 names, but at most 100 are allowed: use OnlineTemperature"):
+        OnlineVector(101)
+    with pytest.raises(InputError, match="OnlineVector uses only the scores"):
+        model.learn_one([0.5, 0.5], 0, [1.0])
 
 
 @settings(max_examples=40, deadline=None)

@@ -57,9 +57,10 @@ BINARY: dict[str, Callable[[], Forecaster]] = {
 CLASSES: dict[str, Callable[[], Forecaster]] = {
     "OnlineMulticlass": lambda: OnlineMulticlass(OnlinePlatt(), 2),
     "OnlineTemperature": lambda: OnlineTemperature(2),
+    "OnlineVector": lambda: online.OnlineVector(2),
 }
 ALL = BINARY | CLASSES
-WITHOUT_THEOREM = ("Identity", "OnlineBeta", "OnlineTemperature")
+WITHOUT_THEOREM = ("Identity", "OnlineTemperature", "OnlineVector")
 
 
 def taught(forecaster: Forecaster, n: int = 40) -> Forecaster:
@@ -228,19 +229,25 @@ def test_margins_are_met_with_the_same_advice_in_one_row_and_in_many(score: Any)
     ],
 )
 def test_the_error_for_wrong_labels_names_the_row_and_says_what_to_do(labels: Any, told: str) -> None:
-    with pytest.raises(InputError, match="labels must be 0 or 1 in every row, but " + told):
+    with pytest.raises(InputError, match="labels must be 0 or 1, or a number between them, in every row, but " + told):
         OnlinePlatt().learn_many([0.2, 0.5, 0.8], labels)
 
 
 def test_the_error_for_one_wrong_label_says_what_to_do() -> None:
-    with pytest.raises(InputError, match="label must be 0 or 1, not 'click': pass booleans, such as label == 'click'"):
+    must = "label must be 0 or 1, or a number between them, not "
+    with pytest.raises(InputError, match=must + "'click': pass booleans, such as label == 'click'"):
         OnlinePlatt().learn_one(0.5, "click")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="label must be 0 or 1, not None: leave out rows whose outcome is not known"):
+    with pytest.raises(InputError, match=must + "None: leave out rows whose outcome is not known"):
         OnlinePlatt().learn_one(0.5, None)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match=r"label must be 0 or 1, not \[1\]: pass one value per row"):
+    with pytest.raises(InputError, match=must + r"\[1\]: pass one value per row"):
         OnlinePlatt().learn_one(0.5, [1])  # type: ignore[arg-type]
-    with pytest.raises(InputError, match=r"row 0 has 7: scale it to \[0, 1\]"):
+    with pytest.raises(
+        InputError,
+        match=r"row 0 has 7: pass booleans, .* event, or scale it to \[0, 1\]",
+    ):
         TwoChoices().learn_many([0.5], [7])
+    with pytest.raises(InputError, match=r"label must be 0 or 1, not 0\.3: this forecaster counts events: for"):
+        Foster99().learn_one(0.5, 0.3)
 
 
 def test_labels_in_a_column_of_objects_are_learned_as_one_by_one() -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.cases import every
 
 from calibrant import InputError
-from calibrant.guarantees.online_certificate import OnlineAssumption, rounded_up
+from calibrant.guarantees.online_certificate import OnlineAssumption, OnlineCertificate, rounded_up
 from calibrant.maps import IdentityMap, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
 from calibrant.messages import CalibrantWarning
 from calibrant.metrics import epsilon_error, error_over_time
@@ -41,6 +41,7 @@ from calibrant.online.games.bounds import (
     judged_error,
     mean_regret,
     prior_regret,
+    rare_growth,
 )
 from calibrant.online.games.draws import SEEDS, branch_of, draw_steps, hash_steps, key_of
 from calibrant.online.games.hedging import FIRST, KEY, MEANS, TOTALS, game_steps
@@ -571,6 +572,65 @@ def test_the_best_of_all_adversaries_stays_within_the_bound(m: int, n_rows: int)
     assert 0.75 * hedged_error(m, m, n_rows) < totals <= hedged_error(m, m, n_rows)
     assert means <= hedged_error(m, m, n_rows, means=True)
     assert means > totals  # the printed rule is the weaker one: at (2, 24) it is beyond the bound of totals
+
+
+def worst_chance(m: int, n_rows: int, kind: float, bound: float, squares: bool = False) -> float:
+    """The largest probability of an error (or sum of squared excesses) above the bound, over all adversaries."""
+    pair, lower_share = game_steps(plain)
+
+    @cache
+    def value(counts: tuple[int, ...], sums: tuple[int, ...]) -> float:
+        if sum(counts) == n_rows:
+            if squares:
+                cells = enumerate(zip(counts, sums, strict=True))
+                out = [max(s - (i + 1) / m * n, i / m * n - s, 0.0) for i, (n, s) in cells]
+                return float(sum(x * x for x in out) >= bound)
+            return float(sum(abs((i + 0.5) / m * counts[i] - sums[i]) for i in range(m)) > bound * n_rows)
+        state = [0.0, float(m), kind, 0.0, 0.0, *counts, *sums]
+        i, j = pair(state, FIRST, m, 0)
+        share = lower_share(state, FIRST, m, i, j)
+        return max(share * after(counts, sums, i, y) + (1 - share) * after(counts, sums, j, y) for y in (0, 1))
+
+    def after(counts: tuple[int, ...], sums: tuple[int, ...], i: int, y: int) -> float:
+        return value(
+            tuple(n + (k == i) for k, n in enumerate(counts)), tuple(s + y * (k == i) for k, s in enumerate(sums))
+        )
+
+    return value((0,) * m, (0,) * m)
+
+
+@every("alpha", [0.5, 0.05])
+def test_no_adversary_makes_a_run_exceed_its_bound_more_often_than_it_may(alpha: float) -> None:
+    for m, n_rows in ((2, 14), (3, 7)):
+        for kind, means in ((TOTALS, False), (MEANS, True)):
+            bound = hedged_error(m, m, n_rows, means=means, alpha=alpha)
+            assert worst_chance(m, n_rows, kind, bound) <= alpha
+        # the same for what the proof bounds: squared excesses beyond a times their mean bound, for several a
+        most = (1.0 - 1.0 / m) ** 2 * n_rows
+        for a in (1.2, 3.0):
+            times = a * math.log(a / ((a - 1.0) * alpha))
+            assert worst_chance(m, n_rows, TOTALS, times * most, squares=True) <= alpha
+            assert rare_growth(alpha) <= times + 1e-12
+
+
+def test_bounds_on_a_run_are_named_so_and_two_choices_need_none() -> None:
+    game = Foster99(epsilon=0.5)
+    found = game.certificate(10_000, alpha=0.07)
+    assert isinstance(found, OnlineCertificate)
+    assert found.bound == pytest.approx(0.25 + 0.5 * math.sqrt(rare_growth(0.07) * 2 / 10_000), abs=1e-10)
+    assert "with probability at least 0.93 over its own random draws" in str(found)
+    assert "A single run may exceed it" not in str(found)
+    assert found.to_dict()["alpha"] == 0.07
+    assert "alpha" not in game.certificate(10_000).to_dict()
+    assert not found.expected
+    assert len(Hedging(Identity()).certificates(100_000, alpha=0.05)) == 3
+    sure = TwoChoices(epsilon=0.5)
+    assert sure.certificate(10_000, alpha=0.05) == sure.certificate(10_000)
+    for wrong in (0.0, 0.6, True, "0.05"):
+        with pytest.raises(InputError, match=r"alpha must be at least 1e-12 and at most 0\.5"):
+            game.certificate(10_000, alpha=wrong)  # type: ignore[arg-type]
+        with pytest.raises(InputError, match="alpha"):
+            game.certificates(10_000, alpha=wrong)  # type: ignore[arg-type]
 
 
 def test_shares_by_means_break_the_bound_of_totals() -> None:

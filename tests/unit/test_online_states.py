@@ -19,6 +19,7 @@ from calibrant.online import (
     OnlineMulticlass,
     OnlinePlatt,
     OnlineTemperature,
+    OnlineVector,
     Refitted,
     Restarting,
     Tracking,
@@ -27,6 +28,7 @@ from calibrant.online import (
 from calibrant.online.base import Forecaster
 from calibrant.online.classes import base as classes_base
 from calibrant.online.classes import forecasters as class_forecasters
+from calibrant.online.classes import scaling as class_scaling
 from calibrant.online.inputs import many_labels
 
 ROWS = np.array([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1]])
@@ -234,9 +236,9 @@ def test_sums_of_classes_have_the_same_bits_in_every_python(monkeypatch: pytest.
     def changing(*values: Any) -> float:  # Python's own sum of floats is another one from 3.12 on
         raise AssertionError("the built-in sum of floats")
 
-    for module in (classes_base, class_forecasters):
+    for module in (classes_base, class_forecasters, class_scaling):
         monkeypatch.setattr(module, "sum", changing, raising=False)
-    for model in (OnlineTemperature(3), OnlineMulticlass(OnlinePlatt(), 3)):
+    for model in (OnlineTemperature(3), OnlineVector(3), OnlineMulticlass(OnlinePlatt(), 3)):
         model.learn_many(ROWS, [0, 1]).learn_one(ROWS[0], 1).predict_one(ROWS[1])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from itertools import pairwise
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from calibrant.online import (
     SampleForecast,
     parity_stream,
     quantile_calibration_error,
+    threshold_calibration_error,
 )
 
 LEVELS = [0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975]
@@ -530,3 +532,55 @@ def test_the_national_forecasts_of_covid_have_the_known_numbers(data_folder: Pat
     assert [round(x, 3) for x in found] == [0.529, 0.784, 0.681]
     before = columns["actual_prev_week"][chosen]  # never outside the quantiles, as 002 section 7.B.1 says of the states
     assert ((quantiles[:, 0] <= before) & (before < quantiles[:, -1])).all()
+
+
+# ------------------------------------------------------------------------------------------------------- thresholds
+
+
+def test_threshold_calibration_by_its_definition() -> None:
+    rng = np.random.default_rng(1)
+    mean, y = rng.normal(size=60), rng.normal(size=60)
+    y[3] = np.nan
+    forecast = GaussianForecast(mean, 1.3)
+    cuts, n_cutoffs, n_levels = [-0.5, 0.2, 1.0], 4, 5
+    found = threshold_calibration_error(forecast, y, cuts, n_cutoffs=n_cutoffs, n_levels=n_levels)
+    known = np.flatnonzero(~np.isnan(y))
+    total = null = 0.0
+    for cut in cuts:
+        below = norm.cdf((cut - mean) / 1.3)
+        for j in range(1, n_cutoffs + 1):
+            rows = [t for t in known if below[t] <= j / n_cutoffs]
+            for p in np.linspace(0.0, 1.0, n_levels):
+                if rows:
+                    covered = np.mean([y[t] <= mean[t] + 1.3 * norm.ppf(p) for t in rows])
+                    total += len(rows) / len(known) * abs(covered - p)
+                    null += len(rows) / len(known) * math.sqrt(2.0 * p * (1.0 - p) / (math.pi * len(rows)))
+    cells = len(cuts) * n_cutoffs * n_levels
+    assert found.value == pytest.approx(total / cells, rel=1e-12)
+    assert found.null == pytest.approx(null / cells, rel=1e-12)
+    whole = threshold_calibration_error(forecast, y, [0.0], n_cutoffs=1, n_levels=100)
+    assert whole.value == pytest.approx(quantile_calibration_error(forecast, y).value, rel=1e-12)
+    by_cdf = CdfForecast(lambda x: norm.cdf((x - mean) / 1.3), len(y))
+    assert threshold_calibration_error(by_cdf, y, cuts, n_cutoffs=4, n_levels=5).value == pytest.approx(found.value)
+
+
+def test_a_forecast_can_be_threshold_calibrated_and_wrong_about_parity() -> None:
+    # Gupta (2023), section 7.1.1: y alternates between the halves of a normal, and the forecast is the whole normal.
+    size = np.abs(np.random.default_rng(0).normal(size=4000))
+    y = np.where(np.arange(4000) % 2, size, -size)
+    forecast = GaussianForecast(np.zeros(4000), 1.0)
+    found = threshold_calibration_error(forecast, y)
+    assert found.value < 2.0 * found.null
+    assert parity_stream(forecast, y).judge().pce.value > 0.2
+
+
+def test_what_threshold_calibration_cannot_use_is_refused_or_nan() -> None:
+    forecast = GaussianForecast(np.zeros(3), 1.0)
+    assert math.isnan(threshold_calibration_error(forecast, [np.nan] * 3).value)
+    assert threshold_calibration_error(forecast, [0.0, 1.0, 2.0], rows=[0]).value >= 0.0
+    for wrong in ([], [np.nan], "high", [[1.0, 2.0]]):
+        with pytest.raises(InputError, match="thresholds must be one or more finite numbers"):
+            threshold_calibration_error(forecast, [0.0, 1.0, 2.0], wrong)
+    for other in ({"n_cutoffs": 0}, {"n_levels": 1}):
+        with pytest.raises(InputError, match="must be an integer of at least"):
+            threshold_calibration_error(forecast, [0.0, 1.0, 2.0], **other)

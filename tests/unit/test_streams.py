@@ -112,3 +112,17 @@ def test_it_prints_a_sentence_and_becomes_plain_data() -> None:
     found = error_over_time([0.2, 0.2, 0.9], [1, 0, 1], n_bins=2)
     assert str(found) == ("calibration error over time, 2 bins of equal width: 0.2333 after 3 rows (sharpness 0.5000)")
     assert json.loads(json.dumps(found.to_dict()))["error"] == pytest.approx([0.8, 0.3, 0.7 / 3])
+
+
+def test_own_edges_are_those_of_the_ece_after_every_row() -> None:
+    rng = np.random.default_rng(2)
+    p = np.round(rng.random(200) ** 3, 2)  # ties, and forecasts that equal an edge
+    y = (rng.random(200) < p).astype(int)
+    edges = [0.01, 0.02, 0.1, 0.5]
+    found = error_over_time(p, y, edges=edges)
+    for t in (1, 2, 50, 200):
+        assert found.error[t - 1] == pytest.approx(ece(p[:t], y[:t], edges=edges).value, abs=1e-12)
+    assert "5 bins of given edges" in str(found)
+    assert error_over_time(p, y, edges=np.arange(1, 10) / 10).error.tolist() == error_over_time(p, y).error.tolist()
+    with pytest.raises(InputError, match="edges must be"):
+        error_over_time(p, y, edges=[0.5, 0.1])

@@ -85,7 +85,8 @@ class OnlineCertificate(Shown):
         Number of rows that the bound is for: the first ones that the forecaster has learned, or will have learned,
         since it was created.
     expected
-        Whether the bound is on the mean over the forecaster's own random draws, rather than on every sequence.
+        Whether the bound is on the mean over the forecaster's own random draws, rather than on every sequence (or, with
+        ``alpha``, on most runs).
     assumptions
         What must hold, as codes; ``words`` of each is the sentence.
     theorem
@@ -94,6 +95,9 @@ class OnlineCertificate(Shown):
         How many of these rows are learned already; the bound includes their forecasts, issued or not.
     clamp
         Distance of clipped scores from 0 and 1, if the assumptions state one.
+    alpha
+        Probability, over the forecaster's own random draws, that a run exceeds the bound; None if the bound is on the
+        mean or on every sequence.
 
     Examples
     --------
@@ -111,6 +115,7 @@ class OnlineCertificate(Shown):
     theorem: str
     learned: int = field(default=0, kw_only=True)
     clamp: float | None = field(default=None, kw_only=True)
+    alpha: float | None = field(default=None, kw_only=True)
 
     @property
     def when(self) -> str:
@@ -129,13 +134,16 @@ class OnlineCertificate(Shown):
     def __str__(self) -> str:
         """The bound, its theorem and its assumptions, each on its own line."""
         where = "on average over its own random draws" if self.expected else "on every sequence"
+        if self.alpha is not None:
+            where = f"with probability at least {1.0 - self.alpha:.12g} over its own random draws"
         single = ["A single run may exceed it."] if self.expected else []
         first = f"{self.when} {self.quantity} is at most {rounded_up(self.bound, 4)}, {where}."
         return "\n  ".join([first, *single, f"Basis: {self.theorem}.", *self.assumed])
 
     def to_dict(self) -> dict[str, Any]:
         """The certificate as plain JSON, with assumptions as codes."""
-        return {**asdict(self), "assumptions": [each.value for each in self.assumptions]}
+        found = {**asdict(self), "assumptions": [each.value for each in self.assumptions]}
+        return found if self.alpha is not None else {k: v for k, v in found.items() if k != "alpha"}
 
 
 def all_digits(x: float) -> str:

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from calibrant.arrays import Rows, check_rows
 from calibrant.arrays.columns import check_whole
 from calibrant.messages import InputError, Shown
+from calibrant.metrics.binary.bins import Edges, _check_edges
 from calibrant.numerics import Floats, Guide
 from calibrant.tallies import Tally
 
@@ -45,7 +46,9 @@ class ErrorOverTime(Shown):
         return f"{self.name}: {float(self):.4f} after {rows:,} rows (sharpness {self.sharpness[-1]:.4f})"
 
 
-def error_over_time(forecasts: ArrayLike, outcomes: ArrayLike, *, n_bins: int = 10) -> ErrorOverTime:
+def error_over_time(
+    forecasts: ArrayLike, outcomes: ArrayLike, *, n_bins: int = 10, edges: Edges = None
+) -> ErrorOverTime:
     r"""Calibration error and sharpness of the first t forecasts, for every t.
 
     .. math:: \mathrm{CE}_t = \frac{1}{t} \sum_{b=1}^{m} N_b\, |\hat p_b - \hat y_b|, \qquad
@@ -62,6 +65,9 @@ def error_over_time(forecasts: ArrayLike, outcomes: ArrayLike, *, n_bins: int = 
         Labels, 0 or 1, in the same order.
     n_bins : int, default=10
         Number of bins of equal width.
+    edges : array-like or map, optional
+        Inner edges of the bins instead, as in :func:`calibrant.metrics.ece`; a step map gives its own bins. A forecast
+        equal to an edge lies in the bin above it. Choose them before the outcomes are known.
 
     Returns
     -------
@@ -80,11 +86,18 @@ def error_over_time(forecasts: ArrayLike, outcomes: ArrayLike, *, n_bins: int = 
     --------
     >>> error_over_time([0.2, 0.2, 0.9], [1, 0, 1], n_bins=2).error.round(3)
     array([0.8  , 0.3  , 0.233])
+    >>> error_over_time([0.02, 0.02, 0.9], [1, 0, 1], edges=[0.01, 0.05]).error.round(3)
+    array([0.98 , 0.48 , 0.353])
     """
     check_whole("n_bins", n_bins)
     rows = _in_order(forecasts, outcomes)
-    paths = _Paths(_bin(rows.scores, int(n_bins)))
-    name = f"calibration error over time, {int(n_bins)} bins of equal width"
+    if edges is None:
+        inner, chosen = np.arange(1, int(n_bins)) / int(n_bins), f"{int(n_bins)} bins of equal width"
+    else:
+        inner = _check_edges(edges)
+        chosen = f"{len(inner) + 1} bins of given edges"
+    paths = _Paths(Guide(inner).locate(rows.scores))
+    name = f"calibration error over time, {chosen}"
     return ErrorOverTime(name, paths.error(rows.scores - rows.labels), paths.sharpness(rows.labels))
 
 

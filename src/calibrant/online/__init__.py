@@ -5,9 +5,12 @@ from typing import Any
 
 from calibrant.messages import MissingPackage
 from calibrant.online.base import Forecaster, RowByRow, register, resume
-from calibrant.online.classes.forecasters import OnlineMulticlass, OnlineTemperature
+from calibrant.online.classes.forecasters import OnlineMulticlass
+from calibrant.online.classes.scaling import OnlineTemperature, OnlineVector
 from calibrant.online.compiled import KernelForecaster
+from calibrant.online.experts.aggregated import Aggregated
 from calibrant.online.experts.as_is import Identity
+from calibrant.online.experts.gradient import OnlineGradient
 from calibrant.online.experts.improper import Aioli
 from calibrant.online.experts.newton import OnlineBeta, OnlinePlatt
 from calibrant.online.experts.restarts import Restarting
@@ -23,13 +26,15 @@ from calibrant.online.parity.predictive import (
     QuantileForecast,
     SampleForecast,
 )
-from calibrant.online.parity.quantile_error import quantile_calibration_error
+from calibrant.online.parity.quantile_error import quantile_calibration_error, threshold_calibration_error
 from calibrant.online.parity.results import DecisionResult, ParityResult, ParityTable
 from calibrant.online.parity.stream import ParityStream, parity_stream
 from calibrant.online.regression.calibrated import CalibratedRegression
+from calibrant.online.regression.ridge import OnlineRidge
 from calibrant.online.settings import read_only
 
 __all__ = [
+    "Aggregated",
     "Aioli",
     "CalibratedRegression",
     "CdfForecast",
@@ -43,9 +48,12 @@ __all__ = [
     "MultiExpert",
     "OnlineBeta",
     "OnlineClassifier",
+    "OnlineGradient",
     "OnlineMulticlass",
     "OnlinePlatt",
+    "OnlineRidge",
     "OnlineTemperature",
+    "OnlineVector",
     "ParityResult",
     "ParityStream",
     "ParityTable",
@@ -63,6 +71,7 @@ __all__ = [
     "read_only",
     "register",
     "resume",
+    "threshold_calibration_error",
 ]
 
 # Adapters import their library on first use: scikit-learn, and river, which is optional.

@@ -68,7 +68,7 @@ class Forecaster(Shared):
     #: Forecasters that it uses as experts, in the order of its positional arguments.
     experts: tuple[Forecaster, ...] = ()
     #: Whether outcomes may be any number in [0, 1] rather than 0 or 1.
-    bounded_outcomes: ClassVar[bool] = False
+    bounded_outcomes: bool = False
     #: Whether it needs features besides the score.
     takes_features: bool = False
     #: Whether it passes features on to its experts.
@@ -133,7 +133,7 @@ class Forecaster(Shared):
         score
             Probability in [0, 1]; for several classes, a row of probabilities.
         label
-            The outcome: 0 or 1, or the class.
+            The outcome: 0 or 1, any number in [0, 1] if ``bounded_outcomes`` is true, or the class.
         features
             Features of the row, for forecasters that use them.
 

@@ -209,7 +209,7 @@ class KernelForecaster(Forecaster):
         score
             Probability in [0, 1].
         label
-            Outcome, 0 or 1.
+            Outcome, 0 or 1, or any number in [0, 1] if ``bounded_outcomes`` is true.
         features
             Must be None: the forecast depends on the score alone.
 

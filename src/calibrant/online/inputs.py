@@ -18,6 +18,8 @@ MARGINS = "leave out rows without a score, and convert margins with a sigmoid fi
 
 UNKNOWN = "leave out rows whose outcome is not known yet"
 
+BETWEEN = "0 or 1, or a number between them,"
+
 MAX_TEXT = 80
 """Largest number of characters of a value shown in an error."""
 
@@ -38,8 +40,8 @@ def one_label(label: Any, bounded: bool) -> float:
     """An outcome as 0.0 or 1.0, or as a float in [0, 1] if ``bounded``."""
     y = _outcome(label, bounded)
     if y is None:
-        what = "a number in [0, 1]" if bounded else "0 or 1"
-        raise InputError("label", f"must be {what}, not {shown(label)}", _remedy("label", label, bounded))
+        what = BETWEEN if bounded else "0 or 1"
+        raise InputError("label", f"must be {what.rstrip(',')}, not {shown(label)}", _remedy("label", label, bounded))
     return y
 
 
@@ -87,7 +89,7 @@ def many_labels(labels: ArrayLike, scores: ArrayLike, bounded: bool) -> Floats:
         right = (found >= 0.0) & (found <= 1.0) if bounded else (found == 0.0) | (found == 1.0)
         place = int(np.argmin(right))
         value = raw[place : place + 1].tolist()[0]
-        what = "numbers in [0, 1]" if bounded else "0 or 1"
+        what = BETWEEN if bounded else "0 or 1"
         raise InputError(
             "labels",
             f"must be {what} in every row, but row {place} has {shown(value)}",
@@ -137,7 +139,10 @@ def _remedy(name: str, value: Any, bounded: bool) -> str:
         return UNKNOWN
     if _real(value) is None and not isinstance(value, str | bytes):
         return "pass one value per row" if hasattr(value, "__len__") else "pass the outcome as a number"
-    return "scale it to [0, 1]" if bounded else f"pass booleans, such as {name} == {shown(value)} if that is the event"
+    if not bounded and 0.0 < (_real(value) or 0.0) < 1.0:
+        return "this forecaster counts events: for fractions use OnlinePlatt, Tracking or TwoChoices, among others"
+    other = ", or scale it to [0, 1]" if bounded and _real(value) is not None else ""
+    return f"pass booleans, such as {name} == {shown(value)} if that is the event{other}"
 
 
 def shown(value: Any) -> str:

@@ -1,8 +1,7 @@
-"""Online calibration of several classes: binary forecasters by notion, and online temperature scaling."""
+"""Online calibration of several classes by a copy of a binary forecaster for each."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -11,14 +10,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.maps import Map
-from calibrant.maps.classes import PerClassMap, SoftmaxMap, TopMap
+from calibrant.maps.classes import PerClassMap, TopMap
 from calibrant.messages import InputError
 from calibrant.notions import Classwise, Confidence, Notion, Problem, TopLabel, as_notion
 from calibrant.numerics import Floats
 from calibrant.online.base import NOT_A_STATE, Forecaster, register
 from calibrant.online.classes.base import MulticlassForecaster
 from calibrant.online.inputs import many_features
-from calibrant.online.limits import LEAST_CLAMP, SLACK, changed, constants_of, radius_of
+from calibrant.online.limits import changed
 from calibrant.online.settings import read_only
 
 BINARY = (TopLabel.name, Classwise.name, Confidence.name)
@@ -191,105 +190,6 @@ class OnlineMulticlass(MulticlassForecaster):
     def __repr__(self) -> str:
         """The constructor call, with the forecaster once."""
         return f"OnlineMulticlass({self.expert!r}, classes={list(self.classes)!r}, notion={self.notion.name!r})"
-
-
-@register("OnlineTemperature")
-class OnlineTemperature(MulticlassForecaster):
-    r"""Online temperature scaling: one slope on the logits, updated by online Newton steps.
-
-    .. math:: p_t = \operatorname{softmax}(a_t z_t), \qquad
-              a_{t+1} = \Bigl[a_t - \frac{g_t}{\gamma A_t}\Bigr]_{1/R}^{R}, \quad
-              A_t = A_{t-1} + g_t^2, \; A_0 = \rho,
-
-    with :math:`z_t` the logarithms of the probabilities of row t, clipped to at least log 2**-32,
-    :math:`g_t = \sum_k p_{t,k} z_{t,k} - z_{t,y_t}` the derivative of the log loss of row t, and
-    :math:`a_1 = 1`, the original model. The temperature is 1 / a.
-
-    Parameters
-    ----------
-    classes
-        Class names in the order of the columns, or the number of classes, for 0, 1, ...
-    gamma, rho
-        Constants of the steps, as in :class:`OnlinePlatt`.
-    radius
-        The slope is clipped to [1/R, R].
-
-    Notes
-    -----
-    Guarantee: no finite-sample guarantee and no regret certificate. The constants are those of Gupta (2023), section
-    6.2.2, and take ten times the step of Newton's method, to follow drift. After many i.i.d. rows the slope varies
-    about 2.3 times as much as a fit to all rows.
-    Memory: three numbers. Cost: K logarithms and exponentials per row.
-    Reference: Gupta (2023), eq. 1.13 and section 6.6; Hazan 2016, Algorithm 12, in one dimension, where the projection
-    is a cut.
-
-    Examples
-    --------
-    >>> from calibrant.online import OnlineTemperature
-    >>> model = OnlineTemperature(3)
-    >>> for label in (0, 1, 0, 2) * 50:  # forecast 0.8, right in two of four
-    ...     model = model.learn_one([0.8, 0.1, 0.1], label)
-    >>> model.predict_one([0.8, 0.1, 0.1]).round(2).tolist(), round(1 / model.slope, 1)
-    ([0.49, 0.25, 0.25], 3.2)
-    """
-
-    gamma: float = read_only()
-    rho: float = read_only()
-    radius: float = read_only()
-
-    def __init__(
-        self, classes: Sequence[Any] | int, *, gamma: float = 0.1, rho: float = 100.0, radius: float = 100.0
-    ) -> None:
-        super().__init__(classes)
-        self.gamma, self.rho = constants_of(gamma, rho)
-        self.radius = radius_of(radius)
-        self._slope, self._matrix = 1.0, self.rho
-
-    @property
-    def slope(self) -> float:
-        """The current slope a; the temperature is its inverse."""
-        return self._slope
-
-    def _predict_row(self, row: list[float], features: Any) -> Floats:
-        return np.array(self._softmax(self._logs(row, features)))
-
-    def _learn_row(self, row: list[float], place: int, features: Any) -> None:
-        z = self._logs(row, features)
-        g = math.fsum(p * x for p, x in zip(self._softmax(z), z, strict=True)) - z[place]
-        self._matrix += g * g
-        self._slope = min(max(self._slope - g / (self.gamma * self._matrix), 1.0 / self.radius), self.radius)
-
-    def _logs(self, row: list[float], features: Any) -> list[float]:
-        if features is not None:
-            raise InputError("features", "must be left out", "OnlineTemperature uses only the scores")
-        return [math.log(min(max(x, LEAST_CLAMP), 1.0)) for x in row]
-
-    def _softmax(self, z: list[float]) -> list[float]:
-        top = max(z)
-        e = [math.exp(self._slope * (x - top)) for x in z]
-        total = math.fsum(e)
-        return [x / total for x in e]
-
-    def _freeze(self) -> SoftmaxMap:
-        """The current temperature map."""
-        return SoftmaxMap(self.classes, np.array([self.slope]), np.zeros(0), "probability", LEAST_CLAMP)
-
-    def _numbers(self) -> list[float]:
-        return [float(self._seen), self.slope, self._matrix]
-
-    def _check(self, numbers: list[float]) -> None:
-        super()._check(numbers)
-        seen, slope, matrix = numbers
-        # A gradient is the difference of a logarithm and a mean of logarithms, each at least that of the clamp.
-        most = (self.rho + seen * math.log(LEAST_CLAMP) ** 2) * (1.0 + SLACK)
-        if not (1.0 / self.radius <= slope <= self.radius and self.rho <= matrix <= most) or (
-            not seen and slope != 1.0
-        ):
-            raise changed("slope")
-
-    def _resume(self, numbers: list[float]) -> None:
-        super()._resume(numbers)
-        self._slope, self._matrix = float(numbers[1]), float(numbers[2])
 
 
 def _part(problem: Problem, sides: NDArray[Any] | None) -> NDArray[Any] | None:

@@ -44,6 +44,8 @@ class Identity(KernelForecaster):
     (0.85, 2, True)
     """
 
+    bounded_outcomes = True
+
     _factory: ClassVar[Factory] = as_is_steps
 
     def __init__(self) -> None:

@@ -122,6 +122,8 @@ class Aioli(PlattForecaster):
     After its first 100,000 rows, the log loss beyond that of the best ... (0.0021 per row), is at most 201, ...
     """
 
+    bounded_outcomes = True
+
     _factory: ClassVar[Factory] = improper_steps
     theorem = "improper online logistic regression, Jezequel et al. 2020, Theorem 1"
 

@@ -138,6 +138,8 @@ class OnlinePlatt(PlattForecaster):
     certified: bool = read_only()
     half_life: float | None = read_only()
 
+    bounded_outcomes = True
+
     _factory: ClassVar[Factory] = platt_steps
     theorem = "online Newton steps, Hazan 2016 section 4, with the constant e^(-GB)"
 
@@ -154,9 +156,8 @@ class OnlinePlatt(PlattForecaster):
         self.certified = yes_no("certified", certified)
         self.radius = radius_of((1.5 if certified else 100.0) if radius is None else radius)
         if certified:
-            self.gamma, self.rho, self.clamp = _certified_constants(self.radius, gamma, rho, clamp)
-            if half_life is not None:
-                raise InputError("half_life", "must be left out with certified=True: the bound needs steps that shrink")
+            constants = _certified_constants(self.radius, LARGEST_FEATURES, 1.0, gamma, rho, clamp, half_life)
+            self.gamma, self.rho, self.clamp = constants
         else:
             self.gamma, self.rho = constants_of(0.1 if gamma is None else gamma, 100.0 if rho is None else rho)
             self.clamp = clamp_of(USUAL_CLAMP if clamp is None else clamp)
@@ -168,9 +169,7 @@ class OnlinePlatt(PlattForecaster):
         return [0.0, 1.0, 0.0, self.rho, 0.0, self.rho, *settings]
 
     def _parameters(self) -> dict[str, Any]:
-        found = super()._parameters()
-        kept = ("radius", "certified") if self.certified else found.keys() - {"certified"}
-        return {name: value for name, value in found.items() if name in kept}
+        return _stored(super()._parameters(), self.certified)
 
     def _check(self, numbers: list[float]) -> None:
         super()._check(numbers)
@@ -221,25 +220,40 @@ LARGEST_FEATURES = math.sqrt(1.0 + math.log((1.0 - CERTIFIED_CLAMP) / CERTIFIED_
 """G, the largest norm of the features (logit s, 1) of a clipped score, and thus of a gradient."""
 
 
+LARGEST_BETA_FEATURES = math.sqrt(math.log(CERTIFIED_CLAMP) ** 2 + math.log(1.0 - CERTIFIED_CLAMP) ** 2 + 1.0)
+"""The same for the features (log s, -log(1 - s), 1)."""
+
+
 def best_platt(radius: float) -> str:
     """The comparison class of the regret, in words."""
     return f"the best Platt map with a^2 + b^2 <= {all_digits(radius)}^2"
 
 
-def _certified_constants(radius: float, gamma: Any, rho: Any, clamp: Any) -> tuple[float, float, float]:
+def _certified_constants(
+    radius: float, features: float, start: float, gamma: Any, rho: Any, clamp: Any, half_life: Any
+) -> tuple[float, float, float]:
+    """Constants of a regret bound, from the largest norm of features and the norm of the first parameters."""
     if gamma is not None or rho is not None:
         given = "rho" if gamma is None else "gamma"
         raise InputError(given, "must be left out with certified=True, which sets it from the radius")
     if clamp is not None and clamp != CERTIFIED_CLAMP:
         raise InputError("clamp", f"must be left out with certified=True, whose bound is for {CERTIFIED_CLAMP:g}")
-    if not LARGEST_FEATURES * radius <= LARGEST:
+    if half_life is not None:
+        raise InputError("half_life", "must be left out with certified=True: the bound needs steps that shrink")
+    if not features * radius <= LARGEST:
         raise InputError(
             "radius",
-            f"must be at most {LARGEST / LARGEST_FEATURES:.2f} with certified=True, not {radius:g}",
-            "pass 1 to 2: with a larger radius it hardly learns",
+            f"must be at most {LARGEST / features:.2f} with certified=True, not {radius:g}",
+            f"pass {math.ceil(10 * start) / 10:g} to 2: with a larger radius it hardly learns",
         )
-    found = math.exp(-LARGEST_FEATURES * radius)
-    return found, 1.0 / (found * (radius + 1.0)) ** 2, CERTIFIED_CLAMP
+    found = math.exp(-features * radius)
+    return found, 1.0 / (found * (radius + start)) ** 2, CERTIFIED_CLAMP
+
+
+def _stored(parameters: dict[str, Any], certified: bool) -> dict[str, Any]:
+    """The parameters that a state holds: a certified forecaster sets the others itself."""
+    kept = ("radius", "certified") if certified else parameters.keys() - {"certified"}
+    return {name: value for name, value in parameters.items() if name in kept}
 
 
 def _half_life(half_life: object) -> float | None:
@@ -262,21 +276,27 @@ class OnlineBeta(KernelForecaster):
 
     Parameters
     ----------
-    gamma, rho, radius : float
-        As in :class:`OnlinePlatt`; the defaults are those of Gupta (2023), section 6.B.
-    clamp : float
+    gamma, rho, radius : float, optional
+        As in :class:`OnlinePlatt`; the defaults, 0.1, 25 and 100, are those of Gupta (2023), section 6.B. The radius is
+        1.5 if certified.
+    clamp : float, optional
         Scores are clipped to this distance from 0 and 1, as in :class:`OnlinePlatt`.
     half_life : float, optional
         Number of rows after which a row counts half, as in :class:`OnlinePlatt`.
+    certified : bool
+        Clip scores to [0.01, 0.99] and use the constants for which the regret is bounded,
+        :math:`\gamma = e^{-G B}` and :math:`\rho = (\gamma (B + \sqrt2))^{-2}`, with B the radius and
+        :math:`G = 4.713` the largest norm of :math:`(\log s, -\log(1 - s), 1)`. Such a forecaster learns slowly.
 
     Notes
     -----
     Edge cases: parameters may become negative if the outcomes contradict the model. With rare events, the first ones
     change the map more than in :class:`OnlinePlatt`, since ``rho`` is smaller: one at score 0.01 makes the next
     forecast 0.53.
-    Guarantee: no finite-sample guarantee.
+    Guarantee: no finite-sample guarantee with the default constants; with ``certified=True`` the regret bound of
+    :meth:`certificate`.
     Cost: constant memory, two logarithms and one exponential per row.
-    Reference: Gupta (2023), sections 6.5 and 6.B; Kull, Silva Filho and Flach 2017.
+    Reference: Gupta (2023), sections 6.5 and 6.B; Kull, Silva Filho and Flach 2017; docs/certificates/online-platt.md.
 
     Examples
     --------
@@ -286,6 +306,8 @@ class OnlineBeta(KernelForecaster):
     ...     obs = obs.learn_one(0.6, label)
     >>> round(obs.predict_one(0.6), 4)
     0.6757
+    >>> print(OnlineBeta(certified=True).certificate(1_000_000))  # doctest: +ELLIPSIS
+    After its first 1,000,000 rows, the log loss beyond that of the best beta map ... is at most 7,356, ...
     """
 
     gamma: float = read_only()
@@ -293,22 +315,37 @@ class OnlineBeta(KernelForecaster):
     radius: float = read_only()
     clamp: float = read_only()
     half_life: float | None = read_only()
+    certified: bool = read_only()
+
+    bounded_outcomes = True
 
     _factory: ClassVar[Factory] = beta_steps
+    theorem = "online Newton steps with three parameters, Hazan 2016 section 4, with the constant e^(-GB)"
 
     def __init__(
         self,
         *,
-        gamma: float = 0.1,
-        rho: float = 25.0,
-        radius: float = 100.0,
-        clamp: float = USUAL_CLAMP,
+        gamma: float | None = None,
+        rho: float | None = None,
+        radius: float | None = None,
+        clamp: float | None = None,
         half_life: float | None = None,
+        certified: bool = False,
     ) -> None:
-        self.gamma, self.rho = constants_of(gamma, rho)
-        self.radius, self.clamp = radius_of(radius, math.sqrt(2.0)), clamp_of(clamp)
+        self.certified = yes_no("certified", certified)
+        least = math.sqrt(2.0)
+        self.radius = radius_of((1.5 if certified else 100.0) if radius is None else radius, least)
+        if certified:
+            constants = _certified_constants(self.radius, LARGEST_BETA_FEATURES, least, gamma, rho, clamp, half_life)
+            self.gamma, self.rho, self.clamp = constants
+        else:
+            self.gamma, self.rho = constants_of(0.1 if gamma is None else gamma, 25.0 if rho is None else rho)
+            self.clamp = clamp_of(USUAL_CLAMP if clamp is None else clamp)
         self.half_life = _half_life(half_life)
         super().__init__()
+
+    def _parameters(self) -> dict[str, Any]:
+        return _stored(super()._parameters(), self.certified)
 
     def _begin(self) -> list[float]:
         factors = [self.rho, self.rho, self.rho, 0.0, 0.0, 0.0]
@@ -338,3 +375,36 @@ class OnlineBeta(KernelForecaster):
     def _freeze(self) -> Map:
         """The current beta map, which clips scores as the forecaster does."""
         return BetaMap(self.a, self.b, self.c, low=self.clamp, high=1.0 - self.clamp)
+
+    @reading
+    def certificate(self, n_rows: int | None = None) -> OnlineCertificate | NoCertificate:
+        r"""Bound on the regret against the best beta map of the ball, chosen with all outcomes known.
+
+        .. math:: R_T \le \frac{1}{2\gamma}\Bigl(\log\frac{\det A_T}{\det A_0} + 1\Bigr)
+                  \le \frac{1}{2\gamma}\Bigl(3 \log\bigl(1 + \tfrac13 T G^2 / \rho\bigr) + 1\Bigr).
+
+        Parameters
+        ----------
+        n_rows
+            With ``n_rows``, the second bound, which holds for every sequence of this many rows; without, the first, for
+            the rows learned.
+
+        Returns
+        -------
+        OnlineCertificate or NoCertificate
+            A certificate only for ``certified=True``, and only if the bound is below T log 2, the bound of forecasting
+            1/2 on every row.
+        """
+        if not self.certified:
+            return NoCertificate(
+                NoCertificateCode.NO_THEOREM,
+                "the regret bound is not proven for these constants, which are chosen for practice: "
+                "use OnlineBeta(certified=True)",
+            )
+        n = self._check_rows(n_rows)
+        growth = 3.0 * math.log1p(n * LARGEST_BETA_FEATURES**2 / (3.0 * self.rho))
+        if n_rows is None:
+            growth = min(growth, math.fsum(math.log(self._held[i] / self.rho) for i in (E1, E2, E3)))
+        best = f"the best beta map with a^2 + b^2 + c^2 <= {all_digits(self.radius)}^2"
+        bound = (growth + 1.0) / (2.0 * self.gamma)
+        return regret_certificate(best, bound, n, self.theorem, clamp=self.clamp, learned=self.n_rows)

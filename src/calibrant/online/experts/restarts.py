@@ -88,6 +88,11 @@ class Restarting(Forecaster):
         self._places = [0]  # indices of the active copies
         self._stand_on((*self.experts, self._copy(0, 0)))
 
+    @property
+    def bounded_outcomes(self) -> bool:  # type: ignore[override]
+        """Whether outcomes may be any number in [0, 1]: if its expert accepts them."""
+        return self.expert.bounded_outcomes
+
     def _copy(self, place: int, i: int) -> Forecaster:
         """A new copy with separate draws from those of all other copies, also of the previous one at this index."""
         fresh = self.expert._copied()
@@ -119,9 +124,13 @@ class Restarting(Forecaster):
     def _step(self, score: float, label: float, features: Any = None) -> float:
         told = [held_inside(p) for p in step_all([(each, features) for each in self._copies], score, label)]
         mixture, logs = self._mixed(told), self._logs
-        against = mixture if label else 1.0 - mixture
-        for j, p in zip(self._places, told, strict=True):
-            logs[j] += math.log((p if label else 1.0 - p) / against)
+        if label == 0.0 or label == 1.0:
+            against = mixture if label else 1.0 - mixture
+            for j, p in zip(self._places, told, strict=True):
+                logs[j] += math.log((p if label else 1.0 - p) / against)
+        else:
+            for j, p in zip(self._places, told, strict=True):
+                logs[j] += label * math.log(p / mixture) + (1.0 - label) * math.log((1.0 - p) / (1.0 - mixture))
         self._seen += 1
         if self._seen % self.shortest == 0:
             self._start_copies()

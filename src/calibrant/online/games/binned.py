@@ -85,7 +85,7 @@ class BinnedForecaster(KernelForecaster):
         n_rows
             Number of rows since it was created; by default the rows learned so far.
         """
-        return main_of(self._certificates(self._check_rows(n_rows))[0])
+        return self._main_certificate(n_rows)
 
     @reading
     def certificates(self, n_rows: int | None = None) -> tuple[OnlineCertificate, ...]:
@@ -98,8 +98,14 @@ class BinnedForecaster(KernelForecaster):
         n_rows
             Number of rows since it was created; by default the rows learned so far.
         """
-        return tuple(each for each in self._certificates(self._check_rows(n_rows)) if each.bound < 1.0)
+        return self._useful_certificates(n_rows)
 
-    def _certificates(self, n: int) -> tuple[OnlineCertificate, ...]:
+    def _main_certificate(self, n_rows: int | None, alpha: float | None = None) -> OnlineCertificate | NoCertificate:
+        return main_of(self._certificates(self._check_rows(n_rows), alpha)[0])
+
+    def _useful_certificates(self, n_rows: int | None, alpha: float | None = None) -> tuple[OnlineCertificate, ...]:
+        return tuple(each for each in self._certificates(self._check_rows(n_rows), alpha) if each.bound < 1.0)
+
+    def _certificates(self, n: int, alpha: float | None = None) -> tuple[OnlineCertificate, ...]:
         """All guarantees after n rows, the main one first, including vacuous ones."""
         raise NotImplementedError

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from calibrant.guarantees.online_certificate import OnlineCertificate
 from calibrant.online.base import register
 from calibrant.online.games.bounds import SUMS, certificates_of, hedged_error, judged_error
@@ -44,7 +42,8 @@ class Foster99(CalibrationGame):
     Notes
     -----
     Guarantee: a calibration bound, :meth:`certificate`, on average over the draws, for outcomes chosen by anyone who
-    does not see the draw, and for a number of rows that does not depend on the draws; a single run may exceed it. Each
+    does not see the draw, and for a number of rows that does not depend on the draws; a single run may exceed it, and
+    ``certificate(n_rows, alpha=0.05)`` is a bound that it exceeds with a probability of at most 5 %. Each
     forecast must be followed by its own outcome, learned before the next forecast is requested: a forecast
     without a timely outcome reveals the draw of the next row. :class:`TwoChoices` needs none of this.
     It is calibrated but of little use by itself: without an adversary it converges to the average outcome.
@@ -73,13 +72,13 @@ class Foster99(CalibrationGame):
         self.epsilon, self.n_bins = bins_of(epsilon, self.horizon, self._error)
         super().__init__()
 
-    def _error(self, m: int, n: int) -> float:
-        return hedged_error(m, m, n, means=self._kind == MEANS)
+    def _error(self, m: int, n: int, alpha: float | None = None) -> float:
+        return hedged_error(m, m, n, means=self._kind == MEANS, alpha=alpha)
 
-    def _certificates(self, n: int) -> tuple[OnlineCertificate, ...]:
+    def _certificates(self, n: int, alpha: float | None = None) -> tuple[OnlineCertificate, ...]:
         m = self.n_bins
-        quantity = f"the calibration error in bins of width {1 / m:g}"
-        return certificates_of(self.n_rows, n, True, ((quantity, self._error(m, n), self._theorem("6.27")),))
+        found = (f"the calibration error in bins of width {1 / m:g}", self._error(m, n, alpha))
+        return certificates_of(self.n_rows, n, True, ((*found, self._theorem("6.27", alpha)),), alpha)
 
 
 @register("TwoChoices")
@@ -118,7 +117,7 @@ class TwoChoices(CalibrationGame):
     ((0.25, 0.75), 0.25, 0.75)
     """
 
-    bounded_outcomes: ClassVar[bool] = True
+    bounded_outcomes = True
     _kind = BOTH
 
     def __init__(self, *, epsilon: Epsilon = 0.1, horizon: int | None = None) -> None:
@@ -129,7 +128,7 @@ class TwoChoices(CalibrationGame):
     def _error(self, m: int, n: int) -> float:
         return judged_error(m, 1, n) + SUMS * n
 
-    def _certificates(self, n: int) -> tuple[OnlineCertificate, ...]:
+    def _certificates(self, n: int, alpha: float | None = None) -> tuple[OnlineCertificate, ...]:
         m = self.n_bins
         quantity = f"the calibration error in bins of width {1 / m:g} {BETTER}"
         theorem = "Gupta 2023, 8.5, with a smaller constant"

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from calibrant.guarantees.no_certificate import NoCertificate
 from calibrant.guarantees.online_certificate import OnlineCertificate
 from calibrant.messages import InputError
 from calibrant.numerics import Floats
@@ -25,7 +26,7 @@ from calibrant.online.games.widths import (
 )
 from calibrant.online.guards import learning, reading
 from calibrant.online.kernels import SEEN, Factory, Jit, Step, plain
-from calibrant.online.limits import changed, whole_in
+from calibrant.online.limits import changed, real, whole_in
 from calibrant.online.settings import read_only
 
 Rule = Literal["foster99", "two-choices"]
@@ -261,8 +262,43 @@ class CalibrationGame(BinnedForecaster):
         self._notice()
         return np.array(out, dtype=np.float64)
 
-    def _theorem(self, number: str) -> str:
+    @reading
+    def certificate(
+        self, n_rows: int | None = None, *, alpha: float | None = None
+    ) -> OnlineCertificate | NoCertificate:
+        """The guarantee on the calibration error for the first ``n_rows`` rows, unless it is vacuous.
+
+        Parameters
+        ----------
+        n_rows
+            Number of rows since it was created; by default the rows learned so far.
+        alpha
+            None bounds the mean over the forecaster's own random draws. A number bounds a single run, which exceeds the
+            bound with at most this probability; for several quantities, all of them together. A forecaster without
+            draws has a bound on every run anyway.
+
+        Returns
+        -------
+        OnlineCertificate or NoCertificate
+            No certificate if the bound is 1 or more.
+        """
+        return self._main_certificate(n_rows, _rare(alpha))
+
+    @reading
+    def certificates(self, n_rows: int | None = None, *, alpha: float | None = None) -> tuple[OnlineCertificate, ...]:
+        """All guarantees for these rows that are not vacuous, the main one first.
+
+        Parameters
+        ----------
+        n_rows, alpha
+            As in :meth:`certificate`.
+        """
+        return self._useful_certificates(n_rows, _rare(alpha))
+
+    def _theorem(self, number: str, alpha: float | None) -> str:
         """Reference of a theorem that is printed with the constant 2."""
+        if alpha is not None:
+            return f"after Gupta 2023, {number}; docs/certificates/games.md, A single run"
         return (
             f"Gupta 2023, {number}, with {'a logarithm in place of 2' if self._kind == MEANS else 'a smaller constant'}"
         )
@@ -345,23 +381,27 @@ class Hedging(CalibrationGame):
         self.epsilon, self.n_bins = bins_of(epsilon, self.horizon, self._error, MAX_GAMES)
         super().__init__(expert)
 
-    def _error(self, m: int, n: int) -> float:
+    def _error(self, m: int, n: int, alpha: float | None = None) -> float:
         if self._kind == BOTH:
             return judged_error(m, m, n)
-        return hedged_error(m, m * m, n, means=self._kind == MEANS)
+        return hedged_error(m, m * m, n, means=self._kind == MEANS, alpha=alpha)
 
-    def _certificates(self, n: int) -> tuple[OnlineCertificate, ...]:
+    def _certificates(self, n: int, alpha: float | None = None) -> tuple[OnlineCertificate, ...]:
         m = self.n_bins
         width = f"bins of width {1 / m:g}"
-        error = self._error(m, n)
+        error = self._error(m, n, alpha)
         if self._kind == BOTH:
             theorem = "Gupta 2023, 8.5 in each bin of the expert, with a smaller constant"
             return certificates_of(
                 self.n_rows, n, False, ((f"the calibration error in {width} {BETTER}", error, theorem),)
             )
-        gap = hedged_brier(m, m * m, n, means=self._kind == MEANS)
+        gap = hedged_brier(m, m * m, n, means=self._kind == MEANS, alpha=alpha)
         return certificates_of(self.n_rows, n, True, (
-            (f"the calibration error in {width}", error, self._theorem("6.17")),
+            (f"the calibration error in {width}", error, self._theorem("6.17", alpha)),
             (f"the loss of sharpness (in {width}) relative to the expert", gap, "after Gupta 2023, 6.16"),
             ("the Brier score minus that of the expert", gap + lost_by_binning(m), "after Gupta 2023, 6.28"),
-        ))  # fmt: skip
+        ), alpha)  # fmt: skip
+
+
+def _rare(alpha: float | None) -> float | None:
+    return None if alpha is None else real("alpha", alpha, 1e-12, 0.5)

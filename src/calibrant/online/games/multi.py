@@ -61,7 +61,9 @@ class MultiExpert(Forecaster):
 
     Notes
     -----
-    Guarantee: on every sequence of outcomes 0 and 1, the total loss is at most that of the best of K experts plus
+    Outcomes are 0 or 1, or any number in [0, 1] if all experts accept them; the log loss of an outcome y is then
+    :math:`-y \log p - (1 - y) \log(1 - p)`.
+    Guarantee: on every sequence of outcomes, the total loss is at most that of the best of K experts plus
     log(K) / eta, and a little for rounding (:meth:`certificate`). For the log loss, forecasts of experts are clipped
     2^-32 from 0 and 1, also for choosing the best expert.
     Cost: K forecasts and K exponentials per row; K + 1 numbers besides those of the experts.
@@ -90,6 +92,11 @@ class MultiExpert(Forecaster):
         self.takes_features = any(expert.takes_features for expert in self.experts)
         self._seen = 0
         self._behind = [0.0] * len(experts)
+
+    @property
+    def bounded_outcomes(self) -> bool:  # type: ignore[override]
+        """Whether outcomes may be any number in [0, 1]: if its experts accept them."""
+        return all(expert.bounded_outcomes for expert in self.experts)
 
     @property
     @reading
@@ -147,7 +154,9 @@ class MultiExpert(Forecaster):
     def _lost(self, p: float, y: float) -> float:
         if self.loss == "brier":
             return (y - p) * (y - p)
-        return -math.log(p if y == 1.0 else 1.0 - p)
+        if y == 1.0 or y == 0.0:
+            return -math.log(p if y == 1.0 else 1.0 - p)
+        return -y * math.log(p) - (1.0 - y) * math.log1p(-p)
 
     def _mixed(self, forecasts: list[float]) -> float:
         """The aggregated forecast, clipped to the range of the experts' forecasts in case of rounding."""

@@ -13,7 +13,7 @@ from calibrant.messages import InputError
 from calibrant.numerics import Floats, first_double
 from calibrant.online.base import Forecaster, register
 from calibrant.online.games.binned import BinnedForecaster
-from calibrant.online.games.bounds import certificates_of, lost_by_binning, prior_regret
+from calibrant.online.games.bounds import SUMS, certificates_of, lost_by_binning, prior_regret
 from calibrant.online.games.widths import Epsilon, bin_steps, bins_of, check_cells, check_settings, rows_of
 from calibrant.online.kernels import SEEN, Factory, Jit, Step, plain
 from calibrant.online.settings import read_only
@@ -88,7 +88,7 @@ class Tracking(BinnedForecaster):
 
     Notes
     -----
-    Outcomes are 0 or 1.
+    Outcomes are 0 or 1, or any number in [0, 1] if the expert accepts them.
     Whole streams (``learn_many``, ``forecast_many``) warn if nearly all rows lie in one bin; single rows do not.
     Guarantee: on every sequence, the Brier score exceeds the refinement of the expert's bins by at most
     m (1 + log(T/m)) / T for prior 0, less for prior 1, and sharpness falls by at most epsilon/2 more than that
@@ -116,6 +116,11 @@ class Tracking(BinnedForecaster):
         self.epsilon, self.n_bins = bins_of(epsilon, self.horizon, self._loss)
         super().__init__(expert)
 
+    @property
+    def bounded_outcomes(self) -> bool:  # type: ignore[override]
+        """Whether outcomes may be any number in [0, 1]: if its experts accept them."""
+        return all(expert.bounded_outcomes for expert in self.experts)
+
     def _loss(self, m: int, n: int) -> float:
         """Bound on the loss of sharpness: from binning again, and from learning a mean in each bin."""
         return lost_by_binning(m) + prior_regret(m, n, self.prior)
@@ -126,19 +131,20 @@ class Tracking(BinnedForecaster):
     def _check(self, numbers: list[float]) -> None:
         super()._check(numbers)
         check_settings(numbers[BINS:FIRST], [self.n_bins, self.prior])
-        check_cells(numbers, FIRST, self.n_bins)
+        check_cells(numbers, FIRST, self.n_bins, whole=not self.bounded_outcomes)
 
     def _crowds(self) -> list[float]:
         return list(self._held[FIRST : FIRST + self.n_bins])
 
-    def _certificates(self, n: int) -> tuple[OnlineCertificate, ...]:
+    def _certificates(self, n: int, alpha: float | None = None) -> tuple[OnlineCertificate, ...]:
         m = self.n_bins
         width = f"bins of width {1 / m:g}"
         sharp = f"the loss of sharpness (in {width}) relative to the expert"
         brier = f"the Brier score minus the refinement of the expert in {width}"
+        lost = 2.0 * SUMS * n if self.bounded_outcomes else 0.0
         return certificates_of(self.n_rows, n, False, (
-            (sharp, self._loss(m, n), "after Gupta 2023, 6.13, with smaller constants"),
-            (brier, prior_regret(m, n, self.prior), "after Gupta 2023, 6.24, with a smaller logarithm"),
+            (sharp, self._loss(m, n) + lost, "after Gupta 2023, 6.13, with smaller constants"),
+            (brier, prior_regret(m, n, self.prior) + lost, "after Gupta 2023, 6.24, with a smaller logarithm"),
         ))  # fmt: skip
 
     def _freeze(self) -> Map:

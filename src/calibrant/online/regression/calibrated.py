@@ -5,21 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from numbers import Number
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from calibrant.guarantees.no_certificate import NoCertificate
 from calibrant.guarantees.online_certificate import OnlineCertificate
 from calibrant.maps import Map, PiecewiseLinearMap
 from calibrant.messages import InputError
 from calibrant.numerics import Floats
-from calibrant.online.base import Forecaster, register
+from calibrant.online.base import register
 from calibrant.online.guards import reading
-from calibrant.online.limits import MAX_CLAMP, SLACK, changed, real, whole, yes_no
+from calibrant.online.limits import MAX_CLAMP, real, whole, yes_no
+from calibrant.online.regression.base import RegressionForecaster
 from calibrant.online.regression.certificate import Guaranteed
-from calibrant.online.regression.factors import absorb, diagonal, dot, solve
+from calibrant.online.regression.factors import diagonal, dot
 from calibrant.online.regression.families import (
     FAMILIES,
     LARGEST_SIZE,
@@ -31,7 +31,7 @@ from calibrant.online.regression.families import (
     line_fixed_point,
     own_values,
 )
-from calibrant.online.regression.group_features import feature_names, group_features, row_features
+from calibrant.online.regression.group_features import feature_names
 from calibrant.online.settings import read_only
 
 OwnFunctions = Callable[[float, float, Sequence[float]], Sequence[float]]
@@ -48,7 +48,7 @@ OWN = "own"
 
 
 @register("CalibratedRegression")
-class CalibratedRegression(Forecaster):
+class CalibratedRegression(RegressionForecaster):
     r"""Online forecasts that are unbiased on every group, by ridge regression on its own forecasts.
 
     .. math:: \theta_t = \operatorname*{argmin}_\theta \sum_{\tau < t} (\theta \cdot f_\tau(p_\tau) - y_\tau)^2
@@ -123,16 +123,10 @@ class CalibratedRegression(Forecaster):
     507.6 events, 0.1015 of the group
     """
 
-    n_features: int = read_only()
-    feature_names: tuple[str, ...] = read_only()
     test_functions: str | OwnFunctions = read_only()
     size: int = read_only()
     each_feature: bool = read_only()
     growing: bool = read_only()
-    include_score: bool = read_only()
-    clamp: float = read_only()
-
-    bounded_outcomes: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -182,25 +176,13 @@ class CalibratedRegression(Forecaster):
         products = self.n_features * functions if self.each_feature else 0
         return self.n_features + products + functions + 1 + self.include_score
 
-    def _clear(self) -> None:
-        n = self._n
-        self._seen, self._spent = 0, 0.0
-        self._errors, self._theta = [0.0] * n, [0.0] * n
-        # The matrix I + sum of f f' with the right-hand side as its last row, as factors: D, and L below its diagonal.
-        self._pivots, self._columns = [1.0] * n, [[0.0] * (n - j) for j in range(n)]
-
     @property
-    def takes_features(self) -> bool:  # type: ignore[override]
-        """Whether rows need features besides the score."""
-        return self.n_features > 0
+    def _sums(self) -> int:
+        return self._n
 
-    # ---------------------------------------------------------------------------------------------------- one row
-
-    def _predict_one(self, score: float, features: Any = None) -> float:
-        return self._forecast(self._score(score), self._one(features))[0]
-
-    def _learn_one(self, score: float, label: float, features: Any = None) -> None:
-        self._take_in(self._score(score), self._label(label), self._one(features))
+    def _fitted(self, s: float, xs: list[float]) -> tuple[float, list[float]]:
+        p, values = self._forecast(s, xs)
+        return p, self._regress(s, xs, values)
 
     def _forecast(self, s: float, xs: list[float]) -> tuple[float, list[float]]:
         """The fixed point, and the values of the functions of the forecast there."""
@@ -250,42 +232,6 @@ class CalibratedRegression(Forecaster):
         values = values + [0.0] * (self._n_functions - len(values))
         products = [x * v for v in values for x in xs] if self.each_feature else []
         return xs + products + values[1:] + ([1.0, s] if self.include_score else [1.0]) + [values[0]]
-
-    def _step(self, score: float, label: float, features: Any = None) -> float:
-        return self._take_in(score, label, self._one(features))
-
-    def _take_in(self, s: float, y: float, xs: list[float]) -> float:
-        """Learn a row, and return the forecast before."""
-        p, values = self._forecast(s, xs)
-        row = self._regress(s, xs, values)
-        error = p - y
-        self._errors = [e + error * f for e, f in zip(self._errors, row, strict=True)]
-        share = absorb(self._pivots, self._columns, [*row, y - s if self.include_score else y])
-        self._spent += error * error * (1.0 - share)
-        self._theta = solve(self._columns)
-        self._seen += 1
-        return p
-
-    # -------------------------------------------------------------------------------------------------- many rows
-
-    def _predict_many(self, scores: ArrayLike, features: ArrayLike | None) -> Floats:
-        xs = self._scores(scores).tolist()
-        rows = zip(xs, self._all(features, len(xs), scores), strict=True)
-        return np.array([self._forecast(x, f)[0] for x, f in rows], dtype=np.float64)
-
-    def _learn_many(self, scores: ArrayLike, labels: ArrayLike, features: ArrayLike | None) -> None:
-        self._forecast_many(scores, labels, features)
-
-    def _forecast_many(self, scores: ArrayLike, labels: ArrayLike, features: ArrayLike | None) -> Floats:
-        xs, ys = self._scores(scores).tolist(), self._labels(labels, scores).tolist()
-        rows = zip(xs, ys, self._all(features, len(xs), scores), strict=True)
-        return np.array([self._take_in(x, y, f) for x, y, f in rows], dtype=np.float64)
-
-    def _one(self, features: Any) -> list[float]:
-        return row_features(features, self.n_features, self.feature_names)
-
-    def _all(self, features: Any, n: int, scores: ArrayLike) -> list[list[float]]:
-        return group_features(features, n, self.n_features, self.feature_names, scores)
 
     # ---------------------------------------------------------------------------------------------- what it guarantees
 
@@ -373,42 +319,5 @@ class CalibratedRegression(Forecaster):
     # -------------------------------------------------------------------------------------------------- its state
 
     def _parameters(self) -> dict[str, Any]:
-        features = list(self.feature_names) or self.n_features
         functions = OWN if callable(self.test_functions) else self.test_functions
-        return {**super()._parameters(), "n_features": features, "test_functions": functions}
-
-    def _numbers(self) -> list[float]:
-        factors = [c for column in self._columns for c in column]
-        return [float(self._seen), self._spent, *self._errors, *self._pivots, *factors]
-
-    def _check(self, numbers: list[float]) -> None:
-        super()._check(numbers)
-        n, seen = self._n, numbers[0]
-        # Values of functions, errors and targets are at most 1, so sums over rows are at most the number of rows, and
-        # entries of a factor at most the square root of the diagonal of the matrix over the pivot.
-        most = (1.0 + seen) * (1.0 + SLACK)
-        errors, pivots = numbers[2 : 2 + n], numbers[2 + n : 2 + 2 * n]
-        columns = self._split(numbers)
-        fine = (
-            0.0 <= numbers[1] <= n * math.log1p(seen) * (1.0 + SLACK)
-            and max(map(abs, errors)) <= seen * (1.0 + SLACK)
-            and 1.0 <= min(pivots) <= max(pivots) <= most
-            and all(abs(x) * abs(x) * p <= most for p, column in zip(pivots, columns, strict=True) for x in column)
-            and (seen > 0 or not any(map(any, columns)))
-        )
-        if not fine:
-            raise changed("sums")
-
-    def _split(self, numbers: list[float]) -> list[list[float]]:
-        """Columns of the factors."""
-        n, at, columns = self._n, 2 + 2 * self._n, []
-        for length in range(n, 0, -1):
-            columns.append(numbers[at : at + length])
-            at += length
-        return columns
-
-    def _resume(self, numbers: list[float]) -> None:
-        n = self._n
-        self._seen, self._spent, self._errors = int(numbers[0]), numbers[1], numbers[2 : 2 + n]
-        self._pivots, self._columns = numbers[2 + n : 2 + 2 * n], self._split(numbers)
-        self._theta = solve(self._columns)
+        return {**super()._parameters(), "test_functions": functions}
