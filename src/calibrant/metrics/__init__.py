@@ -22,6 +22,7 @@ from calibrant.metrics.multiclass import errors as class_errors
 from calibrant.metrics.multiclass.bins import MulticlassBins
 from calibrant.metrics.multiclass.errors import MulticlassErrors
 from calibrant.metrics.multiclass.paths import hierarchical_accuracy, mean_depth, path_calibration_error, path_log_loss
+from calibrant.metrics.regions import tree_regions
 from calibrant.metrics.resampling import bootstrap
 from calibrant.metrics.simulation import kendall_tau, metric_bias, probabilistic_count, theoretical_error
 from calibrant.metrics.streams import epsilon_error, error_over_time
@@ -40,7 +41,7 @@ ici = for_rows(curves.ici)
 log_loss = for_rows(dispatch.log_loss)
 net_benefit = for_rows(overall.net_benefit)
 normalized_entropy = for_rows(entropy.normalized_entropy)
-pde = for_rows(errors.pde)
+pde = for_rows(dispatch.pde)
 recalibration = for_rows(curves.recalibration)
 refinement = for_rows(overall.refinement)
 rmse = for_rows(overall.rmse)
@@ -86,6 +87,7 @@ MULTICLASS_METRICS: dict[str, Callable[..., Estimate]] = {
     "log_loss": log_loss,
     "debiased_ece": debiased_ece,
     "marginal_error": marginal_error,
+    "pde": pde,
 }
 """Metrics of a matrix of class scores with one number, by name."""
 
@@ -155,6 +157,7 @@ __all__ = [
     "spiegelhalter",
     "sweep_ece",
     "theoretical_error",
+    "tree_regions",
     "validity_curve",
     "weak_error",
 ]
