@@ -22,9 +22,17 @@ from calibrant.metrics.multiclass import errors as class_errors
 from calibrant.metrics.multiclass.bins import MulticlassBins
 from calibrant.metrics.multiclass.errors import MulticlassErrors
 from calibrant.metrics.multiclass.paths import hierarchical_accuracy, mean_depth, path_calibration_error, path_log_loss
+from calibrant.metrics.properties import Desiderata, TradeOff, TradeOffLine, desiderata, trade_off
 from calibrant.metrics.regions import tree_regions
 from calibrant.metrics.resampling import bootstrap
-from calibrant.metrics.simulation import kendall_tau, metric_bias, probabilistic_count, theoretical_error
+from calibrant.metrics.simulation import (
+    Closeness,
+    closeness,
+    kendall_tau,
+    metric_bias,
+    probabilistic_count,
+    theoretical_error,
+)
 from calibrant.metrics.streams import epsilon_error, error_over_time
 
 _CHECK = "use calibrant.check(scores, y, groups=...), whose tests account for groups, or metrics.interval"
@@ -109,13 +117,17 @@ __all__ = [
     "NEEDS_COUNTS",
     "TESTS",
     "Bins",
+    "Closeness",
     "Decomposition",
+    "Desiderata",
     "Estimate",
     "Finding",
     "MetricTable",
     "MulticlassBins",
     "MulticlassErrors",
     "SegmentResult",
+    "TradeOff",
+    "TradeOffLine",
     "ValidityCurve",
     "accuracy",
     "always_valid_test",
@@ -124,9 +136,11 @@ __all__ = [
     "brier",
     "calibration_curve",
     "classification_loss",
+    "closeness",
     "debiased_ece",
     "debiased_l2_test",
     "decompose",
+    "desiderata",
     "ecce",
     "ecce_test",
     "ece",
@@ -157,6 +171,7 @@ __all__ = [
     "spiegelhalter",
     "sweep_ece",
     "theoretical_error",
+    "trade_off",
     "tree_regions",
     "validity_curve",
     "weak_error",
