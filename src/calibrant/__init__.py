@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from calibrant.calibrators.crossfit import crossfit as crossfit
     from calibrant.calibrators.segments import SegmentCalibrator as SegmentCalibrator
     from calibrant.calibrators.temperature import TemperatureScaling as TemperatureScaling
+    from calibrant.calibrators.trees import CalibrationTree as CalibrationTree
+    from calibrant.calibrators.trees import ProbabilityCalibrationTree as ProbabilityCalibrationTree
     from calibrant.displays import ReliabilityDisplay as ReliabilityDisplay
     from calibrant.engine import TallyStore as TallyStore
     from calibrant.engine import tally as tally
@@ -62,6 +64,7 @@ _HOMES = {
     "CalibrantWarning": "messages",
     "CalibratedClassifier": "calibrators.classifier",
     "Calibration": "calibration",
+    "CalibrationTree": "calibrators.trees",
     "Certificate": "guarantees.certificate",
     "DocumentError": "export.errors",
     "ExportMismatchError": "export.errors",
@@ -70,6 +73,7 @@ _HOMES = {
     "IsotonicCalibrator": "calibrators.binary.isotonic",
     "NoCertificate": "guarantees.no_certificate",
     "PlattScaling": "calibrators.binary.scaling",
+    "ProbabilityCalibrationTree": "calibrators.trees",
     "ReliabilityDisplay": "displays",
     "SamplingCorrection": "shift",
     "SegmentCalibrator": "calibrators.segments",

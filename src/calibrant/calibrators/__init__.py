@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from calibrant.calibrators.multiclass.simplex import SimplexBinning as SimplexBinning
     from calibrant.calibrators.segments import SegmentCalibrator as SegmentCalibrator
     from calibrant.calibrators.temperature import TemperatureScaling as TemperatureScaling
+    from calibrant.calibrators.trees import CalibrationTree as CalibrationTree
+    from calibrant.calibrators.trees import ProbabilityCalibrationTree as ProbabilityCalibrationTree
 
 _HOMES = {
     "AutoCalibrator": "auto",
@@ -41,6 +43,7 @@ _HOMES = {
     "BetaScaling": "binary.scaling",
     "BinwiseShift": "binary.two_stage",
     "CalibratedClassifier": "classifier",
+    "CalibrationTree": "trees",
     "ClasswiseHistogramBinning": "multiclass.binning",
     "CrossVennAbers": "cross_venn_abers",
     "DirichletScaling": "multiclass.scaling",
@@ -54,6 +57,7 @@ _HOMES = {
     "MultilabelCalibrator": "multiclass.multilabel",
     "PathCalibrator": "multiclass.hierarchy",
     "PlattScaling": "binary.scaling",
+    "ProbabilityCalibrationTree": "trees",
     "Reduction": "multiclass.reduction",
     "ScalingBinning": "binary.two_stage",
     "SegmentCalibrator": "segments",
@@ -72,6 +76,7 @@ __all__ = [
     "BetaScaling",
     "BinwiseShift",
     "CalibratedClassifier",
+    "CalibrationTree",
     "ClasswiseHistogramBinning",
     "CrossVennAbers",
     "DirichletScaling",
@@ -85,6 +90,7 @@ __all__ = [
     "MultilabelCalibrator",
     "PathCalibrator",
     "PlattScaling",
+    "ProbabilityCalibrationTree",
     "Reduction",
     "ScalingBinning",
     "SegmentCalibrator",
