@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-from calibrant import metrics
+from calibrant import CalibrationTree, ProbabilityCalibrationTree, metrics
 from calibrant.fits.features import Features
 from calibrant.fits.trees import grow
 from calibrant.messages import InputError
@@ -122,6 +122,24 @@ def test_the_upper_part_of_a_tree_is_breadth_first() -> None:
     features = Features.of({"a": x[:, 0], "b": x[:, 1]})
     assert set(tree_regions(own, features).tolist()) == set(own.leaves.tolist())
     assert len(np.unique(tree_regions(own, features, n_bins=4))) == 4
+
+
+def test_leaves_of_calibration_trees_are_regions() -> None:
+    """Of leaf rates, the score is constant in a region, so that PDE is ECE; the upper part is coarser."""
+    rng = np.random.default_rng(4)
+    x, s = {"age": rng.integers(20, 80, 1_500), "city": rng.choice(["a", "b", "c"], 1_500)}, rng.random(1_500)
+    y = (rng.random(1_500) < np.where(x["age"] > 45, 0.6 * s, 0.2 + 0.5 * (x["city"] == "a"))).astype(int)
+    for kind in (CalibrationTree, ProbabilityCalibrationTree):
+        tree = kind().fit(s, y, features=x)
+        p, regions = tree.transform(s, features=x), tree_regions(tree, x, scores=s)
+        assert set(regions.tolist()) == set(tree.map_.leaves.tolist())
+        upper = tree_regions(tree.map_, x, scores=s, n_bins=3)
+        assert len(np.unique(upper)) == 3
+        assert len(np.unique(np.column_stack([upper, regions]), axis=0)) == len(np.unique(regions))
+        same = pde(p, y, regions=regions).value == pytest.approx(ece(p, y, regions=regions).value, abs=1e-12)
+        assert same == (kind is CalibrationTree)
+    with pytest.raises(InputError, match=r"scores are missing"):
+        tree_regions(tree, x)
 
 
 def test_segments_take_the_regions_of_their_rows() -> None:

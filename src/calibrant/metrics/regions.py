@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays.columns import check_length, check_whole, read_column
+from calibrant.arrays.columns import check_length, check_whole, read_column, read_floats
 from calibrant.arrays.keys import read_keys
-from calibrant.messages import InputError
+from calibrant.maps import TreeMap
+from calibrant.messages import Advice, InputError
 from calibrant.numerics import Column, Ints
 
 Regions = Column
@@ -48,7 +49,7 @@ def region_codes(regions: Any, y: Any, sample_weight: Column = None) -> NDArray[
     return np.asarray(np.unique(codes, return_inverse=True)[1].reshape(-1), dtype=np.intp)
 
 
-def tree_regions(tree: Any, X: Any, *, n_bins: int | None = None) -> Ints:
+def tree_regions(tree: Any, X: Any, *, scores: Any = None, n_bins: int | None = None) -> Ints:
     r"""Regions of rows from a fitted tree: its leaves, or the leaves of its upper part (BFSL bins).
 
     With ``n_bins`` the tree is cut breadth first: beginning at the root, nodes are split in the order of their depth
@@ -58,11 +59,13 @@ def tree_regions(tree: Any, X: Any, *, n_bins: int | None = None) -> Ints:
     Parameters
     ----------
     tree
-        A fitted tree with ``apply(X)``, which returns the leaf of each row, as those of scikit-learn have it. With
-        ``n_bins`` also with its children by node, as ``tree_.children_left`` and ``tree_.children_right``, or ``left``
-        and ``right``, below 0 in a leaf.
+        A fitted ``CalibrationTree`` or ``ProbabilityCalibrationTree``, its map, or a tree with ``apply(X)``, which
+        returns the leaf of each row, as those of scikit-learn have it. With ``n_bins`` also with its children by node,
+        as ``tree_.children_left`` and ``tree_.children_right``, or ``left`` and ``right``, below 0 in a leaf.
     X
         Features of the rows, as the tree takes them.
+    scores : array-like, optional
+        Scores of the rows before calibration, which calibration trees take as well.
     n_bins : int, optional
         Number of regions; all leaves by default, and if the tree has no more leaves.
 
@@ -86,6 +89,30 @@ def tree_regions(tree: Any, X: Any, *, n_bins: int | None = None) -> Ints:
     >>> tree_regions(tree, X).tolist(), tree_regions(tree, X, n_bins=2).tolist()
     ([5, 5, 6, 6, 4, 4, 4, 2], [1, 1, 1, 1, 1, 1, 1, 2])
     """
+    mapped = getattr(tree, "map_", tree)
+    leaves = _of_map(mapped, X, scores) if isinstance(mapped, TreeMap) else _applied(tree, X)
+    if n_bins is None:
+        return leaves
+    check_whole("n_bins", n_bins)
+    left, right = (mapped.left, mapped.right) if isinstance(mapped, TreeMap) else _children(tree)
+    return np.asarray(_upper(left, right, int(n_bins))[leaves])
+
+
+def _of_map(tree: TreeMap, X: Any, scores: Any) -> Ints:
+    """The node of each row in a map."""
+    if scores is None:
+        raise InputError("scores", "are missing", "pass the scores of the rows before calibration")
+    matrix = isinstance(X, np.ndarray) and X.ndim == 2
+    place = tree.route(
+        read_floats(scores, "scores"), {f"x{j}": column for j, column in enumerate(X.T)} if matrix else X
+    )
+    if (place < 0).any():
+        raise InputError("scores", "holds values that are missing", Advice.DROP_ROWS)
+    return np.asarray(tree.leaves[place], dtype=np.int64)
+
+
+def _applied(tree: Any, X: Any) -> Ints:
+    """The leaf of each row, by the tree itself."""
     apply = getattr(tree, "apply", getattr(tree, "route", None))
     if not callable(apply):
         raise InputError(
@@ -95,12 +122,7 @@ def tree_regions(tree: Any, X: Any, *, n_bins: int | None = None) -> Ints:
     if leaves.ndim != 1 or leaves.dtype.kind not in "iu":
         problem = f"gives an array of shape {leaves.shape} and type {leaves.dtype}, not one leaf for each row"
         raise InputError("tree", problem, "pass a single tree, such as forest.estimators_[0]")
-    leaves = leaves.astype(np.int64)
-    if n_bins is None:
-        return leaves
-    check_whole("n_bins", n_bins)
-    left, right = _children(tree)
-    return np.asarray(_upper(left, right, int(n_bins))[leaves])
+    return leaves.astype(np.int64)
 
 
 def _children(tree: Any) -> tuple[Ints, Ints]:
