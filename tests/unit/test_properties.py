@@ -39,7 +39,7 @@ def test_the_report_holds_what_its_metrics_give() -> None:
     assert (found.distinct, found.count.value) == (2, probabilistic_count(S).value)
     assert found.tau == kendall_tau(S, TRUE)
     assert json.loads(json.dumps(found.to_dict()))["close"]["delta"] == pytest.approx(0.25)
-    assert "75.00% of the rows are within 0.0600" in str(found)
+    assert "75.00 % of the rows are within 0.06" in str(found)
     assert found._repr_html_().count("<tr") == 6
 
 

@@ -83,7 +83,7 @@ class Desiderata(Result):
         return [
             ("calibration", error),
             ("classification", f"loss {self.loss.value:.4f} at 0.5, {least}; Brier score {self.brier.value:.4f}"),
-            ("true probabilities", UNKNOWN if self.close is None else str(self.close)),
+            ("true probabilities", UNKNOWN if self.close is None else self.close.short()),
             ("interpretability", f"{self.distinct:,} distinct scores, probabilistic count {self.count.value:.1f}"),
             ("monotonicity", UNKNOWN if self.tau is None else f"{self.tau.name}: {self.tau.value:.4f}"),
         ]

@@ -188,8 +188,12 @@ class Closeness(Result):
         bounds = f"the calibration error is at most {self.calibration_bound:.4f}"
         if self.loss_bound is not None:
             bounds += f", and the classification loss at most {self.loss_bound:.4f} above the least possible"
-        within = f"{1.0 - self.delta:.2%} of the rows are within {self.epsilon:.4f} of the true probability"
-        return f"{within} (largest distance {self.largest:.4f}): {bounds}"
+        return f"{self.short()}: {bounds}"
+
+    def short(self) -> str:
+        """The shares and distances, without the bounds."""
+        close = f"{100.0 * (1.0 - self.delta):.2f} % of the rows are within {self.epsilon:.4g} of the true probability"
+        return f"{close} (largest distance {self.largest:.4f})"
 
 
 def closeness(
@@ -232,7 +236,7 @@ def closeness(
     Examples
     --------
     >>> print(closeness([0.2, 0.5, 0.9], [0.25, 0.5, 0.6], epsilon=0.1))
-    66.67% of the rows are within 0.1000 of the true probability (largest distance 0.3000): the calibration error is at
+    66.67 % of the rows are within 0.1 of the true probability (largest distance 0.3000): the calibration error is at
     most 0.4000, and the classification loss at most 0.4000 above the least possible
     """
     if (epsilon is None) == (delta is None):
