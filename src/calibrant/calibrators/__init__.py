@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from calibrant.calibrators.multiclass.binning import TopLabelHistogramBinning as TopLabelHistogramBinning
     from calibrant.calibrators.multiclass.hierarchy import PathCalibrator as PathCalibrator
     from calibrant.calibrators.multiclass.multilabel import MultilabelCalibrator as MultilabelCalibrator
+    from calibrant.calibrators.multiclass.pairs import OneAgainstOne as OneAgainstOne
     from calibrant.calibrators.multiclass.reduction import Reduction as Reduction
     from calibrant.calibrators.multiclass.scaling import DirichletScaling as DirichletScaling
     from calibrant.calibrators.multiclass.scaling import MatrixScaling as MatrixScaling
@@ -55,6 +56,7 @@ _HOMES = {
     "MulticlassAutoCalibrator": "multiclass.auto",
     "MulticlassSegmentCalibrator": "multiclass.segments",
     "MultilabelCalibrator": "multiclass.multilabel",
+    "OneAgainstOne": "multiclass.pairs",
     "PathCalibrator": "multiclass.hierarchy",
     "PlattScaling": "binary.scaling",
     "ProbabilityCalibrationTree": "trees",
@@ -88,6 +90,7 @@ __all__ = [
     "MulticlassAutoCalibrator",
     "MulticlassSegmentCalibrator",
     "MultilabelCalibrator",
+    "OneAgainstOne",
     "PathCalibrator",
     "PlattScaling",
     "ProbabilityCalibrationTree",

@@ -28,6 +28,13 @@ class TradeOffDisplay(Display):
     on it, the rise of the error with the size of a model is noise of the judged rows. Bars are 95 % intervals of the
     share of wrong classes.
 
+    Parameters
+    ----------
+    found : TradeOff
+        The result of :func:`calibrant.metrics.trade_off`.
+    label : str
+        What the names of the models are, such as "Leaves".
+
     Notes
     -----
     Edge cases: where chance cannot be computed, as for more than 200 regions, the dotted line has a gap.
@@ -38,6 +45,8 @@ class TradeOffDisplay(Display):
     ----------
     found
         The numbers.
+    label
+        What the names of the models are.
     ax_, figure_
         Set by :meth:`plot`.
 

@@ -297,7 +297,7 @@ def trade_off(
     Notes
     -----
     Read the error beside ``calibrated``, what a perfect model with these scores would show: with more regions both
-    rise, because each rate is estimated from fewer rows. An error of models each in its own regions is no ranking of
+    rise, because each rate is estimated from fewer rows. The error of models each in its own regions does not rank
     the models: a constant wins (``docs/guide/tree-study.md``).
     Guarantee: no finite-sample guarantee. Judge on rows that no model was fitted to.
     Cost: that of the metrics. Reference: Torabian (2023), section 4.4.

@@ -97,7 +97,7 @@ class Bins:
     Attributes
     ----------
     edges
-        Inner edges, one fewer than bins; NaN for regions, which are no ranges of the score.
+        Inner edges, one fewer than bins; NaN for regions, which are not ranges of the score.
     n, events, score_sum
         Rows (or sum of weights), events and sum of scores in each bin.
     w2
