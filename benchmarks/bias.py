@@ -17,13 +17,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +31,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 from calibrant import PlattScaling
-from calibrant.metrics import debiased_ece, ece, metric_bias, pde, smooth_ece, theoretical_error
+from calibrant.metrics import debiased_ece, ece, metric_bias, pde, smooth_ece, theoretical_error, tree_regions
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -140,29 +139,6 @@ class CalibrationTree:
             out[rows] = transform(base[rows])
         return out
 
-    def groups(self, x: Floats, n_bins: int) -> Ints:
-        """Bin of each row: its leaf in the smallest breadth-first part of the tree that has ``n_bins`` leaves."""
-        nodes = self.tree.tree_
-        queue: list[int] = [0]
-        leaves: list[int] = []
-        while queue and len(queue) + len(leaves) < n_bins:
-            node = queue.pop(0)
-            if nodes.children_left[node] < 0:
-                leaves.append(node)
-            else:
-                queue += [int(nodes.children_left[node]), int(nodes.children_right[node])]
-        number = np.zeros(nodes.node_count, dtype=np.int64)
-        for place, top in enumerate([*leaves, *queue]):
-            number[list(_below(nodes, top))] = place
-        return np.asarray(number[self.tree.apply(x)])
-
-
-def _below(nodes: Any, top: int) -> Iterator[int]:
-    yield top
-    for child in (nodes.children_left[top], nodes.children_right[top]):
-        if child >= 0:
-            yield from _below(nodes, int(child))
-
 
 def _constant(rate: float, base: Floats) -> Floats:
     return np.full(len(base), rate)
@@ -173,13 +149,6 @@ def _inside(scores: Floats) -> Floats:
 
 
 # --- errors -----------------------------------------------------------------------------------------------------------
-
-
-def group_errors(scores: Floats, y: Ints, group: Ints) -> tuple[float, float]:
-    """ECE and PDE (p = 1) with groups of rows, which edges over scores cannot describe, as bins."""
-    n = np.maximum(np.bincount(group), 1)
-    rate, mean = np.bincount(group, y) / n, np.bincount(group, scores) / n
-    return float(np.abs(rate - mean)[group].mean()), float(np.abs(scores - rate[group]).mean())
 
 
 def true_errors(scores: Floats, truth: Floats) -> tuple[float, float]:
@@ -224,18 +193,19 @@ def experiment(task: tuple[str, int]) -> dict[Key, dict[str, float]]:
                 "smECE": float(smooth_ece(scores, labels, null=False)),
             }
             for bins in BINS:
-                found[name, model, n, bins] = common | _binned(scores, labels, tree.groups(new, bins), bins)
+                found[name, model, n, bins] = common | _binned(
+                    scores, labels, tree_regions(tree.tree, new, n_bins=bins), bins
+                )
     return found
 
 
 def _binned(scores: Floats, y: Ints, group: Ints, bins: int) -> dict[str, float]:
-    by_tree = group_errors(scores, y, group)
     by_mass = float(ece(scores, y, n_bins=bins, strategy="mass"))
     return {
         "ECE, mass": by_mass,
-        "ECE, tree": by_tree[0],
+        "ECE, tree": float(ece(scores, y, regions=group)),
         "PDE, mass": float(pde(scores, y, n_bins=bins)),
-        "PDE, tree": by_tree[1],
+        "PDE, tree": float(pde(scores, y, regions=group)),
         "ECE": by_mass,
         "l2": float(ece(scores, y, p=2, n_bins=bins, strategy="mass")),
         "debiased l2": float(debiased_ece(scores, y, n_bins=bins)),

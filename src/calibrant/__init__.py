@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from calibrant.calibrators.crossfit import crossfit as crossfit
     from calibrant.calibrators.segments import SegmentCalibrator as SegmentCalibrator
     from calibrant.calibrators.temperature import TemperatureScaling as TemperatureScaling
+    from calibrant.calibrators.trees import CalibrationTree as CalibrationTree
+    from calibrant.calibrators.trees import ProbabilityCalibrationTree as ProbabilityCalibrationTree
     from calibrant.displays import ReliabilityDisplay as ReliabilityDisplay
     from calibrant.engine import TallyStore as TallyStore
     from calibrant.engine import tally as tally
@@ -63,6 +65,7 @@ _HOMES = {
     "CalibrantWarning": "messages",
     "CalibratedClassifier": "calibrators.classifier",
     "Calibration": "calibration",
+    "CalibrationTree": "calibrators.trees",
     "Certificate": "guarantees.certificate",
     "DocumentError": "export.errors",
     "ExportMismatchError": "export.errors",
@@ -71,6 +74,7 @@ _HOMES = {
     "IsotonicCalibrator": "calibrators.binary.isotonic",
     "NoCertificate": "guarantees.no_certificate",
     "PlattScaling": "calibrators.binary.scaling",
+    "ProbabilityCalibrationTree": "calibrators.trees",
     "ReliabilityDisplay": "displays",
     "SamplingCorrection": "shift",
     "SegmentCalibrator": "calibrators.segments",

@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     from calibrant.export.scorer import Scorer
     from calibrant.maps.paths import PathForecast
 
-BY_SEGMENT = ("SegmentCalibrator", "MulticlassSegmentCalibrator")
-"""The methods whose maps may or may not need groups, depending on the fitted rows."""
+BY_SEGMENT = (
+    "SegmentCalibrator", "MulticlassSegmentCalibrator", "CalibrationTree", "ProbabilityCalibrationTree",
+)  # fmt: skip
+"""The methods whose maps may or may not need groups or features, depending on the fitted rows."""
 
 LARGEST_DOUBLE = float(np.finfo(np.float64).max)
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from calibrant.calibrators.multiclass.binning import TopLabelHistogramBinning as TopLabelHistogramBinning
     from calibrant.calibrators.multiclass.hierarchy import PathCalibrator as PathCalibrator
     from calibrant.calibrators.multiclass.multilabel import MultilabelCalibrator as MultilabelCalibrator
+    from calibrant.calibrators.multiclass.pairs import OneAgainstOne as OneAgainstOne
     from calibrant.calibrators.multiclass.reduction import Reduction as Reduction
     from calibrant.calibrators.multiclass.scaling import DirichletScaling as DirichletScaling
     from calibrant.calibrators.multiclass.scaling import MatrixScaling as MatrixScaling
@@ -29,6 +30,7 @@ __all__ = [
     "MulticlassAutoCalibrator",
     "MulticlassSegmentCalibrator",
     "MultilabelCalibrator",
+    "OneAgainstOne",
     "PathCalibrator",
     "Reduction",
     "SimplexBinning",

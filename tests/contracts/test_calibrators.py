@@ -22,6 +22,7 @@ from calibrant.calibration import Calibration, load
 from calibrant.calibrators.base import BinaryCalibrator
 from calibrant.calibrators.binary.scaling import BetaScaling
 from calibrant.calibrators.segments import SegmentCalibrator
+from calibrant.calibrators.trees import CalibrationTree, ProbabilityCalibrationTree, TreeCalibrator
 from calibrant.guarantees.certificate import About, Certificate
 from calibrant.guarantees.no_certificate import NoCertificate
 from calibrant.guarantees.provenance import Sampling
@@ -35,8 +36,9 @@ from calibrant.tallies import Tally
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-# Fitted to segments beside scores and labels, so with tests of their own: tests/unit/test_segments.py.
-NEED_SEGMENTS = {SegmentCalibrator}
+# Fitted to segments or features beside scores and labels, so with tests of their own: tests/unit/test_segments.py and
+# tests/unit/test_tree_calibrators.py.
+NEED_COLUMNS = {SegmentCalibrator, TreeCalibrator, CalibrationTree, ProbabilityCalibrationTree}
 
 
 def _calibrators() -> list[type[BinaryCalibrator]]:
@@ -48,7 +50,7 @@ def _calibrators() -> list[type[BinaryCalibrator]]:
         below = [cls for cls in waiting.pop().__subclasses__() if cls.__module__.startswith(package.__name__)]
         found += below
         waiting += below
-    return sorted(set(found) - NEED_SEGMENTS, key=lambda cls: cls.__name__)
+    return sorted(set(found) - NEED_COLUMNS, key=lambda cls: cls.__name__)
 
 
 def sample(n: int = 400, seed: int = 0, *, decimals: int | None = 2) -> tuple[np.ndarray, np.ndarray]:

@@ -45,6 +45,7 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
     ],
     "DirichletScaling": [{"cv": 3}, {"strength": 3.0, "intercept": 2.0, "clamp": 1e-3, "random_state": 1}],
     "MatrixScaling": [{}, {"off_diagonal": 3.0, "intercept": 5.0, "clamp": 1e-3}],
+    "OneAgainstOne": [{}, {"ridge": 3.0, "clamp": 1e-3}],
     "PathCalibrator": [
         {"taxonomy": TREE},
         {"taxonomy": TREE, "points_per_bin": 60, "bins_on": "path", "borrow": True, "strength": 5.0, "alpha": 0.2},

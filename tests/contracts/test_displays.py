@@ -154,6 +154,11 @@ def grades() -> Any:
     )  # fmt: skip
 
 
+def sizes() -> dict[int, np.ndarray]:
+    """Scores rounded to few values, by their number."""
+    return {size: (draw()[0] * size).astype(int) / size + 0.5 / size for size in (1, 2, 4, 8, 16, 32, 64)}
+
+
 LISTED: dict[str, Callable[[], Any]] = {
     **{name: lambda build=build: build(*draw()) for name, build in OF_ROWS.items()},
     "reliability, rare": lambda: ReliabilityDisplay.from_predictions(*rare()),
@@ -184,6 +189,7 @@ LISTED: dict[str, Callable[[], Any]] = {
     "class-wise, log-odds": lambda: ClasswiseDisplay.from_predictions(*draw_classes(), axes="log-odds"),
     "class-wise, two": lambda: ClasswiseDisplay.from_predictions(*draw_classes(300, 2)),
     "class errors, many": lambda: MulticlassErrorDisplay.from_predictions(*draw_classes(3_000, 40)),
+    "trade-off": lambda: displays.TradeOffDisplay.from_predictions(sizes(), draw()[1], label="Bins"),
     "plan": PlanDisplay.from_sizes,
     "plan, target": lambda: PlanDisplay.from_sizes(epsilon=0.1),
     "plan, one size": lambda: PlanDisplay.from_sizes([300], scheme="ums", coverage="marginal", max_bins=12),
@@ -204,6 +210,7 @@ FIRST = {
     "SimplexDisplay": "simplex",
     "TopLabelBinDisplay": "top-label, bin",
     "TopLabelDisplay": "top-label",
+    "TradeOffDisplay": "trade-off",
     "ValidityDisplay": "validity, certified",
     "HorizonDisplay": "horizon",
 }

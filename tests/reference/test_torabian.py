@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import warnings
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import pytest
@@ -100,6 +102,15 @@ def worlds(draw: st.DrawFn) -> World:
     data = draw(points)
     total = sum(row[0] for row in data)
     return World(tuple(Fraction(row[0], total) for row in data), *zip(*[row[1:] for row in data], strict=True))
+
+
+@st.composite
+def small_worlds(draw: st.DrawFn) -> World:
+    """Few points, so that all predictors can be listed; 1/2 is a frequent value of the regression function."""
+    eta = draw(st.lists(st.sampled_from([1, 3, 5, 5, 6, 9]), min_size=1, max_size=5))
+    weight = draw(st.lists(st.integers(1, 5), min_size=len(eta), max_size=len(eta)))
+    true = tuple(Fraction(k, 10) for k in eta)
+    return World(tuple(Fraction(w, sum(weight)) for w in weight), true, true)
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -216,6 +227,137 @@ def test_theorem_13_averaging_labels_by_score_improves_all_but_the_order(world: 
     # by our metrics: the recalibrated loss is the loss less the miscalibration
     parts = decompose(world.tally(), method="bins", strategy="distinct")
     assert parts.loss - parts.miscalibration == pytest.approx(float(better.squared()), abs=1e-12)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Strict properties (section 2.2.1), on populations with finitely many points
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def partitions(points: list[int]) -> Iterator[list[list[int]]]:
+    """All ways to put points into cells."""
+    if not points:
+        yield []
+        return
+    first, *others = points
+    for cells in partitions(others):
+        for k in range(len(cells)):
+            yield [*cells[:k], [first, *cells[k]], *cells[k + 1 :]]
+        yield [[first], *cells]
+
+
+def calibrated_predictors(world: World) -> Iterator[World]:
+    """Every calibrated predictor: each partition of the points, with the rate of its cell as the score."""
+    for cells in partitions(list(range(len(world.f)))):
+        label = {point: Fraction(k) for k, cell in enumerate(cells) for point in cell}
+        rates = world.scored(tuple(label[point] for point in range(len(world.f)))).averages()
+        yield world.scored(rates)
+
+
+def least_loss(world: World) -> Fraction:
+    """Classification loss at the best of all thresholds, also those above every score."""
+    thresholds = [*set(world.f), max(world.f) + 1]
+    wrong = [
+        [1 - eta if f >= threshold else eta for f, eta in zip(world.f, world.eta, strict=True)]
+        for threshold in thresholds
+    ]
+    return min(world.mean(each) for each in wrong)
+
+
+def strictly_monotone(world: World) -> bool:
+    pairs = product(zip(world.f, world.eta, strict=True), repeat=2)
+    return all((eta > other) <= (f > score) for (f, eta), (score, other) in pairs)
+
+
+def test_observation_1_calibration_and_accuracy_are_independent() -> None:
+    halves = (HALF, HALF)
+    constant = World(halves, (Fraction(0), Fraction(1)), halves)
+    assert constant.calibration_power(1) == 0
+    assert least_loss(constant) == HALF
+    near = constant.scored((HALF - Fraction(1, 100), HALF + Fraction(1, 100)))
+    assert least_loss(near) == 0 == near.zero_one()
+    assert near.calibration_power(1) == Fraction(49, 100)
+
+
+@given(small_worlds())
+def test_theorem_2_corrected_when_the_truth_alone_is_calibrated_and_optimal(world: World) -> None:
+    """Exactly if at most one value of eta lies in [0, 1/2] and at most one in [1/2, 1]; printed is [0, 1/2)."""
+    other = any(
+        each.f != each.eta and least_loss(each) == each.best_zero_one() for each in calibrated_predictors(world)
+    )
+    values = set(world.eta)
+    assert other == (len([v for v in values if v <= HALF]) >= 2 or len([v for v in values if v >= HALF]) >= 2)
+
+
+def test_theorem_2_as_printed_fails_where_both_labels_are_best() -> None:
+    """eta is 3/10 or 1/2: one value on each side of [0, 1/2) and [1/2, 1], but the constant 2/5 is optimal too."""
+    world = World((HALF, HALF), (Fraction(3, 10), HALF), (Fraction(2, 5), Fraction(2, 5)))
+    assert [sum(v < HALF for v in world.eta), sum(v >= HALF for v in world.eta)] == [1, 1]
+    assert world.calibration_power(1) == 0
+    assert world.zero_one() == least_loss(world) == world.best_zero_one() == Fraction(2, 5)
+    assert world.f != world.eta
+
+
+def test_corollary_3_and_6_no_two_of_the_properties_give_the_truth() -> None:
+    """Calibrated and optimal; calibrated alone; strictly monotone alone: none is the regression function."""
+    eta = (Fraction(1, 10), Fraction(3, 10), Fraction(9, 10))
+    thirds = (Fraction(1, 3),) * 3
+    merged = World(thirds, eta, (Fraction(1, 5), Fraction(1, 5), Fraction(9, 10)))
+    assert merged.calibration_power(2) == 0
+    assert merged.zero_one() == merged.best_zero_one()
+    assert merged.f != merged.eta
+    rising = merged.scored(tuple(value / 2 for value in eta))
+    assert strictly_monotone(rising)
+    assert rising.calibration_power(1) > 0
+
+
+@given(worlds())
+def test_observation_4_strictly_monotone_scores_classify_as_the_truth_does(world: World) -> None:
+    """Half of eta keeps the order, and points of equal eta may get different scores; true for finitely many points."""
+    moved = tuple(eta / 2 + Fraction(k, 1000) for k, eta in enumerate(world.eta))
+    monotone = world.scored(moved)
+    assert strictly_monotone(monotone)
+    assert least_loss(monotone) == world.best_zero_one()
+    if strictly_monotone(world):
+        assert least_loss(world) == world.best_zero_one()
+
+
+def test_observation_4_needs_a_gap_between_the_classes() -> None:
+    """A point of eta 2/5 scored 1/2, and eta uniform on (1/2, 1] scored as it is: strictly monotone, inf = sup = 1/2.
+
+    The threshold 1/2 takes the point into class 1, and a threshold of 1/2 + t loses the rows between. So the least loss
+    is approached and not attained. Here with half of the mass each; the excess is 1/10 at 1/2, and above it half of the
+    integral of 2 eta - 1 from 1/2 to 1/2 + t over a width of 1/2.
+    """
+    at_half = HALF * (Fraction(3, 5) - Fraction(2, 5))
+    assert at_half == Fraction(1, 10)
+    excess = [HALF * t * t / HALF for t in (Fraction(1, 10), Fraction(1, 100), Fraction(1, 1000))]
+    assert all(each > 0 for each in excess)
+    assert excess[-1] < Fraction(1, 100_000)
+
+
+@given(small_worlds())
+def test_theorem_5_calibrated_and_strictly_monotone_is_the_truth(world: World) -> None:
+    for each in calibrated_predictors(world):
+        assert strictly_monotone(each) == (each.f == each.eta)
+    truth = world.scored(world.eta)
+    assert strictly_monotone(truth)
+    assert truth.calibration_power(1) == 0
+
+
+@pytest.mark.parametrize(
+    ("eta", "before", "after"),
+    [((1, 2, 3, 4), 1, Fraction(1, 3)), ((2, 1, 4, 3), Fraction(1, 3), 1), ((2, 2, 2, 2), 1, 1)],
+)
+def test_observation_12_joining_scores_may_weaken_improve_or_keep_kendalls_tau(
+    eta: tuple[int, ...], before: Fraction, after: Fraction
+) -> None:
+    """Four points in the order of their scores r1 < a < b < r2; r1 and r2 are joined at their mean, between a and b."""
+    scores = tuple(Fraction(k, 10) for k in (1, 4, 6, 9))
+    world = World((Fraction(1, 4),) * 4, tuple(Fraction(k, 10) for k in eta), scores)
+    joined = world.joined(scores[0], scores[3], HALF)
+    assert world.tau() == pytest.approx(float(before), abs=1e-15)
+    assert joined.tau() == pytest.approx(float(after), abs=1e-15)
 
 
 @given(worlds(), st.integers(0, 5), st.integers(0, 10), st.integers(1, 4))

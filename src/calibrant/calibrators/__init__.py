@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from calibrant.calibrators.multiclass.binning import TopLabelHistogramBinning as TopLabelHistogramBinning
     from calibrant.calibrators.multiclass.hierarchy import PathCalibrator as PathCalibrator
     from calibrant.calibrators.multiclass.multilabel import MultilabelCalibrator as MultilabelCalibrator
+    from calibrant.calibrators.multiclass.pairs import OneAgainstOne as OneAgainstOne
     from calibrant.calibrators.multiclass.reduction import Reduction as Reduction
     from calibrant.calibrators.multiclass.scaling import DirichletScaling as DirichletScaling
     from calibrant.calibrators.multiclass.scaling import MatrixScaling as MatrixScaling
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from calibrant.calibrators.multiclass.simplex import SimplexBinning as SimplexBinning
     from calibrant.calibrators.segments import SegmentCalibrator as SegmentCalibrator
     from calibrant.calibrators.temperature import TemperatureScaling as TemperatureScaling
+    from calibrant.calibrators.trees import CalibrationTree as CalibrationTree
+    from calibrant.calibrators.trees import ProbabilityCalibrationTree as ProbabilityCalibrationTree
 
 _HOMES = {
     "AutoCalibrator": "auto",
@@ -41,6 +44,7 @@ _HOMES = {
     "BetaScaling": "binary.scaling",
     "BinwiseShift": "binary.two_stage",
     "CalibratedClassifier": "classifier",
+    "CalibrationTree": "trees",
     "ClasswiseHistogramBinning": "multiclass.binning",
     "CrossVennAbers": "cross_venn_abers",
     "DirichletScaling": "multiclass.scaling",
@@ -52,8 +56,10 @@ _HOMES = {
     "MulticlassAutoCalibrator": "multiclass.auto",
     "MulticlassSegmentCalibrator": "multiclass.segments",
     "MultilabelCalibrator": "multiclass.multilabel",
+    "OneAgainstOne": "multiclass.pairs",
     "PathCalibrator": "multiclass.hierarchy",
     "PlattScaling": "binary.scaling",
+    "ProbabilityCalibrationTree": "trees",
     "Reduction": "multiclass.reduction",
     "ScalingBinning": "binary.two_stage",
     "SegmentCalibrator": "segments",
@@ -72,6 +78,7 @@ __all__ = [
     "BetaScaling",
     "BinwiseShift",
     "CalibratedClassifier",
+    "CalibrationTree",
     "ClasswiseHistogramBinning",
     "CrossVennAbers",
     "DirichletScaling",
@@ -83,8 +90,10 @@ __all__ = [
     "MulticlassAutoCalibrator",
     "MulticlassSegmentCalibrator",
     "MultilabelCalibrator",
+    "OneAgainstOne",
     "PathCalibrator",
     "PlattScaling",
+    "ProbabilityCalibrationTree",
     "Reduction",
     "ScalingBinning",
     "SegmentCalibrator",

@@ -467,7 +467,7 @@ class BinaryCalibrator(Calibrator):
             score_type=score_type,
         )
         self._fit_score_rows(rows, sampling, by_class=weight_type == "by-class")
-        self.classes_ = _classes_as_written(rows, y)
+        self.classes_ = classes_as_written(rows, y)
         return self
 
     def _splits_rows(self, groups: object, time: object) -> bool:
@@ -664,7 +664,7 @@ def both_classes(p: NDArray[Any]) -> NDArray[Any]:
     return np.column_stack([to_float32(other) if p.dtype == np.float32 else other, p])
 
 
-def _classes_as_written(rows: Rows, y: Any) -> NDArray[Any]:
+def classes_as_written(rows: Rows, y: Any) -> NDArray[Any]:
     """The negative class and the event as they were written in the labels."""
     for each in rows.other_notes:
         if each.code == labels_minus_one.code:

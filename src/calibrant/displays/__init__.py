@@ -12,6 +12,7 @@ from calibrant.displays.multiclass.simplex import CanonicalValidityDisplay, Simp
 from calibrant.displays.plan import PlanDisplay
 from calibrant.displays.reliability import ReliabilityDisplay
 from calibrant.displays.risk_coverage import RiskCoverageDisplay
+from calibrant.displays.trade_off import TradeOffDisplay
 from calibrant.displays.validity import ValidityDisplay
 
 __all__ = [
@@ -29,5 +30,6 @@ __all__ = [
     "SimplexDisplay",
     "TopLabelBinDisplay",
     "TopLabelDisplay",
+    "TradeOffDisplay",
     "ValidityDisplay",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays.columns import read_column, read_numbers
-from calibrant.arrays.keys import read_keys
+from calibrant.arrays.keys import Keys, read_keys
+from calibrant.maps.base import by_name
 from calibrant.messages import InputError
 from calibrant.numerics import Floats, Ints
 
@@ -21,6 +23,9 @@ MISSING = 255
 
 Cuts = Floats | tuple[str, ...]
 """Where a feature can be split: after a number, or by a text."""
+
+Table = Mapping[str, Any]
+"""Feature columns by name: text and booleans as :class:`Keys`, numbers as an array."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,10 +99,27 @@ def _cuts(values: Floats) -> Floats:
     else:
         ends = np.arange(len(distinct) - 1)
     low, high = distinct[ends], distinct[np.minimum(ends + 1, len(distinct) - 1)]
-    with np.errstate(over="ignore", invalid="ignore"):
-        middle = low + 0.5 * (high - low)
-    inside = (low <= middle) & (middle < high)  # not so if they are neighbors, or infinite
-    return np.where(inside, middle, low)
+    return np.array([_short_between(*pair) for pair in zip(low.tolist(), high.tolist(), strict=True)], dtype=np.float64)
+
+
+def _short_between(low: float, high: float) -> float:
+    """A number of few digits from ``low`` on and below ``high``, near their middle, so that a rule can be read.
+
+    Examples
+    --------
+    >>> _short_between(30.0, 50.0), _short_between(41.0, 42.0), _short_between(1187.3, 1212.9)
+    (40.0, 41.0, 1200.0)
+    """
+    middle = low + 0.5 * (high - low)
+    if not (math.isfinite(middle) and low <= middle < high):  # neighbors, or infinite
+        return low
+    for digits in range(16):
+        near = float(f"{middle:.{digits}e}")
+        step = 10.0 ** (math.floor(math.log10(abs(middle))) - digits) if middle else 1.0
+        for short in (near, float(f"{near - step:.{digits}e}")):
+            if low <= short < high:
+                return short
+    return middle
 
 
 def _codes(numbers: Floats, cuts: Floats) -> NDArray[np.uint8]:
@@ -109,3 +131,73 @@ def _codes(numbers: Floats, cuts: Floats) -> NDArray[np.uint8]:
 def bin_sums(codes: NDArray[Any], stats: Floats, bins: int) -> Floats:
     """Sums of each column of ``stats`` by bin."""
     return np.column_stack([np.bincount(codes, column, minlength=bins) for column in stats.T]).astype(np.float64)
+
+
+# ------------------------------------------------------------------------------------------------------ Reading a table
+
+
+def feature_columns(features: Any) -> dict[str, Any]:
+    """Columns by name, of a frame, a mapping, a matrix or one column."""
+    named = by_name(features)
+    if isinstance(named, Mapping):
+        return {str(name): column for name, column in named.items()}
+    if isinstance(named, str):
+        raise InputError("features", f"is {named!r}, and there is no frame", "pass the columns themselves")
+    matrix = np.asarray(named)
+    if matrix.ndim == 1:
+        return {str(getattr(features, "name", None) or "x0"): named}
+    if matrix.ndim != 2:
+        raise InputError("features", f"has shape {matrix.shape}", "pass a frame, a mapping or a matrix")
+    return {f"x{j}": matrix[:, j] for j in range(matrix.shape[1])}
+
+
+def read_features(features: Any) -> dict[str, Any]:
+    """Checked feature columns by name: text and booleans as :class:`Keys`, numbers as float64."""
+    found: dict[str, Any] = {}
+    for name, values in feature_columns(features).items():
+        where = f"the column {name!r} of features"
+        if not name:
+            raise InputError("features", "has a column without a name", "name it")
+        column = read_column(values, where)
+        items = column.tolist() if column.dtype.kind in "OUT" else ()
+        spoken = column.dtype.kind == "b" or any(isinstance(item, str | bool) for item in items)
+        found[name] = read_keys(column, where) if spoken else read_numbers(column, where).astype(np.float64)
+    if not found:
+        raise InputError("features", "has no column", "pass at least one feature")
+    lengths = {_size(column) for column in found.values()}
+    if len(lengths) > 1:
+        raise InputError("features", f"has columns of {min(lengths):,} and {max(lengths):,} rows", "pass equal ones")
+    return found
+
+
+def _size(column: Any) -> int:
+    return len(column.codes) if isinstance(column, Keys) else len(column)
+
+
+def as_objects(table: Table) -> dict[str, Any]:
+    """The columns as :meth:`Features.of` reads them."""
+    return {
+        name: np.array([*column.names, None], dtype=object)[column.codes] if isinstance(column, Keys) else column
+        for name, column in table.items()
+    }
+
+
+def take_columns(table: Table, rows: Ints) -> dict[str, Any]:
+    """Some rows of each column."""
+    return {
+        name: Keys(column.codes[rows], column.names) if isinstance(column, Keys) else column[rows]
+        for name, column in table.items()
+    }
+
+
+def matching(table: Table, weights: NDArray[Any] | None, rows: int) -> Table:
+    """The features of rows with a weight above 0, after checking that there is one value per score."""
+    given = rows if weights is None else len(weights)
+    for name, column in table.items():
+        if _size(column) != given:
+            raise InputError(
+                "features",
+                f"has {_size(column):,} rows in {name!r}, but there are {given:,} scores",
+                "pass one per score",
+            )
+    return table if weights is None else take_columns(table, np.flatnonzero(weights > 0))

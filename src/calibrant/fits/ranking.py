@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from calibrant.maps import LARGEST, BetaMap, Direction, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
 from calibrant.messages import Shown
@@ -58,6 +59,27 @@ class Ranking(Shown):
         if len(values) == len(tally) and (values[1:] > values[:-1]).all():
             return cls("unchanged")
         return cls(_order(values), _area(_pieces(tally)), _area([_in_order(values, n, events)]))
+
+    @classmethod
+    def of_rows(cls, scores: Floats, p: Floats, labels: ArrayLike, weights: Floats | None = None) -> Ranking:
+        """Compare the order on rows, for a map that needs more than the score.
+
+        Examples
+        --------
+        >>> Ranking.of_rows(np.array([0.1, 0.1, 0.2, 0.4]), np.array([0.1, 0.7, 0.1, 0.7]), [0, 1, 0, 1]).order
+        'mixed'
+        """
+        n = np.ones(len(scores)) if weights is None else weights
+        events = n * np.asarray(labels, dtype=np.float64)
+        areas = (_area([_in_order(each, n, events)]) for each in (scores, p))
+        if p.size == 0 or (p == p[0]).all():
+            return cls("lost", *areas)
+        order = np.lexsort((p, scores))
+        s, rate = scores[order], p[order]
+        same, change = s[1:] == s[:-1], rate[1:] - rate[:-1]
+        if (change >= 0.0).all() and not (same & (change > 0.0)).any():
+            return cls("ties", *areas) if (~same & (change == 0.0)).any() else cls("unchanged")
+        return cls("mixed", *areas)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data; unknown areas are None."""

@@ -13,11 +13,14 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.fits.features import MISSING, Features, bin_sums
+from calibrant.fits.leaves import LeafModel, Means
+from calibrant.maps import LARGEST, Map, TreeMap
 from calibrant.numerics import Floats, Ints
 
 
@@ -49,14 +52,7 @@ class Tree:
     @property
     def leaves(self) -> Ints:
         """The nodes without children, from left to right."""
-        found, waiting = [], [0]
-        while waiting:
-            node = waiting.pop()
-            if self.left[node] < 0:
-                found.append(node)
-            else:
-                waiting += [int(self.right[node]), int(self.left[node])]
-        return np.array(found)
+        return self.ends(self.left < 0)
 
     def route(self, features: Features) -> Ints:
         """The leaf of each row."""
@@ -72,6 +68,27 @@ class Tree:
         cut = self.cut[node]
         left = codes == cut if features.is_text(int(self.feature[node])) else codes <= cut
         return np.asarray(np.where(codes == MISSING, self.missing_left[node], left))
+
+    def reached(self, features: Features) -> list[Ints]:
+        """The rows that reach each node."""
+        found: list[Ints] = [np.empty(0, dtype=np.int64)] * len(self.left)
+        found[0] = np.arange(len(features.codes))
+        for node in np.flatnonzero(self.left >= 0).tolist():
+            rows = found[node]
+            left = self._goes_left(node, features.codes[rows, self.feature[node]], features)
+            found[int(self.left[node])], found[int(self.right[node])] = rows[left], rows[~left]
+        return found
+
+    def ends(self, leaf: NDArray[np.bool_]) -> Ints:
+        """The marked nodes that no marked node is above: the leaves of the pruned tree."""
+        found, waiting = [], [0]
+        while waiting:
+            node = waiting.pop()
+            if leaf[node] or self.left[node] < 0:
+                found.append(node)
+            else:
+                waiting += [int(self.right[node]), int(self.left[node])]
+        return np.array(found)
 
     def cropped(self, leaf: NDArray[np.bool_]) -> Tree:
         """The tree that ends at the marked nodes, its nodes numbered anew breadth first."""
@@ -292,10 +309,11 @@ def cross_validated(
     targets: Floats,
     weights: Floats | None = None,
     *,
-    folds: Ints,
+    folds: Sequence[tuple[Ints, Ints]],
     min_rows: int,
     max_leaves: int,
     alpha: float | None = None,
+    model: LeafModel | None = None,
 ) -> Grown:
     """Grow a tree and prune it by RMSE + alpha |T|, with the alpha that has the least error on held-out rows.
 
@@ -304,41 +322,90 @@ def cross_validated(
     features, targets, weights, min_rows, max_leaves
         As in :func:`grow`.
     folds
-        Fold of each row, from 0 on.
+        Rows to fit and rows held out, fold by fold.
     alpha
         The penalty, if it is given; else it is chosen.
+    model
+        What a node predicts, which pruning and cross-validation judge; by default the mean of its targets.
 
     Returns
     -------
     Grown
         The pruned tree and how it was chosen.
     """
+    model = Means(targets, weights) if model is None else model
     tree, rows = grow(features, targets, weights, min_rows=min_rows, max_leaves=max_leaves)
-    path = pruning_path(tree, squared_errors(targets, weights, rows))
+    path = pruning_path(tree, errors_of(model, node_fits(model, tree, rows), rows))
     size = float(len(targets) if weights is None else weights.sum())
     if alpha is not None:
         best = min(path, key=lambda each: each.penalized(alpha, size))
         return Grown(tree.cropped(best.leaf), alpha, np.array([alpha]), np.array([np.nan]))
     alphas = _alphas(path, size)
-    totals = np.zeros(len(alphas))
-    for fold in range(int(folds.max()) + 1):
-        fitted, held = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
+    totals, held_out = np.zeros(len(alphas)), 0.0
+    for fitted, held in folds:
         w = None if weights is None else weights[fitted]
         part, parts = grow(features.take(fitted), targets[fitted], w, min_rows=min_rows, max_leaves=max_leaves)
-        trees = pruning_path(part, squared_errors(targets[fitted], w, parts))
+        fits = node_fits(model, part, [fitted[each] for each in parts])
+        trees = pruning_path(part, errors_of(model, fits, [fitted[each] for each in parts]))
+        beside = errors_of(model, fits, [held[each] for each in part.reached(features.take(held))])
         mass = float(len(fitted) if w is None else w.sum())
-        losses: dict[int, float] = {}
+        held_out += float(len(held) if weights is None else weights[held].sum())
         for k, each in enumerate(alphas):
-            place = min(range(len(trees)), key=lambda i: trees[i].penalized(each, mass))
-            if place not in losses:
-                found = part.cropped(trees[place].leaf)
-                values = found.value[found.route(features.take(held))]
-                error = ((targets[held] - values) ** 2).sum(axis=1)
-                losses[place] = float(error.sum() if weights is None else (weights[held] * error).sum())
-            totals[k] += losses[place]
-    chosen = int(np.flatnonzero(totals <= totals.min() * (1.0 + 1e-12))[-1])
-    best = min(path, key=lambda each: each.penalized(float(alphas[chosen]), size))
-    return Grown(tree.cropped(best.leaf), float(alphas[chosen]), alphas, np.sqrt(totals / size))
+            chosen = min(trees, key=lambda pruned: pruned.penalized(each, mass))
+            totals[k] += float(beside[part.ends(chosen.leaf)].sum())
+    place = int(np.flatnonzero(totals <= totals.min() * (1.0 + 1e-12))[-1])
+    best = min(path, key=lambda each: each.penalized(float(alphas[place]), size))
+    errors = np.sqrt(totals / held_out) if held_out > 0.0 else np.full(len(alphas), np.nan)
+    return Grown(tree.cropped(best.leaf), float(alphas[place]), alphas, errors)
+
+
+def node_fits(model: LeafModel, tree: Tree, rows: Sequence[Ints]) -> list[Any]:
+    """What each node predicts, from the root on: the fit of a node may lean on that of its parent."""
+    found: list[Any] = [None] * len(tree.left)
+    found[0] = model.fit(rows[0], None)
+    for node in np.flatnonzero(tree.left >= 0).tolist():
+        for child in (int(tree.left[node]), int(tree.right[node])):
+            found[child] = model.fit(rows[child], found[node])
+    return found
+
+
+def errors_of(model: LeafModel, fits: Sequence[Any], rows: Sequence[Ints]) -> Floats:
+    """Squared error of each node on these rows."""
+    return np.array([model.error(fit, each) for fit, each in zip(fits, rows, strict=True)])
+
+
+def to_map(tree: Tree, features: Features, maps: Sequence[Map]) -> TreeMap:
+    """The tree with a map in each leaf, in the order of the nodes; the feature without a name is the score.
+
+    Examples
+    --------
+    >>> from calibrant.maps import StepMap
+    >>> x = Features.of({"": [0.1, 0.2, 0.3, 0.4], "age": [30, 35, 60, 70]})
+    >>> tree, _ = grow(x, np.array([[0.0], [1.0], [0.0], [1.0]]), min_rows=2, max_leaves=2)
+    >>> to_map(tree, x, [StepMap([], [0.5])] * len(tree.leaves))
+    TreeMap(1 leaf)
+    """
+    used = [j for j in dict.fromkeys(tree.feature[tree.feature >= 0].tolist()) if features.names[j]]
+    place = {j: k + 1 for k, j in enumerate(sorted(used))} | {j: 0 for j, name in enumerate(features.names) if not name}
+    thresholds, levels = np.zeros(len(tree.left)), [""] * len(tree.left)
+    for node in np.flatnonzero(tree.left >= 0).tolist():
+        cut = features.cuts[int(tree.feature[node])][int(tree.cut[node])]
+        if isinstance(cut, str):
+            levels[node] = cut
+        else:
+            thresholds[node] = np.clip(cut, -LARGEST, LARGEST)
+    split = np.array([-1 if j < 0 else place[j] for j in tree.feature.tolist()])
+    return TreeMap(
+        tuple(features.names[j] for j in sorted(used)),
+        np.array([features.is_text(j) for j in sorted(used)], dtype=bool),
+        split,
+        thresholds,
+        tuple(levels),
+        tree.left,
+        tree.right,
+        tree.missing_left & (split != 0),
+        tuple(maps),
+    )
 
 
 def _alphas(path: Sequence[Pruned], size: float) -> Floats:

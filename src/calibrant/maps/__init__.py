@@ -13,6 +13,7 @@ from calibrant.maps.paths import PathForecast, PathMap
 from calibrant.maps.scores import *  # noqa: F403
 from calibrant.maps.simplex import SimplexBinsMap, SimplexScheme
 from calibrant.maps.taxonomy import Taxonomy
+from calibrant.maps.trees import TreeMap
 
 __all__ = [
     "KINDS",
@@ -28,6 +29,7 @@ __all__ = [
     "SimplexBinsMap",
     "SimplexScheme",
     "Taxonomy",
+    "TreeMap",
 ]
 __all__ += classes.__all__
 __all__ += scores.__all__

@@ -23,8 +23,17 @@ from calibrant.metrics.multiclass import errors as class_errors
 from calibrant.metrics.multiclass.bins import MulticlassBins
 from calibrant.metrics.multiclass.errors import MulticlassErrors
 from calibrant.metrics.multiclass.paths import hierarchical_accuracy, mean_depth, path_calibration_error, path_log_loss
+from calibrant.metrics.properties import Desiderata, TradeOff, TradeOffLine, desiderata, trade_off
+from calibrant.metrics.regions import tree_regions
 from calibrant.metrics.resampling import bootstrap
-from calibrant.metrics.simulation import kendall_tau, metric_bias, probabilistic_count, theoretical_error
+from calibrant.metrics.simulation import (
+    Closeness,
+    closeness,
+    kendall_tau,
+    metric_bias,
+    probabilistic_count,
+    theoretical_error,
+)
 from calibrant.metrics.streams import epsilon_error, error_over_time
 
 _CHECK = "use calibrant.check(scores, y, groups=...), whose tests account for groups, or metrics.interval"
@@ -41,7 +50,7 @@ ici = for_rows(curves.ici)
 log_loss = for_rows(dispatch.log_loss)
 net_benefit = for_rows(decision_curve.net_benefit)
 normalized_entropy = for_rows(entropy.normalized_entropy)
-pde = for_rows(errors.pde)
+pde = for_rows(dispatch.pde)
 recalibration = for_rows(curves.recalibration)
 refinement = for_rows(overall.refinement)
 rmse = for_rows(overall.rmse)
@@ -87,6 +96,7 @@ MULTICLASS_METRICS: dict[str, Callable[..., Estimate]] = {
     "log_loss": log_loss,
     "debiased_ece": debiased_ece,
     "marginal_error": marginal_error,
+    "pde": pde,
 }
 """Metrics of a matrix of class scores with one number, by name."""
 
@@ -108,13 +118,17 @@ __all__ = [
     "NEEDS_COUNTS",
     "TESTS",
     "Bins",
+    "Closeness",
     "Decomposition",
+    "Desiderata",
     "Estimate",
     "Finding",
     "MetricTable",
     "MulticlassBins",
     "MulticlassErrors",
     "SegmentResult",
+    "TradeOff",
+    "TradeOffLine",
     "ValidityCurve",
     "accuracy",
     "always_valid_test",
@@ -123,9 +137,11 @@ __all__ = [
     "brier",
     "calibration_curve",
     "classification_loss",
+    "closeness",
     "debiased_ece",
     "debiased_l2_test",
     "decompose",
+    "desiderata",
     "ecce",
     "ecce_test",
     "ece",
@@ -156,6 +172,8 @@ __all__ = [
     "spiegelhalter",
     "sweep_ece",
     "theoretical_error",
+    "trade_off",
+    "tree_regions",
     "validity_curve",
     "weak_error",
 ]

@@ -26,7 +26,7 @@ R_co = TypeVar("R_co", covariant=True)
 R = TypeVar("R")
 LabelType = Literal["class", "fraction"]
 
-BY_ROW = ("named",)
+BY_ROW = ("named", "regions")
 """Options that have one entry per row."""
 
 

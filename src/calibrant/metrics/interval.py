@@ -98,7 +98,7 @@ NO_POPULATION_VALUE = frozenset({"pde"})
 MEANS = frozenset({"accuracy", "brier", "log_loss"})
 """Metrics of a matrix that are means over rows."""
 
-OF_CLASSES = MEANS | {"debiased_ece", "ece"}
+OF_CLASSES = MEANS | {"debiased_ece", "ece", "pde"}
 """Metrics that take a matrix of class scores."""
 
 SEVERAL_NUMBERS = {
@@ -272,6 +272,9 @@ def _resolved(metric: Any) -> tuple[str | None, Callable[..., Any]]:
 def _interval(name: str | None, function: Callable[..., Any], rows: Inputs, asked: _Asked) -> Estimate:
     if name is None:
         return _of_function(function, rows, asked)
+    if rows.options.get("regions") is not None:
+        problem = "cannot be combined with groups of rows, fractional labels or an interval by resampling"
+        raise InputError("regions", problem, "leave these out, or pass a function of (scores, y) to metrics.interval")
     if not isinstance(rows.scores, Tally | Clusters) and (is_matrix(rows.scores) or "named" in rows.options):
         return _of_matrix(name, rows, asked)
     data = grouped_or_tally(rows.scores, rows.y, rows.sample_weight, rows.groups)

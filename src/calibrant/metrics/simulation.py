@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, SupportsFloat
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays.columns import check_length, read_floats, refuse_empty
-from calibrant.messages import Advice, InputError, note, plural
+from calibrant.messages import Advice, Argument, InputError, Phrase, note, plural
 from calibrant.metrics.binary.bins import Scores
-from calibrant.metrics.estimates import Estimate
+from calibrant.metrics.estimates import Estimate, Result
 from calibrant.numerics import Column, Floats
 from calibrant.tallies import Tally
+
+SLACK = 1e-12
+"""Distances are compared up to this."""
 
 Weights = NDArray[np.int64] | NDArray[np.float64]
 
@@ -155,6 +159,108 @@ def theoretical_error(scores: ArrayLike, truth: ArrayLike, sample_weight: Column
     # Relative to the largest gap, since a high power of a small number is 0 in floating point.
     mean = float((mass * (gaps / largest) ** p).sum() / mass.sum())
     return Estimate(name, largest * mean ** (1.0 / p))
+
+
+@dataclass(frozen=True)
+class Closeness(Result):
+    """How close scores are to the true probabilities, and what follows from it for calibration and classification.
+
+    Attributes
+    ----------
+    epsilon, delta
+        All rows but a share ``delta`` have a score within ``epsilon`` of the true probability.
+    largest
+        Largest distance of any row.
+    calibration_bound
+        Upper bound of the l1 calibration error that follows.
+    loss_bound
+        Upper bound of the classification loss at threshold 1/2 beyond that of the best classifier; None for an epsilon
+        above 1/2, about which the theorem says nothing.
+    """
+
+    epsilon: float
+    delta: float
+    largest: float
+    calibration_bound: float
+    loss_bound: float | None
+
+    def __str__(self) -> str:
+        bounds = f"the calibration error is at most {self.calibration_bound:.4f}"
+        if self.loss_bound is not None:
+            bounds += f", and the classification loss at most {self.loss_bound:.4f} above the least possible"
+        return f"{self.short()}: {bounds}"
+
+    def short(self) -> str:
+        """The shares and distances, without the bounds."""
+        close = f"{100.0 * (1.0 - self.delta):.2f} % of the rows are within {self.epsilon:.4g} of the true probability"
+        return f"{close} (largest distance {self.largest:.4f})"
+
+
+def closeness(
+    scores: ArrayLike,
+    truth: ArrayLike,
+    sample_weight: Column = None,
+    *,
+    epsilon: float | None = None,
+    delta: float | None = None,
+) -> Closeness:
+    r"""Whether scores are :math:`(\epsilon, \delta)`-close to the true probabilities, and the errors this permits.
+
+    .. math:: P\bigl[\,|f(x) - \eta(x)| \le \epsilon\,\bigr] \ge 1 - \delta
+
+    for scores :math:`f` and true probabilities :math:`\eta`. Then the l1 calibration error is at most
+    :math:`(1 - \delta)\epsilon + \delta`, and the classification loss at threshold 1/2 at most :math:`2 \epsilon
+    p_\epsilon (1 - \delta) + \delta` above the least possible, where :math:`p_\epsilon` is the share of rows with
+    :math:`\eta` in :math:`[1/2 - \epsilon, 1/2 + \epsilon)` among those that are close.
+
+    Parameters
+    ----------
+    scores, truth, sample_weight : array-like
+        Probabilities, as in :func:`kendall_tau`.
+    epsilon : float, optional
+        Allowed distance; the smallest delta is returned.
+    delta : float, optional
+        Share of rows that may be further away; the smallest epsilon is returned. Pass one of the two.
+
+    Returns
+    -------
+    Closeness
+        Both numbers, and the bounds.
+
+    Notes
+    -----
+    Guarantee: exact for the given distribution. From a sample of rows delta is an estimate, and the bounds hold for the
+    rows, not for the population. Distances are compared with epsilon up to 1e-12.
+    Cost: one sort. Reference: Torabian (2023), Definition 4, Theorems 16 and 18.
+
+    Examples
+    --------
+    >>> print(closeness([0.2, 0.5, 0.9], [0.25, 0.5, 0.6], epsilon=0.1))
+    66.67 % of the rows are within 0.1 of the true probability (largest distance 0.3000): the calibration error is at
+    most 0.4000, and the classification loss at most 0.4000 above the least possible
+    """
+    if (epsilon is None) == (delta is None):
+        problem = Phrase("or {delta} must be given, and not both", delta=Argument("delta"))
+        raise InputError("epsilon", problem, "pass epsilon=0.05, or delta=0.1")
+    for name, value in (("epsilon", epsilon), ("delta", delta)):
+        if value is not None and not 0.0 <= value <= 1.0:
+            raise InputError(name, f"must lie in [0, 1], got {value!r}", "pass a number in [0, 1]")
+    f, eta = _probabilities(scores, "scores"), _probabilities(truth, "truth")
+    check_length(eta, "truth", len(f))
+    mass = _weights(sample_weight, len(f))
+    kept = mass > 0
+    gap, eta, share = np.abs(f - eta)[kept], eta[kept], mass[kept] / mass.sum()
+    if epsilon is None:
+        order = np.argsort(gap)
+        covered = np.cumsum(share[order])
+        place = min(int(np.searchsorted(covered, 1.0 - float(delta or 0.0) - SLACK)), len(gap) - 1)
+        epsilon = float(gap[order][place])
+    near = gap <= epsilon + SLACK
+    far = float(share[~near].sum())
+    inside = (eta >= 0.5 - epsilon - SLACK) & (eta < 0.5 + epsilon + SLACK)
+    # With everything close, p_epsilon (1 - delta) is the share of rows that are close and not sure.
+    loss = 2.0 * epsilon * float(share[near & inside].sum()) + far if epsilon <= 0.5 else None
+    return Closeness(float(epsilon), far, float(gap.max()), (1.0 - far) * epsilon + far, loss)
 
 
 def metric_bias(metric_values: Sequence[SupportsFloat], theoretical_errors: Sequence[SupportsFloat]) -> Estimate:

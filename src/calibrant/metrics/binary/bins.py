@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NoReturn, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,6 +12,7 @@ from calibrant.arrays import Rows, ScoreType, check_rows
 from calibrant.arrays.columns import check_option, check_whole
 from calibrant.maps import StepMap
 from calibrant.messages import Advice, Argument, InputError, Phrase, plural
+from calibrant.metrics.regions import Regions, region_codes
 from calibrant.numerics import Column, Floats, Guide, chunks
 from calibrant.tallies import Clusters, Tally
 
@@ -96,7 +97,7 @@ class Bins:
     Attributes
     ----------
     edges
-        Inner edges, one fewer than bins.
+        Inner edges, one fewer than bins; NaN for regions, which are not ranges of the score.
     n, events, score_sum
         Rows (or sum of weights), events and sum of scores in each bin.
     w2
@@ -125,6 +126,7 @@ class Bins:
         n_bins: int = 15,
         strategy: Strategy = "width",
         edges: Edges = None,
+        regions: Regions = None,
     ) -> Bins:
         """Bin a tally or rows; empty bins are kept.
 
@@ -141,6 +143,8 @@ class Bins:
             section 1.4.1), else mass.
         edges
             Inner edges, or a step map whose knots they are; ``n_bins`` and ``strategy`` are then unused.
+        regions
+            Region of each row, such as the leaf of a tree: one bin for each region, and the other options unused.
 
         Notes
         -----
@@ -149,6 +153,8 @@ class Bins:
         """
         check_option("strategy", strategy, get_args(Strategy))
         check_whole("n_bins", n_bins)
+        if regions is not None:
+            return cls._from_regions(*region_rows(scores, y, sample_weight, regions, edges))
         data = rows_or_tally(scores, y, sample_weight)
         if edges is not None:
             inner = _check_edges(edges)
@@ -204,6 +210,16 @@ class Bins:
         n, events = by_label[0::2] + by_label[1::2], by_label[1::2]
         return cls(inner, n, events, score_sum, None if rows.counts else w2)
 
+    @classmethod
+    def _from_regions(cls, rows: Rows, codes: NDArray[np.intp]) -> Bins:
+        size = int(codes.max()) + 1
+        w = np.ones(len(codes), dtype=np.int64) if rows.weights is None else rows.weights
+        dtype = np.int64 if rows.counts else np.float64
+        n, events = (np.bincount(codes, each, size).astype(dtype) for each in (w, w * rows.labels))
+        w2 = None if rows.counts else np.bincount(codes, w * w, size).astype(np.float64)
+        score_sum = np.bincount(codes, w * rows.scores, size).astype(np.float64)
+        return cls(np.full(size - 1, np.nan), n, events, score_sum, w2)
+
     def __len__(self) -> int:
         return len(self.n)
 
@@ -240,8 +256,28 @@ class Bins:
         return np.asarray(np.where(self.n > 0, self.n**2 / np.where(self.w2 > 0, self.w2, 1.0), 0.0))
 
 
-def describe(bins: Bins, strategy: Strategy, edges: Edges) -> str:
+def refuse_both() -> NoReturn:
+    """Refuse bins that are given twice."""
+    raise InputError("regions", Phrase("cannot be combined with {edges}", edges=Argument("edges")), "pass one of them")
+
+
+def region_rows(
+    scores: Scores, y: Column, sample_weight: Column, regions: Any, edges: Any = None
+) -> tuple[Rows, NDArray[np.intp]]:
+    """Checked rows and their regions as integers from 0; a tally has no regions."""
+    if edges is not None:
+        refuse_both()
+    if isinstance(scores, Tally):
+        raise InputError("regions", "cannot be combined with a tally", "pass scores, labels and regions as arrays")
+    rows = rows_or_tally(scores, y, sample_weight)
+    assert isinstance(rows, Rows)
+    return rows, region_codes(regions, y, sample_weight)
+
+
+def describe(bins: Bins, strategy: Strategy, edges: Edges, regions: Regions = None) -> str:
     """Number of bins and how they were chosen, for the name of a metric."""
+    if regions is not None:
+        return plural(len(bins), "region")
     return plural(
         len(bins), *(("bin of given edges", "bins of given edges") if edges is not None else _CHOSEN[strategy])
     )

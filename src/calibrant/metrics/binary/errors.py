@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from calibrant.arrays.columns import check_option, check_whole
 from calibrant.messages import InputError, Note, Setting, Voice, note, plural
-from calibrant.metrics.binary.bins import ENOUGH_ROWS, Bins, Edges, Scores, Strategy, describe, tally_of
+from calibrant.metrics.binary.bins import ENOUGH_ROWS, Bins, Edges, Scores, Strategy, describe, region_rows, tally_of
 from calibrant.metrics.estimates import TWO_SIDED, Estimate
+from calibrant.metrics.regions import Regions
 from calibrant.metrics.resampling import Resampled, Statistic, null_facts, uncertainty
 from calibrant.numerics import Column, Floats
 from calibrant.tallies import Tally
@@ -29,6 +30,7 @@ def ece(
     n_bins: int = 15,
     strategy: Strategy = "width",
     edges: Edges = None,
+    regions: Regions = None,
     against: Literal["mean", "midpoint"] = "mean",
     random_state: int = 0,
 ) -> Estimate:
@@ -41,11 +43,12 @@ def ece(
     """
     check_power(p)
     check_option("against", against, ("mean", "midpoint"))
-    if against == "midpoint" and edges is None and strategy in ("distinct", "auto"):
+    if against == "midpoint" and (regions is not None or (edges is None and strategy in ("distinct", "auto"))):
         raise InputError(Setting("against", against), "needs bins", "pass strategy='width' or 'mass', or edges")
-    bins = Bins.of(scores, y, sample_weight, n_bins=n_bins, strategy=strategy, edges=edges)
-    notes = _few(bins) if strategy == "distinct" and edges is None else ()
-    name = f"{with_order('ECE', p)}, {describe(bins, strategy, edges)}{', mid-points' if against == 'midpoint' else ''}"
+    bins = Bins.of(scores, y, sample_weight, n_bins=n_bins, strategy=strategy, edges=edges, regions=regions)
+    notes = _few(bins) if strategy == "distinct" and edges is None and regions is None else ()
+    chosen = describe(bins, strategy, edges, regions)
+    name = f"{with_order('ECE', p)}, {chosen}{', mid-points' if against == 'midpoint' else ''}"
     return _plug_in(name, bins, _gap_norm(p, against), random_state, notes)
 
 
@@ -57,6 +60,7 @@ def debiased_ece(
     n_bins: int = 15,
     strategy: Strategy = "mass",
     edges: Edges = None,
+    regions: Regions = None,
     squared: bool = False,
     random_state: int = 0,
 ) -> Estimate:
@@ -72,11 +76,13 @@ def debiased_ece(
     """
     weighted = sample_weight is not None or isinstance(scores, Tally)
     tally = tally_of(scores, y, sample_weight) if weighted else None  # only a tally knows whether weights are integers
-    bins = Bins.of(
-        scores if tally is None else tally, None if weighted else y, n_bins=n_bins, strategy=strategy, edges=edges
-    )
+    if regions is None and tally is not None:
+        bins = Bins.of(tally, n_bins=n_bins, strategy=strategy, edges=edges)
+    else:
+        bins = Bins.of(scores, y, sample_weight, n_bins=n_bins, strategy=strategy, edges=edges, regions=regions)
     size = bins.n if tally is None or tally.whole else bins.effective_n
-    name = f"debiased l2 calibration error{' squared' if squared else ''}, {describe(bins, strategy, edges)}"
+    chosen = describe(bins, strategy, edges, regions)
+    name = f"debiased l2 calibration error{' squared' if squared else ''}, {chosen}"
     kept = size > 1.0
     if not kept.any():
         return Estimate(name, float("nan"), notes=(no_two_rows(),))
@@ -169,44 +175,10 @@ def pde(
     n_bins: int = 15,
     strategy: Strategy = "mass",
     edges: Edges = None,
+    regions: Regions = None,
     random_state: int = 0,
 ) -> Estimate:
-    r"""Probability deviation error (PDE): distance of each score from the event rate of its bin.
-
-    .. math:: \Bigl(\sum_b w_b\, \mathrm{PPD}_b^p\Bigr)^{1/p}, \qquad
-              \mathrm{PPD}_b = \frac{1}{n_b} \sum_{j \in b} |s_j - \bar y_b|, \qquad
-              \bar y_b = \frac{1}{n_b} \sum_{j \in b} y_j,
-
-    with the rows :math:`n_b`, share of the rows :math:`w_b`, scores :math:`s_j` and labels :math:`y_j` of bin b (the
-    label inside the sum, where Torabian (2023) has it in front); the largest :math:`\mathrm{PPD}_b` for p = inf.
-
-    Parameters
-    ----------
-    scores : array-like or Tally
-        Probability of each row; or a tally alone, without ``y`` and ``sample_weight``.
-    y : array-like
-        Labels, 0 or 1.
-    sample_weight : array-like, optional
-        Importance weight of each row.
-    p : float, default=1
-        Order of the error; ``numpy.inf`` for the largest error of a bin.
-    n_bins, strategy, edges
-        Bins as in :meth:`Bins.of`.
-    random_state : int, default=0
-        Seed of the bootstrap.
-
-    Returns
-    -------
-    Estimate
-        Value, bootstrap standard error and null value.
-
-    Notes
-    -----
-    Edge rules: an empty bin adds nothing. The rows of a gridded cell count with its mean score. Scores that vary inside
-    a bin count as error even if they are right, so the value of a perfect model is above 0: see ``null``.
-    Guarantee: no finite-sample guarantee; never below :func:`ece` with the same bins.
-    Cost: one sort, then O(log n) per bin and bootstrap sample.
-    Reference: Torabian (2023), section 3.2.6.
+    """Probability deviation error of one column of scores; see :func:`~calibrant.metrics.dispatch.pde`.
 
     Examples
     --------
@@ -215,10 +187,19 @@ def pde(
     (0.15, 0.0)
     """
     check_power(p)
-    tally = tally_of(scores, y, sample_weight)
-    bins = Bins.of(tally, n_bins=n_bins, strategy=strategy, edges=edges)
-    name = f"{with_order('PDE', p)}, {describe(bins, strategy, edges)}"
-    return _plug_in(name, bins, _deviation_norm(tally, bins, p), random_state, ())
+    if regions is not None:
+        rows, place = region_rows(scores, y, sample_weight, regions, edges)
+        order = np.lexsort((rows.scores, place))
+        mass = np.ones(len(place)) if rows.weights is None else rows.weights[order].astype(np.float64)
+        bins = Bins.of(scores, y, sample_weight, regions=regions)
+        statistic = deviation_norm(rows.scores[order], mass, place[order], len(bins), p)
+    else:
+        tally = tally_of(scores, y, sample_weight)
+        bins = Bins.of(tally, n_bins=n_bins, strategy=strategy, edges=edges)
+        place = np.searchsorted(np.cumsum(bins.n), np.cumsum(tally.n) - tally.n / 2.0)  # cells of a bin are neighbors
+        statistic = deviation_norm(tally.scores, tally.n, place, len(bins), p)
+    name = f"{with_order('PDE', p)}, {describe(bins, strategy, edges, regions)}"
+    return _plug_in(name, bins, statistic, random_state, ())
 
 
 @dataclass(frozen=True)
@@ -406,22 +387,38 @@ def _sweep(tally: Tally, max_bins: int) -> tuple[NDArray[np.intp], bool]:
     return np.append(0, best[:-1] + 1), most < len(n)
 
 
-def _deviation_norm(tally: Tally, bins: Bins, p: float) -> Statistic:
-    """Mean distance of a bin's scores from any rate, by prefix sums over its cells."""
-    scores, n = tally.scores, tally.n
-    place = np.searchsorted(np.cumsum(bins.n), np.cumsum(n) - n / 2.0)  # cells of a bin are neighbors
-    first, last = (np.searchsorted(place, np.arange(len(bins)), side=side) for side in ("left", "right"))
+def deviations(
+    scores: Floats, n: NDArray[Any], place: NDArray[np.intp], size: int
+) -> tuple[Callable[[Floats], Floats], Floats]:
+    """Mean distance of a bin's scores from any rate, by prefix sums over its cells; and the rows of each bin.
+
+    Parameters
+    ----------
+    scores, n, place
+        Score, rows and bin of each cell, ordered by bin and then by score.
+    size
+        Number of bins.
+    """
+    first, last = (np.searchsorted(place, np.arange(size), side=side) for side in ("left", "right"))
     rows, sums = np.append(0.0, np.cumsum(n)), np.append(0.0, np.cumsum(n * scores))
     all_rows, all_sum = rows[last] - rows[first], sums[last] - sums[first]
+    # Bins that are not ranges of the score are laid side by side, so that one search finds the place in each of them.
+    apart = 2.0 if (np.diff(scores) < 0.0).any() else 0.0
+    keys, start = scores + apart * place, apart * np.arange(size)
 
-    def statistic(sample: Resampled) -> Floats:
-        rate = sample.rate
-        cut = np.clip(np.searchsorted(scores, rate, side="right"), first, last)
+    def mean_distance(rate: Floats) -> Floats:
+        cut = np.clip(np.searchsorted(keys, rate + start, side="right"), first, last)
         below, below_sum = rows[cut] - rows[first], sums[cut] - sums[first]
         total = rate * (2.0 * below - all_rows) + all_sum - 2.0 * below_sum
-        return _norm(np.maximum(total, 0.0) / np.where(all_rows > 0, all_rows, 1.0), sample.n, p)
+        return np.asarray(np.maximum(total, 0.0) / np.where(all_rows > 0, all_rows, 1.0))
 
-    return statistic
+    return mean_distance, all_rows
+
+
+def deviation_norm(scores: Floats, n: NDArray[Any], place: NDArray[np.intp], size: int, p: float) -> Statistic:
+    """The p-norm of the mean distances of scores from the rate of their bin."""
+    mean_distance, _ = deviations(scores, n, place, size)
+    return lambda sample: _norm(mean_distance(sample.rate), sample.n, p)
 
 
 def _checked(values: NDArray[Any], scores: Floats) -> Floats:

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from calibrant.arrays.columns import check_option, check_whole
 from calibrant.arrays.multiclass.rows import BLOCK, Matrix
 from calibrant.messages import InputError, plural
-from calibrant.metrics.binary.bins import _check_edges
+from calibrant.metrics.binary.bins import _check_edges, refuse_both
+from calibrant.metrics.binary.errors import deviations
 from calibrant.metrics.multiclass.claims import Claims, steps
 from calibrant.notions import Canonical
 from calibrant.numerics import Floats, Guide
@@ -78,6 +79,7 @@ class MulticlassBins:
         n_bins: int = 15,
         strategy: MulticlassStrategy = "width",
         edges: Any = None,
+        regions: NDArray[np.intp] | None = None,
         keep: bool = True,
     ) -> MulticlassBins:
         """Bin the scores of claims.
@@ -88,11 +90,18 @@ class MulticlassBins:
             Claims of the rows, as :func:`~calibrant.metrics.multiclass.claims.read_claims` returns them.
         n_bins, strategy, edges
             Bins as in :func:`calibrant.metrics.ece`.
+        regions
+            Region of each row, as integers from 0, to be the bins instead.
         keep
             Whether to store the bin of each row.
         """
         check_option("strategy", strategy, get_args(MulticlassStrategy))
         check_whole("n_bins", n_bins)
+        if regions is not None:
+            if edges is not None:
+                refuse_both()
+            count = int(regions.max()) + 1
+            return cls._by_claim(claims, _by_given_region(claims, regions, count), plural(count, "region"), keep)
         if isinstance(claims.notion, Canonical):
             binning, chosen = _by_region(claims, edges)
             return cls._by_claim(claims, binning, chosen, keep)
@@ -226,6 +235,23 @@ def overall(claims: Claims, bins: MulticlassBins, p: float) -> Statistic:
     return statistic
 
 
+def deviation(claims: Claims, bins: MulticlassBins, p: float) -> Statistic:
+    """Deviation of order p of scores from the rate of their bin, of all claims together; needs ``bins.index``."""
+    assert bins.index is not None
+    place, scores = bins.index.reshape(-1), claims.scores.astype(np.float64, copy=False).reshape(-1)
+    order = np.lexsort((scores, place))
+    mass = np.repeat(claims.mass, claims.count)[order]
+    mean_distance, _ = deviations(scores[order], mass, place[order].astype(np.intp), len(bins))
+    n, share = np.where(bins.filled, bins.n, 1.0), bins.n / (bins.total * claims.averaged)
+    zeros = np.zeros(len(n), dtype=np.intp)
+
+    def statistic(events: Floats) -> Floats:
+        gap = np.where(bins.filled, mean_distance(np.asarray(events / n)), 0.0)
+        return np.asarray(_norms(gap, share, zeros, 1, p)[0])
+
+    return statistic
+
+
 def by_class(claims: Claims, bins: MulticlassBins, p: float) -> Statistic:
     """Error of order p of each class, NaN for one without rows."""
     filled, groups = bins.filled, len(claims.classes)
@@ -339,6 +365,17 @@ def _by_region(claims: Claims, edges: Any) -> tuple[Binning, str]:
         return region.astype(np.int32), np.full(len(found), place, dtype=np.intp)
 
     return binning, chosen
+
+
+def _by_given_region(claims: Claims, regions: NDArray[np.intp], count: int) -> Binning:
+    """One bin per region; for notions by label, one per region and class."""
+
+    def binning(place: int) -> tuple[Codes, NDArray[np.intp]]:
+        problem, columns = claims.problem(place)
+        codes = regions if problem is None else regions + problem * count
+        return codes.astype(np.int32), np.repeat(columns, count)
+
+    return binning
 
 
 def _float32_from(edge: float) -> np.float32:

@@ -6,11 +6,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from calibrant.messages import Note, Shown, note
 from calibrant.metrics.binary.errors import check_power, no_two_rows, root_of, single_rows_left_out, with_order
 from calibrant.metrics.estimates import Estimate, plain
-from calibrant.metrics.multiclass.bins import MulticlassBins, MulticlassStrategy, Statistic, by_class, overall
+from calibrant.metrics.multiclass.bins import (
+    MulticlassBins,
+    MulticlassStrategy,
+    Statistic,
+    by_class,
+    deviation,
+    overall,
+)
 from calibrant.metrics.multiclass.claims import AskedScoreType, Claims, Classes, read_claims
 from calibrant.metrics.multiclass.covariance import (
     closed_null,
@@ -21,6 +29,7 @@ from calibrant.metrics.multiclass.covariance import (
     null_draws,
     null_facts,
 )
+from calibrant.metrics.regions import Regions, region_codes
 from calibrant.notebook import table_block
 from calibrant.notions import Canonical, Classwise, Notion, notion_by_class
 from calibrant.numerics import Column, Floats
@@ -39,6 +48,7 @@ def ece(
     n_bins: int = 15,
     strategy: MulticlassStrategy = "width",
     edges: Any = None,
+    regions: Regions = None,
     uncertainty: bool | None = None,
     random_state: int = 0,
 ) -> Estimate:
@@ -55,10 +65,11 @@ def ece(
     """
     check_power(p)
     claims = read_claims(scores, y, sample_weight, notion=notion, classes=classes, score_type=score_type, named=named)
-    in_one_pass = edges is None and strategy == "width" and n_bins != 1
+    in_one_pass = edges is None and regions is None and strategy == "width" and n_bins != 1
     closed = p == 1 and uncertainty is not False and in_one_pass and has_closed_null(claims)
     draws, notes = (0, ()) if closed else draws_for(claims, uncertainty)
-    bins = MulticlassBins.of(claims, n_bins=n_bins, strategy=strategy, edges=edges, keep=draws > 0)
+    given = _codes(regions, y, sample_weight)
+    bins = MulticlassBins.of(claims, n_bins=n_bins, strategy=strategy, edges=edges, regions=given, keep=draws > 0)
     statistic = overall(claims, bins, p)
     name = f"{with_order(f'{_called(claims.notion)} ECE', p)}, {bins.chosen}"
     value = float(statistic(bins.events))
@@ -69,6 +80,44 @@ def ece(
         return Estimate(name, value, notes=notes)
     facts = null_facts(null_draws(claims, bins, statistic, random_state, draws))
     return Estimate(name, value, first_order_se(claims, bins, p), **_floats(facts), notes=notes)
+
+
+def pde(
+    scores: Any,
+    y: Column = None,
+    sample_weight: Column = None,
+    *,
+    classes: Classes = None,
+    score_type: AskedScoreType = None,
+    named: Any = None,
+    notion: Notion | str = "top-label",
+    p: float = 1,
+    n_bins: int = 15,
+    strategy: MulticlassStrategy = "mass",
+    edges: Any = None,
+    regions: Regions = None,
+    uncertainty: bool | None = None,
+    random_state: int = 0,
+) -> Estimate:
+    """Probability deviation error of class probabilities; see :func:`~calibrant.metrics.dispatch.pde`.
+
+    Examples
+    --------
+    >>> p = np.repeat([[0.7, 0.3], [0.5, 0.5]], 5, axis=0)
+    >>> y = np.repeat([0, 1, 0, 1], [3, 2, 3, 2])  # 6 of 10 rows are of class 0
+    >>> one = {"notion": "class-wise", "n_bins": 1}
+    >>> round(pde(p, y, **one).value, 3), round(ece(p, y, **one).value, 3)
+    (0.1, 0.0)
+    """
+    check_power(p)
+    claims = read_claims(scores, y, sample_weight, notion=notion, classes=classes, score_type=score_type, named=named)
+    draws, notes = draws_for(claims, uncertainty)
+    given = _codes(regions, y, sample_weight)
+    bins = MulticlassBins.of(claims, n_bins=n_bins, strategy=strategy, edges=edges, regions=given)
+    statistic = deviation(claims, bins, p)
+    name = f"{with_order(f'{_called(claims.notion)} PDE', p)}, {bins.chosen}"
+    facts = _floats(null_facts(null_draws(claims, bins, statistic, random_state, draws))) if draws else {}
+    return Estimate(name, float(statistic(bins.events)), **facts, notes=claims.notes + notes)
 
 
 def debiased_ece(
@@ -83,6 +132,7 @@ def debiased_ece(
     n_bins: int = 15,
     strategy: MulticlassStrategy = "mass",
     edges: Any = None,
+    regions: Regions = None,
     squared: bool = False,
     uncertainty: bool | None = None,
     random_state: int = 0,
@@ -100,7 +150,8 @@ def debiased_ece(
     """
     claims = read_claims(scores, y, sample_weight, notion=notion, classes=classes, score_type=score_type, named=named)
     draws, notes = draws_for(claims, uncertainty, dear=True)
-    bins = MulticlassBins.of(claims, n_bins=n_bins, strategy=strategy, edges=edges, keep=draws > 0)
+    given = _codes(regions, y, sample_weight)
+    bins = MulticlassBins.of(claims, n_bins=n_bins, strategy=strategy, edges=edges, regions=given, keep=draws > 0)
     size = bins.n if claims.whole else bins.effective_n
     name = f"debiased l2 {_called(claims.notion)} error{' squared' if squared else ''}, {bins.chosen}"
     share, lost = _kept_shares(claims, bins, size)
@@ -333,6 +384,10 @@ def _debiased(bins: MulticlassBins, share: Floats, size: Floats) -> Statistic:
         return np.asarray((weight * term).sum())
 
     return statistic
+
+
+def _codes(regions: Regions, y: Column, sample_weight: Column) -> NDArray[np.intp] | None:
+    return None if regions is None else region_codes(regions, y, sample_weight)
 
 
 def _called(notion: Notion) -> str:

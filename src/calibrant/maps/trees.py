@@ -1,0 +1,352 @@
+"""Maps that differ by the leaf of a decision tree on named columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from calibrant.arrays.columns import read_floats
+from calibrant.arrays.keys import LONGEST_KEY, Keys, plain_text, read_keys
+from calibrant.maps.base import Columns, Map, freeze, needed_columns, register
+from calibrant.maps.classes import MulticlassMap
+from calibrant.maps.compose import ComposeMap
+from calibrant.maps.scores import StepMap
+from calibrant.messages import Argument, InputError, Phrase, plural
+from calibrant.numerics import Floats, Ints, to_float32
+
+Flags = NDArray[np.bool_]
+
+MAX_NODES = 1_999
+"""Nodes that a tree may have: 1,000 leaves."""
+
+SCORE = 0
+"""Column number of the score; the named columns have the numbers from 1 on."""
+
+LEAF = -1
+"""Column number, and child, of a node without children."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What the way to a leaf asks of one column.
+
+    Attributes
+    ----------
+    column
+        Name of the column; None for the score.
+    above, upto
+        Numbers above the one and up to the other; infinite where there is no end.
+    levels
+        The only texts, of a column of text; None if any text but ``other_than`` is meant.
+    other_than
+        Texts that are excluded.
+    missing
+        Whether rows without a value are meant too.
+    """
+
+    column: str | None
+    above: float = -np.inf
+    upto: float = np.inf
+    levels: tuple[str, ...] | None = None
+    other_than: tuple[str, ...] = ()
+    missing: bool = True
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it is about texts."""
+        return self.levels is not None or bool(self.other_than)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no value fits, so that only rows without a value are meant, if any."""
+        return self.levels == () if self.is_text else self.above >= self.upto
+
+    def after(self, tree: TreeMap, node: int, left: bool) -> Limit:
+        """The limit on one side of a node that splits this column."""
+        missing = self.missing and bool(tree.missing_left[node]) == left
+        if tree.is_text(node):
+            level = tree.levels[node]
+            if left:
+                fits = level not in self.other_than and (self.levels is None or level in self.levels)
+                return replace(self, levels=(level,) if fits else (), other_than=(), missing=missing)
+            if self.levels is not None:
+                return replace(self, levels=tuple(each for each in self.levels if each != level), missing=missing)
+            return replace(self, other_than=tuple(dict.fromkeys((*self.other_than, level))), missing=missing)
+        cut = float(tree.thresholds[node])
+        if left:
+            return replace(self, upto=min(self.upto, cut), missing=missing)
+        return replace(self, above=max(self.above, cut), missing=missing)
+
+
+@register
+@dataclass(frozen=True, eq=False, repr=False)
+class TreeMap(Map):
+    r"""A separate map for each leaf of a decision tree on named columns and on the score.
+
+    .. math:: m(s, x) = m_\ell(s) \quad\text{where } \ell \text{ is the leaf of } (s, x).
+
+    A node splits a column of numbers at a threshold: values up to it go left. It splits a column of text by one level:
+    rows of this level go left. A row without a value (None, NaN, NULL) goes left where ``missing_left`` is set, else
+    right. A level that no node names goes right everywhere.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Names of the columns besides the score, each of which splits some node.
+    text : array of bool
+        Which of them hold text (also integers or booleans read as text, as in :class:`ByGroupMap`); others are numbers.
+    columns_split : array of int
+        Column that each node splits: 0 for the score, j for ``names[j - 1]``, -1 in a leaf. Node 0 is the root, and
+        children come after their parents.
+    thresholds : array
+        Threshold of each node that splits numbers, else 0.
+    levels : tuple of str
+        Level of each node that splits text, else empty.
+    left, right : array of int
+        Children of each node, -1 in a leaf.
+    missing_left : array of bool
+        Where rows without a value go.
+    maps : tuple of Map
+        The map of each leaf, in the order of the nodes.
+
+    Notes
+    -----
+    Guarantee: that of the calibrator that fitted it; a map alone has none.
+    Cost: one comparison per row and node on its way, then that of the maps.
+
+    Examples
+    --------
+    >>> from calibrant.maps import StepMap
+    >>> leaves = StepMap([], [0.1]), StepMap([], [0.4])
+    >>> by_age = TreeMap(("age",), [False], [1, -1, -1], [41.0, 0, 0], ("", "", ""), [1, -1, -1], [2, -1, -1],
+    ...                  [True, False, False], leaves)
+    >>> by_age.apply([0.5, 0.5, 0.5], [30, 70, None]).tolist()
+    [0.1, 0.4, 0.1]
+    >>> by_age
+    TreeMap(2 leaves by 'age')
+    """
+
+    names: tuple[str, ...]
+    text: Flags
+    columns_split: Ints
+    thresholds: Floats
+    levels: tuple[str, ...]
+    left: Ints
+    right: Ints
+    missing_left: Flags
+    maps: tuple[Map, ...]
+
+    kind: ClassVar[str] = "tree"
+
+    def __post_init__(self) -> None:
+        """Check the parts: a document may hold anything."""
+        for name in ("columns_split", "left", "right"):
+            freeze(self, name, _fixed(getattr(self, name), np.int64))
+        freeze(self, "thresholds", _fixed(self.thresholds, np.float64))
+        for name in ("text", "missing_left"):
+            freeze(self, name, _fixed(getattr(self, name), np.bool_))
+        for name in ("names", "levels", "maps"):
+            freeze(self, name, tuple(getattr(self, name)))
+        self._check_shape()
+        self._check_splits()
+        if len(self.maps) != len(self.leaves):
+            raise ValueError(f"a tree of {len(self.leaves)} leaves needs one map for each, got {len(self.maps)}")
+        for part in self.maps:
+            if not isinstance(part, Map) or isinstance(part, MulticlassMap) or part.columns:
+                raise ValueError("the maps of the leaves must be maps of the score alone")
+
+    def _check_shape(self) -> None:
+        size = len(self.columns_split)
+        columns = (self.thresholds, self.levels, self.left, self.right, self.missing_left)
+        if not 1 <= size <= MAX_NODES or any(len(each) != size for each in columns):
+            raise ValueError(f"a tree needs 1 to {MAX_NODES:,} nodes, and one entry for each in every column")
+        ends = self.columns_split == LEAF
+        if ((self.left == LEAF) != ends).any() or ((self.right == LEAF) != ends).any():
+            raise ValueError("a node has two children, and a leaf has none")
+        inner = np.flatnonzero(~ends)
+        children = np.concatenate([self.left[inner], self.right[inner]])
+        if not np.array_equal(np.sort(children), np.arange(1, size)):
+            raise ValueError("every node but the root must be the child of one node")
+        if (self.left[inner] <= inner).any() or (self.right[inner] <= inner).any():
+            raise ValueError("children must come after their parents")
+
+    def _check_splits(self) -> None:
+        ends = self.columns_split == LEAF
+        if (self.columns_split < LEAF).any() or (self.columns_split > len(self.names)).any():
+            raise ValueError("a node splits the score (0) or one of the named columns (from 1 on)")
+        if len(self.text) != len(self.names) or len(set(self.names)) != len(self.names):
+            raise ValueError("names must be distinct, and text must say for each whether it holds text")
+        if any(not _writable(name) for name in self.names):
+            raise ValueError(f"a name must be text of 1 to {LONGEST_KEY} characters, without zero characters")
+        if set(range(1, len(self.names) + 1)) - set(self.columns_split.tolist()):
+            raise ValueError("every named column must split some node")
+        if not np.isfinite(self.thresholds).all():
+            raise ValueError("thresholds must be finite")
+        by_text = np.array([self.is_text(node) for node in range(len(ends))])
+        if (self.thresholds[ends | by_text] != 0.0).any() or self.missing_left[ends | (self.columns_split == 0)].any():
+            raise ValueError("only a split of numbers has a threshold, and only one of a column sends missing values")
+        if any(type(level) is not str or not plain_text(level) or len(level) > LONGEST_KEY for level in self.levels):
+            raise ValueError(f"a level must be text of at most {LONGEST_KEY} characters, without zero characters")
+        if any(level and not split for level, split in zip(self.levels, by_text.tolist(), strict=True)):
+            raise ValueError("only a split of text has a level")
+
+    def is_text(self, node: int) -> bool:
+        """Whether a node splits a column of text."""
+        column = int(self.columns_split[node])
+        return column > SCORE and bool(self.text[column - 1])
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The named columns."""
+        return self.names
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """The named columns that hold numbers."""
+        return tuple(name for name, text in zip(self.names, self.text.tolist(), strict=True) if not text)
+
+    @cached_property
+    def leaves(self) -> Ints:
+        """The nodes without children, in their order: that of ``maps``."""
+        return np.flatnonzero(self.columns_split == LEAF)
+
+    @cached_property
+    def limits(self) -> tuple[tuple[Limit, ...], ...]:
+        """What the way to each leaf asks of the columns, in the order of ``maps``: one limit for each column on it."""
+        found: dict[int, dict[int, Limit]] = {0: {}}
+        for node, column in enumerate(self.columns_split.tolist()):
+            if column == LEAF:
+                continue
+            name = None if column == SCORE else self.names[column - 1]
+            start = found[node].get(column, Limit(name, missing=column != SCORE))
+            for left, child in ((True, int(self.left[node])), (False, int(self.right[node]))):
+                found[child] = found[node] | {column: start.after(self, node, left)}
+        return tuple(tuple(found[int(leaf)].values()) for leaf in self.leaves)
+
+    @cached_property
+    def in_order(self) -> Ints:
+        """Indices of the leaves from left to right, as a reader of the tree meets them."""
+        place = {int(leaf): j for j, leaf in enumerate(self.leaves)}
+        found, waiting = [], [0]
+        while waiting:
+            node = waiting.pop()
+            if node in place:
+                found.append(place[node])
+            else:
+                waiting += [int(self.right[node]), int(self.left[node])]
+        return np.array(found)
+
+    def route(self, scores: ArrayLike, by: Columns | None = None) -> Ints:
+        """Index of the leaf of each row in ``maps``; -1 for a row without a score.
+
+        Examples
+        --------
+        >>> from calibrant.maps import StepMap
+        >>> one = TreeMap((), [], [-1], [0.0], ("",), [-1], [-1], [False], (StepMap([], [0.2]),))
+        >>> one.route([0.5, float("nan")]).tolist()
+        [0, -1]
+        """
+        given = np.asarray(scores)
+        flat = given.reshape(-1).astype(np.float64, copy=False)
+        columns = self._read(by, given.shape)
+        found = np.full(len(flat), -1, dtype=np.int64)
+        place = {int(leaf): j for j, leaf in enumerate(self.leaves)}
+        at: dict[int, NDArray[np.intp]] = {0: np.flatnonzero(~np.isnan(flat))}
+        for node, column in enumerate(self.columns_split.tolist()):
+            rows = at.pop(node)
+            if node in place:
+                found[rows] = place[node]
+                continue
+            left = self._goes_left(node, flat if column == SCORE else columns[self.names[column - 1]], rows)
+            at[int(self.left[node])], at[int(self.right[node])] = rows[left], rows[~left]
+        return found.reshape(given.shape)
+
+    def _goes_left(self, node: int, column: Keys | Floats, rows: NDArray[np.intp]) -> Flags:
+        if isinstance(column, Keys):
+            codes = column.codes[rows]
+            level, names = self.levels[node], column.names
+            left, missing = codes == (names.index(level) if level in names else len(names)), codes < 0
+        else:
+            values = column[rows]
+            left, missing = values <= self.thresholds[node], np.isnan(values)
+        return np.asarray(np.where(missing, self.missing_left[node], left), dtype=bool)
+
+    def _read(self, by: Columns | None, shape: tuple[int, ...]) -> Mapping[str, Keys | Floats]:
+        """The named columns, as text or as numbers, checked against the shape of the scores."""
+        found: dict[str, Keys | Floats] = {}
+        for name, values in needed_columns(self, by, "by").items():
+            where = f"the column {name!r}"
+            flat = values.reshape(-1) if isinstance(values, np.ndarray) else values
+            text = self.text[self.names.index(name)]
+            read: Keys | Floats = read_keys(flat, where) if text else read_floats(flat, where)
+            size = (read.codes if isinstance(read, Keys) else read).size
+            if size != int(np.prod(shape)):
+                counts = {"found": size, "scores": Argument("scores"), "count": int(np.prod(shape))}
+                problem = Phrase("has {found} values but {scores} has {count}", **counts)
+                raise InputError(where, problem, "pass one value per score")
+            found[name] = read
+        return found
+
+    def apply(self, scores: ArrayLike, by: Columns | None = None) -> NDArray[Any]:
+        """Probabilities for ``scores`` of rows in ``by``; float32 in gives float32 out, NaN gives NaN."""
+        given = np.asarray(scores)
+        flat = given.reshape(-1).astype(np.float64, copy=False)
+        leaf = self.route(given, by).reshape(-1)
+        out = np.full(flat.shape, np.nan)
+        for j, rows in _by_code(leaf, len(self.maps)):
+            out[rows] = self.maps[j].apply(flat[rows])
+        return (to_float32(out) if given.dtype == np.float32 else out).reshape(given.shape)
+
+    @property
+    def exact_leaves(self) -> bool:
+        """Whether the maps of all leaves only compare and copy numbers."""
+        return all(
+            each.exact for part in self.maps for each in (part.maps if isinstance(part, ComposeMap) else (part,))
+        )
+
+    @property
+    def constants(self) -> Floats | None:
+        """The probability of each leaf, if every leaf has one whatever the score; else None."""
+        found = [part.values[0] for part in self.maps if isinstance(part, StepMap) and not len(part.knots)]
+        return np.array(found) if len(found) == len(self.maps) else None
+
+    @property
+    def words(self) -> str:
+        """The number of leaves, and the columns."""
+        split = [repr(name) for name in self.names] + (["the score"] if (self.columns_split == SCORE).any() else [])
+        return f"a tree of {plural(len(self.maps), 'leaf', 'leaves')}" + (f" by {', '.join(split)}" if split else "")
+
+    def __repr__(self) -> str:
+        """Number of leaves and the columns instead of all nodes."""
+        split = [f"{name!r:.60}" for name in self.names[:5]] + (["..."] if len(self.names) > 5 else [])
+        split += ["score"] if (self.columns_split == SCORE).any() else []
+        return f"TreeMap({plural(len(self.maps), 'leaf', 'leaves')}{' by ' * bool(split)}{', '.join(split)})"
+
+
+def _by_code(codes: Ints, size: int) -> Iterator[tuple[int, NDArray[np.intp]]]:
+    """The rows of each code from 0 on that has some."""
+    order = np.argsort(codes, kind="stable")
+    ends = np.cumsum(np.bincount(codes + 1, minlength=size + 1))
+    for j in range(size):
+        rows = order[ends[j] : ends[j + 1]]
+        if len(rows):
+            yield j, rows
+
+
+def _fixed(values: Any, dtype: Any) -> NDArray[Any]:
+    """A read-only array of one type; other values are an error."""
+    given = np.asarray(values)
+    if given.ndim != 1 or (given.size and given.dtype.kind not in {np.int64: "iu", np.bool_: "b"}.get(dtype, "iuf")):
+        raise ValueError(f"the columns of a tree must be lists of {np.dtype(dtype).name}, got {given.dtype}")
+    made = np.array(given, dtype=dtype)
+    made.setflags(write=False)
+    return made
+
+
+def _writable(text: Any) -> bool:
+    return isinstance(text, str) and 0 < len(text) <= LONGEST_KEY and plain_text(text)
