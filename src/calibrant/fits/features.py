@@ -170,6 +170,15 @@ def read_features(features: Any) -> dict[str, Any]:
     return found
 
 
+def incomplete(table: Table) -> frozenset[str]:
+    """Names of the columns with missing values."""
+    return frozenset(
+        name
+        for name, column in table.items()
+        if (column.codes < 0 if isinstance(column, Keys) else np.isnan(column)).any()
+    )
+
+
 def _size(column: Any) -> int:
     return len(column.codes) if isinstance(column, Keys) else len(column)
 
