@@ -206,7 +206,7 @@ def _percent(p: float) -> str:
         return "?"
     return (
         f"{value:.0f}"
-        if 10.0 <= value <= 90.0 or value in (0.0, 100.0)
+        if 9.95 <= value <= 90.0 or value in (0.0, 100.0)
         else f"{value:.1f}"
         if value >= 0.95
         else f"{value:.2g}"

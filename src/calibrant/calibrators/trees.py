@@ -77,6 +77,7 @@ class TreeCalibrator(BinaryCalibrator):
 
     _monotone = False
 
+    map_: TreeMap
     min_rows: int
     max_leaves: int
     pruning_alpha: float | None

@@ -107,7 +107,7 @@ class About(ABC):
     def count(
         self, certificate: Certificate, scores: Any, y: Any, positive: Any, by: Any = None
     ) -> tuple[Ints, Ints, int]:
-        """Fresh rows and events by statement, and the number of rows used; ``by`` are features, if the map needs them."""
+        """Fresh rows and events by statement, and the number of rows used; ``by`` are features, if needed."""
 
     def tests(self, certificate: Certificate, n: Ints, events: Ints, by_bin: bool) -> tuple[Ints, Ints, Floats, Floats]:
         """Rows, events and the interval that is guaranteed to contain the true rate, by unit and test."""

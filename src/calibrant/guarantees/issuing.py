@@ -431,7 +431,7 @@ def issue_leaves(
     table = tree.constants, *_intervals(about, events, rows, terms), rows, events
     assumed, source = (
         (*ASSUMED, Assumption.ONE_DRAW),
-        Source("Gupta 2023", "section 3.4.1, leaves chosen by other rows"),
+        Source("Gupta 2023", "section 3.4.1"),
     )
     found = Certificate.of(about, table, terms, provenance.score_type, int(rows.sum()), assumed, str(source))
     return _unless_empty(found, 1.0, "leaf")

@@ -1,4 +1,4 @@
-"""What a certificate can be about: bins of one score, bins of classes, regions of the simplex, nodes of paths, leaves of trees."""
+"""What a certificate can be about: bins of one score or of classes, regions of the simplex, nodes, leaves of trees."""
 
 from __future__ import annotations
 
