@@ -314,7 +314,7 @@ class TreeMap(Map):
         found: dict[str, Keys | Floats] = {}
         for name, values in needed_columns(self, by, "by").items():
             where = f"the column {name!r}"
-            flat = values.reshape(-1) if isinstance(values, np.ndarray) else values
+            flat = values.reshape(-1) if isinstance(values, np.ndarray) else [values] if _is_one(values) else values
             text = self.text[self.names.index(name)]
             read: Keys | Floats = read_keys(flat, where) if text else read_floats(flat, where)
             size = (read.codes if isinstance(read, Keys) else read).size
@@ -372,6 +372,10 @@ def _fixed(values: Any, dtype: Any) -> NDArray[Any]:
     made = np.array(given, dtype=dtype)
     made.setflags(write=False)
     return made
+
+
+def _is_one(values: Any) -> bool:
+    return values is None or isinstance(values, str | float | int | np.generic)
 
 
 def _writable(text: Any) -> bool:
