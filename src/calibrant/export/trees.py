@@ -139,7 +139,7 @@ def _coded(map_: TreeMap, graph: Graph, name: str) -> tuple[str, tuple[str, ...]
 
 # ---------------------------------------------------------------------------------------------------------------- proof
 
-RANDOM_ROWS = 20_000
+RANDOM_ROWS = 100_000
 AT_EDGES = 400
 """Scores at the edges of each leaf's map that a proof tries, spread over the leaves."""
 
