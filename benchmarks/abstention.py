@@ -1,6 +1,6 @@
 """Share of answers that a guarantee of few wrong answers leaves, beside an oracle and another package.
 
-    python benchmarks/abstention.py [--quick] [--runs N] [--peers] [--models]
+    python benchmarks/abstention.py [--quick] [--runs N] [--peers] [--models] [--gaps]
 
 Each run draws graded answers of a population with known errors, and asks for a threshold above which at most 10 % of
 the answers are wrong, with confidence 95 %. The table has the mean share of answers given, in the population, where no
@@ -13,6 +13,9 @@ are given by default), and with the fixed sequence from the top down with five s
 
 ``--models`` asks for the thresholds of three models at once on 300 rows each, in populations that are hard for it; a
 run fails if more than 10 % of the answers above the threshold of some model are wrong. It has 2,000 runs.
+
+``--gaps`` prints instead how many of the 95 % intervals of ``overconfidence`` hold the true gap of their cell, and the
+mean square error of shrunken gaps over that of observed ones, for true gaps of several kinds.
 
 The script ends with exit code 1 if an exact binomial test at significance level 0.001 says that a guarantee of
 Calibrant fails more often than in 5 % of the runs.
@@ -31,12 +34,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from calibrant.abstention import accept, accept_models
+from calibrant.abstention import accept, accept_models, overconfidence
 
 Floats = NDArray[np.float64]
 ERROR, ALPHA, LEVEL = 0.1, 0.05, 1e-3
 ROWS = (300, 1_000)
-FULL, FULL_PEERS, FULL_MODELS, QUICK = 1_000, 200, 2_000, 50
+FULL, FULL_PEERS, FULL_MODELS, FULL_GAPS, QUICK = 1_000, 200, 2_000, 200, 50
 VALUES = np.array([0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0])
 SHARES = np.array([0.05, 0.08, 0.12, 0.25, 0.28, 0.17, 0.05])
 
@@ -179,6 +182,43 @@ def several(runs: int) -> bool:
     return not too_often(failed, runs)
 
 
+KINDS: dict[str, Callable[[np.random.Generator, int], Floats]] = {
+    "all equal": lambda rng, k: np.full(k, 0.08),
+    "normal, sd 0.03": lambda rng, k: 0.08 + 0.03 * rng.normal(size=k),
+    "normal, sd 0.1": lambda rng, k: 0.05 + 0.1 * rng.normal(size=k),
+    "heavy tails (t, 3 df)": lambda rng, k: 0.08 + 0.03 * rng.standard_t(3, size=k),
+    "two kinds": lambda rng, k: np.where(rng.random(k) < 0.5, 0.0, 0.15),
+    "one differs": lambda rng, k: np.where(np.arange(k) == 0, 0.2, 0.02),
+}
+"""True gaps of cells; each is what confidence exceeds accuracy by."""
+
+
+def gap_coverage(kind: str, cells: int, rows: int, runs: int) -> tuple[float, float, float]:
+    """Share of intervals that hold, that of the first cell alone, and the error of shrunken over observed gaps."""
+    held, first, errors = 0.0, 0.0, np.zeros(2)
+    for run in range(runs):
+        rng = np.random.default_rng([run, cells, rows])
+        truth = np.clip(KINDS[kind](rng, cells), -0.05, 0.5)
+        cell = np.repeat(np.arange(cells), rows)
+        stated = rng.choice([0.6, 0.7, 0.8, 0.9, 0.95], len(cell))
+        found = overconfidence(stated, rng.random(len(cell)) < stated - truth[cell], cell)
+        by_cell = {int(each.name): each for each in found.cells}
+        holds = [by_cell[j].low <= truth[j] <= by_cell[j].high for j in range(cells)]
+        held, first = held + np.mean(holds) / runs, first + holds[0] / runs
+        errors += [sum((getattr(by_cell[j], key) - truth[j]) ** 2 for j in range(cells)) for key in ("shrunken", "gap")]
+    return held, first, float(errors[0] / errors[1])
+
+
+def show_gaps(runs: int) -> None:
+    """Print the coverage of the intervals of gaps."""
+    print(f"Intervals (95 %) of confidence minus accuracy that hold the true gap, {runs:,} runs")
+    print(f"{'true gaps':24}{'cells':>6}{'rows':>6}{'all':>8}{'first cell':>12}{'error ratio':>13}")
+    for kind in KINDS:
+        for cells, rows in ((4, 300), (8, 100), (40, 20)):
+            held, first, ratio = gap_coverage(kind, cells, rows, runs)
+            print(f"{kind:24}{cells:6}{rows:6}{held:8.3f}{first:12.3f}{ratio:13.2f}", flush=True)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -186,7 +226,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--runs", type=int)
     parser.add_argument("--peers", action="store_true")
     parser.add_argument("--models", action="store_true")
+    parser.add_argument("--gaps", action="store_true")
     given = parser.parse_args(arguments)
+    if given.gaps:
+        show_gaps(given.runs or (QUICK if given.quick else FULL_GAPS))
+        return 0
     began = time.process_time()
     methods = {"accept": ours} | (peers() if given.peers else {})
     runs = given.runs or (QUICK if given.quick else FULL_PEERS if given.peers else FULL)

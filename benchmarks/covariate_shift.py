@@ -17,8 +17,8 @@ The script ends with exit code 1 if, on average, weights do not improve on ignor
 the intervals of the 10 bins from the known ratio, simultaneous at 90 %; Theorem 3.9 takes the masses of the bins from
 the test rows, which the others do not need.
 
-``--widths`` prints instead the mean widths, over random draws, of 99 % intervals of one bin for several distributions of
-the weights, all of them a share of their upper bound: betting, weighted Hoeffding, and the empirical Bernstein
+``--widths`` prints instead the mean widths, over random draws, of 99 % intervals of one bin for several distributions
+of the weights, all of them a share of their upper bound: betting, weighted Hoeffding, and the empirical Bernstein
 inequality of Maurer and Pontil (2009) for w (Y - rate), inverted in the rate.
 """
 
