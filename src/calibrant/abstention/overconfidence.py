@@ -317,4 +317,4 @@ class _Posterior:
             middle = 0.5 * (low + high)
             below = special.ndtr((middle[:, None] - self.at) / self.errors) @ self.weight < level
             low, high = np.where(below, middle, low), np.where(below, high, middle)
-        return 0.5 * (low + high)
+        return np.asarray(0.5 * (low + high))
