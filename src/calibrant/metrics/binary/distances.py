@@ -243,7 +243,10 @@ def _highest_maximum(model: SplineModel, covariance: Covariance, noise: Floats, 
     reach = np.stack([np.abs(expit(model.fitted @ x + side * wanted * errors) - model.scores) for side in (-1.0, 1.0)])
     side, cell = np.unravel_index(int(reach.argmax()), reach.shape)
     farthest = int(np.abs(p - model.scores).argmax())
-    for place, sign in ((int(cell), 2.0 * float(side) - 1.0), (farthest, 1.0 if p[farthest] >= model.scores[farthest] else -1.0)):
+    for place, sign in (
+        (int(cell), 2.0 * float(side) - 1.0),
+        (farthest, 1.0 if p[farthest] >= model.scores[farthest] else -1.0),
+    ):
         if not errors[place] > TINY:
             continue
         d = sign * (v @ x[:, place]) / errors[place]
