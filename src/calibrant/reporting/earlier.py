@@ -41,9 +41,7 @@ def compare_with(
         if rows_before and grades is not None:
             names = list(dict.fromkeys([*grades.names, *rows_before]))
             here = dict(zip(grades.names, grades.n.tolist(), strict=True))
-            found = psi(
-                [rows_before.get(name, 0) for name in names], [here.get(name, 0) for name in names], names=names
-            )
+            found = psi(*([rows.get(name, 0) for name in names] for rows in (rows_before, here)), names=names)
         elif len(groups) > 1:
             ends = np.array([group["to"] for group in groups])[:-1]
             place = np.searchsorted(ends, before.scores, side="left")

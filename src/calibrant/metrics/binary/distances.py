@@ -231,10 +231,10 @@ def _along(
 
 
 def _highest_maximum(model: SplineModel, covariance: Covariance, noise: Floats, confidence: float) -> float:
-    """Upper end of Emax along the lines on which single points of the curve move fastest.
+    r"""Upper end of Emax along the lines on which single points of the curve move fastest.
 
-    The points are the one farthest from the diagonal, and the one whose pointwise band reaches farthest. At a point with
-    features x the line is :math:`\\hat b \\pm \\lambda V x`.
+    The points are the one farthest from the diagonal, and the one whose pointwise band reaches farthest. At a point
+    with features x the line is :math:`\hat b \pm \lambda V x`.
     """
     v, x = covariance(model.fitted), model.features
     p = model.rates(model.fitted)
@@ -243,10 +243,8 @@ def _highest_maximum(model: SplineModel, covariance: Covariance, noise: Floats, 
     reach = np.stack([np.abs(expit(model.fitted @ x + side * wanted * errors) - model.scores) for side in (-1.0, 1.0)])
     side, cell = np.unravel_index(int(reach.argmax()), reach.shape)
     farthest = int(np.abs(p - model.scores).argmax())
-    for place, sign in (
-        (int(cell), 2.0 * float(side) - 1.0),
-        (farthest, 1.0 if p[farthest] >= model.scores[farthest] else -1.0),
-    ):
+    above = bool(p[farthest] >= model.scores[farthest])
+    for place, sign in ((int(cell), 2.0 * float(side) - 1.0), (farthest, 2.0 * above - 1.0)):
         if not errors[place] > TINY:
             continue
         d = sign * (v @ x[:, place]) / errors[place]
