@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from benchmarks.abstention import gap_coverage
 from scipy import stats
 
 from calibrant.abstention import accept, accept_models, risk_coverage, route
@@ -139,3 +140,11 @@ def test_dependent_rows_break_it_and_one_row_of_each_group_keeps_it(full_size: b
         drawn += accept(stated, right, alpha=ALPHA, groups=question).found
     assert stats.binomtest(drawn, runs, ALPHA, alternative="greater").pvalue > LEVEL
     assert naive > 2 * ALPHA * runs
+
+
+@pytest.mark.parametrize("kind", ["all equal", "normal, sd 0.1", "two kinds"])
+def test_intervals_of_gaps_hold_for_most_cells(kind: str, full_size: bool) -> None:
+    runs = 400 if full_size else 25
+    held, _, ratio = gap_coverage(kind, 8, 100, runs)
+    assert stats.binomtest(round(held * runs * 8), runs * 8, 0.92, alternative="less").pvalue > LEVEL
+    assert ratio < 1.05  # shrunken gaps are not worse

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from calibrant import InputError, Tally
-from calibrant.abstention import Acceptance, accept, accept_models, risk_coverage, route
+from calibrant.abstention import Acceptance, accept, accept_models, overconfidence, risk_coverage, route
 from calibrant.abstention.chain import Ladder, fewest_rows, reach, start_ranks
 from calibrant.displays import RiskCoverageDisplay
 from calibrant.engine import Grid
@@ -249,3 +249,56 @@ def test_the_caption_of_the_curve_states_the_confidence():
     scores, right = np.linspace(0.01, 0.99, 60), np.ones(60, dtype=int)
     display = RiskCoverageDisplay.from_predictions(scores, right, acceptance=accept(scores, right))
     assert display.caption.endswith("with confidence 95 %, at most 10 % are wrong.")
+
+
+def test_gaps_by_hand() -> None:
+    """Two cells with equal gaps, one of them small: nothing to shrink, and the standard error of a mean."""
+    stated, right = np.full(200, 0.9), np.tile([1, 1, 1, 1, 0], 40)
+    found = overconfidence(stated, right, np.repeat(["a", "b"], 100))
+    for each in found.cells:
+        assert (each.rows, each.confidence, each.accuracy) == (100, pytest.approx(0.9), pytest.approx(0.8))
+        assert each.gap == pytest.approx(0.1)
+        assert each.shrunken == pytest.approx(0.1)
+        assert each.se == pytest.approx(np.sqrt((16 + 2 * 0.2**2 + 2 * 0.8**2) / 103 / 100), rel=1e-2)
+        assert each.finding == "overconfident"
+    assert found.mean == pytest.approx(0.1)
+    assert (found.spread, found.chance) == (None, None)
+    assert json.loads(json.dumps(found.to_dict()))["cells"][0]["finding"] == "overconfident"
+
+
+def test_one_cell_is_not_shrunken_and_few_rows_are_drawn_to_the_others() -> None:
+    alone = overconfidence([0.9] * 50, [1, 0] * 25, ["a"] * 50).cells[0]
+    assert alone.shrunken == pytest.approx(alone.gap) == pytest.approx(0.4)
+    cells = np.repeat(["a", "b", "c", "d", "few"], [200, 200, 200, 200, 5])
+    right = np.concatenate([np.tile([1, 1, 1, 1, 0], 160), [0, 0, 0, 0, 1]])
+    found = {each.name: each for each in overconfidence(np.full(805, 0.8), right, cells).cells}
+    assert found["few"].gap == pytest.approx(0.6)
+    assert found["few"].shrunken < 0.2
+    assert abs(found["a"].shrunken) < 0.01
+    assert "1 cell with fewer than 20 rows" in str(overconfidence(np.full(805, 0.8), right, cells))
+
+
+def test_gaps_of_answers_that_are_all_right_have_an_error_and_repeated_questions_a_larger_one() -> None:
+    certain = overconfidence([0.9] * 30, [1] * 30, ["a"] * 30).cells[0]
+    assert certain.se == pytest.approx(np.sqrt(2 / 33 / 30))  # two of four added rows are wrong
+    question = np.repeat(np.arange(60), 5)
+    right = np.repeat(np.arange(60) % 3 > 0, 5)
+    cells = ["a"] * 300
+    alone, together = (overconfidence(np.full(300, 0.8), right, cells, groups=g).cells[0].se for g in (None, question))
+    assert together == pytest.approx(np.sqrt(5) * alone, rel=0.1)
+    found = overconfidence(np.full(300, 0.8), right, np.repeat(["a", "b"], [295, 5]), groups=question)
+    assert "1 cell with one group" in str(found)
+    assert {each.name: each.se for each in found.cells}["b"] > 0.4
+
+
+def test_what_gaps_refuse() -> None:
+    with pytest.raises(InputError, match=r"^by 'model' is missing in 1 row"):
+        overconfidence([0.9, 0.8], [1, 0], {"model": ["a", None]})
+    with pytest.raises(InputError, match="has no columns"):
+        overconfidence([0.9, 0.8], [1, 0], {})
+    with pytest.raises(InputError, match="alpha must be"):
+        overconfidence([0.9, 0.8], [1, 0], ["a", "b"], alpha=1.0)
+    with pytest.raises(InputError, match="has one group in each cell"):
+        overconfidence([0.9, 0.8], [1, 0], ["a", "a"], groups=["q", "q"])
+    with pytest.raises(InputError, match="correct"):
+        overconfidence([0.9, 0.8], [1, 5], ["a", "b"])

@@ -7,10 +7,12 @@ from collections import Counter
 from html.parser import HTMLParser
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from calibrant.credit import accuracy_ratio, accuracy_ratio_change, migration_matrix, psi
 from calibrant.displays import rates
 from calibrant.messages import InputError
 from calibrant.reporting import Report, contents, report
@@ -604,3 +606,51 @@ def test_a_report_on_two_columns_is_that_on_the_second() -> None:
     p = rng.beta(2, 3, 400)
     y = rng.random(400) < p
     assert report(np.column_stack([1.0 - p, p]), y).to_json() == report(p, y).to_json()
+
+
+def books() -> tuple[pd.DataFrame, pd.DataFrame]:
+    """An earlier book and one of today: three grades, borrowers 0 to 399 and 100 to 499."""
+    rng = np.random.default_rng(4)
+    made = []
+    for first, shares in ((0, [0.5, 0.3, 0.2]), (100, [0.3, 0.4, 0.3])):
+        grade = rng.choice(["A", "B", "C"], 400, p=shares)
+        risk = np.select([grade == "A", grade == "B"], [0.02, 0.06], 0.2)
+        default = (rng.random(400) < risk).astype(int)
+        made.append(pd.DataFrame({"pd": risk, "bad": default, "grade": grade, "id": np.arange(first, first + 400)}))
+    return made[0], made[1]
+
+
+def test_an_earlier_sample_adds_stability_ranking_and_migration():
+    before, now = books()
+    names = {"score": "pd", "label": "bad", "style": "credit"}
+    made = report(now, grade="grade", reference=before, borrower="id", meta={"model": "PD"}, **names)
+    found = made.numbers["reference"]
+    counts = [[int((frame.grade == name).sum()) for name in "ABC"] for frame in (before, now)]
+    assert found["psi"]["value"] == pytest.approx(float(psi(*counts)))
+    ratios = [accuracy_ratio(frame.pd, frame.bad) for frame in (now, before)]
+    assert found["accuracy_ratio_change"]["value"] == pytest.approx(float(accuracy_ratio_change(*ratios)))
+    both = before.merge(now, on="id")
+    matrix = migration_matrix(both.grade_x, both.grade_y).to_dict()
+    assert found["migration"] == {"left": 100, "joined": 100, "matrix": matrix}
+    page = made.to_markdown()
+    assert "Population stability index over the grades" in page
+    assert "Migration between grades" in page
+    assert "need an earlier sample" not in page
+    by_score = report(now, reference=before, **names).numbers["reference"]  # three distinct PDs are the groups
+    assert by_score["psi"]["value"] == pytest.approx(found["psi"]["value"])
+    assert by_score["psi_by"] == "groups"
+
+
+def test_what_a_reference_refuses():
+    before, now = books()
+    names = {"score": "pd", "label": "bad"}
+    for problem, asked in {
+        "reference needs column names": {"reference": before},
+        "reference has no column": {"reference": before.drop(columns="pd"), **names},
+        "borrower needs grade": {"reference": before, "borrower": "id", **names},
+        "borrower needs reference": {"grade": "grade", "borrower": "id", **names},
+        "has a borrower twice": {"reference": pd.concat([before, before]), "grade": "grade", "borrower": "id", **names},
+    }.items():
+        data = (now,) if "score" in asked else (now.pd, now.bad)
+        with pytest.raises(InputError, match=problem):
+            report(*data, **asked)

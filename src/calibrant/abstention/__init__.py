@@ -3,6 +3,19 @@
 from calibrant.abstention.accept import Acceptance, accept
 from calibrant.abstention.coverage import RiskCoverage, risk_coverage
 from calibrant.abstention.models import ModelChoice, accept_models
+from calibrant.abstention.overconfidence import Gap, Overconfidence, overconfidence
 from calibrant.abstention.routing import Route, route
 
-__all__ = ["Acceptance", "ModelChoice", "RiskCoverage", "Route", "accept", "accept_models", "risk_coverage", "route"]
+__all__ = [
+    "Acceptance",
+    "Gap",
+    "ModelChoice",
+    "Overconfidence",
+    "RiskCoverage",
+    "Route",
+    "accept",
+    "accept_models",
+    "overconfidence",
+    "risk_coverage",
+    "route",
+]

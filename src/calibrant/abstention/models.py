@@ -30,6 +30,11 @@ class ModelChoice(Shown):
     alpha: float
 
     @property
+    def found(self) -> bool:
+        """Whether some model has a threshold."""
+        return self.best is not None
+
+    @property
     def best(self) -> str | None:
         """The model that answers the largest share of its rows; None if no model has a threshold."""
         found = {name: each.coverage for name, each in self.models.items() if each.found}

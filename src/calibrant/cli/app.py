@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from calibrant.cli.commands.accept import accept
 from calibrant.cli.commands.anchor import anchor
 from calibrant.cli.commands.apply import apply
 from calibrant.cli.commands.check import check
@@ -23,7 +24,7 @@ from calibrant.cli.commands.verify import verify
 from calibrant.cli.guard import DEBUG, guarded
 from calibrant.cli.options import spread
 
-COMMANDS = (check, fit, apply, export, verify, report, compare, grades, anchor, plan, tally)
+COMMANDS = (check, fit, apply, export, verify, report, compare, grades, anchor, accept, plan, tally)
 """Commands in the order of ``calibrant --help``; name and help come from the function and its docstring."""
 
 app = typer.Typer(
@@ -53,6 +54,7 @@ def calibrant(
 
     Exit codes: 0 success (check: calibrated), 1 input error, 2 usage error. check also: 10 miscalibrated, 11 cannot
     tell, 12 off, 13 a segment or period is off (--fail-on). grades: 0 green, 12 yellow, 10 red.
+    accept: 0 a threshold, 11 none.
     """
     DEBUG.set(debug)
 

@@ -27,6 +27,7 @@ OPTIONS = {
     "correlation": "--correlation",
     "day": "--day",
     "epsilon": "--epsilon",
+    "error": "--error",
     "calibration": "--map",
     "fitted_at": "--fitted-at",
     "first": "--from",
@@ -83,7 +84,7 @@ class CommandLine(Voice):
 
     def argument(self, name: str) -> str:
         """The option that sets an argument, or its column."""
-        columns = {"scores": (self.score, "--score"), "y": (self.label, "--label")}
+        columns = {"scores": (self.score, "--score"), **dict.fromkeys(("y", "correct"), (self.label, "--label"))}
         if name in columns:
             column, option = columns[name]
             return f"the column of {option}" if column is None else f"the column {column!r}"

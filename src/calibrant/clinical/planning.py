@@ -197,7 +197,9 @@ def plan_validation(
     Guarantee: no finite-sample guarantee; the widths are those of large samples, on average, if the assumptions
     hold. :func:`calibrant.plan` plans labels for a certificate, which holds without assumptions and needs more.
     Integrals are computed on a fixed grid, so results do not depend on a seed; ``pmvalsampsize`` draws a million
-    values, and differs by about 1 %.
+    values, and differs by about 1 %. The slope depends on the tails: of log-odds with mean -5.8, variance 5,
+    skewness -0.5 and kurtosis 4, a lambda distribution (Ramberg et al. 1979; ``sknor`` in Stata) needs 9,845 rows,
+    which agrees with the 9,835 of Riley et al., and a Pearson distribution of type IV needs 10,536.
     Cost: milliseconds.
     References: Riley et al. (2021), Minimum sample size for external validation of a clinical prediction model with a
     binary outcome, Statistics in Medicine; Newcombe (2006) for the standard error of the c-statistic.

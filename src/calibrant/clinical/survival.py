@@ -94,7 +94,8 @@ def validate_survival(
     complementary log-log for the observed risk. With ``groups``, sums by group.
     Guarantee: no finite-sample guarantee. In simulations (300 samples each) with 84 to 112 events and 38 % to 45 %
     censored before the horizon, the intervals covered in 92 % to 96 % of samples; with ``groups``, 30 hospitals of
-    unequal size, in 95 % to 99 %. With fewer events they are too short.
+    unequal size, in 95 % to 99 %. With fewer events they are too short. ``tests/statistical/test_survival.py``
+    tests the coverage, with ``--full`` in 2,000 samples.
     Cost: one sort, then linear; 10^5 rows take about half a second.
     References: Graf et al. (1999), Assessment and comparison of prognostic classification schemes, for the weights;
     Andersen and Pohar Perme (2010), Pseudo-observations in survival analysis; Blanche, Dartigues and Jacqmin-Gadda

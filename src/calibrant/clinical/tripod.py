@@ -18,6 +18,10 @@ from calibrant.notebook import table_block
 OPEN = "[to be filled in by the authors]"
 
 
+EDITION = "Item numbers of Collins et al. (2024); check them against the published checklist."
+"""Which edition of the checklist the item numbers are of."""
+
+
 @dataclass(frozen=True)
 class TripodItem(Result):
     """One item of the checklist.
@@ -62,12 +66,14 @@ class TripodTable(Table):
         lines = [f"TRIPOD+AI, items on evaluation: {done} of {len(self.items)} complete"]
         for each in self.items:
             lines += [f"{each.item:<4} {each.topic}", f"     {each.text}"]
+        lines.append(EDITION)
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         """For notebooks: the table."""
         rows = [(each.item, each.topic, each.text) for each in self.items]
-        return table_block(("item", "topic", "text"), rows, title="TRIPOD+AI, items on evaluation", left=(0, 1, 2))
+        title = "TRIPOD+AI, items on evaluation"
+        return table_block(("item", "topic", "text"), rows, title=title, notes=[EDITION], left=(0, 1, 2))
 
 
 def tripod(
@@ -101,7 +107,8 @@ def tripod(
     Notes
     -----
     Guarantee: none in finite samples beyond that of the results. The items are those of the checklist for the
-    evaluation of a model, in short words; the full checklist has more, and the authors answer for it.
+    evaluation of a model, in short words; the full checklist has more, and the authors answer for it. The numbers are
+    those of the edition of 2024; check them against the published checklist before you submit.
     References: Collins et al. (2024), TRIPOD+AI statement: updated guidance for reporting clinical prediction models
     that use regression or machine learning methods.
 

@@ -35,6 +35,7 @@ from calibrant.metrics.chance import Chance, Units, units_of
 from calibrant.metrics.estimates import Estimate
 from calibrant.metrics.multiclass import scores as class_scores
 from calibrant.metrics.variance import rate_interval
+from calibrant.reporting.earlier import compare_with
 from calibrant.reporting.figures import SMALLEST_SHARE, percent, share, span
 from calibrant.tallies import Clusters, Tally
 from calibrant.verdict.verdict import Verdict
@@ -92,11 +93,12 @@ def gather(
     grade: str | None = None,
     meta: Mapping[str, str] | None = None,
     before: Mapping[str, float] | None = None,
+    reference: tuple[Tally, dict[str, int]] | None = None,
 ) -> Contents:
     """Compute all numbers, the verdict and the notes; of several classes also from their ``rows``.
 
     ``grade`` is the column of segments that holds the grades, ``meta`` what the author states, ``before`` the rows and
-    the predicted events before a map.
+    the predicted events before a map, ``reference`` an earlier sample and its rows by grade.
 
     Cost: O(cells) for most; simulations on at most 20,000 cells for the tests, on 1,000 for the bootstrap.
 
@@ -135,6 +137,7 @@ def gather(
         "grades": None if by_grade is None else by_grade.to_dict(),
         "upper_bounds": _upper_bounds(by_grade) if float(tally.positives) == 0.0 else None,
         "context": None if by_grade is None or verdict.notion is not None else _context(tally, by_grade),
+        "reference": None if reference is None else compare_with(tally, by_grade, groups, *reference),
         "meta": {str(key): str(value) for key, value in (meta or {}).items()},
         "before": None if before is None else dict(before),
         "rows_in_group": _median_rows(data) if isinstance(data, Clusters) else None,

@@ -8,6 +8,7 @@ from typing import Any
 from calibrant.credit.grades import YELLOW
 from calibrant.reporting.blocks import Block, Bullets, Headline, Table, Tone
 from calibrant.reporting.contents import Contents
+from calibrant.reporting.earlier import comparison
 from calibrant.reporting.figures import amount, count, number, p_value, percent, share, span
 from calibrant.reporting.marks import LIGHTS
 from calibrant.reporting.styles import Style
@@ -122,10 +123,11 @@ def change(contents: Contents, style: Style) -> list[Block]:
 
 
 def context(contents: Contents, style: Style) -> list[Block]:
-    """Ranking and concentration, which belong to every validation, though not to calibration."""
-    found = contents.numbers["context"]
+    """Ranking and concentration, which belong to every validation, though not to calibration; and an earlier sample."""
+    found, earlier = contents.numbers["context"], contents.numbers["reference"]
+    compared = [] if earlier is None else comparison(earlier, style)
     if not style.by_light or found is None:
-        return []
+        return compared
     ratio, spread = found["accuracy_ratio"], found["concentration"]
     lines = []
     if ratio.get("value") is not None:
@@ -136,8 +138,9 @@ def context(contents: Contents, style: Style) -> list[Block]:
             f"Concentration over grades (HHI): {number(spread['value'])}, as of {spread['effective']:.1f} equally "
             f"large grades; the largest, {spread['largest']}, has {share(spread['share'])} of the {{rows}}."
         )
-    lines.append(
-        "Stability against development (PSI), migration between grades and the change of the accuracy ratio need "
-        "earlier data: calibrant.credit has psi, migration_matrix and accuracy_ratio_change."
-    )
-    return [Bullets(tuple(map(style.say, lines)))]
+    if earlier is None:
+        lines.append(
+            "Stability against development (PSI), migration between grades and the change of the accuracy ratio need "
+            "an earlier sample: pass it as reference, and for migration the column of borrowers."
+        )
+    return [Bullets(tuple(map(style.say, lines))), *compared]

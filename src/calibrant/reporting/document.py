@@ -28,12 +28,14 @@ from calibrant.notebook import page, text_block
 from calibrant.reporting.blocks import Picture, Section
 from calibrant.reporting.contents import Contents, gather
 from calibrant.reporting.credit import light_headline
+from calibrant.reporting.earlier import migration
 from calibrant.reporting.figures import count, share
 from calibrant.reporting.markdown import write_markdown
 from calibrant.reporting.page import write_html
 from calibrant.reporting.picture import DEFAULT_NOUNS, draw_svg
 from calibrant.reporting.sections import sections
 from calibrant.reporting.styles import STYLES, Style, StyleName, StyleVoice
+from calibrant.tallies import Tally
 from calibrant.verdict.check import judge_problems
 from calibrant.verdict.decision import TOLERANCE
 from calibrant.verdict.multiclass.by_class import row_text, voice_of
@@ -174,6 +176,8 @@ def report(
     calibration: Any = None,
     grade: Any = None,
     meta: Mapping[str, Any] | None = None,
+    reference: Any = None,
+    borrower: str | None = None,
     style: StyleName = "general",
     title: str | None = None,
     path: str | PathLike[str] | None = None,
@@ -196,6 +200,12 @@ def report(
         Rating grade of each row, or the name of its column: the traffic lights are then by grade, with the names.
     meta
         What the report is about, as text by name: model, period, definition of default, author. It is shown as stated.
+    reference
+        An earlier sample, such as that of development: a frame with the same columns. The report then has the
+        population stability index over the grades (or groups of scores), and the change of the accuracy ratio.
+    borrower
+        With ``reference`` and ``grade``: the column that names the borrower in both frames, for the migration between
+        grades.
     style
         ``"general"``, ``"credit"`` (defaults, PDs, traffic lights first; the headline is the light of the portfolio) or
         ``"clinical"`` (intercept, slope, E/O and ICI first; risks, outcomes, patients). The numbers are the same in all
@@ -232,6 +242,7 @@ def report(
         _target(path)
     if meta is not None and not isinstance(meta, Mapping):
         raise InputError("meta", "must be texts by name", "such as {'model': 'PD retail', 'period': '2025'}")
+    _check_reference(reference, borrower, score, grade)
     by, column = _with_grade(by, grade)
     given: dict[str, Any] = {
         "score": score,
@@ -259,7 +270,13 @@ def report(
     of_classes = _class_display(problems)
     data = evidence.clusters or evidence.tally
     stated: dict[str, Any] = {"grade": column, "meta": meta, "before": before}
+    if reference is not None:
+        stated["reference"] = _reference(reference, sample_weight, calibration, column, given, tolerance)
     contents = gather(data, verdict, display, random_state, problems.classes, of_classes, **stated)
+    if borrower is not None:
+        named = contents.numbers["grades"]
+        order = () if named is None else tuple(each["name"] for each in named["grades"])
+        contents.numbers["reference"]["migration"] = migration(scores, reference, borrower, grade, order)
     made = Report(STYLES[style].title if title is None else str(title), style, contents, display, of_classes)
     if path is not None:
         made.save(path)
@@ -281,6 +298,30 @@ def _with_grade(by: Any, grade: Any) -> tuple[Any, str | None]:
     if isinstance(columns, Mapping):
         return {**columns, "grade": grade}, "grade"
     return {str(getattr(by, "name", None) or "segment"): by, "grade": grade}, "grade"
+
+
+def _check_reference(reference: Any, borrower: str | None, score: Any, grade: Any) -> None:
+    if reference is not None and not isinstance(score, str):
+        fix = "pass frames for both, and the names of their columns in score and label"
+        raise InputError("reference", "needs column names", fix)
+    if borrower is not None and (reference is None or not isinstance(grade, str)):
+        missing = "reference" if reference is None else "grade"
+        raise InputError("borrower", f"needs {missing}", f"pass {missing}, or leave it out")
+
+
+def _reference(
+    reference: Any, sample_weight: Any, calibration: Any, grade: str | None, given: dict[str, Any], tolerance: Any
+) -> tuple[Tally, dict[str, int]]:
+    """Counts of the earlier sample, and its rows by grade."""
+    asked = given | {"by": None if grade is None else [grade], "time": None, "groups": None}
+    try:
+        found = read_problems(reference, None, sample_weight, calibration=calibration, **asked)
+    except InputError as error:
+        raise error.about("reference") if error.argument == "frame" else error from None
+    if grade is None or not found.main.tally.counts:
+        return found.main.tally, {}
+    parts = judge_problems(found, tolerance, random_state=given["random_state"]).segments
+    return found.main.tally, {str(part.value): round(part.rows) for part in parts if part.column == grade}
 
 
 def _target(path: str | PathLike[str]) -> tuple[Path, str]:

@@ -57,6 +57,7 @@ figcaption{font-size:.84rem;color:#444;max-width:46rem;margin-top:.5rem}
 tbody th.wrap{max-width:11rem}}
 @media print{body{max-width:none;padding:0;font-size:10pt}nav{display:none}.scroll{overflow:visible}
 h2,caption{break-after:avoid}thead,tr,figure,.headline{break-inside:avoid}thead{display:table-header-group}
+main>section:nth-child(2)[aria-labelledby="about"]{break-after:page}
 figure svg{max-width:10cm}.note,figcaption{font-size:8pt}table{font-size:7.5pt}th,td{padding:.15rem .3rem}
 .mark::before,.headline{-webkit-print-color-adjust:exact;print-color-adjust:exact}}
 """

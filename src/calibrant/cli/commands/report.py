@@ -35,6 +35,13 @@ def report(
         list[str] | None,
         options.text("--meta", "KEY=VALUE", "Fact for the first page, such as model='PD retail'; repeat for several."),
     ] = None,
+    reference: Annotated[
+        str | None,
+        options.path("--reference", help_="Earlier sample with the same columns: adds PSI and the change of the Gini."),
+    ] = None,
+    borrower: Annotated[
+        str | None, options.text("--borrower", "COL", "With --reference and --grade: borrower, for the migration.")
+    ] = None,
     *,
     columns: options.Columns,
     days: options.DayRange,
@@ -54,6 +61,7 @@ def report(
       calibrant report rows.parquet --score p --label bad --out report.html
       calibrant report rows.csv --score 'p_*' --label species --out report.html
       calibrant report loans.csv --style credit --grade grade --out pd.html
+      calibrant report 2025.csv --style credit --reference 2020.csv --out pd.html
     """
     from calibrant.cli.files import check_output, load_map
     from calibrant.cli.source import Rows, open_source
@@ -69,6 +77,14 @@ def report(
     source = open_source(files, columns, days, quiet=quiet or as_json)
     if grade is not None and not isinstance(source, Rows):
         raise Mistake("--grade", "needs rows, and this is a tally store", "leave it out")
+    if reference is not None and not isinstance(source, Rows):
+        raise Mistake("--reference", "needs rows, and this is a tally store", "leave it out")
+    if borrower is not None and (reference is None or grade is None):
+        raise Mistake("--borrower", "needs --reference and --grade", "pass both, or leave it out")
+    earlier = None
+    if reference is not None:
+        alone = replace(columns, by=None if grade is None else [grade], time=None, groups=None)
+        earlier = Rows([reference], alone, {"--borrower": borrower}, quiet=quiet or as_json).data
 
     made = source.run(
         lambda: write(
@@ -83,6 +99,8 @@ def report(
             calibration=calibration,
             grade=grade,
             meta=facts,
+            reference=earlier,
+            borrower=borrower,
             path=out,
         )
     )

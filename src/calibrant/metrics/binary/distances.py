@@ -80,6 +80,7 @@ def spline_intervals(
     ends = [_along(model, direction, covariance, noise, confidence) for direction in _directions(model, covariance)]
     spread = model.distances(model.fitted + noise @ _root(covariance(model.fitted)).T)
     low, high = np.min([each[0] for each in ends], axis=0), np.max([each[1] for each in ends], axis=0)
+    high[-1] = max(high[-1], _highest_maximum(model, covariance, noise, confidence))
     return CurveIntervals(spread.std(axis=0, ddof=1), low, high, units)
 
 
@@ -227,3 +228,33 @@ def _along(
         low[place] = min(crossing(path, np.array([each[place] for each in below]), errors), float(seen))
         high[place] = max(crossing(path, np.array([each[place] for each in upto]), -errors), float(seen))
     return low, high
+
+
+def _highest_maximum(model: SplineModel, covariance: Covariance, noise: Floats, confidence: float) -> float:
+    r"""Upper end of Emax along the lines on which single points of the curve move fastest.
+
+    The points are the one farthest from the diagonal, and the one whose pointwise band reaches farthest. At a point
+    with features x the line is :math:`\hat b \pm \lambda V x`.
+    """
+    v, x = covariance(model.fitted), model.features
+    p = model.rates(model.fitted)
+    errors = np.sqrt(np.maximum(np.einsum("ic,ij,jc->c", x, v, x), 0.0))
+    wanted, found = float(special.ndtri(0.5 + confidence / 2.0)), 0.0
+    reach = np.stack([np.abs(expit(model.fitted @ x + side * wanted * errors) - model.scores) for side in (-1.0, 1.0)])
+    side, cell = np.unravel_index(int(reach.argmax()), reach.shape)
+    farthest = int(np.abs(p - model.scores).argmax())
+    above = bool(p[farthest] >= model.scores[farthest])
+    for place, sign in ((int(cell), 2.0 * float(side) - 1.0), (farthest, 2.0 * above - 1.0)):
+        if not errors[place] > TINY:
+            continue
+        d = sign * (v @ x[:, place]) / errors[place]
+        steps = STEPS[STEPS >= 0.0]
+        path, levels = [], []
+        for step in steps.tolist():
+            b = model.fitted + step * d
+            path.append(float(model.distances(b[None])[0, -1]))
+            samples = model.distances(b + noise @ _root(covariance(b)).T)[:, -1]
+            share = np.clip((samples <= model.observed[-1]).mean(), 0.5 / len(noise), 1.0 - 0.5 / len(noise))
+            levels.append(float(special.ndtri(share)))
+        found = max(found, crossing(np.array(path), np.array(levels), -wanted))
+    return found
