@@ -8,7 +8,7 @@ of a matrix of class scores, ``TESTS`` those with a p-value; contract tests run 
 from collections.abc import Callable
 
 from calibrant.metrics import dispatch
-from calibrant.metrics.binary import cumulative, decompositions, entropy, errors, kernel, significance, smooth, validity
+from calibrant.metrics.binary import cumulative, decompositions, entropy, errors, kernel, significance, smooth
 from calibrant.metrics.binary import recalibration as curves
 from calibrant.metrics.binary import scores as overall
 from calibrant.metrics.binary.bins import Bins
@@ -52,7 +52,7 @@ calibration_curve = for_rows(curves.calibration_curve, refuse=_INTERVAL)
 decompose = for_rows(decompositions.decompose, refuse=_INTERVAL)
 errors_by_class = for_rows(class_errors.errors_by_class, refuse=_INTERVAL)
 marginal_error = for_rows(class_errors.marginal_error, refuse=_INTERVAL)
-validity_curve = for_rows(validity.validity_curve, refuse=_INTERVAL)
+validity_curve = for_rows(dispatch.validity_curve, refuse=_INTERVAL)
 weak_error = for_rows(errors.weak_error, refuse=_INTERVAL)
 always_valid_test = for_rows(significance.always_valid_test, refuse=_CHECK)
 debiased_l2_test = for_rows(significance.debiased_l2_test, refuse=_CHECK)

@@ -7,9 +7,10 @@ from typing import Any, Literal
 from calibrant.arrays.multiclass.rows import is_matrix
 from calibrant.arrays.score_types import MulticlassScoreType
 from calibrant.messages import InputError
-from calibrant.metrics.binary import errors
+from calibrant.metrics.binary import errors, validity
 from calibrant.metrics.binary import scores as binary_scores
 from calibrant.metrics.binary.bins import Edges, GroupedScores, Scores, Strategy
+from calibrant.metrics.binary.validity import ValidityCurve
 from calibrant.metrics.estimates import Estimate
 from calibrant.metrics.multiclass import errors as class_errors
 from calibrant.metrics.multiclass import scores as class_scores
@@ -217,6 +218,79 @@ def debiased_ece(
             scores, y, sample_weight, random_state=random_state, **shared, **_of_matrix(given)
         )
     return errors.debiased_ece(scores, y, sample_weight, random_state=random_state, **shared)
+
+
+def validity_curve(
+    scores: Scores | Any,
+    y: Column = None,
+    sample_weight: Column = None,
+    *,
+    notion: Notion | str | None = None,
+    classes: Classes = None,
+    score_type: MulticlassScoreType | None = None,
+    named: Any = None,
+    method: Literal["bins", "neighbors"] = "bins",
+    n_bins: int = 15,
+    strategy: Strategy = "width",
+    edges: Edges | Any = None,
+    k: int = 10,
+) -> ValidityCurve:
+    r"""Validity curve: for each epsilon, the share of rows whose score is within epsilon of the local event rate.
+
+    .. math:: \hat V(\epsilon) = \frac{1}{n} \sum_{i=1}^{n}
+              \mathbb 1\bigl\{|\hat\eta(s_i) - s_i| \le \epsilon\bigr\}
+
+    where :math:`s_i` are the scores. With ``method="bins"``, :math:`\hat\eta` is the share of events in the score's
+    bin and the bin's mean score stands for :math:`s_i`; bins are chosen as in :meth:`Bins.of`. With ``"neighbors"``,
+    :math:`\hat\eta(s)` is the share of events among the k rows with scores nearest to s, the row itself included. For
+    a matrix, bins are those of the claims of ``notion``: for ``"top-label"`` the probability of the predicted class is
+    compared with how often that class is right, separately for each predicted class (Gupta 2023, eq. 5.8).
+
+    Parameters
+    ----------
+    scores : array-like, Tally or matrix
+        Probability of each row; or a tally alone, without ``y`` and ``sample_weight``; or one column per class.
+    y : array-like
+        Labels, 0 or 1; the class for a matrix.
+    sample_weight : array-like, optional
+        Importance weight of each row.
+    notion, classes, score_type, named
+        Matrix: as in :func:`ece`; ``"canonical"`` is refused.
+    method : {"bins", "neighbors"}
+        How the event rate near a score is estimated; a matrix has bins.
+    n_bins, strategy, edges
+        Bins as in :meth:`Bins.of`.
+    k : int
+        Number of neighbors, for one column.
+
+    Returns
+    -------
+    ValidityCurve
+        The curve and the area under it.
+
+    Notes
+    -----
+    Edge rules: neighbors are chosen by distance, all rows of one distance together; if the last distance has more rows
+    than are needed, its rows share the remaining weight. So rows with the same score come first, and the order of rows
+    does not matter. k is at most the number of rows. Integer weights count as repetition; others are rescaled to the
+    effective sample size first, so that k counts rows. Empty bins are not included. Errors are compared with epsilon up
+    to 1e-12.
+    Guarantee: no finite-sample guarantee; because of noise in the rates the curve is on average too low.
+    Cost: as :func:`calibrant.metrics.binary.errors.ece` for bins; O(n log n) for neighbors.
+    Reference: Gupta (2023), section 4.2.1, eq. 4.6, section 4.4, and section 5.B for a matrix; Torabian (2023), section
+    3.2.4, Definition 7.
+
+    Examples
+    --------
+    >>> curve = validity_curve([0.2] * 90 + [0.8] * 10, [1] * 27 + [0] * 63 + [1] * 6 + [0] * 4)
+    >>> curve.at([0.05, 0.1, 0.2]).tolist(), curve.conditional([0.1, 0.2]).tolist(), round(curve.auc, 3)
+    ([0.0, 0.9, 1.0], [0.0, 1.0], 0.89)
+    """
+    given = {"notion": notion, "classes": classes, "score_type": score_type, "named": named}
+    shared: dict[str, Any] = {"n_bins": n_bins, "strategy": strategy, "edges": edges}
+    if _for_classes(scores, given, {"method": (method, "bins"), "k": (k, 10)}):
+        return class_errors.validity_curve(scores, y, sample_weight, **shared, **_of_matrix(given))
+    return validity.validity_curve(scores, y, sample_weight, method=method, k=k, **shared)
 
 
 def log_loss(
