@@ -17,6 +17,7 @@ ROOT = HERE.parent
 sys.path.insert(0, str(ROOT / "tools"))
 
 import benchmark_pages  # noqa: E402
+import document_pages  # noqa: E402
 import door_table  # noqa: E402
 import reference_pages  # noqa: E402
 import support_table  # noqa: E402
@@ -115,6 +116,7 @@ def _write_pages() -> None:
     reference_pages.write(HERE / "reference")
     support_table.write(HERE / "reference" / "support.md")
     door_table.write(HERE / "reference" / "doors.md")
+    document_pages.write(HERE / "reference" / "documents.md")
     benchmark_pages.write(HERE / "benchmarks" / "files.md")
     for page in (HERE / "gallery").glob("plot_*.rst"):  # of examples that are gone
         if not (ROOT / "examples" / "gallery" / f"{page.stem}.py").exists():

@@ -663,7 +663,7 @@ ROWS_OF = {"by-class": " (rows as sampled)", "known-ratio": " (rows of the sourc
 def fitted_rows(data: Provenance | MulticlassProvenance) -> str:
     """The rows of a fit in words: their number, or their total weight."""
     kind, total = f"{data.score_type} scores", count_text(data.n)
-    weighted = data.weight_type in ("importance", "estimated-ratio")
+    weighted = data.weight_type in ("importance", "estimated-ratio", "fractional-labels")
     sampled = ROWS_OF.get(data.weight_type, "")
     if isinstance(data, MulticlassProvenance):
         classes = f"rows of {len(data.class_mass):,} classes"

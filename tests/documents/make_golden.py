@@ -145,6 +145,7 @@ def documents() -> dict[str, Calibration]:
         "binning-time": HistogramBinning(5).fit(scores, y, time=np.arange(1000)),
         "binning-known-ratio": HistogramBinning(3).fit(scores, y, known_weights(0.6 + 0.7 * scores, upper=1.5)),
         "platt-estimated-ratio": PlattScaling().fit(scores, y, _estimated(scores)),
+        "platt-fractions": PlattScaling().fit(scores, scores**2, label_type="fraction"),
     }
     out |= {f"fitted.{name}": cal.calibration_ for name, cal in fitted.items()}
     beside = {"age": rng.integers(18, 90, 1000), "job": rng.choice(["student", "nurse"], 1000)}

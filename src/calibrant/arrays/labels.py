@@ -14,6 +14,11 @@ from calibrant.messages import Advice, Argument, InputError, Note, Phrase, Setti
 _HEAD = 64  # rows that are looked at before a whole-array comparison is paid for
 
 
+FRACTIONS = (
+    "two classes are needed; if these are fractions, the fit of a calibrator, calibrate and metrics take them with "
+    "label_type='fraction', in Python and for one column of scores"
+)
+
 labels_minus_one = note("labels-minus-one", "labels -1/1 read as 0/1")
 
 
@@ -104,9 +109,13 @@ def encode_labels(
         if scores is not None and _look_swapped(scores, target):
             swapped = Phrase("and {y} look swapped", y=Argument(name))
             raise InputError("scores", swapped, Advice.SWAP_SCORES_AND_LABELS)
+        if target.dtype.kind == "f" and min(value_range(target)) >= 0.0 and max(value_range(target)) <= 1.0:
+            raise InputError(
+                name, f"has more than two distinct values in [0, 1] ({_first_three(values)}, ...)", FRACTIONS
+            )
         raise InputError(
             name,
-            f"has more than two distinct values ({', '.join(repr(_shown(value)) for value in values[:3])}, ...)",
+            f"has more than two distinct values ({_first_three(values)}, ...)",
             Advice.ONE_AGAINST_REST,
         )
     if positive is None:
@@ -119,6 +128,10 @@ def encode_labels(
     if (other, event) == (0, 1) or values == [1]:
         return labels, ()
     return labels, (labels_read(_plain(other), _plain(event)),)
+
+
+def _first_three(values: list[Any]) -> str:
+    return ", ".join(repr(_shown(value)) for value in values[:3])
 
 
 def _plain(label: Any) -> str | float | None:

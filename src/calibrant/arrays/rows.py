@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from calibrant.arrays.columns import (
     check_length,
     check_option,
+    read_column,
     read_floats,
     refuse_empty,
     refuse_infinite,
@@ -20,12 +21,17 @@ from calibrant.arrays.columns import (
     value_range,
     without_negative_zero,
 )
+from calibrant.arrays.fractions import LabelType, half_rows, twice
 from calibrant.arrays.labels import encode_labels, label_column, warn_about_labels
 from calibrant.arrays.score_types import ScoreType, refuse_outside, settle_kind
 from calibrant.arrays.sides import Ratio, RatioWeights, check_time, check_weights, side_column
-from calibrant.messages import Advice, InputError, Note, note
+from calibrant.messages import Advice, InputError, Note, Phrase, Setting, note
 
 second_column_read = note("second-column-read", "two columns of {nouns.probabilities}: the second is read")
+labels_as_fractions = note(
+    "labels-as-fractions",
+    "labels are fractions: each {nouns.row} counts as an event and a non-event, which share its weight",
+)
 rows_without_weight = note("rows-without-weight", "{dropped} of {n} {nouns.rows} have weight zero and were dropped")
 
 
@@ -49,6 +55,8 @@ class Rows:
         What the scores are.
     ratio : Ratio or None
         If the weights are a density ratio: its upper bound, and whether it is known.
+    fractional : bool
+        Whether labels were fractions: each row is then here as an event and as a non-event, in one group.
     other_notes, kind_notes : tuple of Note
         What was guessed or converted; ``kind_notes`` are about the type of the scores.
     """
@@ -63,6 +71,7 @@ class Rows:
     other_notes: tuple[Note, ...]
     kind_notes: tuple[Note, ...] = ()
     ratio: Ratio | None = None
+    fractional: bool = False
 
     @property
     def notes(self) -> tuple[Note, ...]:
@@ -95,6 +104,7 @@ def check_rows(
     time: object = None,
     positive: object = None,
     score_type: ScoreType | None = None,
+    label_type: LabelType = "class",
 ) -> Rows:
     """Check one score column and its labels, and whatever else describes the rows.
 
@@ -116,6 +126,9 @@ def check_rows(
         The label that counts as the event.
     score_type : {"probability", "logit", "real"}, optional
         What the scores are. Guessed by :func:`sniff_kind` when not given.
+    label_type : {"class", "fraction"}, default="class"
+        ``"fraction"``: labels are numbers in [0, 1]. A row with label q becomes an event of weight q and a non-event of
+        weight 1 - q, of one group.
 
     Returns
     -------
@@ -153,6 +166,9 @@ def check_rows(
     check_option("weight_type", weight_type, ("importance", "frequency"))
     if isinstance(sample_weight, RatioWeights) and weight_type == "frequency":
         raise InputError("sample_weight", "is a density ratio, which does not count rows", "leave weight_type out")
+    check_option("label_type", label_type, get_args(LabelType))
+    if label_type == "fraction":
+        return _fraction_rows(scores, y, sample_weight, weight_type, groups, time, positive, score_type)
     second = second_column(scores)
     if second is not None and positive is not None:
         _check_second(y, positive)
@@ -194,6 +210,36 @@ def check_rows(
         kind_notes=kind_notes if second is None else (*kind_notes, second_column_read()),
         ratio=sample_weight.meaning if isinstance(sample_weight, RatioWeights) else None,
     )
+
+
+def _fraction_rows(
+    scores: object,
+    y: object,
+    sample_weight: object,
+    weight_type: Literal["importance", "frequency"],
+    groups: object,
+    time: object,
+    positive: object,
+    score_type: ScoreType | None,
+) -> Rows:
+    """Checked rows whose labels are fractions."""
+    fraction = Setting("label_type", "fraction")
+    if positive is not None:
+        raise InputError("positive", Phrase("cannot be combined with {fraction}", fraction=fraction), "leave it out")
+    if weight_type == "frequency":
+        fix = "repeat the rows instead, or leave weight_type out"
+        raise InputError("weight_type", Phrase("of counts cannot be combined with {fraction}", fraction=fraction), fix)
+    if isinstance(sample_weight, RatioWeights):
+        problem = Phrase("is a density ratio, which cannot be combined with {fraction}", fraction=fraction)
+        raise InputError("sample_weight", problem, "pass the weights as an array")
+    second = second_column(scores)
+    halves = half_rows(scores if second is None else second, y, sample_weight, groups)
+    when = None if time is None else twice(read_column(time, "time"))
+    sides: dict[str, Any] = {"groups": halves.groups, "time": when}
+    given = check_rows(halves.scores, halves.labels, halves.weights, score_type=score_type, **sides)
+    kept = tuple(note for note in given.other_notes if note.code != rows_without_weight.code)
+    kinds = given.kind_notes if second is None else (*given.kind_notes, second_column_read())
+    return replace(given, other_notes=(*kept, labels_as_fractions()), kind_notes=kinds, fractional=True)
 
 
 def second_column(scores: Any) -> NDArray[Any] | None:

@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from calibrant.arrays import Rows, ScoreType, check_rows
 from calibrant.arrays.columns import check_option, is_tensor, need_names, refuse_empty, refuse_names, score_and_label
+from calibrant.arrays.fractions import LabelType
 from calibrant.arrays.labels import labels_minus_one, labels_read
 from calibrant.calibration import Calibration, fitted_rows
 from calibrant.fits.needs import minority_rows
@@ -386,6 +387,7 @@ class BinaryCalibrator(Calibrator):
         positive: Any = None,
         score_type: ScoreType | None = None,
         sampling: Sampling = "independent",
+        label_type: LabelType = "class",
     ) -> Self:
         """Fit to one score column and its labels.
 
@@ -416,6 +418,10 @@ class BinaryCalibrator(Calibrator):
         score_type
             ``"probability"``, ``"logit"`` or ``"real"``. By default it is guessed, and the guess is reported in
             ``notes_``; the scores of a frame are probabilities by default.
+        label_type
+            ``"fraction"`` if labels are numbers in [0, 1], such as the share of annotators who saw the event. A row
+            with label q counts as an event of weight q and a non-event of weight 1 - q, which stay together in folds.
+            No certificate is then issued.
 
         Returns
         -------
@@ -444,7 +450,9 @@ class BinaryCalibrator(Calibrator):
         meant: Literal["importance", "frequency"] = "importance" if weight_type == "by-class" else weight_type
         if weight_type == "by-class":
             refuse_by_class(None if self._restores else type(self).__name__, in_frame=named is not None)
-        in_memory = self._splits_rows(groups, time)
+            if label_type == "fraction":
+                raise InputError("label_type", "of fractions leaves no class to sample by", "leave weight_type out")
+        in_memory = label_type == "fraction" or self._splits_rows(groups, time)
         if named is not None and not in_memory:
             counted = _tally_of_frame(scores, *named, sample_weight, meant, groups, time, positive, score_type)
             return self._fit_tally(counted, sampling, (_resolution_note(counted),))
@@ -465,6 +473,7 @@ class BinaryCalibrator(Calibrator):
             time=time,
             positive=positive,
             score_type=score_type,
+            label_type=label_type,
         )
         self._fit_score_rows(rows, sampling, by_class=weight_type == "by-class")
         self.classes_ = classes_as_written(rows, y)
@@ -480,6 +489,8 @@ class BinaryCalibrator(Calibrator):
             self._fit_tally(Tally.from_rows(rows), sampling, rows.notes)
             if rows.ratio is not None and not rows.ratio.known:
                 self.provenance_ = replace(self.provenance_, weight_type="estimated-ratio")
+            if rows.fractional:
+                self.provenance_ = replace(self.provenance_, weight_type="fractional-labels")
             return self
         sampled, notes = replace(rows, weights=None, counts=True), (*rows.kind_notes, sampled_by_class())
         return self._fit_tally(Tally.from_rows(sampled), sampling, notes, class_odds(rows))

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from calibrant.arrays import ScoreType
 from calibrant.arrays.columns import refuse_names
+from calibrant.arrays.fractions import LabelType
 from calibrant.arrays.multiclass.labels import is_indicator, one_hot_classes
 from calibrant.arrays.multiclass.rows import is_matrix
 from calibrant.arrays.rows import second_column
@@ -59,6 +60,7 @@ class RowOptions(OneScore, total=False):
     """Keywords that describe rows of one score."""
 
     weight_type: WeightType
+    label_type: LabelType
     positive: Any
     score_type: ScoreType | None
 
@@ -232,6 +234,7 @@ def calibrate(
     classes: Sequence[Any] | None = None,
     score_type: ScoreType | MulticlassScoreType | None = None,
     sampling: Sampling = "independent",
+    label_type: LabelType = "class",
 ) -> Fitted:
     r"""Choose and fit a calibration method, with nested estimates of its loss.
 
@@ -298,6 +301,9 @@ def calibrate(
         probabilities. For a matrix ``"probability"``, ``"logit"`` or ``"independent"``.
     sampling : {"independent", "grouped", "time-ordered", "out-of-fold", "selected"}
         How the rows were obtained; no certificate is issued unless they are independent.
+    label_type : {"class", "fraction"}
+        ``"fraction"`` if labels of one score are numbers in [0, 1], as in :meth:`AutoCalibrator.fit`; not with ``by``
+        or ``source``.
 
     Returns
     -------
@@ -343,7 +349,14 @@ def calibrate(
     if score is None and label is None and is_matrix(scores) and not _one_event(scores, y, guarantee, classes):
         if isinstance(y, str) and isinstance(sample_weight, str):
             refuse_places("calibrate", scores, y, sample_weight)
-        refused = {"source": source, "guarantee": guarantee, "positive": positive, "clamp": clamp}
+        fractions = None if label_type == "class" else label_type
+        refused = {
+            "source": source,
+            "guarantee": guarantee,
+            "positive": positive,
+            "clamp": clamp,
+            "label_type": fractions,
+        }
         several = is_indicator(y)
         hot = one_hot_classes(scores, y) if several else None
         if hot is not None:
@@ -380,6 +393,7 @@ def calibrate(
         extra = {"y": y, "sample_weight": sample_weight, "groups": groups, "time": time, **known}
         if isinstance(scores, Tally):
             extra |= {"by": by, "source": source}
+        extra["label_type"] = None if label_type == "class" else label_type
         _refuse_with_tally([name for name, value in extra.items() if value is not None])
         if isinstance(scores, Tally):
             return _with_guarantee(cal.fit_tally(scores, sampling=sampling))
@@ -388,7 +402,10 @@ def calibrate(
         refuse_places("calibrate", scores, y, sample_weight)
         refuse_names("calibrate", by=by, groups=groups, time=time, source=source)
     if where is None:
-        return _with_guarantee(cal.fit(scores, y, sample_weight, **known, **described))
+        return _with_guarantee(cal.fit(scores, y, sample_weight, **known, **described, label_type=label_type))
+    if label_type != "class":
+        fix = "calibrate the rows of each segment alone"
+        raise InputError("label_type", "of fractions cannot be combined with by or source", fix)
     if weight_type == "by-class":
         raise InputError(
             BY_CLASS,
@@ -442,6 +459,7 @@ def _refuse_of_classes(given: Mapping[str, Any], several: bool) -> None:
         "HistogramBinning()) for a guarantee for several classes",
         "positive": "pass classes, the labels in the order of the columns",
         "clamp": "leave it out; it is chosen by cross-validation",
+        "label_type": "give each row once for each class, with the fraction as its sample_weight, and one of groups",
     }
     for name in given:
         what = "several labels" if several else "scores of several classes"

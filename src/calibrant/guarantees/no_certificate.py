@@ -24,6 +24,8 @@ class NoCertificateCode(StrEnum):
     """A few rows carry most of the weight."""
     FIXED_DRAW = "fixed-draw"
     """A seed fixes a random split that has few possible outcomes."""
+    FRACTIONAL_LABELS = "fractional-labels"
+    """Labels are fractions, not outcomes."""
     GROUPED = "grouped"
     IMPORTANCE_WEIGHTS = "importance-weights"
     INJECTIVE = "injective"
@@ -130,6 +132,11 @@ def gate(provenance: Provenance | MulticlassProvenance) -> NoCertificate | None:
                 counts=Setting("weight_type", "frequency"),
                 by_class=Setting("weight_type", "by-class"),
             ),
+        )
+    if provenance.weight_type == "fractional-labels":
+        return NoCertificate(
+            NoCertificateCode.FRACTIONAL_LABELS,
+            "labels are fractions, and the theorems are for outcomes that are 0 or 1: fit to such outcomes",
         )
     if provenance.weight_type == "estimated-ratio":
         return NoCertificate(

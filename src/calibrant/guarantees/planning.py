@@ -13,9 +13,10 @@ from numpy.typing import ArrayLike, NDArray
 from calibrant.arrays import check_scores
 from calibrant.arrays.columns import check_option, check_whole
 from calibrant.arrays.multiclass.rows import is_matrix, read_matrix, settle_class_kind
-from calibrant.guarantees.bounds import clopper_pearson, umd_epsilon
+from calibrant.guarantees.bounds import clopper_pearson, expected_ece_bound, umd_epsilon
 from calibrant.guarantees.certificate import Coverage
 from calibrant.messages import Argument, InputError, Phrase, Setting, Shown, plural
+from calibrant.numerics import Floats
 
 Scheme = Literal["umd", "umd-original", "ums"]
 
@@ -40,7 +41,11 @@ class BinOutlook:
 
 @dataclass(frozen=True)
 class Plan(Shown):
-    """Result of :func:`plan`; ``outlook`` has one entry for each bin if scores were given."""
+    """Result of :func:`plan`; ``outlook`` has one entry for each bin if scores were given.
+
+    ``points_per_bin`` is 0 unless the plan was made for a number of labels in each bin; ``n`` and ``n_bins`` are then
+    totals over the predicted classes, or those of each class for the notion ``"class-wise"``.
+    """
 
     n: int
     n_bins: int
@@ -51,6 +56,70 @@ class Plan(Shown):
     outlook: tuple[BinOutlook, ...] = ()
     notion: PlanNotion | None = None
     classes: int = 0
+    points_per_bin: int = 0
+
+    @property
+    def smallest_bin(self) -> int:
+        """Labels in the smallest bin that count toward its rate: bin edges take one label for each bin."""
+        return (self.points_per_bin or self.n // self.n_bins) - 1
+
+    @property
+    def expected_error(self) -> float | None:
+        r"""Bound on the expected calibration error, on average over calibration sets; None with ``"ums"``.
+
+        .. math:: \mathbb{E}[\ell_p\text{-ECE}] \le \frac{1}{2 \sqrt{m}}, \qquad 1 \le p \le 2,
+
+        with m the labels in the smallest bin, plus :math:`1 / (m + 1)` for boundary rows that are averaged in (Gupta
+        2023, Theorems 4.2 (b), 5.1 and 5.2 (b), which bound this by :math:`\sqrt{1 / 2k}`, k = m + 1). Under ``"ums"``
+        the number of labels in a bin is random.
+        """
+        if self.scheme == "ums":
+            return None
+        return expected_ece_bound(self.smallest_bin) + (1.0 / (self.smallest_bin + 1) if self.averages_edges else 0.0)
+
+    @property
+    def averages_edges(self) -> bool:
+        """Whether rows on the edge of a bin are averaged in."""
+        return self.scheme == "umd-original"
+
+    def validity(self, epsilon: ArrayLike) -> Floats:
+        r"""The guaranteed validity: the confidence with which the error is at most each ``epsilon``.
+
+        .. math:: V(\epsilon) \ge 1 - 2 U e^{-2 m \epsilon^2}
+
+        with m the labels in the smallest bin and U = 1 for the bin of a new row (marginal coverage), or the number of
+        bins that hold simultaneously. This is the curve of Theorem 4.2 in Gupta (2023), Figure 4.3. With boundary rows
+        averaged in, epsilon is less :math:`1 / (m + 1)`.
+
+        Parameters
+        ----------
+        epsilon
+            Calibration errors.
+
+        Returns
+        -------
+        array
+            Confidence levels, 0 where nothing is guaranteed.
+
+        Examples
+        --------
+        >>> plan(n=3000, n_bins=10, coverage="marginal").validity([0.02, 0.05, 0.1]).round(3).tolist()
+        [0.0, 0.552, 0.995]
+        """
+        if self.scheme == "ums":
+            fix = 'use scheme="umd", or plan again for each alpha'
+            raise InputError(Setting("scheme", self.scheme), "has no formula for its validity", fix)
+        reach = np.asarray(epsilon, dtype=np.float64) - (1.0 / (self.smallest_bin + 1) if self.averages_edges else 0.0)
+        failing = 2.0 * self.union * np.exp(-2.0 * self.smallest_bin * np.maximum(reach, 0.0) ** 2)
+        return np.asarray(np.clip(1.0 - failing, 0.0, 1.0))
+
+    @property
+    def union(self) -> int:
+        """How many intervals share alpha."""
+        bins = self.n_bins if self.coverage == "simultaneous" else 1
+        if self.points_per_bin:
+            return bins * (self.classes if self.notion == "class-wise" else 1)
+        return bins * (self.classes if self.notion in ("class-wise", "top-label") else 1)
 
     def __str__(self) -> str:
         what = "every bin" if self.coverage == "simultaneous" else "the bin of a new row"
@@ -68,15 +137,30 @@ class Plan(Shown):
             "top-label": f" of each of {self.classes} predicted classes",
         }[self.notion]
         labels = "labels for each predicted class" if self.notion == "top-label" else "labels"
+        start = f"{self.n:,} {labels} in {plural(self.n_bins, 'bin')}{where}"
+        if self.points_per_bin:
+            start = f"{self.n:,} labels, at least {self.points_per_bin:,} in each bin{where},"
+            how = _BY_POINTS[self.notion]
         lines = [
-            f"{self.n:,} {labels} in {plural(self.n_bins, 'bin')}{where} guarantee that {what} is within {within:.4f} "
+            f"{start} guarantee that {what} is within {within:.4f} "
             f"of its true rate, with confidence {100 * (1 - self.alpha):.6g} %, for any score without ties: {how}."
         ]
+        if self.expected_error is not None:
+            error = np.ceil(self.expected_error * 1e4) / 1e4
+            lines.append(f"  On average over calibration sets, the calibration error (ECE) is at most {error:.4f}.")
         lines += [
             f"  mean score {bin.mean_score:.4g}: about {bin.rows:,} rows, interval width about {bin.expected_width:.4f}"
             for bin in self.outlook
         ]
         return "\n".join(lines)
+
+
+_BY_POINTS: dict[PlanNotion | None, str] = {
+    None: "uniform-mass binning on all rows (Gupta 2023, eq. 4.8 and 4.11)",
+    "confidence": "uniform-mass binning on all rows (Gupta 2023, eq. 4.8 and 4.11)",
+    "top-label": "uniform-mass binning of each predicted class (Gupta 2023, eq. 5.10)",
+    "class-wise": "uniform-mass binning of each class, on all rows (Gupta 2023, eq. 5.15)",
+}
 
 
 def plan(
@@ -90,6 +174,7 @@ def plan(
     scores: ArrayLike | None = None,
     n_classes: int | None = None,
     notion: PlanNotion = "confidence",
+    points_per_bin: int | Literal["fewest"] | None = None,
 ) -> Plan:
     r"""Plan how many labels a certificate needs: pass two of ``n``, ``n_bins`` and ``epsilon`` to get the third.
 
@@ -118,6 +203,11 @@ def plan(
         For several classes, what has bins: the largest probability of each row; every class, each with all rows; or
         every predicted class, with the rows that predict it, and ``n`` is then the number of labels for each of them.
         Class-wise and top-label plans spend an equal share of alpha on each class, so that all hold simultaneously.
+    points_per_bin
+        Labels in each bin, in place of ``n_bins``: ``n`` is then the number of all labels, of whatever predicted class,
+        and classes with more of them have more bins. Top-label plans then share alpha among all bins, not by class.
+        Pass it with ``n`` to get ``epsilon``; or pass ``"fewest"`` with ``n`` and ``epsilon`` to get the fewest labels
+        per bin.
 
     Returns
     -------
@@ -131,7 +221,9 @@ def plan(
     With ``"ums"`` the number of rows in a bin is negative hypergeometric, exactly and for any continuous score. Half of
     alpha is spent on bins with fewer rows than planned, half on Hoeffding's inequality. Gupta (2023, section 4.B)
     splits alpha the same way, with an assumed constant in place of the exact distribution.
-    Reference: Gupta (2023), eq. 4.8 (``"umd"``), 4.11 (marginal) and 4.10 (``"umd-original"``).
+    With ``points_per_bin`` every predicted class (``"top-label"``) must have at least that many labels.
+    Reference: Gupta (2023), eq. 4.8 (``"umd"``), 4.11 (marginal), 4.10 (``"umd-original"``), 5.10 and 5.15
+    (``points_per_bin``).
 
     Examples
     --------
@@ -141,9 +233,12 @@ def plan(
     11
     >>> plan(n_bins=10, epsilon=0.1, n_classes=5, notion="class-wise").n
     3470
+    >>> plan(n=10_000, n_classes=10, notion="top-label", points_per_bin=100).n_bins
+    100
     >>> print(plan(n=5000, n_bins=10))
     5,000 labels in 10 bins guarantee that every bin is within 0.0729 of its true rate, with confidence 90 %, for any
     score without ties: uniform-mass binning on all rows (Gupta 2023, eq. 4.8 and 4.11).
+      On average over calibration sets, the calibration error (ECE) is at most 0.0224.
     """
     check_option("coverage", coverage, get_args(Coverage))
     check_option("scheme", scheme, get_args(Scheme))
@@ -152,6 +247,8 @@ def plan(
         matrix, _ = read_matrix(scores)
         settle_class_kind(matrix, "probability")
         n_classes, scores = matrix.shape[1], matrix.max(axis=1) if notion == "confidence" else None
+    if points_per_bin is not None:
+        return _by_points(n, n_bins, epsilon, alpha, coverage, scheme, scores, n_classes, notion, points_per_bin)
     if n_classes is not None:
         check_whole("n_classes", n_classes, 2)
         share = 1 if notion == "confidence" else n_classes
@@ -189,6 +286,60 @@ def plan(
     used = rows - split_size(rows, bins) if scheme == "ums" else rows
     outlook = () if scores is None else _outlook(check_scores(scores, "probability"), used, bins, alpha, coverage)
     return Plan(rows, bins, achieved, alpha, coverage, scheme, outlook)
+
+
+def _by_points(
+    n: int | None,
+    n_bins: int | None,
+    epsilon: float | None,
+    alpha: float,
+    coverage: Coverage,
+    scheme: Scheme,
+    scores: ArrayLike | None,
+    n_classes: int | None,
+    notion: PlanNotion,
+    points: int | Literal["fewest"],
+) -> Plan:
+    """The plan for a number of labels in each bin, or for the fewest that reach epsilon."""
+    if scheme != "umd":
+        raise InputError(Setting("scheme", scheme), "cannot be combined with points_per_bin", 'use scheme="umd"')
+    for name, value in {"n_bins": n_bins, "scores": scores}.items():
+        if value is not None:
+            raise InputError(name, "cannot be combined with points_per_bin", "leave one of them out")
+    if n is None:
+        raise InputError("n", "is missing", "pass the number of all labels with points_per_bin")
+    if (epsilon is None) != (points != "fewest"):
+        fix = "pass points_per_bin='fewest' with epsilon, or a number of labels without it"
+        raise InputError("epsilon", "and points_per_bin determine each other", fix)
+    if not 0.0 < alpha < 1.0:
+        raise InputError("alpha", f"must lie strictly between 0 and 1, got {alpha}")
+    check_whole("n", n)
+    classes = 0
+    if n_classes is not None:
+        check_whole("n_classes", n_classes, 2)
+        classes = int(n_classes)
+    rows, about = int(n), notion if classes else None
+
+    def made(k: int) -> Plan:
+        draft = Plan(rows, rows // k, 0.0, alpha, coverage, scheme, (), about, classes, k)
+        return replace(draft, epsilon=float(np.sqrt(np.log(2 * draft.union / alpha) / (2 * draft.smallest_bin))))
+
+    if epsilon is None:
+        check_whole("points_per_bin", points, 2)
+        given = int(points)
+        if given > rows:
+            raise TooFewLabels(Setting("n", rows), f"is fewer than the {given:,} labels of one bin", "use more labels")
+        return made(given)
+    if not 0.0 < epsilon < 1.0:
+        raise InputError("epsilon", f"must lie strictly between 0 and 1, got {epsilon}")
+    if rows < 2 or made(rows).epsilon > epsilon:
+        problem = Phrase("is too few labels for {epsilon}", epsilon=Setting("epsilon", epsilon))
+        raise TooFewLabels(Setting("n", rows), problem, "pass a larger epsilon or use more labels")
+    low, high = 1, rows  # epsilon decreases as bins get larger and fewer
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if made(middle).epsilon <= epsilon else (middle, high)
+    return made(high)
 
 
 def split_size(n: int, n_bins: int) -> int:

@@ -20,7 +20,7 @@ from calibrant.tallies import Tally
 if TYPE_CHECKING:
     from calibrant.arrays.multiclass.rows import MulticlassRows
 
-WeightType = Literal["frequency", "importance", "by-class", "known-ratio", "estimated-ratio"]
+WeightType = Literal["frequency", "importance", "by-class", "known-ratio", "estimated-ratio", "fractional-labels"]
 Sampling = Literal["independent", "grouped", "time-ordered", "out-of-fold", "selected"]
 Status = Literal["calibrated", "kept", "uncalibrated"]
 Labels = Literal["text", "whole", "truth"]

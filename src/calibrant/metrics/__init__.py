@@ -8,7 +8,7 @@ of a matrix of class scores, ``TESTS`` those with a p-value; contract tests run 
 from collections.abc import Callable
 
 from calibrant.metrics import dispatch
-from calibrant.metrics.binary import cumulative, decompositions, entropy, errors, kernel, significance, smooth, validity
+from calibrant.metrics.binary import cumulative, decompositions, entropy, errors, significance, smooth
 from calibrant.metrics.binary import net_benefit as decision_curve
 from calibrant.metrics.binary import recalibration as curves
 from calibrant.metrics.binary import scores as overall
@@ -20,6 +20,7 @@ from calibrant.metrics.estimates import Estimate
 from calibrant.metrics.inputs import MetricTable, SegmentResult, for_rows
 from calibrant.metrics.interval import interval
 from calibrant.metrics.multiclass import errors as class_errors
+from calibrant.metrics.multiclass import kernel as class_kernel
 from calibrant.metrics.multiclass.bins import MulticlassBins
 from calibrant.metrics.multiclass.errors import MulticlassErrors
 from calibrant.metrics.multiclass.paths import hierarchical_accuracy, mean_depth, path_calibration_error, path_log_loss
@@ -44,6 +45,7 @@ auc = for_rows(overall.auc)
 brier = for_rows(dispatch.brier)
 classification_loss = for_rows(overall.classification_loss)
 debiased_ece = for_rows(dispatch.debiased_ece)
+dirichlet_error = for_rows(class_kernel.dirichlet_error, refuse=_INTERVAL)
 ecce = for_rows(cumulative.ecce)
 ece = for_rows(dispatch.ece)
 ici = for_rows(curves.ici)
@@ -55,14 +57,14 @@ recalibration = for_rows(curves.recalibration)
 refinement = for_rows(overall.refinement)
 rmse = for_rows(overall.rmse)
 sharpness = for_rows(overall.sharpness)
-skce = for_rows(kernel.skce)
+skce = for_rows(dispatch.skce)
 smooth_ece = for_rows(smooth.smooth_ece)
 sweep_ece = for_rows(errors.sweep_ece)
 calibration_curve = for_rows(curves.calibration_curve, refuse=_INTERVAL)
 decompose = for_rows(decompositions.decompose, refuse=_INTERVAL)
 errors_by_class = for_rows(class_errors.errors_by_class, refuse=_INTERVAL)
 marginal_error = for_rows(class_errors.marginal_error, refuse=_INTERVAL)
-validity_curve = for_rows(validity.validity_curve, refuse=_INTERVAL)
+validity_curve = for_rows(dispatch.validity_curve, refuse=_INTERVAL)
 weak_error = for_rows(errors.weak_error, refuse=_INTERVAL)
 always_valid_test = for_rows(significance.always_valid_test, refuse=_CHECK)
 debiased_l2_test = for_rows(significance.debiased_l2_test, refuse=_CHECK)
@@ -95,8 +97,10 @@ MULTICLASS_METRICS: dict[str, Callable[..., Estimate]] = {
     "ece": ece,
     "log_loss": log_loss,
     "debiased_ece": debiased_ece,
+    "dirichlet_error": dirichlet_error,
     "marginal_error": marginal_error,
     "pde": pde,
+    "skce": skce,
 }
 """Metrics of a matrix of class scores with one number, by name."""
 
@@ -142,6 +146,7 @@ __all__ = [
     "debiased_l2_test",
     "decompose",
     "desiderata",
+    "dirichlet_error",
     "ecce",
     "ecce_test",
     "ece",

@@ -7,14 +7,17 @@ from typing import Any, Literal
 from calibrant.arrays.multiclass.rows import is_matrix
 from calibrant.arrays.score_types import MulticlassScoreType
 from calibrant.messages import InputError
-from calibrant.metrics.binary import errors
+from calibrant.metrics.binary import errors, kernel, validity
 from calibrant.metrics.binary import scores as binary_scores
 from calibrant.metrics.binary.bins import Edges, GroupedScores, Scores, Strategy
+from calibrant.metrics.binary.validity import ValidityCurve
 from calibrant.metrics.estimates import Estimate
 from calibrant.metrics.multiclass import errors as class_errors
+from calibrant.metrics.multiclass import kernel as class_kernel
 from calibrant.metrics.multiclass import scores as class_scores
 from calibrant.metrics.multiclass.claims import Classes
 from calibrant.metrics.regions import Regions
+from calibrant.metrics.resampling import generator
 from calibrant.notions import Notion
 from calibrant.numerics import Column
 
@@ -290,6 +293,159 @@ def debiased_ece(
             scores, y, sample_weight, random_state=random_state, **shared, **_of_matrix(given)
         )
     return errors.debiased_ece(scores, y, sample_weight, random_state=random_state, **shared)
+
+
+def validity_curve(
+    scores: Scores | Any,
+    y: Column = None,
+    sample_weight: Column = None,
+    *,
+    notion: Notion | str | None = None,
+    classes: Classes = None,
+    score_type: MulticlassScoreType | None = None,
+    named: Any = None,
+    method: Literal["bins", "neighbors"] = "bins",
+    n_bins: int = 15,
+    strategy: Strategy = "width",
+    edges: Edges | Any = None,
+    k: int = 10,
+) -> ValidityCurve:
+    r"""Validity curve: for each epsilon, the share of rows whose score is within epsilon of the local event rate.
+
+    .. math:: \hat V(\epsilon) = \frac{1}{n} \sum_{i=1}^{n}
+              \mathbb 1\bigl\{|\hat\eta(s_i) - s_i| \le \epsilon\bigr\}
+
+    where :math:`s_i` are the scores. With ``method="bins"``, :math:`\hat\eta` is the share of events in the score's
+    bin and the bin's mean score stands for :math:`s_i`; bins are chosen as in :meth:`Bins.of`. With ``"neighbors"``,
+    :math:`\hat\eta(s)` is the share of events among the k rows with scores nearest to s, the row itself included. For
+    a matrix, bins are those of the claims of ``notion``: for ``"top-label"`` the probability of the predicted class is
+    compared with how often that class is right, separately for each predicted class (Gupta 2023, eq. 5.8).
+
+    Parameters
+    ----------
+    scores : array-like, Tally or matrix
+        Probability of each row; or a tally alone, without ``y`` and ``sample_weight``; or one column per class.
+    y : array-like
+        Labels, 0 or 1; the class for a matrix.
+    sample_weight : array-like, optional
+        Importance weight of each row.
+    notion, classes, score_type, named
+        Matrix: as in :func:`ece`; ``"canonical"`` is refused.
+    method : {"bins", "neighbors"}
+        How the event rate near a score is estimated; a matrix has bins.
+    n_bins, strategy, edges
+        Bins as in :meth:`Bins.of`.
+    k : int
+        Number of neighbors, for one column.
+
+    Returns
+    -------
+    ValidityCurve
+        The curve and the area under it.
+
+    Notes
+    -----
+    Edge rules: neighbors are chosen by distance, all rows of one distance together; if the last distance has more rows
+    than are needed, its rows share the remaining weight. So rows with the same score come first, and the order of rows
+    does not matter. k is at most the number of rows. Integer weights count as repetition; others are rescaled to the
+    effective sample size first, so that k counts rows. Empty bins are not included. Errors are compared with epsilon up
+    to 1e-12.
+    Guarantee: no finite-sample guarantee; because of noise in the rates the curve is on average too low.
+    Cost: as :func:`calibrant.metrics.binary.errors.ece` for bins; O(n log n) for neighbors.
+    Reference: Gupta (2023), section 4.2.1, eq. 4.6, section 4.4, and section 5.B for a matrix; Torabian (2023), section
+    3.2.4, Definition 7.
+
+    Examples
+    --------
+    >>> curve = validity_curve([0.2] * 90 + [0.8] * 10, [1] * 27 + [0] * 63 + [1] * 6 + [0] * 4)
+    >>> curve.at([0.05, 0.1, 0.2]).tolist(), curve.conditional([0.1, 0.2]).tolist(), round(curve.auc, 3)
+    ([0.0, 0.9, 1.0], [0.0, 1.0], 0.89)
+    """
+    given = {"notion": notion, "classes": classes, "score_type": score_type, "named": named}
+    shared: dict[str, Any] = {"n_bins": n_bins, "strategy": strategy, "edges": edges}
+    if _for_classes(scores, given, {"method": (method, "bins"), "k": (k, 10)}):
+        return class_errors.validity_curve(scores, y, sample_weight, **shared, **_of_matrix(given))
+    return validity.validity_curve(scores, y, sample_weight, method=method, k=k, **shared)
+
+
+def skce(
+    scores: Scores | Any,
+    y: Column = None,
+    sample_weight: Column = None,
+    *,
+    bandwidth: float = 0.1,
+    classes: Classes = None,
+    score_type: MulticlassScoreType | None = None,
+    random_state: int = 0,
+) -> Estimate:
+    r"""Squared kernel calibration error (SKCE), unbiased in finite samples.
+
+    .. math:: \mathrm{SKCE} = \frac{1}{n(n-1)} \sum_{i \ne j} (y_i - s_i)(y_j - s_j)\, e^{-|s_i - s_j| / h},
+
+    where h is the bandwidth. Its expectation is 0 for a calibrated model and positive for any other, at any n, so it
+    can be negative by chance. For a matrix of class probabilities the residuals are the vectors :math:`e_{y_i} - s_i`,
+    of which the product is the inner one, and :math:`|s_i - s_j|` is the total variation distance, half the l1
+    distance. So the value of two columns is twice that of one.
+
+    Parameters
+    ----------
+    scores : array-like, Tally or matrix
+        Probability of each row; or a tally alone, without ``y`` and ``sample_weight``; or one column per class.
+    y : array-like
+        Labels, 0 or 1; the class for a matrix.
+    sample_weight : array-like, optional
+        Importance weight of each row.
+    bandwidth
+        Bandwidth h of the kernel, at least 0.005. The default 0.1 is a convention of this package: it makes values of
+        different models comparable, which a bandwidth that depends on the scores would not.
+    classes, score_type
+        Matrix: as in :func:`ece`.
+    random_state
+        Matrix: seed of draws and of blocks.
+
+    Returns
+    -------
+    Estimate
+        Value, which may be negative, standard error and null values.
+
+    Notes
+    -----
+    Edges: NaN for a single row. Integer weights count as repetition; other weights enter as
+    :math:`\sum_{i \ne j} w_i w_j (\dots) / ((\sum w)^2 - \sum w^2)`, where the squared weights of a cell are assumed
+    to be the same for both labels.
+    Standard error: that of the U-statistic's projection. It is right for a miscalibrated model; for a calibrated one
+    the projection vanishes, the error is of order 1/n, and the value should be compared with ``null_high``.
+    Null: mean 0 exactly. Given the scores, variance and skewness of a calibrated model's value follow from sums like
+    the one above; ``null_high`` is the 95 % quantile of a shifted gamma distribution with these three moments. The
+    variance is exact for distinct rows; the skewness and the gamma shape are approximations for many rows. With
+    importance weights, of which a few may dominate, there is no ``null_high``, with a note. With integer weights there
+    is no null mean either, since the value takes them for repetition.
+    Matrix: pairs are those of random blocks of rows, if there are more rows than can be compared with each other (about
+    700 of 10 classes); the value is their mean, and still unbiased. ``null_high`` comes from 200 draws of labels of one
+    block, or for several blocks from the exact variance and the skewness of these draws.
+    Guarantee: unbiased in finite samples; no finite-sample guarantee for the standard error or ``null_high``.
+    Cost: for one column O(cells), since the exponential kernel of a sorted sum decays from cell to cell; for a
+    matrix O(n) blocks of a fixed size.
+    References: Widmann, Lindsten and Zachariah (2019), Calibration tests in multi-class classification (their
+    SKCE_uq, and for blocks of rows SKCE_ul); Gupta (2023), section 1.4.1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> scores = rng.random(2000)
+    >>> y = (rng.random(2000) < scores**1.5).astype(int)
+    >>> estimate = skce(scores, y)
+    >>> round(estimate.value, 5), round(estimate.se, 5), round(estimate.null_high, 5)
+    (0.00227, 0.00041, 8e-05)
+    """
+    given = {"classes": classes, "score_type": score_type}
+    generator(random_state, 0)  # checked for one column too, which needs no draws
+    if _for_classes(scores, given, {}):
+        return class_kernel.skce(
+            scores, y, sample_weight, bandwidth=bandwidth, random_state=random_state, **_of_matrix(given)
+        )
+    return kernel.skce(scores, y, sample_weight, bandwidth=bandwidth)
 
 
 def log_loss(

@@ -7,12 +7,13 @@ import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Literal, Protocol, TypeVar, overload
+from typing import Any, Generic, Protocol, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays.columns import check_length, check_option, first_row, read_column, read_floats, refuse_names
+from calibrant.arrays.columns import check_length, check_option, read_column, refuse_names
+from calibrant.arrays.fractions import LabelType, half_rows, twice
 from calibrant.arrays.keys import read_keys
 from calibrant.arrays.labels import label_column
 from calibrant.arrays.multiclass.names import without_affix
@@ -24,7 +25,6 @@ from calibrant.tallies import Clusters, GroupedTally, Tally
 
 R_co = TypeVar("R_co", covariant=True)
 R = TypeVar("R")
-LabelType = Literal["class", "fraction"]
 
 BY_ROW = ("named", "regions")
 """Options that have one entry per row."""
@@ -319,27 +319,9 @@ def _with_fractions(given: Inputs) -> Inputs:
     if isinstance(given.scores, Tally | GroupedTally | Clusters) or is_matrix(given.scores):
         fix = "pass one column of scores with its labels as arrays or columns of a frame"
         raise InputError("label_type", "of fractions is for one column of scores", fix)
-    scores, y = read_column(given.scores, "scores"), read_floats(given.y, "y")
-    check_length(y, "y", len(scores))
-    row = first_row(y, lambda part: ~((part >= 0.0) & (part <= 1.0)))
-    if row is not None:
-        raise InputError("y", f"is {y[row]:g} at row {row} counted from 0", "pass fractions in [0, 1]")
-    weight = np.ones(len(y)) if given.sample_weight is None else read_floats(given.sample_weight, "sample_weight")
-    check_length(weight, "sample_weight", len(y))
-    groups = np.arange(len(y)) if given.groups is None else read_column(given.groups, "groups")
-    segments = {name: _twice(read_column(column, "by")) for name, column in given.segments.items()}
-    return Inputs(
-        _twice(scores),
-        np.repeat([1, 0], len(y)),
-        np.concatenate([weight * y, weight * (1.0 - y)]),
-        _twice(groups),
-        given.options,
-        segments,
-    )
-
-
-def _twice(column: NDArray[Any]) -> NDArray[Any]:
-    return np.concatenate([column, column])
+    rows = half_rows(given.scores, given.y, given.sample_weight, given.groups)
+    segments = {name: twice(read_column(column, "by")) for name, column in given.segments.items()}
+    return Inputs(rows.scores, rows.labels, rows.weights, rows.groups, given.options, segments)
 
 
 # ---------------------------------------------------------------------------------------------------------- the wrapper

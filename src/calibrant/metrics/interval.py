@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays.columns import check_whole, read_column
+from calibrant.arrays.fractions import LabelType
 from calibrant.arrays.multiclass.rows import is_matrix
 from calibrant.arrays.sides import side_column
 from calibrant.messages import InputError, Note, Voice, note
@@ -34,7 +35,7 @@ from calibrant.metrics.draws import (
     widened,
 )
 from calibrant.metrics.estimates import Estimate
-from calibrant.metrics.inputs import Inputs, LabelType, by_segment, read_inputs
+from calibrant.metrics.inputs import Inputs, by_segment, read_inputs
 from calibrant.metrics.multiclass import scores as class_scores
 from calibrant.metrics.multiclass.claims import read_claims
 from calibrant.metrics.variance import FEWEST_CLUSTERS, few_groups, too_few_samples

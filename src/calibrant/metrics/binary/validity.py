@@ -81,65 +81,27 @@ def validity_curve(
     edges: Edges = None,
     k: int = 10,
 ) -> ValidityCurve:
-    r"""Validity curve: for each epsilon, the share of rows whose score is within epsilon of the local event rate.
-
-    .. math:: \hat V(\epsilon) = \frac{1}{n} \sum_{i=1}^{n}
-              \mathbb 1\bigl\{|\hat\eta(s_i) - s_i| \le \epsilon\bigr\}
-
-    where :math:`s_i` are the scores. With ``method="bins"``, :math:`\hat\eta` is the share of events in the score's
-    bin and the bin's mean score stands for :math:`s_i`; bins are chosen as in :meth:`Bins.of`. With ``"neighbors"``,
-    :math:`\hat\eta(s)` is the share of events among the k rows with scores nearest to s, the row itself included.
-
-    Parameters
-    ----------
-    scores : array-like or Tally
-        Probability of each row; or a tally alone, without ``y`` and ``sample_weight``.
-    y : array-like
-        Labels, 0 or 1.
-    sample_weight : array-like, optional
-        Importance weight of each row.
-    method : {"bins", "neighbors"}
-        How the event rate near a score is estimated.
-    n_bins, strategy, edges
-        Bins as in :meth:`Bins.of`.
-    k : int
-        Number of neighbors.
-
-    Returns
-    -------
-    ValidityCurve
-        The curve and the area under it.
-
-    Notes
-    -----
-    Edge rules: neighbors are chosen by distance, all rows of one distance together; if the last distance has more rows
-    than are needed, its rows share the remaining weight. So rows with the same score come first, and the order of rows
-    does not matter. k is at most the number of rows. Integer weights count as repetition; others are rescaled to the
-    effective sample size first, so that k counts rows. Empty bins are not included. Errors are compared with epsilon up
-    to 1e-12.
-    Guarantee: no finite-sample guarantee; because of noise in the rates the curve is on average too low.
-    Cost: as :func:`calibrant.metrics.binary.errors.ece` for bins; O(n log n) for neighbors.
-    Reference: Gupta (2023), section 4.2.1, eq. 4.6, and section 4.4; Torabian (2023), section 3.2.4, Definition 7.
+    """Validity curve of one column of scores; see :func:`~calibrant.metrics.dispatch.validity_curve`.
 
     Examples
     --------
-    >>> curve = validity_curve([0.2] * 90 + [0.8] * 10, [1] * 27 + [0] * 63 + [1] * 6 + [0] * 4)
-    >>> curve.at([0.05, 0.1, 0.2]).tolist(), curve.conditional([0.1, 0.2]).tolist(), round(curve.auc, 3)
-    ([0.0, 0.9, 1.0], [0.0, 1.0], 0.89)
+    >>> validity_curve([0.2, 0.2, 0.8, 0.8], [0, 1, 1, 1], n_bins=2).at([0.2, 0.3]).tolist()
+    [0.5, 1.0]
     """
     check_option("method", method, ("bins", "neighbors"))
     if method == "neighbors":
         check_whole("k", k)
         tally = tally_of(scores, y, sample_weight).for_fitting()
         gap = np.abs(tally.scores - neighbor_rate(tally, int(k)))
-        return _curve(f"validity by {int(k)} nearest neighbors", gap, tally.n)
+        return curve_of(f"validity by {int(k)} nearest neighbors", gap, tally.n)
     bins = Bins.of(scores, y, sample_weight, n_bins=n_bins, strategy=strategy, edges=edges)
     filled = bins.n > 0
     gap = np.abs(bins.events - bins.score_sum)[filled] / bins.n[filled]
-    return _curve(f"validity by {int(filled.sum()):,} non-empty bins", gap, bins.n[filled])
+    return curve_of(f"validity by {int(filled.sum()):,} non-empty bins", gap, bins.n[filled])
 
 
-def _curve(name: str, gap: Floats, n: NDArray[Any]) -> ValidityCurve:
+def curve_of(name: str, gap: Floats, n: NDArray[Any]) -> ValidityCurve:
+    """The curve of bins with these errors and rows."""
     share = n / n.sum()
     order = np.argsort(gap, kind="stable")
     epsilon, first = np.unique(gap[order], return_index=True)

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.messages import Note, Shown, note
+from calibrant.messages import InputError, Note, Shown, note
 from calibrant.metrics.binary.errors import check_power, no_two_rows, root_of, single_rows_left_out, with_order
+from calibrant.metrics.binary.validity import ValidityCurve, curve_of
 from calibrant.metrics.estimates import Estimate, plain
 from calibrant.metrics.multiclass.bins import (
     MulticlassBins,
@@ -118,6 +119,41 @@ def pde(
     name = f"{with_order(f'{_called(claims.notion)} PDE', p)}, {bins.chosen}"
     facts = _floats(null_facts(null_draws(claims, bins, statistic, random_state, draws))) if draws else {}
     return Estimate(name, float(statistic(bins.events)), **facts, notes=claims.notes + notes)
+
+
+def validity_curve(
+    scores: Any,
+    y: Column = None,
+    sample_weight: Column = None,
+    *,
+    classes: Classes = None,
+    score_type: AskedScoreType = None,
+    named: Any = None,
+    notion: Notion | str = "top-label",
+    n_bins: int = 15,
+    strategy: MulticlassStrategy = "width",
+    edges: Any = None,
+) -> ValidityCurve:
+    """Validity curve of class probabilities; see :func:`~calibrant.metrics.dispatch.validity_curve`.
+
+    Examples
+    --------
+    Two classes that err in opposite directions (Gupta 2023, Example 5.1):
+
+    >>> p = np.repeat([[0.6, 0.4], [0.4, 0.6]], 5, axis=0)
+    >>> curve = validity_curve(p, [0, 1, 1, 1, 1, 1, 1, 1, 1, 1])
+    >>> curve.at([0.3, 0.4]).tolist(), round(curve.auc, 9)
+    ([0.0, 1.0], 0.6)
+    """
+    claims = read_claims(scores, y, sample_weight, notion=notion, classes=classes, score_type=score_type, named=named)
+    if isinstance(claims.notion, Canonical):
+        fix = "pass 'top-label', 'class-wise' or 'confidence', or use displays.CanonicalValidityDisplay"
+        raise InputError("notion", "must make claims about one probability at a time", fix)
+    bins = MulticlassBins.of(claims, n_bins=n_bins, strategy=strategy, edges=edges, keep=False)
+    filled = bins.n > 0
+    gap = np.abs(bins.events - bins.score_sum)[filled] / bins.n[filled]
+    name = f"{_called(claims.notion)} validity by {int(filled.sum()):,} non-empty bins"
+    return curve_of(name, gap, bins.n[filled])
 
 
 def debiased_ece(
