@@ -1,13 +1,13 @@
 r"""Values that many of n intervals hold: the aggregation step of cross-conformal and out-of-bag sets.
 
-A value y is in the set if at least v of the n closed intervals :math:`[l_i, u_i]` hold it. With the lower ends in order,
-:math:`l_{(1)} \le l_{(2)} \le \dots`, and the upper ends in order as well,
+A value y is in the set if at least v of the n closed intervals :math:`[l_i, u_i]` hold it. With the lower ends in
+order, :math:`l_{(1)} \le l_{(2)} \le \dots`, and the upper ends in order as well,
 
 .. math:: \{y : \#\{i : l_i \le y \le u_i\} \ge v\} = \bigcup_{j \ge 1} \bigl[l_{(j + v - 1)}, u_{(j)}\bigr],
 
 where an interval whose lower end is above its upper end is empty. For if y is held by v intervals and :math:`j - 1` of
-the upper ends are below y, then :math:`y \le u_{(j)}`, and at least :math:`j - 1 + v` lower ends are at most y. The other
-way round, y in the j-th interval has at least :math:`j + v - 1` lower ends at or below it, and at most :math:`j - 1`
+the upper ends are below y, then :math:`y \le u_{(j)}`, and at least :math:`j - 1 + v` lower ends are at most y. The
+other way round, y in the j-th interval has at least :math:`j + v - 1` lower ends at or below it, and at most :math:`j - 1`
 upper ends below it. So two sorts and one comparison give the set of Gupta (2023), Algorithm 9.1, without a sweep, for
 all rows at once and with ties of every kind.
 """
@@ -115,7 +115,7 @@ def held_by_weight(lower: Floats, upper: Floats, weights: Floats, least: float) 
     1 prediction set, mean width 4.
       row 0: 1 to 5
     """
-    rows, n = lower.shape
+    rows = len(lower)
     tolerance = ROUNDING * (abs(least) + float(weights.sum()))
     if least < -tolerance:
         return PredictionSets.from_intervals(np.full(rows, -np.inf), np.full(rows, np.inf))

@@ -76,8 +76,8 @@ class Scaled(Family):
 
     Notes
     -----
-    Predicted spreads below 0.1 % of the mean absolute residual are raised to it. Guarantee: that of the method that uses
-    it, however poor the spread. References: Papadopoulos et al. (2008); Lei et al. (2018).
+    Predicted spreads below 0.1 % of the mean absolute residual are raised to it. Guarantee: that of the method that
+    uses it, however poor the spread. References: Papadopoulos et al. (2008); Lei et al. (2018).
 
     Examples
     --------
@@ -120,15 +120,15 @@ class Quantiles(Family):
     Parameters
     ----------
     beta
-        Level of the lower quantile; the upper one has level 1 - beta. By default 0.1. Widths depend on it, the guarantee
-        does not.
+        Level of the lower quantile; the upper one has level 1 - beta. By default 0.1. Widths depend on it, the
+        guarantee does not.
     shape : {"cqr", "cqr-m", "cqr-r"}
         How fast the ends move: c = d = 1; the distances from the median; or the distance of the two quantiles.
 
     Notes
     -----
-    The model is one of: a regressor with a quantile loss, which is fitted once for each level; a forest of scikit-learn,
-    whose leaves give the quantiles (Meinshausen 2006); a tuple of two regressors (lower, upper), or three with the
+    The model is one of: a regressor with a quantile loss, which is fitted once for each level; a forest of
+    scikit-learn, whose leaves give the quantiles (Meinshausen 2006); a tuple of two regressors (lower, upper), or three with the
     median in the middle. Guarantee: that of the method that uses it, also for poor quantiles.
     References: Romano et al. (2019) for ``"cqr"``; Kivaranovic et al. (2020) for ``"cqr-m"``; Sesia and Candès (2020)
     for ``"cqr-r"``.
@@ -157,7 +157,12 @@ class Quantiles(Family):
         """Fit the models of the quantiles, or take them as they are."""
         check_option("shape", self.shape, ("cqr", "cqr-m", "cqr-r"))
         ends = quantile_function(model, self.levels, X, y, prefit)
-        make = {"cqr": Band.of_quantiles, "cqr-m": Band.of_median, "cqr-r": Band.of_ratio}[self.shape]
+        shapes: dict[str, Callable[..., Band]] = {
+            "cqr": Band.of_quantiles,
+            "cqr-m": Band.of_median,
+            "cqr-r": Band.of_ratio,
+        }
+        make = shapes[self.shape]
         return Learned(lambda new: make(*ends(new)), lambda new: np.mean(ends(new), axis=0))
 
 

@@ -122,8 +122,8 @@ class OutOfBagConformal(OutOfBag):
     Parameters
     ----------
     model
-        A ``RandomForestRegressor``, or a ``BaggingRegressor`` around any regressor. By default a forest of 100 trees with
-        at least 5 rows in a leaf.
+        A ``RandomForestRegressor``, or a ``BaggingRegressor`` around any regressor. By default a forest of 100 trees
+        with at least 5 rows in a leaf.
     alpha
         Miscoverage level.
     family : {"residual", "scaled"}
@@ -171,14 +171,12 @@ class OutOfBagConformal(OutOfBag):
         return super().fit(X, y)
 
     def _own_scores(self, X: Any, y: Floats) -> Floats:
-        forecasts = _forecasts(self.model_, X)[: self.n_trees_]
+        self.center_ = float(y.mean())  # around a common center, so that squares lose few digits
+        shifted = _forecasts(self.model_, X)[: self.n_trees_] - self.center_
         size = np.maximum(self.unseen_.sum(axis=0), 1.0)
-        # around a common center, so that squares lose no digits
-        self.center_ = float(y.mean())
-        shifted = forecasts - self.center_
         mean = (self.unseen_ * shifted).sum(axis=0) / size
-        spread = np.sqrt((self.unseen_ * (shifted - mean) ** 2).sum(axis=0) / size)
-        return self._band(mean, spread).score(y - self.center_)
+        square = (self.unseen_ * shifted**2).sum(axis=0) / size
+        return self._band(mean, square).score(y - self.center_)
 
     def _ends(self, X: Any) -> tuple[Floats, Floats]:
         shifted = _forecasts(self.model_, X)[: self.n_trees_] - self.center_
@@ -186,17 +184,19 @@ class OutOfBagConformal(OutOfBag):
         with np.errstate(divide="ignore", invalid="ignore"):
             mean = shifted.T @ self.unseen_ / size
             square = np.square(shifted).T @ self.unseen_ / size if self.family == "scaled" else mean
-        spread = np.sqrt(np.maximum(square - mean**2, 0.0)) if self.family == "scaled" else np.ones_like(mean)
-        # rounding of a difference of squares: a spread below it is none
-        spread[spread < 1e-7 * np.abs(mean)] = 0.0
-        band = self._band(mean.ravel(), spread.ravel())
+        band = self._band(mean.ravel(), square.ravel())
         scores = np.broadcast_to(self.scores_, mean.shape)
         lower, upper = (end.reshape(mean.shape) + self.center_ for end in band.level(scores.ravel()))
         whole = np.isinf(scores) | (size == 0.0)
         return np.where(whole, -np.inf, lower), np.where(whole, np.inf, upper)
 
-    def _band(self, mean: Floats, spread: Floats) -> Band:
-        return Band.around(mean, spread if self.family == "scaled" else None, MEAN_SLACK)
+    def _band(self, mean: Floats, square: Floats) -> Band:
+        """Nested sets from the mean and the mean square of the forecasts; a spread below rounding is none."""
+        if self.family == "residual":
+            return Band.around(mean, slack=MEAN_SLACK)
+        with np.errstate(invalid="ignore"):
+            spread = np.sqrt(np.maximum(square - mean**2, 0.0))
+            return Band.around(mean, np.where(spread < 1e-7 * np.abs(mean), 0.0, spread), MEAN_SLACK)
 
 
 def _forecasts(model: Any, X: Any) -> Floats:

@@ -23,8 +23,8 @@ class QOOB(OutOfBag):
 
     .. math:: F_t^{-i}(x) = [\hat q_\beta^{-i}(x) - t, \; \hat q_{1 - \beta}^{-i}(x) + t],
 
-    where :math:`\hat q^{-i}` are the quantiles of the outcomes in the leaves of the trees that have not drawn row i. The
-    set of a new row holds the values that are in enough of the sets of all i, as in :class:`CrossConformal`.
+    where :math:`\hat q^{-i}` are the quantiles of the outcomes in the leaves of the trees that have not drawn row i.
+    The set of a new row holds the values that are in enough of the sets of all i, as in :class:`CrossConformal`.
 
     Parameters
     ----------

@@ -54,8 +54,8 @@ class RepeatedSplitConformal(ConformalRegressor):
 
     Notes
     -----
-    Guarantee: finite-sample. If old and new rows are exchangeable, a new outcome is in its set with probability at least
-    :math:`1 - \min\{2, K\} \alpha`. In practice sets are larger than those of :class:`CrossConformal`.
+    Guarantee: finite-sample. If old and new rows are exchangeable, a new outcome is in its set with probability at
+    least :math:`1 - \min\{2, K\} \alpha`. In practice sets are larger than those of :class:`CrossConformal`.
     References: Carlsson et al. (2014); Vovk (2015); Gupta (2023), Theorems 9.4 and 9.5.
 
     Examples
