@@ -2,7 +2,8 @@
 
 from calibrant.conformal.coverage import Coverage
 from calibrant.conformal.cross import CrossConformal
-from calibrant.conformal.families import Family, Quantiles, Residual, Scaled
+from calibrant.conformal.families import Distribution, Family, Quantiles, Residual, Scaled
+from calibrant.conformal.full import RidgeConformal
 from calibrant.conformal.nested import Band, Nested
 from calibrant.conformal.out_of_bag import OutOfBagConformal
 from calibrant.conformal.qoob import QOOB
@@ -16,6 +17,7 @@ __all__ = [
     "Band",
     "Coverage",
     "CrossConformal",
+    "Distribution",
     "Family",
     "Nested",
     "OutOfBagConformal",
@@ -23,6 +25,7 @@ __all__ = [
     "Quantiles",
     "RepeatedSplitConformal",
     "Residual",
+    "RidgeConformal",
     "Scaled",
     "SetSummary",
     "SplitConformal",
