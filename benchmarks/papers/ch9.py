@@ -126,10 +126,8 @@ def main() -> None:
         X, y = rows_of(name, folder)
         runs = [version(X, y, seed) for seed in range(versions)]
         print(f"\n{name}, {versions} versions, {time.process_time() - start:.0f} s of CPU time")
-        print(
-            f"   {'':<11}{'width':>9} {'(se)':>9}{'printed':>9} {'(sd)':>8}{'gap':>7}{'coverage':>10} {'(se)':>8}{'printed':>9}"
-        )
-        for method, (width, error, coverage) in zip(runs[0], PRINTED[name], strict=True):
+        print("                  width      (se)  printed     (sd)    gap  coverage     (se)  printed")
+        for method, width, error, coverage in zip(METHODS, *PRINTED[name], strict=True):
             ours = np.array([run[method] for run in runs])
             mean, se = ours.mean(axis=0), ours.std(axis=0, ddof=1) / np.sqrt(versions)
             gap = (mean[0] - width) / np.hypot(se[0], error)
