@@ -1,0 +1,35 @@
+"""Conformal prediction: sets that hold a new outcome with a guaranteed probability, around any model."""
+
+from calibrant.conformal.coverage import Coverage
+from calibrant.conformal.cross import CrossConformal
+from calibrant.conformal.families import Distribution, Family, Quantiles, Residual, Scaled
+from calibrant.conformal.full import RidgeConformal
+from calibrant.conformal.nested import Band, Nested
+from calibrant.conformal.out_of_bag import OutOfBagConformal
+from calibrant.conformal.qoob import QOOB
+from calibrant.conformal.quantiles import conformal_quantile, p_values
+from calibrant.conformal.repeated import RepeatedSplitConformal
+from calibrant.conformal.sets import PredictionSets, SetSummary
+from calibrant.conformal.split import SplitConformal, split_intervals
+
+__all__ = [
+    "QOOB",
+    "Band",
+    "Coverage",
+    "CrossConformal",
+    "Distribution",
+    "Family",
+    "Nested",
+    "OutOfBagConformal",
+    "PredictionSets",
+    "Quantiles",
+    "RepeatedSplitConformal",
+    "Residual",
+    "RidgeConformal",
+    "Scaled",
+    "SetSummary",
+    "SplitConformal",
+    "conformal_quantile",
+    "p_values",
+    "split_intervals",
+]
