@@ -16,6 +16,9 @@ from calibrant.online.games.foster import Foster99, TwoChoices
 from calibrant.online.games.hedging import Hedging
 from calibrant.online.games.multi import MultiExpert
 from calibrant.online.games.tracking import Tracking
+from calibrant.online.intervals.adaptive import AdaptiveIntervals
+from calibrant.online.intervals.base import IntervalForecaster
+from calibrant.online.intervals.tracking import QuantileTracking
 from calibrant.online.parity.predictive import (
     CdfForecast,
     GaussianForecast,
@@ -30,6 +33,7 @@ from calibrant.online.regression.calibrated import CalibratedRegression
 from calibrant.online.settings import read_only
 
 __all__ = [
+    "AdaptiveIntervals",
     "Aioli",
     "CalibratedRegression",
     "CdfForecast",
@@ -39,6 +43,7 @@ __all__ = [
     "GaussianForecast",
     "Hedging",
     "Identity",
+    "IntervalForecaster",
     "KernelForecaster",
     "MultiExpert",
     "OnlineBeta",
@@ -51,6 +56,7 @@ __all__ = [
     "ParityTable",
     "Predictive",
     "QuantileForecast",
+    "QuantileTracking",
     "Refitted",
     "Restarting",
     "RiverClassifier",
