@@ -8,6 +8,7 @@ import math
 import pickle
 from collections.abc import Callable
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -99,7 +100,7 @@ def test_a_hand_worked_stream() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_many_rows_equal_one_by_one_and_states_go_on(kind: str) -> None:
     one, many, live = KINDS[kind](), KINDS[kind](), KINDS[kind]()
-    before = np.array([one.learn_one(x, y).predict_one(0.0) for x, y in zip(WALK[:-1], WALK[1:], strict=True)])
+    before = np.array([one.learn_one(x, y).predict_one(0.0) for x, y in pairwise(WALK)])
     many.learn_many(WALK[:-1], WALK[1:])
     intervals = live.forecast_many(np.zeros(199), WALK[1:])
     assert intervals.shape == (199, 2)

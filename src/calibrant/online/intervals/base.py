@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from abc import ABC, abstractmethod
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -265,7 +265,7 @@ class IntervalForecaster(Shared, ABC):
 
     # ---------------------------------------------------------------------------------------------- for subclasses
 
-    _theorem: str
+    _theorem: ClassVar[str]
 
     @abstractmethod
     def _radius(self) -> float:
