@@ -15,9 +15,9 @@ from calibrant.arrays.multiclass.rows import MulticlassRows, check_class_rows, c
 from calibrant.arrays.rows import check_rows, check_scores
 from calibrant.arrays.score_types import MulticlassScoreType
 from calibrant.conformal.classes.sets import ClassSets
+from calibrant.conformal.conditional.thresholds import Calibrated, Thresholds, Unseen
 from calibrant.conformal.coverage import Coverage
 from calibrant.conformal.quantiles import check_alpha
-from calibrant.conformal.thresholds import Thresholds
 from calibrant.guarantees.no_certificate import NoCertificate
 from calibrant.messages import InputError
 from calibrant.numerics import Floats
@@ -84,17 +84,20 @@ class ClassConformal(ABC):
         own = self._scores(matrix)[np.arange(len(rows)), rows.labels]
         self.classes_, self.values_, self.score_type_ = rows.classes, rows.values, rows.score_type
         self.columns_, self.notes_ = rows.columns, rows.notes
-        self.thresholds_ = Thresholds.of(
-            own,
-            self.alpha,
-            groups=groups,
-            weights=sample_weight,
-            classes=(rows.labels, rows.classes) if self.by_class else None,
+        self._calibration = Calibrated(
+            own, groups, sample_weight, (rows.labels, rows.classes) if self.by_class else None
         )
+        self.thresholds_ = self._calibration.at(self.alpha)
         return self
 
-    def predict(
-        self, scores: Any, *, groups: ArrayLike | None = None, sample_weight: Any = None, unseen: str = "refuse"
+    def predict_sets(
+        self,
+        scores: Any,
+        alpha: float | None = None,
+        *,
+        groups: ArrayLike | None = None,
+        sample_weight: Any = None,
+        unseen: Unseen = "refuse",
     ) -> ClassSets:
         """The sets of new rows.
 
@@ -102,6 +105,8 @@ class ClassConformal(ABC):
         ----------
         scores
             As in ``fit``. A row with a missing score has a set of all classes.
+        alpha
+            Another alpha than that of the method.
         groups
             Group of each row, if ``fit`` had groups.
         sample_weight
@@ -115,7 +120,7 @@ class ClassConformal(ABC):
         ClassSets
             One set per row.
         """
-        thresholds = self._fitted()
+        thresholds = self._fitted(alpha)
         matrix = self._new(scores)
         missing = np.asarray(np.isnan(matrix).any(axis=1))
         limit = thresholds.at(len(matrix), groups=groups, weights=sample_weight, unseen=unseen)
@@ -125,17 +130,22 @@ class ClassConformal(ABC):
         if self.empty == "top class":
             filled = np.asarray(~members.any(axis=1))
             members[filled, matrix[filled].argmax(axis=1)] = True
-        return ClassSets(members, self.classes_, self.values_, filled, self.certificate())
+        return ClassSets(members, self.classes_, self.values_, filled, self.certificate(alpha))
 
-    def certificate(self) -> Coverage | NoCertificate:
+    def certificate(self, alpha: float | None = None) -> Coverage | NoCertificate:
         """The guaranteed coverage, or the reason why there is none.
+
+        Parameters
+        ----------
+        alpha
+            Another alpha than that of the method.
 
         Returns
         -------
         Coverage or NoCertificate
             Prints as a sentence.
         """
-        return self._fitted().certificate(exact=self.empty == "keep")
+        return self._fitted(alpha).certificate(exact=self.empty == "keep")
 
     # ---------------------------------------------------------------------------------------------- for subclasses
 
@@ -178,11 +188,10 @@ class ClassConformal(ABC):
             )
         return predict(features)
 
-    def _fitted(self) -> Thresholds:
-        found: Thresholds | None = getattr(self, "thresholds_", None)
-        if found is None:
+    def _fitted(self, alpha: float | None = None) -> Thresholds:
+        if not hasattr(self, "thresholds_"):
             raise InputError(type(self).__name__, "is not fitted", "call fit with calibration rows first")
-        return found
+        return self.thresholds_ if alpha is None else self._calibration.at(check_alpha(alpha))
 
 
 def probabilities(matrix: Any, score_type: MulticlassScoreType) -> Floats:

@@ -32,7 +32,7 @@ class CumulativeSets(ClassConformal):
     alpha
         Probability that a set may miss the true class.
     estimator
-        A fitted classifier with ``predict_proba``; ``fit`` and ``predict`` then take features instead of scores.
+        A fitted classifier with ``predict_proba``; ``fit`` and ``predict_sets`` then take features instead of scores.
     last
         ``"random"``: u is a number in (0, 1] that a hash of the row's probabilities and ``random_state`` gives, so that
         the coverage is close to 1 - alpha. ``"whole"``: u = 1, larger sets without it.
@@ -63,7 +63,7 @@ class CumulativeSets(ClassConformal):
     >>> p = rng.dirichlet([0.4, 0.4, 0.4], 2_000)
     >>> y = (rng.random((2_000, 1)) > p.cumsum(axis=1)[:, :-1]).sum(axis=1)
     >>> method = CumulativeSets(alpha=0.1).fit(p[:1_000], y[:1_000])
-    >>> sets = method.predict(p[1_000:])
+    >>> sets = method.predict_sets(p[1_000:])
     >>> round(sets.mean_size, 2), round(sets.coverage(y[1_000:]), 3)
     (1.59, 0.898)
     """

@@ -24,7 +24,7 @@ class LeastAmbiguousSets(ClassConformal):
     alpha
         Probability that a set may miss the true class.
     estimator
-        A fitted classifier with ``predict_proba``; ``fit`` and ``predict`` then take features instead of scores.
+        A fitted classifier with ``predict_proba``; ``fit`` and ``predict_sets`` then take features instead of scores.
     by_class
         One threshold for each class, so that the coverage holds for the rows of each class. A class with fewer than
         1/alpha - 1 rows is in every set.
@@ -48,7 +48,7 @@ class LeastAmbiguousSets(ClassConformal):
     >>> p = rng.dirichlet([0.4, 0.4, 0.4], 2_000)
     >>> y = (rng.random((2_000, 1)) > p.cumsum(axis=1)[:, :-1]).sum(axis=1)
     >>> method = LeastAmbiguousSets(alpha=0.1).fit(p[:1_000], y[:1_000])
-    >>> sets = method.predict(p[1_000:])
+    >>> sets = method.predict_sets(p[1_000:])
     >>> round(method.threshold_, 3), round(sets.mean_size, 2), round(sets.coverage(y[1_000:]), 3)
     (0.232, 1.51, 0.887)
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,7 +18,20 @@ from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.messages import InputError
 from calibrant.numerics import Floats, Ints
 
-UNSEEN = ("refuse", "everything")
+Unseen = Literal["refuse", "everything"]
+
+
+class Calibrated(NamedTuple):
+    """Scores of calibration rows with their groups, weights, and labels with the names of classes, as they are given."""
+
+    scores: Floats
+    groups: Any = None
+    weights: Any = None
+    classes: tuple[NDArray[np.intp], tuple[str, ...]] | None = None
+
+    def at(self, alpha: float) -> Thresholds:
+        """Their thresholds."""
+        return Thresholds.of(self.scores, alpha, groups=self.groups, weights=self.weights, classes=self.classes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,9 +123,9 @@ class Thresholds:
             raise InputError("threshold", "differs between rows", "use thresholds_.table, or thresholds_.at")
         return float(self.table[0, 0])
 
-    def at(self, n: int, *, groups: ArrayLike | None = None, weights: Any = None, unseen: str = "refuse") -> Floats:
+    def at(self, n: int, *, groups: ArrayLike | None = None, weights: Any = None, unseen: Unseen = "refuse") -> Floats:
         """Thresholds of n new rows: a matrix with one row, or n rows, and one column, or one per class."""
-        check_option("unseen", unseen, UNSEEN)
+        check_option("unseen", unseen, get_args(Unseen))
         _need("groups", groups, self.groups is not None)
         _need("sample_weight", weights, self.weights is not None)
         if self.scores is not None:
