@@ -4,19 +4,35 @@ from calibrant.conformal.classes.cumulative import CumulativeSets
 from calibrant.conformal.classes.least_ambiguous import LeastAmbiguousSets
 from calibrant.conformal.classes.sets import ClassSets
 from calibrant.conformal.coverage import Coverage
+from calibrant.conformal.cross import CrossConformal
+from calibrant.conformal.families import Family, Quantiles, Residual, Scaled
 from calibrant.conformal.nested import Band, Nested
+from calibrant.conformal.out_of_bag import OutOfBagConformal
+from calibrant.conformal.qoob import QOOB
 from calibrant.conformal.quantiles import conformal_quantile, p_values
+from calibrant.conformal.repeated import RepeatedSplitConformal
 from calibrant.conformal.sets import PredictionSets, SetSummary
+from calibrant.conformal.split import SplitConformal, split_intervals
 
 __all__ = [
+    "QOOB",
     "Band",
     "ClassSets",
     "Coverage",
+    "CrossConformal",
     "CumulativeSets",
+    "Family",
     "LeastAmbiguousSets",
     "Nested",
+    "OutOfBagConformal",
     "PredictionSets",
+    "Quantiles",
+    "RepeatedSplitConformal",
+    "Residual",
+    "Scaled",
     "SetSummary",
+    "SplitConformal",
     "conformal_quantile",
     "p_values",
+    "split_intervals",
 ]

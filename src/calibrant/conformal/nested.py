@@ -1,6 +1,6 @@
 r"""Nested sets: a score r(x, y) and the sets of all y with a score of at most t, for n rows at once.
 
-Sets :math:`F_t(x)` that grow with t and the score :math:`r(x, y) = \inf\{t : y \in F_t(x)\}` are two forms of one thing.
+Sets :math:`F_t(x)` that grow with t and the score :math:`r(x, y) = \inf\{t : y \in F_t(x)\}` are two forms of the same.
 A :class:`Nested` value has both: ``score`` of outcomes, and ``level``, the ends of the sets at a threshold.
 """
 
@@ -57,6 +57,8 @@ class Band:
         Speeds c and d, not negative. An end with speed 0 does not move until t is infinite.
     least
         Where t begins: the score of a value that is in every set. 0 or minus infinity.
+    slack
+        Relative rounding error by which ends are moved outward; larger if the ends themselves are sums of many terms.
 
     Examples
     --------
@@ -72,12 +74,13 @@ class Band:
     lower_speed: Floats
     upper_speed: Floats
     least: float = -np.inf
+    slack: float = SLACK
 
     @classmethod
-    def around(cls, center: Floats, spread: Floats | None = None) -> Band:
+    def around(cls, center: Floats, spread: Floats | None = None, slack: float = SLACK) -> Band:
         """Intervals around a center, whose radius is t or t times the spread."""
         speed = np.ones_like(center) if spread is None else spread
-        return cls(center, center, speed, speed, 0.0)
+        return cls(center, center, speed, speed, 0.0, slack)
 
     @classmethod
     def of_quantiles(cls, lower: Floats, upper: Floats) -> Band:
@@ -115,9 +118,10 @@ class Band:
             base, pace = end.reshape(shape), speed.reshape(shape)
             with np.errstate(invalid="ignore"):  # 0 x inf
                 moved = base + sign * np.where(pace == 0.0, 0.0, t * pace)
-                outward = moved + sign * SLACK * (np.abs(moved) + np.abs(base))
+                outward = moved + sign * self.slack * (np.abs(moved) + np.abs(base))
                 beyond = np.nextafter(moved, sign * np.inf)
                 exact = (_over(moved, base, pace, sign) <= t) & (t < _over(beyond, base, pace, sign))
+                exact &= self.slack == SLACK
             ends.append(np.where(t == np.inf, sign * np.inf, np.where(exact | (pace == 0.0), moved, outward)))
         low, high = ends
         return np.where(t < self.least, np.inf, low), np.where(t < self.least, -np.inf, high)

@@ -1,0 +1,98 @@
+"""What all conformal regressors share: reading rows, and sets with their certificate."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import _num_samples, check_is_fitted
+
+from calibrant.arrays.columns import check_length, read_floats, refuse_not_finite
+from calibrant.conformal.coverage import Coverage
+from calibrant.conformal.quantiles import check_alpha
+from calibrant.conformal.sets import PredictionSets
+from calibrant.guarantees.no_certificate import NoCertificate
+from calibrant.messages import InputError, note, warn
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+BLOCK = 2_000_000  # entries of a matrix of interval ends that are held at once
+
+too_few_rows = note(
+    "too-few-calibration-rows",
+    "{n:,} rows to calibrate are too few for alpha = {alpha:g}, so every set is the whole line: at least {needed:,} "
+    "are needed",
+)
+
+
+class ConformalRegressor(ABC, BaseEstimator):
+    """Base class of regressors that predict sets: what each of them adds is ``fit`` and three short methods."""
+
+    alpha: float
+
+    def predict_sets(self, X: Any, alpha: float | None = None) -> PredictionSets:
+        """Prediction sets of new rows, with the certificate for this alpha."""
+        check_is_fitted(self)
+        level = check_alpha(self.alpha if alpha is None else alpha)
+        if self._rows_needed(level) > self._calibration_rows():
+            warn(too_few_rows(n=self._calibration_rows(), alpha=level, needed=self._rows_needed(level)))
+        n = _num_samples(X)
+        if n == 0:
+            raise InputError("X", "is empty", "pass at least one row")
+        step = max(BLOCK // max(self._calibration_rows(), 1), 1)
+        parts = [self._sets(take(X, np.arange(at, min(at + step, n))), level) for at in range(0, n, step)]
+        return PredictionSets.concatenate(parts, self.certificate(level))
+
+    def certificate(self, alpha: float | None = None) -> Coverage | NoCertificate:
+        """Which coverage is guaranteed, or why none is."""
+        check_is_fitted(self)
+        return self._certificate(check_alpha(self.alpha if alpha is None else alpha))
+
+    def _rows_needed(self, alpha: float) -> int:
+        """Fewest calibration rows with which a set can have an end."""
+        return int(np.ceil(round(1.0 / alpha - 1.0, 9)))
+
+    @abstractmethod
+    def _calibration_rows(self) -> int:
+        """Number of rows whose scores are compared with a new one."""
+
+    @abstractmethod
+    def _sets(self, X: Any, alpha: float) -> PredictionSets:
+        """Sets of some new rows, without the certificate."""
+
+    @abstractmethod
+    def _certificate(self, alpha: float) -> Coverage | NoCertificate:
+        """The certificate of the fitted method."""
+
+
+def take(X: Any, rows: Ints) -> Any:
+    """Rows of an array or a data frame, by position."""
+    return _safe_indexing(X, rows)
+
+
+def read_rows(X: Any, y: ArrayLike, least: int = 1) -> tuple[int, Floats]:
+    """Number of rows, and the outcomes as finite numbers."""
+    n = _num_samples(X)
+    outcomes = read_floats(y, "y")
+    check_length(outcomes, "y", n)
+    if not np.isfinite(outcomes).all():
+        refuse_not_finite(outcomes, "y", "drop these rows")
+    if n < least:
+        raise InputError("X", f"has {n} rows", f"pass at least {least}")
+    return n, outcomes
+
+
+def predictions(model: Any, X: Any) -> Floats:
+    """Predictions of a model as finite numbers, one for each row."""
+    found = np.asarray(model.predict(X), dtype=np.float64)
+    if found.ndim == 2 and found.shape[1] == 1:
+        found = found[:, 0]
+    if found.shape != (_num_samples(X),):
+        raise InputError("model", f"predicts an array of shape {found.shape}", "pass a regressor of one outcome")
+    if not np.isfinite(found).all():
+        raise InputError("model", "predicts values that are missing or infinite", "repair the model or its inputs")
+    return found

@@ -1,0 +1,147 @@
+r"""Quantiles from the leaves of a forest, for all trees or for the trees that have not seen a row.
+
+A row x falls into one leaf of each tree. The rows with which that tree was fitted, in the same leaf, have weights that
+sum to one, by how often the tree has drawn them. The mean of these weights over trees is a distribution of outcomes
+(Meinshausen 2006). Rows that a tree has not drawn are never in its leaves: otherwise the out-of-bag quantile of a row
+would know the row's own outcome.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
+
+from calibrant.messages import InputError
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+TOLERANCE = 1e-9
+"""Sums of weights are compared with this tolerance: they differ in their last digits by the order of summation."""
+
+STRIDE = 16
+"""Columns between those of the first, coarse step of the search for a quantile."""
+
+
+def is_forest(model: Any) -> bool:
+    """Whether leaves of this model can be read."""
+    return isinstance(model, RandomForestRegressor | ExtraTreesRegressor)
+
+
+def bag_counts(forest: Any, n: int) -> Floats:
+    """How often each tree has drawn each row (trees x rows)."""
+    if getattr(forest, "bootstrap", True) is False and is_forest(forest):
+        return np.ones((len(forest.estimators_), n))
+    return np.stack([np.bincount(drawn, minlength=n) for drawn in forest.estimators_samples_]).astype(np.float64)
+
+
+class LeafQuantiles:
+    """The leaves of a fitted forest with the outcomes in them.
+
+    Parameters
+    ----------
+    forest
+        A fitted forest of scikit-learn.
+    X, y
+        The rows that it was fitted to, in the same order.
+
+    Examples
+    --------
+    >>> X, y = np.zeros((4, 1)), np.array([1.0, 2.0, 3.0, 4.0])
+    >>> forest = RandomForestRegressor(5, bootstrap=False).fit(X, y)
+    >>> LeafQuantiles(forest, X, y).quantiles(X[:1], (0.25, 0.75)).tolist()
+    [[1.0], [3.0]]
+    """
+
+    def __init__(self, forest: Any, X: Any, y: Floats) -> None:
+        if not is_forest(forest):
+            raise InputError("model", f"is a {type(forest).__name__}", "pass a RandomForestRegressor")
+        self.forest = forest
+        self.counts = bag_counts(forest, y.size)
+        self.order = np.argsort(y, kind="stable")
+        self.values = y[self.order]
+        place = np.empty(y.size, dtype=np.int64)
+        place[self.order] = np.arange(y.size)
+        nodes = np.array([tree.tree_.node_count for tree in forest.estimators_])
+        self.first = np.concatenate([[0], np.cumsum(nodes)])[:-1]
+        self.own_leaves: Ints = forest.apply(X) + self.first
+        tree, row = np.nonzero(self.counts)
+        leaf = self.own_leaves[row, tree]
+        total = np.bincount(leaf, self.counts[tree, row], minlength=int(nodes.sum()))
+        order = np.lexsort((place[row], leaf))
+        self.leaf_start = np.concatenate([[0], np.cumsum(np.bincount(leaf, minlength=int(nodes.sum())))])
+        self.place = place[row][order]
+        self.weight = (self.counts[tree, row] / total[leaf])[order]
+
+    def leaves(self, X: Any) -> Ints:
+        """The leaf of each new row in each tree."""
+        found: Ints = self.forest.apply(X) + self.first
+        return found
+
+    def curves(self, leaves: Ints) -> tuple[Ints, Floats]:
+        """Of one row: places of the outcomes in its leaves, and the distribution function of each tree at them."""
+        start, size = self.leaf_start[leaves], self.leaf_start[leaves + 1] - self.leaf_start[leaves]
+        entry = np.repeat(start - (np.cumsum(size) - size), size) + np.arange(int(size.sum()))
+        places, at = np.unique(self.place[entry], return_inverse=True)
+        weight = np.zeros((leaves.size, places.size))
+        weight[np.repeat(np.arange(leaves.size), size), at] = self.weight[entry]
+        return places, np.cumsum(weight, axis=1)
+
+    def quantiles(self, X: Any, levels: tuple[float, ...]) -> Floats:
+        """Quantiles by all trees: the smallest outcome at which the distribution function reaches the level.
+
+        Returns one line for each level, with a number for each row.
+        """
+        found = []
+        for leaves in self.leaves(X):
+            places, curves = self.curves(leaves)
+            mean = curves.mean(axis=0)
+            at = np.searchsorted(mean, np.asarray(levels) - TOLERANCE, side="left")
+            found.append(self.values[places[np.minimum(at, places.size - 1)]])
+        return np.asarray(found).reshape(-1, len(levels)).T
+
+    def group_quantiles(self, leaves: Ints, groups: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats]:
+        """Of one row: quantiles by several groups of trees, each at its own two levels.
+
+        Parameters
+        ----------
+        leaves
+            The leaf of the row in each tree.
+        groups
+            Groups x trees, 1 where a tree belongs to a group. An empty group has infinite quantiles.
+        low, high
+            Levels of each group. The lower quantile is the smallest outcome at which the distribution function is at
+            least the level; the upper one the smallest at which it is above it, so that the interval is closed.
+
+        Returns
+        -------
+        tuple of arrays
+            Lower and upper quantile of each group.
+        """
+        places, curves = self.curves(leaves)
+        size = groups.sum(axis=1)
+        ends = np.concatenate([self.values[places], [np.inf]])
+        # "at least" and "above" differ by the sign of the tolerance
+        lower = ends[_first_above(groups, curves, (low - TOLERANCE) * size)]
+        upper = ends[_first_above(groups, curves, (high + TOLERANCE) * size)]
+        lower = np.where((low <= TOLERANCE) | (size == 0), -np.inf, lower)
+        return lower, np.where(size == 0, np.inf, upper)
+
+
+def _first_above(groups: Floats, curves: Floats, level: Floats) -> Ints:
+    """The first column at which the sum of a group's curves is above the group's level; their number if at none.
+
+    A coarse step finds the block of columns, a fine step the column in it: far fewer sums than all columns have.
+    """
+    columns = curves.shape[1]
+    coarse = np.arange(STRIDE - 1, columns, STRIDE)
+    block = np.count_nonzero(groups @ curves[:, coarse] <= level[:, None], axis=1)
+    found = np.empty(level.size, dtype=np.int64)
+    for each in np.flatnonzero(np.bincount(block)):
+        rows = np.flatnonzero(block == each)
+        part = curves[:, each * STRIDE : (each + 1) * STRIDE]
+        found[rows] = each * STRIDE + np.count_nonzero(groups[rows] @ part <= level[rows, None], axis=1)
+    return found
