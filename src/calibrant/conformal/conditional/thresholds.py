@@ -22,12 +22,27 @@ Unseen = Literal["refuse", "everything"]
 
 
 class Calibrated(NamedTuple):
-    """Scores of calibration rows with their groups, weights, and labels with the names of classes, as they are given."""
+    """Scores of calibration rows with what describes them: groups, weights, and labels with the names of classes."""
 
     scores: Floats
     groups: Any = None
     weights: Any = None
     classes: tuple[NDArray[np.intp], tuple[str, ...]] | None = None
+
+    @property
+    def alike(self) -> bool:
+        """Whether all rows share one threshold."""
+        return self.groups is None and self.weights is None and self.classes is None
+
+    def taken(self, groups: Any, weights: Any, n: int, rows: NDArray[np.int64]) -> Calibrated:
+        """These scores with groups and weights, of which there are n, at the rows that calibrate."""
+        if groups is not None:
+            keys = _group_keys(groups, n)
+            groups = Keys(keys.codes[rows], keys.names)
+        if weights is not None:
+            read, _ = check_weights(weights, "importance", n)
+            weights = weights[rows] if isinstance(weights, RatioWeights) else read[rows]
+        return self._replace(groups=groups, weights=weights)
 
     def at(self, alpha: float) -> Thresholds:
         """Their thresholds."""
@@ -167,11 +182,9 @@ class Thresholds:
             return Coverage(
                 level, self.alpha, "Tibshirani et al. (2019)", "known-ratio", target="for rows of the new population"
             )
-        if self.table.size == 1:
-            n = int(self.rows[0, 0])
-            return Coverage(
-                level, self.alpha, "Gupta (2023), Proposition 9.1", upper=level + 1.0 / (n + 1) if exact else None
-            )
+        if self.groups is None and self.classes is None:
+            upper = min(level + 1.0 / (int(self.rows[0, 0]) + 1), 1.0) if exact else None
+            return Coverage(level, self.alpha, "Gupta (2023), Proposition 9.1", upper=upper)
         parts = [name for name, there in (("group", self.groups), ("class", self.classes)) if there is not None]
         return Coverage(level, self.alpha, "Vovk et al. (2005)", target=f"for the rows of each {' and '.join(parts)}")
 
