@@ -5,6 +5,11 @@ from calibrant.conformal.classes.least_ambiguous import LeastAmbiguousSets
 from calibrant.conformal.classes.sets import ClassSets
 from calibrant.conformal.coverage import Coverage
 from calibrant.conformal.cross import CrossConformal
+from calibrant.conformal.distributions.recalibration import (
+    DistributionCalibration,
+    RecalibratedForecast,
+    recalibrate_distributions,
+)
 from calibrant.conformal.families import Family, Quantiles, Residual, Scaled
 from calibrant.conformal.nested import Band, Nested
 from calibrant.conformal.out_of_bag import OutOfBagConformal
@@ -21,12 +26,14 @@ __all__ = [
     "Coverage",
     "CrossConformal",
     "CumulativeSets",
+    "DistributionCalibration",
     "Family",
     "LeastAmbiguousSets",
     "Nested",
     "OutOfBagConformal",
     "PredictionSets",
     "Quantiles",
+    "RecalibratedForecast",
     "RepeatedSplitConformal",
     "Residual",
     "Scaled",
@@ -34,5 +41,6 @@ __all__ = [
     "SplitConformal",
     "conformal_quantile",
     "p_values",
+    "recalibrate_distributions",
     "split_intervals",
 ]
