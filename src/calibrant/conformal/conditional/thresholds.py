@@ -158,7 +158,7 @@ class Thresholds:
             raise InputError(
                 "groups",
                 what,
-                "fit again with rows of these groups, or pass unseen='everything' for sets that hold all",
+                "fit again with rows of these groups, or pass unseen='everything' for sets that hold everything",
             )
         return np.vstack([self.table, np.full((1, self.table.shape[1]), np.inf)])[places]
 
