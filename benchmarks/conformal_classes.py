@@ -6,8 +6,8 @@
 10,000 test rows of each network are divided at random: 2,000 fit the temperature, 3,000 calibrate the sets, 5,000 test
 them; the mean over `--splits` divisions. Sets have a level of 90 % and 95 %, and empty ones are kept, so that all
 packages answer the same question. Times are of the CPU, peer divided by ours. The peers are no dependencies of this
-package: `pip install mapie==1.6.0 crepes==0.9.1`. MAPIE draws random numbers for its adaptive sets at calibration and at
-prediction, so these are compared by size, not set by set.
+package: `pip install mapie==1.6.0 crepes==0.9.1`. MAPIE draws random numbers for its adaptive sets, so
+these are compared by size, not set by set.
 """
 
 from __future__ import annotations
@@ -144,12 +144,13 @@ def peers() -> None:
         logits, y = read(name)
         rows = softmax(logits, axis=1), y
         _, old, (new, _) = divided(rows, 0)
-        cases: list[tuple[str, Any, str, Callable[[], np.ndarray]]] = [
-            ("least ambiguous", METHODS["least ambiguous"](0.1), "MAPIE", lambda o=old, n=new: by_mapie("lac", 0.1, o, n)),
-            ("least ambiguous", METHODS["least ambiguous"](0.1), "crepes", lambda o=old, n=new: by_crepes(0.1, o, n)),
-            ("cumulative", METHODS["cumulative"](0.1), "MAPIE", lambda o=old, n=new: by_mapie("aps", 0.1, o, n)),
-        ]  # fmt: skip
-        for title, method, peer, call in cases:
+        cases: list[tuple[str, str, Callable[[], np.ndarray]]] = [
+            ("least ambiguous", "MAPIE", lambda o=old, n=new: by_mapie("lac", 0.1, o, n)),
+            ("least ambiguous", "crepes", lambda o=old, n=new: by_crepes(0.1, o, n)),
+            ("cumulative", "MAPIE", lambda o=old, n=new: by_mapie("aps", 0.1, o, n)),
+        ]
+        for title, peer, call in cases:
+            method = METHODS[title](0.1)
             ours, own = timed(lambda m=method, o=old, n=new: by_calibrant(m, o, n))
             theirs, other = timed(call)
             same = f"{(ours == theirs).all(axis=1).mean():.2%}" if title != "cumulative" else "random"
