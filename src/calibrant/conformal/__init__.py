@@ -10,7 +10,8 @@ from calibrant.conformal.distributions.recalibration import (
     RecalibratedForecast,
     recalibrate_distributions,
 )
-from calibrant.conformal.families import Family, Quantiles, Residual, Scaled
+from calibrant.conformal.families import Distribution, Family, Quantiles, Residual, Scaled
+from calibrant.conformal.full import RidgeConformal
 from calibrant.conformal.nested import Band, Nested
 from calibrant.conformal.out_of_bag import OutOfBagConformal
 from calibrant.conformal.qoob import QOOB
@@ -26,6 +27,7 @@ __all__ = [
     "Coverage",
     "CrossConformal",
     "CumulativeSets",
+    "Distribution",
     "DistributionCalibration",
     "Family",
     "LeastAmbiguousSets",
@@ -36,6 +38,7 @@ __all__ = [
     "RecalibratedForecast",
     "RepeatedSplitConformal",
     "Residual",
+    "RidgeConformal",
     "Scaled",
     "SetSummary",
     "SplitConformal",

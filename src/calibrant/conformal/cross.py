@@ -57,8 +57,8 @@ class CrossConformal(ConformalRegressor):
     Guarantee: finite-sample. If old and new rows are independent draws from one population, a new outcome is in its set
     with probability at least :math:`1 - 2\alpha - \min\{(1 - K/n)/(K + 1), 2(K - 1)(1 - \alpha)/(n + K)\}`, and
     at least :math:`1 - 2\alpha` for ``"leave-one-out"``. In practice coverage is near 1 - alpha. The first term of
-    the minimum asks for folds of equal size; rows that are exchangeable only have the second one. docs/certificates/conformal.md
-    has the proofs. Cost: K fits, and for each new row one sort of 2n numbers.
+    the minimum asks for folds of equal size; rows that are exchangeable only have the second one.
+    docs/certificates/conformal.md has the proofs. Cost: K fits, and for each new row one sort of 2n numbers.
     References: Vovk (2015); Barber et al. (2021); Gupta (2023), Theorems 9.1 and 9.3, Algorithm 9.1.
 
     Examples

@@ -7,9 +7,9 @@ order, :math:`l_{(1)} \le l_{(2)} \le \dots`, and the upper ends in order as wel
 
 where an interval whose lower end is above its upper end is empty. For if y is held by v intervals and :math:`j - 1` of
 the upper ends are below y, then :math:`y \le u_{(j)}`, and at least :math:`j - 1 + v` lower ends are at most y. The
-other way round, y in the j-th interval has at least :math:`j + v - 1` lower ends at or below it, and at most :math:`j - 1`
-upper ends below it. So two sorts and one comparison give the set of Gupta (2023), Algorithm 9.1, without a sweep, for
-all rows at once and with ties of every kind.
+other way round, y in the j-th interval has at least :math:`j + v - 1` lower ends at or below it, and at most
+:math:`j - 1` upper ends below it. So two sorts and one comparison give the set of Gupta (2023), Algorithm 9.1, without
+a sweep, for all rows at once and with ties of every kind.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def held_by(lower: Floats, upper: Floats, votes: int) -> PredictionSets:
     valid = (begin <= end) & (begin < np.inf) & (end > -np.inf)
     starts, ends = valid.copy(), valid.copy()
     starts[:, 1:] &= end[:, :-1] < begin[:, 1:]
-    ends[:, :-1] &= end[:, :-1] < begin[:, 1:]
+    ends[:, :-1] &= (end[:, :-1] < begin[:, 1:]) | ~valid[:, 1:]
     return PredictionSets.from_pieces(starts, ends, begin, end)
 
 

@@ -17,6 +17,7 @@ from sklearn.frozen import FrozenEstimator
 
 from calibrant.arrays.columns import check_option
 from calibrant.conformal.base import predictions
+from calibrant.conformal.forest import LeafDistribution, LeafQuantiles, is_forest
 from calibrant.conformal.nested import Band, Nested
 from calibrant.conformal.quantiles import check_alpha
 from calibrant.messages import InputError, Setting
@@ -128,8 +129,8 @@ class Quantiles(Family):
     Notes
     -----
     The model is one of: a regressor with a quantile loss, which is fitted once for each level; a forest of
-    scikit-learn, whose leaves give the quantiles (Meinshausen 2006); a tuple of two regressors (lower, upper), or three with the
-    median in the middle. Guarantee: that of the method that uses it, also for poor quantiles.
+    scikit-learn, whose leaves give the quantiles (Meinshausen 2006); a tuple of two regressors (lower,
+    upper), or three with the median in the middle. Guarantee: that of the method that uses it, also for poor quantiles.
     References: Romano et al. (2019) for ``"cqr"``; Kivaranovic et al. (2020) for ``"cqr-m"``; Sesia and Candès (2020)
     for ``"cqr-r"``.
 
@@ -166,6 +167,33 @@ class Quantiles(Family):
         return Learned(lambda new: make(*ends(new)), lambda new: np.mean(ends(new), axis=0))
 
 
+@dataclass(frozen=True)
+class Distribution(Family):
+    r"""Intervals from the quantile of level t to that of level 1 - t, by the leaves of a forest.
+
+    The sets shrink in t, so the score is 1/2 - t for the largest t whose interval holds the outcome.
+
+    Notes
+    -----
+    The model is a forest of scikit-learn that is not fitted. Sets are unbounded where the threshold is 1/2: when more
+    than a share alpha of outcomes lie outside all leaves. Guarantee: that of the method that uses it. References:
+    Chernozhukov et al. (2021); Gupta (2023), Table 9.1, where the nest is said to grow in t.
+
+    Examples
+    --------
+    >>> from sklearn.ensemble import RandomForestRegressor
+    >>> X, y = np.zeros((4, 1)), np.array([1.0, 2.0, 3.0, 4.0])
+    >>> forest = RandomForestRegressor(3, bootstrap=False)
+    >>> Distribution().fit(forest, X, y).nested(X).score(np.array([1.0, 2.0, 2.5, 9.0])).tolist()
+    [0.25, 0.0, 0.0, 0.5]
+    """
+
+    def fit(self, model: Any, X: Any, y: Floats, prefit: bool = False) -> Learned:
+        """Fit the forest, and read its leaves."""
+        leaves = _leaves(model, X, y, prefit)
+        return Learned(lambda new: LeafDistribution(leaves, new), lambda new: leaves.quantiles(new, (0.5,))[0])
+
+
 def quantile_function(
     model: Any, levels: tuple[float, ...], X: Any, y: Floats, prefit: bool
 ) -> Callable[[Any], list[Floats]]:
@@ -177,10 +205,9 @@ def quantile_function(
             )
         fitted = [each if prefit or isinstance(each, FrozenEstimator) else clone(each).fit(X, y) for each in model]
         return lambda new: [predictions(each, new) for each in fitted]
-    if hasattr(model, "estimators_samples_") or hasattr(model, "apply") or hasattr(model, "n_estimators"):
-        forest = _forest(model, levels, X, y, prefit)
-        if forest is not None:
-            return forest
+    if is_forest(model):
+        leaves = _leaves(model, X, y, prefit)
+        return lambda new: list(leaves.quantiles(new, levels))
     settings = _quantile_settings(model)
     if settings is None or prefit:
         raise InputError(
@@ -193,17 +220,12 @@ def quantile_function(
     return lambda new: [predictions(each, new) for each in models]
 
 
-def _forest(
-    model: Any, levels: tuple[float, ...], X: Any, y: Floats, prefit: bool
-) -> Callable[[Any], list[Floats]] | None:
-    from calibrant.conformal.forest import LeafQuantiles, is_forest
-
-    if not is_forest(model):
-        return None
+def _leaves(model: Any, X: Any, y: Floats, prefit: bool) -> LeafQuantiles:
     if prefit:
         raise InputError("model", "is a fitted forest, whose rows are not known", "pass it unfitted, without prefit")
-    leaves = LeafQuantiles(clone(model).fit(X, y), X, y)
-    return lambda new: list(leaves.quantiles(new, levels))
+    if not is_forest(model):
+        raise InputError("model", f"is a {type(model).__name__}", "pass a RandomForestRegressor")
+    return LeafQuantiles(clone(model).fit(X, y), X, y)
 
 
 def _quantile_settings(model: Any) -> tuple[dict[str, str], str] | None:
@@ -223,6 +245,7 @@ NAMES: dict[str, Family] = {
     "cqr": Quantiles(),
     "cqr-m": Quantiles(shape="cqr-m"),
     "cqr-r": Quantiles(shape="cqr-r"),
+    "distribution": Distribution(),
 }
 
 

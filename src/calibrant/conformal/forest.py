@@ -38,6 +38,38 @@ def bag_counts(forest: Any, n: int) -> Floats:
     return np.stack([np.bincount(drawn, minlength=n) for drawn in forest.estimators_samples_]).astype(np.float64)
 
 
+class LeafDistribution:
+    r"""Nested intervals between the quantiles of leaves of n rows: from level 1/2 - t to level 1/2 + t, t in [0, 1/2].
+
+    The score of y is how far its rank is from the middle, :math:`\max(1/2 - F(y), F(y-) - 1/2, 0)`. Outside the
+    outcomes in the leaves it is 1/2, and at t = 1/2 every value is in the set.
+    """
+
+    def __init__(self, leaves: LeafQuantiles, X: Any) -> None:
+        self._leaves, self._rows = leaves, leaves.leaves(X)
+        self._all = np.ones((1, leaves.first.size))
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def score(self, y: Floats) -> Floats:
+        """Score of each outcome."""
+        pairs = zip(self._rows, y, strict=True)
+        return np.array([self._leaves.rank_score(row, self._all[0], each) for row, each in pairs])
+
+    def level(self, t: Floats) -> tuple[Floats, Floats]:
+        """Ends of the sets at thresholds; see :class:`Nested`."""
+        t = np.asarray(t, dtype=np.float64)
+        shape = (len(self), *t.shape[1:]) if t.ndim else (len(self),)
+        asked = np.broadcast_to(t, shape).reshape(len(self), -1)
+        ends = [
+            self._leaves.group_quantiles(row, np.repeat(self._all, each.size, axis=0), 0.5 - each, 0.5 + each)
+            for row, each in zip(self._rows, np.minimum(asked, 0.5), strict=True)
+        ]
+        lower, upper = np.array([low for low, _ in ends]), np.array([high for _, high in ends])
+        return lower.reshape(shape), upper.reshape(shape)
+
+
 class LeafQuantiles:
     """The leaves of a fitted forest with the outcomes in them.
 
@@ -103,6 +135,16 @@ class LeafQuantiles:
             found.append(self.values[places[np.minimum(at, places.size - 1)]])
         return np.asarray(found).reshape(-1, len(levels)).T
 
+    def rank_score(self, leaves: Ints, group: Floats, y: float) -> float:
+        """How far the rank of y is from the middle, by the trees of a group."""
+        if not group.any():
+            return np.inf
+        places, curves = self.curves(leaves)
+        curve = np.concatenate([[0.0], group @ curves / group.sum()])
+        values = self.values[places]
+        upto, below = curve[np.searchsorted(values, y, "right")], curve[np.searchsorted(values, y, "left")]
+        return float(max(0.5 - upto, below - 0.5, 0.0))
+
     def group_quantiles(self, leaves: Ints, groups: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats]:
         """Of one row: quantiles by several groups of trees, each at its own two levels.
 
@@ -125,23 +167,30 @@ class LeafQuantiles:
         size = groups.sum(axis=1)
         ends = np.concatenate([self.values[places], [np.inf]])
         # "at least" and "above" differ by the sign of the tolerance
-        lower = ends[_first_above(groups, curves, (low - TOLERANCE) * size)]
-        upper = ends[_first_above(groups, curves, (high + TOLERANCE) * size)]
+        levels = np.concatenate([(low - TOLERANCE) * size, (high + TOLERANCE) * size])
+        lower, upper = ends[_first_above(groups, curves, levels)].reshape(2, -1)
         lower = np.where((low <= TOLERANCE) | (size == 0), -np.inf, lower)
         return lower, np.where(size == 0, np.inf, upper)
 
 
-def _first_above(groups: Floats, curves: Floats, level: Floats) -> Ints:
-    """The first column at which the sum of a group's curves is above the group's level; their number if at none.
+def _first_above(groups: Floats, curves: Floats, levels: Floats) -> Ints:
+    """The first column at which the sum of a group's curves is above a level; the number of columns if at none.
 
-    A coarse step finds the block of columns, a fine step the column in it: far fewer sums than all columns have.
+    There are several levels for each group, those of all groups one after the other. A coarse step finds the block of
+    columns, a fine step the column in it: far fewer sums than all columns have.
     """
     columns = curves.shape[1]
-    coarse = np.arange(STRIDE - 1, columns, STRIDE)
-    block = np.count_nonzero(groups @ curves[:, coarse] <= level[:, None], axis=1)
-    found = np.empty(level.size, dtype=np.int64)
-    for each in np.flatnonzero(np.bincount(block)):
-        rows = np.flatnonzero(block == each)
-        part = curves[:, each * STRIDE : (each + 1) * STRIDE]
-        found[rows] = each * STRIDE + np.count_nonzero(groups[rows] @ part <= level[rows, None], axis=1)
+    coarse = groups @ curves[:, STRIDE - 1 :: STRIDE]
+    times = levels.size // len(groups)
+    block = np.concatenate([(coarse <= part[:, None]).sum(axis=1) for part in np.split(levels, times)])
+    order = np.argsort(block, kind="stable")
+    stops = np.cumsum(np.bincount(block, minlength=columns // STRIDE + 1))
+    found = np.empty(levels.size, dtype=np.int64)
+    start = 0
+    for each, stop in enumerate(stops):
+        if stop > start:
+            at = order[start:stop]
+            sums = groups[at % len(groups)] @ curves[:, each * STRIDE : (each + 1) * STRIDE]
+            found[at] = each * STRIDE + (sums <= levels[at, None]).sum(axis=1)
+        start = stop
     return found

@@ -98,7 +98,8 @@ class QOOB(OutOfBag):
         self.leaves_ = LeafQuantiles(self.model_, X, y)
         groups = self._groups()
         if self.family == "distribution":
-            return np.array([self._rank_score(at, groups[at], y[at]) for at in range(y.size)])
+            rows = zip(self.leaves_.own_leaves, groups, y, strict=True)
+            return np.array([self.leaves_.rank_score(*row) for row in rows])
         levels = np.array([self.beta_]), np.array([1.0 - self.beta_])
         pairs = [
             self.leaves_.group_quantiles(leaves, group[None], *levels)
@@ -112,16 +113,6 @@ class QOOB(OutOfBag):
         """Old rows x trees of the forest: 1 where a tree has not seen a row; unused trees are in no group."""
         unused = len(self.model_.estimators_) - self.n_trees_
         return np.pad(self.unseen_, ((0, unused), (0, 0))).T.copy()
-
-    def _rank_score(self, at: int, group: Floats, y: float) -> float:
-        """How far from the middle the outcome is: 1/2 - t for the largest t whose interval holds it."""
-        if not group.any():
-            return np.inf
-        places, curves = self.leaves_.curves(self.leaves_.own_leaves[at])
-        curve = np.concatenate([[0.0], group @ curves / group.sum()])
-        values = self.leaves_.values[places]
-        upto, below = curve[np.searchsorted(values, y, "right")], curve[np.searchsorted(values, y, "left")]
-        return float(max(0.5 - upto, below - 0.5, 0.0))
 
     def _ends(self, X: Any) -> tuple[Floats, Floats]:
         groups, n = self._groups(), self.scores_.size

@@ -38,7 +38,8 @@ class SplitConformal(ConformalRegressor):
         Miscoverage level: sets hold a new outcome with probability at least 1 - alpha.
     family : str or Family
         Shape of the sets: ``"residual"`` (one radius), ``"scaled"`` (radius by a model of the spread), ``"cqr"``,
-        ``"cqr-m"`` or ``"cqr-r"`` (between quantiles), or a :class:`Family` with settings.
+        ``"cqr-m"`` or ``"cqr-r"`` (between quantiles), ``"distribution"`` (quantiles of a forest), or a
+        :class:`Family` with settings.
     calibration_share
         Share of the rows that is held out.
     prefit
