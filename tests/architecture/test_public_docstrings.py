@@ -27,7 +27,18 @@ NAMESPACES = (
 )
 """Public namespaces; ``calibrant`` stands for the names of the top level that are in none of them."""
 
-METHODS = {"abstention", "metrics", "calibrators", "multiclass", "online", "shift", "clinical", "conformal", "credit", "live"}
+METHODS = {
+    "abstention",
+    "metrics",
+    "calibrators",
+    "multiclass",
+    "online",
+    "shift",
+    "clinical",
+    "conformal",
+    "credit",
+    "live",
+}
 """Namespaces of statistical methods, whose objects state their guarantee and cite their source."""
 
 LONGEST, FEWEST_WORDS, MANY_PARAMETERS = 120, 4, 3

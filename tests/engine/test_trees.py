@@ -82,5 +82,7 @@ def test_the_command_line_applies_exports_and_verifies_a_tree(suffix: str, tmp_p
     Calibration(TREES[0]).save(tmp_path / "map.json")
     run("apply", path, "--map", tmp_path / "map.json", "--score", "s", "--out", tmp_path / f"out.{suffix}")
     found = duckdb.sql(f"SELECT calibrated FROM '{tmp_path / f'out.{suffix}'}'").fetchall()
-    expected = TREES[0].apply(frame.s.to_numpy(), {"age": frame.age.to_numpy(), "job": frame.job.to_numpy(dtype=object)})
+    expected = TREES[0].apply(
+        frame.s.to_numpy(), {"age": frame.age.to_numpy(), "job": frame.job.to_numpy(dtype=object)}
+    )
     assert [value for (value,) in found] == expected.tolist()

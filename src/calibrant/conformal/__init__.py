@@ -1,7 +1,15 @@
 """Conformal prediction: sets that hold a new outcome with a guaranteed probability, around any model."""
 
+from calibrant.conformal.classes.cumulative import CumulativeSets
+from calibrant.conformal.classes.least_ambiguous import LeastAmbiguousSets
+from calibrant.conformal.classes.sets import ClassSets
 from calibrant.conformal.coverage import Coverage
 from calibrant.conformal.cross import CrossConformal
+from calibrant.conformal.distributions.recalibration import (
+    DistributionCalibration,
+    RecalibratedForecast,
+    recalibrate_distributions,
+)
 from calibrant.conformal.families import Distribution, Family, Quantiles, Residual, Scaled
 from calibrant.conformal.full import RidgeConformal
 from calibrant.conformal.nested import Band, Nested
@@ -15,14 +23,19 @@ from calibrant.conformal.split import SplitConformal, split_intervals
 __all__ = [
     "QOOB",
     "Band",
+    "ClassSets",
     "Coverage",
     "CrossConformal",
+    "CumulativeSets",
     "Distribution",
+    "DistributionCalibration",
     "Family",
+    "LeastAmbiguousSets",
     "Nested",
     "OutOfBagConformal",
     "PredictionSets",
     "Quantiles",
+    "RecalibratedForecast",
     "RepeatedSplitConformal",
     "Residual",
     "RidgeConformal",
@@ -31,5 +44,6 @@ __all__ = [
     "SplitConformal",
     "conformal_quantile",
     "p_values",
+    "recalibrate_distributions",
     "split_intervals",
 ]

@@ -8,11 +8,12 @@ from typing import Any, Literal
 from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.messages import Shown
 
-Assumption = Literal["exchangeable", "independent"]
+Assumption = Literal["exchangeable", "independent", "known-ratio"]
 
 ASSUMED: dict[str, str] = {
     "exchangeable": "old and new rows are exchangeable, such as independent draws from one population",
     "independent": "old and new rows are independent draws from one population",
+    "known-ratio": "rows are independent draws, and the weights are the exact density ratio of new and old rows",
 }
 
 
@@ -29,7 +30,7 @@ class Coverage(Shown):
     theorem
         Where it is proven.
     assumption
-        ``"exchangeable"`` or ``"independent"`` rows.
+        ``"exchangeable"`` or ``"independent"`` rows, or ``"known-ratio"`` of two populations.
     upper
         A new outcome is in its set with at most this probability if scores have no ties; None if nothing is known.
     target

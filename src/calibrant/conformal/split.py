@@ -12,14 +12,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from calibrant.arrays.columns import check_length, read_floats, refuse_not_finite
 from calibrant.conformal.base import ConformalRegressor, Floats, read_rows, take
+from calibrant.conformal.conditional.thresholds import Calibrated, Unseen
 from calibrant.conformal.coverage import Coverage
 from calibrant.conformal.families import Family, family_of
 from calibrant.conformal.nested import Band
 from calibrant.conformal.quantiles import check_alpha, conformal_quantile
 from calibrant.conformal.sets import PredictionSets
+from calibrant.guarantees.no_certificate import NoCertificate
 from calibrant.messages import InputError
-
-SPLIT = "Gupta (2023), Proposition 9.1"
 
 
 @dataclass(eq=False, repr=False)
@@ -85,8 +85,19 @@ class SplitConformal(ConformalRegressor):
     prefit: bool = False
     random_state: int | None = 0
 
-    def fit(self, X: Any, y: ArrayLike) -> Self:
-        """Fit the model to one part of the rows, and keep the scores of the other part."""
+    def fit(self, X: Any, y: ArrayLike, *, groups: ArrayLike | None = None, sample_weight: Any = None) -> Self:
+        """Fit the model to one part of the rows, and keep the scores of the other part.
+
+        Parameters
+        ----------
+        X, y
+            Features and outcomes.
+        groups
+            Group of each row, for sets with the coverage in each group; new rows then need theirs.
+        sample_weight
+            Density ratio of new and old rows, for new rows from another population, which then need theirs;
+            :func:`calibrant.shift.known_weights` declares one that is known. The model does not use it.
+        """
         check_alpha(self.alpha)
         prefit = self.prefit or isinstance(self.model, FrozenEstimator)
         n, outcomes = read_rows(X, y, least=1 if prefit else 2)
@@ -106,6 +117,7 @@ class SplitConformal(ConformalRegressor):
             self.learned_ = family.fit(self.model, take(X, fitted), outcomes[fitted])
         scores = self.learned_.nested(take(X, held)).score(outcomes[held])
         self.scores_: Floats = np.sort(scores)
+        self.calibrated_ = Calibrated(scores).taken(groups, sample_weight, n, held)
         self.calibration_rows_: NDArray[np.int64] = held
         return self
 
@@ -114,6 +126,37 @@ class SplitConformal(ConformalRegressor):
         check_is_fitted(self)
         return self.learned_.center(X)
 
+    def predict_sets(
+        self,
+        X: Any,
+        alpha: float | None = None,
+        *,
+        groups: ArrayLike | None = None,
+        sample_weight: Any = None,
+        unseen: Unseen = "refuse",
+    ) -> PredictionSets:
+        """Prediction sets of new rows, with the certificate for this alpha.
+
+        Parameters
+        ----------
+        X
+            Features of new rows.
+        alpha
+            Another alpha than that of the method.
+        groups, sample_weight
+            Group or density ratio of each row, if ``fit`` had them.
+        unseen
+            What to do with a group that ``fit`` did not see: ``"refuse"``, or ``"everything"``, the whole line.
+        """
+        check_is_fitted(self)
+        if groups is None and sample_weight is None and self.calibrated_.alike:
+            return super().predict_sets(X, alpha)
+        level = check_alpha(self.alpha if alpha is None else alpha)
+        nested = self.learned_.nested(X)
+        limits = self.calibrated_.at(level).at(len(nested), groups=groups, weights=sample_weight, unseen=unseen)
+        lower, upper = nested.level(limits[:, 0])
+        return PredictionSets.from_intervals(lower, upper, self.certificate(level))
+
     def _calibration_rows(self) -> int:
         return self.scores_.size
 
@@ -121,19 +164,8 @@ class SplitConformal(ConformalRegressor):
         lower, upper = self.learned_.nested(X).level(np.asarray(conformal_quantile(self.scores_, alpha)))
         return PredictionSets.from_intervals(lower, upper)
 
-    def _certificate(self, alpha: float) -> Coverage:
-        return split_coverage(alpha, self.scores_.size)
-
-
-def split_coverage(alpha: float, n: int) -> Coverage:
-    """The certificate of split conformal sets with n calibration rows.
-
-    Examples
-    --------
-    >>> split_coverage(0.1, 99).upper
-    0.91
-    """
-    return Coverage(1.0 - alpha, alpha, SPLIT, upper=min(1.0 - alpha + 1.0 / (n + 1.0), 1.0))
+    def _certificate(self, alpha: float) -> Coverage | NoCertificate:
+        return self.calibrated_.at(alpha).certificate()
 
 
 def split_intervals(
@@ -144,6 +176,11 @@ def split_intervals(
     alpha: float = 0.1,
     spread: ArrayLike | None = None,
     new_spread: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
+    new_groups: ArrayLike | None = None,
+    sample_weight: Any = None,
+    new_sample_weight: Any = None,
+    unseen: Unseen = "refuse",
 ) -> PredictionSets:
     """Intervals around forecasts, from past forecasts and their outcomes alone: no model is needed.
 
@@ -157,6 +194,13 @@ def split_intervals(
         Miscoverage level.
     spread, new_spread
         How uncertain the forecaster says it is, in any unit: then the radius is proportional to it.
+    groups, new_groups
+        Group of each row, for the coverage in each group.
+    sample_weight, new_sample_weight
+        Density ratio of new and past rows, for new rows from another population;
+        :func:`calibrant.shift.known_weights` declares one that is known.
+    unseen
+        What to do with a new group: ``"refuse"``, or ``"everything"``, the whole line.
 
     Returns
     -------
@@ -187,9 +231,11 @@ def split_intervals(
             check_length(each, name, size)
             if (each <= 0.0).any():
                 raise InputError(name, "has values that are not above 0", "pass positive spreads")
-    threshold = conformal_quantile(Band.around(old, speeds[0]).score(outcomes), alpha)
-    lower, upper = Band.around(new, speeds[1]).level(np.asarray(threshold))
-    return PredictionSets.from_intervals(lower, upper, split_coverage(check_alpha(alpha), old.size))
+    scores = Band.around(old, speeds[0]).score(outcomes)
+    thresholds = Calibrated(scores, groups, sample_weight).at(check_alpha(alpha))
+    limits = thresholds.at(new.size, groups=new_groups, weights=new_sample_weight, unseen=unseen)
+    lower, upper = Band.around(new, speeds[1]).level(limits[0, 0] if len(limits) == 1 else limits[:, 0])
+    return PredictionSets.from_intervals(lower, upper, thresholds.certificate())
 
 
 def _finite(values: ArrayLike, name: str) -> Floats:

@@ -19,6 +19,9 @@ from calibrant.online.games.foster import Foster99, TwoChoices
 from calibrant.online.games.hedging import Hedging
 from calibrant.online.games.multi import MultiExpert
 from calibrant.online.games.tracking import Tracking
+from calibrant.online.intervals.adaptive import AdaptiveIntervals
+from calibrant.online.intervals.base import IntervalForecaster
+from calibrant.online.intervals.tracking import QuantileTracking
 from calibrant.online.parity.predictive import (
     CdfForecast,
     GaussianForecast,
@@ -34,6 +37,7 @@ from calibrant.online.regression.ridge import OnlineRidge
 from calibrant.online.settings import read_only
 
 __all__ = [
+    "AdaptiveIntervals",
     "Aggregated",
     "Aioli",
     "CalibratedRegression",
@@ -44,6 +48,7 @@ __all__ = [
     "GaussianForecast",
     "Hedging",
     "Identity",
+    "IntervalForecaster",
     "KernelForecaster",
     "MultiExpert",
     "OnlineBeta",
@@ -59,6 +64,7 @@ __all__ = [
     "ParityTable",
     "Predictive",
     "QuantileForecast",
+    "QuantileTracking",
     "Refitted",
     "Restarting",
     "RiverClassifier",

@@ -1,0 +1,1 @@
+"""Prediction sets of classes by split conformal prediction, on the probabilities of any classifier."""

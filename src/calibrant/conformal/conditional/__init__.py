@@ -1,0 +1,1 @@
+"""Thresholds by group, by class and by weight, for sets of classes and of numbers."""

@@ -1,0 +1,1 @@
+"""Recalibration of predictive distributions of a number, with a band."""
