@@ -365,18 +365,23 @@ def test_a_hostile_document_is_refused(what: str) -> None:
 def test_a_certificate_of_another_tree_is_refused(tmp_path: Any) -> None:
     scores, y, frame = people(1000)
     CalibrationTree(honest=True, random_state=0).fit(scores, y, frame).save(tmp_path / "map.json")
-    body = json.loads((tmp_path / "map.json").read_text())
+    text = (tmp_path / "map.json").read_text()
     assert load(tmp_path / "map.json").certificate
-    for change in (
-        lambda: body["certificate"]["about"].update(chose=0),
-        lambda: body["certificate"]["about"]["map"]["thresholds"].__setitem__(0, 0.123),
-        lambda: body["certificate"]["rows"].__setitem__(0, 10_000),
-    ):
-        before = json.dumps(body)
-        change()
+
+    def chosen_by_none(certificate: Any) -> None:
+        certificate["about"]["chose"] = 0
+
+    def another_tree(certificate: Any) -> None:
+        certificate["about"]["map"]["thresholds"][0] = 0.123
+
+    def more_rows(certificate: Any) -> None:
+        certificate["rows"][0] = 10_000
+
+    for change in (chosen_by_none, another_tree, more_rows):
+        body = json.loads(text)
+        change(body["certificate"])
         with pytest.raises(DocumentError):
             Calibration.from_json(json.dumps(body))
-        body = json.loads(before)
 
 
 def test_missing_values_and_new_levels_go_where_the_tree_says() -> None:
