@@ -5,7 +5,7 @@
 
 10,000 test rows of each network are divided at random: 2,000 fit the temperature, 3,000 calibrate the sets, 5,000 test
 them; the mean over `--splits` divisions. Sets have a level of 90 % and 95 %, and empty ones are kept, so that all
-packages answer the same question. Times are of the CPU, peer divided by ours. The peers are no dependencies of this
+packages answer the same question. Times are of the CPU, peer divided by ours. The peers are not dependencies of this
 package: `pip install mapie==1.6.0 crepes==0.9.1`. MAPIE draws random numbers for its adaptive sets, so
 these are compared by size, not set by set.
 """

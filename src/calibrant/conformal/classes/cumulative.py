@@ -53,7 +53,7 @@ class CumulativeSets(ClassConformal):
     Edge cases: u is a function of the row, so a row has the same set wherever it is predicted. Equal rows have equal u.
     Guarantee: finite-sample, without assumptions on the model. If calibration rows and the new row are exchangeable,
     the set of the new row holds its class with probability at least 1 - alpha, on average over calibration rows and
-    new rows; with ``by_class`` or ``groups`` also given the class or group. It is no promise for each row. Rows that
+    new rows; with ``by_class`` or ``groups`` also given the class or group. Single rows have none. Rows that
     the model or its calibrator was fitted on must not be used. docs/certificates/conformal-classes.md has the proof.
     Cost: one sort of each row. References: Romano, Sesia and Candes (2020); Angelopoulos et al. (2021) for the penalty.
 

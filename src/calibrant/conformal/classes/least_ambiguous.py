@@ -36,7 +36,7 @@ class LeastAmbiguousSets(ClassConformal):
     -----
     Guarantee: finite-sample, without assumptions on the model. If calibration rows and the new row are exchangeable,
     the set of the new row holds its class with probability at least 1 - alpha, on average over calibration rows and
-    new rows; with ``by_class`` or ``groups`` also given the class or group. It is no promise for each row. Rows that
+    new rows; with ``by_class`` or ``groups`` also given the class or group. Single rows have none. Rows that
     the model or its calibrator was fitted on must not be used. docs/certificates/conformal-classes.md has the proof.
     Cost: one sort. References: Sadinle, Lei and Wasserman (2019), Theorem 1; Vovk, Gammerman and Shafer (2005) for the
     guarantee and for one threshold per group; Tibshirani et al. (2019) for weights.

@@ -245,7 +245,7 @@ def recalibrate_distributions(forecast: Any, y: ArrayLike, *, alpha: float = 0.1
     as of outcomes among samples, keep the guarantee and make the band wider than needed.
     Guarantee: finite-sample. The band holds if past rows are independent draws of one population, whatever the
     forecasts. Intervals hold a new outcome with probability at least 1 - alpha if past and new rows are exchangeable.
-    Both are about the population: no promise for each row. docs/certificates/conformal-classes.md has the proofs.
+    Both are about the population: single rows have none. docs/certificates/conformal-classes.md has the proofs.
     Cost: one sort. References: Kuleshov et al. (2018) for the map; Massart (1990) and Marsaglia et al. (2003) for the
     band; Gneiting et al. (2007) for the ranks.
 

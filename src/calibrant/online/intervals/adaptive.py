@@ -38,7 +38,7 @@ class AdaptiveIntervals(IntervalForecaster):
     infinite, and after many hits, for example on constant outcomes, empty: both are needed for the guarantee.
     Guarantee: on every sequence, also against an adversary who sees each interval, the number of misses among the first
     T rows is below :math:`\alpha T + \alpha / \gamma + 1 - \alpha` and above
-    :math:`\alpha T - (1 - \alpha) / \gamma - \alpha`. It is about all intervals together; no promise for each one. It
+    :math:`\alpha T - (1 - \alpha) / \gamma - \alpha`. It is about all intervals together; single ones have none. It
     assumes that each outcome is learned before the next forecast. Proof: docs/certificates/online-intervals.md.
     Cost: O(window) time per row at most, and ``window`` numbers. Reference: Gibbs and Candes (2021), Proposition 4.1.
 

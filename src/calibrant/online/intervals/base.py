@@ -44,8 +44,8 @@ class IntervalForecaster(Shared, ABC):
 
     Notes
     -----
-    Guarantee: that of each subclass; see :meth:`certificate`. It is about all intervals of a stream together, and no
-    promise for each interval.
+    Guarantee: that of each subclass; see :meth:`certificate`. It is about all intervals of a stream together, not about
+    each of them. Reference: Gibbs and Candes (2021).
     """
 
     alpha: float
