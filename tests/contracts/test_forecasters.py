@@ -70,6 +70,7 @@ VARIANTS: dict[str, dict[str, Callable[[], Forecaster]]] = {
         "on windows": lambda: online.Hedging(Refitted("bins", every=50), random_state=0),
     },
     "Foster99": {"": lambda: online.Foster99(random_state=0)},
+    "PreparedFoster": {"": lambda: online.PreparedFoster(epsilon=0.25, trials=3, first=32, random_state=0)},
     "MultiExpert": {
         "": lambda: MultiExpert(OnlinePlatt(), OnlineBeta(), Refitted(every=50)),
         "by log loss": lambda: MultiExpert(online.Tracking(OnlinePlatt()), online.Foster99(random_state=1), loss="log"),
@@ -109,6 +110,7 @@ COMPILED = [
     "OnlineGradient",
     "OnlinePlatt",
     "OnlinePlatt in a small ball",
+    "PreparedFoster",
     "Tracking",
 ]
 # Beside those that define no map: their forecasts depend on features, on the other outcome, on experts without one.

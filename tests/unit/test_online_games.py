@@ -30,6 +30,7 @@ from calibrant.online import (
     MultiExpert,
     OnlineMulticlass,
     OnlinePlatt,
+    PreparedFoster,
     Tracking,
     TwoChoices,
     resume,
@@ -1036,3 +1037,79 @@ def test_hedging_round_several_experts_is_calibrated_and_sharp() -> None:
     after = error_over_time(p, y)
     assert float(after) < 0.07
     assert after.sharpness[-1] > 0.95 * sharpness(1 - x, y, 10)
+
+
+# --------------------------------------------------------------------------------------------- trials before a phase
+
+
+def test_prepared_games_by_their_definition() -> None:
+    game = PreparedFoster(epsilon=0.25, trials=3, first=32, random_state=0)
+    pair, lower_share = game_steps(plain)
+    y = (np.random.default_rng(0).random(300) < 0.4).astype(float)
+    counts, sums, begin, length = [0] * 4, [0.0] * 4, 0, 32
+    for t in range(300):
+        if t == begin + length:
+            counts, sums, begin, length = [0] * 4, [0.0] * 4, t, 2 * length
+        if t - begin < 12:
+            want: tuple[tuple[float, float], ...] = ((((t - begin) // 3 + 0.5) / 4, 1.0),)
+        else:
+            state = [0.0, 4.0, TOTALS, 0.0, 0.0, *counts, *sums]
+            i, j = pair(state, FIRST, 4, 0)
+            share = lower_share(state, FIRST, 4, i, j)
+            want = (((i + 0.5) / 4, 1.0),) if i == j else (((i + 0.5) / 4, share), ((j + 0.5) / 4, 1.0 - share))
+        assert game.predict_distribution(0.5) == want
+        told = game.predict_one(0.5)
+        assert told in [p for p, _ in want]
+        assert game.judged_one(0.5, y[t]) == told
+        game.learn_one(0.5, y[t])
+        counts[int(told * 4)] += 1
+        sums[int(told * 4)] += y[t]
+        assert resume(game.to_json()).predict_one(0.5) == game.predict_one(0.5)
+
+
+def test_prepared_games_keep_their_bound_and_find_a_constant_probability() -> None:
+    rng = np.random.default_rng(1)
+    errors = []
+    for seed in range(8):
+        game, told, outcomes = PreparedFoster(epsilon=0.25, trials=5, first=64, random_state=seed), [], []
+        for _ in range(400):
+            chances = dict(game.predict_distribution(0.5))
+            y = int(sum(p * share for p, share in chances.items()) < 0.5)
+            told.append(game.predict_one(0.5))
+            game.learn_one(0.5, y)
+            outcomes.append(y)
+        errors.append(float(error_over_time(told, outcomes, n_bins=4)))
+    found = game.certificate()
+    assert np.mean(errors) <= found.bound < 0.6
+    # m = 4, 64 rows: trials 5 each, squares 25 (9 + 4 + 4 + 9) / 16, then 44 rows of at most 9/16
+    one = math.sqrt(4.0 * (25.0 * 26.0 / 16.0 + 44.0 * 9.0 / 16.0)) / 64.0
+    fresh = PreparedFoster(epsilon=0.25, trials=5, first=64)
+    assert fresh._certificates(64)[0].bound == pytest.approx(0.125 + one, abs=1e-9)
+    assert fresh._certificates(64, 0.5)[0].bound == pytest.approx(0.125 + 2.0 * one, abs=1e-9)
+    game = PreparedFoster(epsilon=0.25, trials=200, first=2_000, random_state=0)
+    told = game.forecast_many([0.5] * 2_000, (rng.random(2_000) < 0.6).astype(int))
+    assert (told[800:] == 0.625).all()
+
+
+def test_the_trials_of_the_source_need_long_phases() -> None:
+    game = PreparedFoster()
+    assert game._held[FIRST + 4] == 2**18  # 2 bins; of 2^17 rows, trials would take more than half
+    # (8.13) at epsilon = 1/4, m = 2, T = 2^18
+    t = 2.0**18
+    times = (0.85 * math.log(t) / 0.25) ** 2 * (math.log(math.log(t / 2)) + 0.72 * math.log(5.2 * 2 * t**2))
+    assert game._trials(2**18) == math.ceil(times)
+    assert PreparedFoster(trials=10)._held[FIRST + 4] == 64
+    state = PreparedFoster(trials=2, first=16).learn_many([0.5] * 20, [0, 1] * 10).state
+    for place, value in ((FIRST, 9.0), (FIRST + 2, 0.5), (FIRST + 4, 32.0), (KEY, 0.5)):
+        changed = copy.deepcopy(state)
+        changed["numbers"][place] = value
+        with pytest.raises(InputError, match="cannot result from any stream"):
+            resume(changed)
+    for make, words in (
+        (lambda: PreparedFoster(epsilon="auto"), "epsilon must be the width of a bin"),  # type: ignore[arg-type]
+        (lambda: PreparedFoster(trials=0), "trials must be an integer from 1"),
+        (lambda: PreparedFoster(first=8), "first must be an integer from 16"),
+        (lambda: PreparedFoster(epsilon=0.001), "epsilon must be at least 0.005"),
+    ):
+        with pytest.raises(InputError, match=words):
+            make()

@@ -18,6 +18,7 @@ from calibrant.online.experts.windows import Refitted
 from calibrant.online.games.foster import Foster99, TwoChoices
 from calibrant.online.games.hedging import Hedging
 from calibrant.online.games.multi import MultiExpert
+from calibrant.online.games.prepared import PreparedFoster
 from calibrant.online.games.tracking import Tracking
 from calibrant.online.intervals.adaptive import AdaptiveIntervals
 from calibrant.online.intervals.base import IntervalForecaster
@@ -63,6 +64,7 @@ __all__ = [
     "ParityStream",
     "ParityTable",
     "Predictive",
+    "PreparedFoster",
     "QuantileForecast",
     "QuantileTracking",
     "Refitted",
