@@ -1,17 +1,25 @@
 """Write the table of doors: which function takes which kind of data, by calling it on small data.
 
-python tools/door_table.py docs/reference/doors.md           # as the site shows it
-python tools/door_table.py --full doors.md                   # every argument in every library, Spark included
+    python tools/door_table.py docs/reference/doors.md       # as the site shows it
+    python tools/door_table.py --full --store                # every argument in every library, Spark included
+    python tools/door_table.py --full --only torch --store   # in an environment with torch (make torch)
+
+The site is built without Spark and torch: it shows what the last full run stored in `docs/doors.json`.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import date
 from importlib import import_module
+from importlib.metadata import version
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -23,15 +31,30 @@ import calibrant as cb
 
 ROWS, CLASSES = 160, ("ant", "bee", "cat")
 
+STORE = Path(__file__).parents[1] / "docs" / "doors.json"
+
 HEAD = """# Which function takes which data
 
-Written by `tools/door_table.py`, which makes every call of these tables on small data when the site is built: "yes"
-means that it worked, a number that it was refused with the message below, and "-" that the function has no such
-argument, or that it is not tried for this library.
+Written by `tools/door_table.py`, which makes the calls of these tables on small data when the site is built; those of
+libraries that are too large for that were made before, on the day that is named below. "yes" means that the call
+worked, a number that it was refused with the message below, and "-" that the function has no such argument, or that it
+is not tried for this library.
 
 """
-LONG = ("calibrate", "report", "CalibratedClassifier")
+LONG, TWO = ("calibrate", "report", "CalibratedClassifier"), ("array", "pandas frame")
 """Functions that take long: further arguments are tried in two libraries only."""
+
+PACKAGES = {
+    "array": "numpy",
+    "pandas": "pandas",
+    "pandas frame": "pandas",
+    "polars": "polars",
+    "polars frame": "polars",
+}
+PACKAGES |= {"polars lazy": "polars", "pyarrow": "pyarrow", "pyarrow frame": "pyarrow", "DuckDB": "duckdb"}
+PACKAGES |= {"Spark": "pyspark", "torch": "torch"}
+ORDER = ("array", "list", *list(PACKAGES)[1:])
+"""The package of each library, and the order of the columns."""
 
 
 class Foreign(Exception):
@@ -276,30 +299,48 @@ def trial(door: Door, library: Library, rows: Rows, side: str | None = None) -> 
 
 # ---------------------------------------------------------------------------------------------------------------- table
 
+Key = tuple[str, str, str, str]
+"""The kind of rows, the further argument or "", the door and the library."""
+
+YES, ABSENT, FOREIGN = "yes", "-", "**error** "
+
 
 @dataclass
 class Cells:
-    """All calls that were made, and what they gave."""
+    """What each call gave: ``yes``, ``-`` without a call, or the message of the refusal."""
 
-    works: int = 0
-    reasons: dict[str, int] = field(default_factory=dict)
-    refused: int = 0
-    foreign: list[str] = field(default_factory=list)
+    given: dict[Key, str] = field(default_factory=dict)
 
-    def cell(self, door: Door, library: Library, rows: Rows, side: str | None = None) -> str:
-        """Make one call, and what the table says about it."""
+    def make(self, door: Door, library: Library, rows: Rows, side: str | None = None) -> None:
+        """Make one call."""
         try:
             found = trial(door, library, rows, side)
+            told = ABSENT if found.absent else YES if found.refusal is None else found.refusal
         except Foreign as error:
-            self.foreign.append(f"{door.name}, {library.name}, {rows.kind}, {side or 'scores and labels'}: {error}")
-            return "**error**"
-        if found.absent:
-            return "-"
-        if found.refusal is None:
-            self.works += 1
-            return "yes"
-        self.refused += 1
-        return f"[{self.reasons.setdefault(found.refusal, len(self.reasons) + 1)}]"
+            told = f"{FOREIGN}{error}"
+        self.given[rows.kind, side or "", door.name, library.name] = told
+
+    @property
+    def works(self) -> int:
+        """How many calls work."""
+        return sum(told == YES for told in self.given.values())
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        """The messages of refusals, with their numbers."""
+        told = [each for each in self.given.values() if each not in (YES, ABSENT) and not each.startswith(FOREIGN)]
+        return {text: number for number, text in enumerate(dict.fromkeys(told), 1)}
+
+    @property
+    def refused(self) -> int:
+        """How many calls are refused with a message of Calibrant's own."""
+        reasons = self.reasons
+        return sum(told in reasons for told in self.given.values())
+
+    @property
+    def foreign(self) -> list[str]:
+        """The calls that end in an error of another library, with the error."""
+        return [f"{', '.join(key)}: {told}" for key, told in self.given.items() if told.startswith(FOREIGN)]
 
     def __str__(self) -> str:
         """The numbers of calls."""
@@ -309,40 +350,143 @@ class Cells:
         )
 
 
-def table(*, quick: bool = False, full: bool = False, known: Sequence[Library] = ()) -> tuple[str, Cells]:
-    """The page, and what the calls gave; of the ``known`` libraries only, if these are given."""
+def run(*, quick: bool = False, full: bool = False, known: Sequence[Library] = ()) -> Cells:
+    """Make the calls; of the ``known`` libraries only, if these are given."""
     known = known or list(libraries(spark=full))
-    cells, parts = Cells(), []
-    two = [known[0], *(each for each in known if each.name == "pandas frame")]
-    for kind, rows in samples().items():
-        parts.append(f"## {kind.capitalize()}\n")
+    cells = Cells()
+    for rows in samples().values():
         for side in (None, *SIDES):
-            shown = known if side is None or full else two
-            titles = ["" if side is None else f"with {side}", *(each.name for each in shown)]
-            parts += [_row(titles), _row(["---"] * len(titles))]
             for door in doors(quick=quick):
-                tried = known if side is None or door.name not in LONG else two
-                line = [cells.cell(door, each, rows, side) if each in tried else "-" for each in shown]
-                parts.append(_row([door.name, *line]))
+                every = side is None or (full and door.name not in LONG)
+                for library in known:
+                    if every or library.name in TWO:
+                        cells.make(door, library, rows, side)
+    return cells
+
+
+def page(cells: Cells, stored: Stored | None = None) -> str:
+    """The text of the page: calls that were made now, and stored ones of other libraries."""
+    given = dict(cells.given)
+    own = list(dict.fromkeys(key[3] for key in given))
+    others = {} if stored is None else {key: told for key, told in stored.cells.given.items() if key[3] not in own}
+    every = Cells({**given, **others})
+    numbers = every.reasons
+    parts = [HEAD, f"{every}\n"]
+    if stored is not None and others:
+        shown = list(dict.fromkeys(key[3] for key in others))
+        parts.append(f"Calls of {', '.join(shown)} were made on {stored.made} with {stored.told(shown)}.\n")
+    for kind in dict.fromkeys(key[0] for key in every.given):
+        parts.append(f"## {kind.capitalize()}\n")
+        for side in ("", *SIDES):
+            part = {key[2:]: told for key, told in every.given.items() if key[:2] == (kind, side)}
+            if not part:
+                continue
+            shown = [each for each in ORDER if any(library == each for _, library in part)]
+            titles = [f"with {side}" if side else "", *shown]
+            parts += [_row(titles), _row(["---"] * len(titles))]
+            for door in dict.fromkeys(door for door, _ in part):
+                parts.append(_row([door, *(_shown(part.get((door, each), ABSENT), numbers) for each in shown)]))
             parts.append("")
-    parts += ["## Messages\n", *(f"{number}. {text}" for text, number in cells.reasons.items()), ""]
-    return "\n".join([HEAD, f"{cells}\n", *parts]), cells
+    parts += ["## Messages\n", *(f"{number}. {text}" for text, number in numbers.items()), ""]
+    return "\n".join(parts)
+
+
+def _shown(told: str, numbers: dict[str, int]) -> str:
+    return f"[{numbers[told]}]" if told in numbers else told.split(" ", 1)[0]
 
 
 def _row(cells: list[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+# --------------------------------------------------------------------------------------------------------------- stored
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What a full run gave, as a file keeps it: with its day, and the versions of the libraries."""
+
+    made: str
+    versions: dict[str, str]
+    cells: Cells
+
+    @classmethod
+    def read(cls, path: Path = STORE) -> Stored:
+        """From the file."""
+        found = json.loads(path.read_text(encoding="utf-8"))
+        texts = [YES, ABSENT, *found["messages"]]
+        cells = {
+            (kind, side, door, library): texts[number]
+            for kind, sides in found["calls"].items()
+            for side, named in sides.items()
+            for door, line in named.items()
+            for library, number in line.items()
+        }
+        return cls(found["made"], found["versions"], Cells(cells))
+
+    def write(self, path: Path = STORE) -> None:
+        """To the file, one line for each door."""
+        texts = {text: number + 1 for text, number in self.cells.reasons.items()} | {YES: 0, ABSENT: 1}
+        calls: dict[str, dict[str, dict[str, dict[str, int]]]] = {}
+        for (kind, side, door, library), told in self.cells.given.items():
+            calls.setdefault(kind, {}).setdefault(side, {}).setdefault(door, {})[library] = texts[told]
+        messages = list(self.cells.reasons)
+        whole = {"made": self.made, "versions": self.versions, "messages": messages, "calls": calls}
+        text = json.dumps(whole, indent=1, ensure_ascii=False)
+        text = re.sub(r"\{\s+((?:\"[^\"]+\": \d+,?\s+)+)\}", lambda found: "{" + " ".join(found[1].split()) + "}", text)
+        path.write_text(text + "\n", encoding="utf-8")
+
+    def told(self, libraries: Sequence[str]) -> str:
+        """The versions of some libraries, and of Calibrant's own dependencies."""
+        packages = dict.fromkeys(PACKAGES[each] for each in libraries if each in PACKAGES)
+        return ", ".join(f"{each} {self.versions[each]}" for each in packages if each in self.versions)
+
+
+def store(cells: Cells, path: Path = STORE) -> None:
+    """Add what a full run gave to the file; calls of libraries that were not run stay."""
+    old = Stored.read(path) if path.exists() else Stored("", {}, Cells())
+    run_now = {key[3] for key in cells.given}
+    kept = {key: told for key, told in old.cells.given.items() if key[3] not in run_now}
+    versions = dict(old.versions)
+    for package in {PACKAGES[each] for each in run_now if each in PACKAGES}:
+        versions[package] = version(package)
+    ordered = sorted({**kept, **cells.given}.items(), key=_place)
+    Stored(date.today().isoformat(), dict(sorted(versions.items())), Cells(dict(ordered))).write(path)
+
+
+def _place(item: tuple[Key, str]) -> tuple[int, int, int, int]:
+    """Where a call stands in the file: the order does not depend on which library was run last."""
+    kind, side, door, library = item[0]
+    names = [each.name for each in doors()]
+    return list(samples()).index(kind), ["", *SIDES].index(side), names.index(door), ORDER.index(library)
+
+
 def write(path: Path, *, quick: bool = False, full: bool = False) -> Cells:
     """Write the page; returns what the calls gave, of which none may be an error of another library."""
-    text, cells = table(quick=quick, full=full)
+    cells = run(quick=quick, full=full)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    path.write_text(page(cells, Stored.read()), encoding="utf-8")
     return cells
 
 
+def main() -> int:
+    """Parse, run, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("page", type=Path, nargs="?", help="file to which the page is written")
+    parser.add_argument("--quick", action="store_true", help="without the functions that take long")
+    parser.add_argument("--full", action="store_true", help="every argument in every library, Spark included")
+    parser.add_argument("--only", nargs="+", choices=ORDER, help="some libraries")
+    parser.add_argument("--store", action="store_true", help=f"add the calls to {STORE.name}, which the site shows")
+    given = parser.parse_args()
+    known = [each for each in libraries(spark=given.full) if given.only is None or each.name in given.only]
+    cells = run(quick=given.quick, full=given.full, known=known)
+    if given.page is not None:
+        given.page.write_text(page(cells, Stored.read() if STORE.exists() else None), encoding="utf-8")
+    if given.store and not cells.foreign:
+        store(cells)
+    sys.stdout.write("\n".join([*cells.foreign, str(cells)]) + "\n")
+    return int(bool(cells.foreign))
+
+
 if __name__ == "__main__":
-    options = {name: f"--{name}" in sys.argv for name in ("quick", "full")}
-    found = write(Path(sys.argv[-1]), **options)
-    sys.stdout.write("\n".join([*found.foreign, str(found)]) + "\n")
-    sys.exit(bool(found.foreign))
+    sys.exit(main())
