@@ -28,12 +28,12 @@ BY_AGE = TreeMap(
 
 def test_the_rules_are_readable_sql() -> None:
     """One line for each rule, on the columns by their names."""
-    text = Calibration(BY_AGE).to_sql("p", "sqlite")
+    text = Calibration(BY_AGE).to_sql("p")
     assert text.splitlines()[1:] == [
-        "  WHEN `age` <= 41.0 THEN 0.1",
-        "  WHEN (`age` > 41.0 OR `age` IS NULL OR typeof(`age`) NOT IN ('integer', 'real')) "
-        "AND CAST(`job` AS TEXT) COLLATE BINARY IN ('student') THEN 0.2",
-        "  ELSE 0.3",
+        """  WHEN "age" <= 41.0e0 THEN 0.1e0""",
+        """  WHEN ("age" > 41.0e0 OR "age" IS NULL OR isnan(CAST("age" AS DOUBLE))) """
+        """AND CAST("job" AS VARCHAR) IN ('student') THEN 0.2e0""",
+        "  ELSE 0.3e0",
         "END END",
     ]
 

@@ -12,12 +12,15 @@ import polars as pl
 import pytest
 from sklearn.base import clone
 
-from calibrant import Calibration, CalibrationTree, DocumentError, InputError, ProbabilityCalibrationTree, load
+from calibrant import Calibration, CalibrationTree, DocumentError, InputError, ProbabilityCalibrationTree, check, load
 from calibrant.guarantees.certificate import Certificate
 from calibrant.guarantees.no_certificate import NoCertificateCode
 from calibrant.maps import LogitAffineMap, StepMap, TreeMap
 from calibrant.messages import CalibrantWarning
 from calibrant.metrics import brier
+from calibrant.numerics import USUAL_ENDS
+from calibrant.shift.stages import then_shift
+from calibrant.tallies import Tally
 
 BOTH = (CalibrationTree, ProbabilityCalibrationTree)
 both = pytest.mark.parametrize("method", BOTH)
@@ -189,6 +192,12 @@ def test_errors_name_the_argument_and_the_fix(method: Any, fitted: dict[str, Any
             call()
     with pytest.raises(InputError, match="features"):
         ProbabilityCalibrationTree().fit(scores, y)
+    with pytest.raises(InputError, match="is a tree"):
+        check(scores, y, calibration=cal)
+    with pytest.raises(InputError, match="no features"):
+        method().fit_tally(Tally.from_arrays(scores, y))
+    with pytest.raises(InputError, match="is a tree"):
+        then_shift(cal.calibration_, 0.1, "shifted", USUAL_ENDS)
     with pytest.raises(InputError, match="CalibrationTree"):
         ProbabilityCalibrationTree().fit((scores > 0.3).astype(float), y, frame, score_type="probability")
 

@@ -76,6 +76,7 @@ class TreeCalibrator(BinaryCalibrator):
     """What both calibrators by trees do: read features, grow, prune, and fill the leaves."""
 
     _monotone = False
+    _beside = "features"
 
     map_: TreeMap
     min_rows: int
@@ -155,6 +156,10 @@ class TreeCalibrator(BinaryCalibrator):
         self._fit_rows(rows, table, sampling)
         self.classes_ = classes_as_written(rows, y)
         return self
+
+    def fit_tally(self, tally: Any, *, sampling: Sampling = "independent") -> Self:
+        """Not available: a tally has no features."""
+        raise InputError("tally", "has no features, which a tree splits", "use fit(scores, y, features=...)")
 
     def _table(self, features: Any) -> Table:
         """The feature columns by name."""

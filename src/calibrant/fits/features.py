@@ -114,6 +114,8 @@ def _short_between(low: float, high: float) -> float:
     >>> _short_between(30.0, 50.0), _short_between(41.0, 42.0), _short_between(1187.3, 1212.9)
     (40.0, 41.0, 1200.0)
     """
+    if high - low == 1.0 and low == math.floor(low):  # neighbors among integers
+        return low
     middle = low + 0.5 * (high - low)
     if not (math.isfinite(middle) and low <= middle < high):  # neighbors, or infinite
         return low

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import overload
 
-from calibrant.export.samples import parts_of
 from calibrant.export.sql.dialects import dialect_named, quote
 from calibrant.export.sql.scores import text_literal, translated
 from calibrant.export.sql.text import Text
 from calibrant.export.trees import lower
-from calibrant.maps import ByGroupMap, Map, TopMap
+from calibrant.maps import ByGroupMap, ComposeMap, Map, TopMap
 from calibrant.messages import InputError, Setting
 
 MAX_CLASSES = 100
@@ -188,7 +187,7 @@ def group_columns(map_: Map, columns: Iterable[str], by: Mapping[str, str] | Non
 
 def _unknown(map_: Map, keys: Mapping[str, str], dialect: str) -> Iterator[str]:
     """Conditions under which a row is in no group of a map without default."""
-    for part in parts_of(map_):
+    for part in map_.maps if isinstance(map_, ComposeMap) else (map_,):
         if isinstance(part, ByGroupMap) and part.default is None:
             key, names = keys[part.by], ", ".join(text_literal(group, dialect) for group in part.groups)
             yield f"{key} IS NULL OR {key} NOT IN ({names})"
