@@ -24,6 +24,7 @@ from calibrant.maps import (
     Map,
     PiecewiseLinearMap,
     StepMap,
+    TreeMap,
 )
 
 LADDER = np.cumsum(np.random.default_rng(0).random(1000)) / 600  # a thousand knots, some above 1
@@ -147,6 +148,37 @@ SAMPLES: dict[str, list[Map]] = {
         ComposeMap((BetaMap(-1.0, 1.0, 0.0), LogitAffineMap(1.5, 0.1), StepMap([0.9], [0.1, 0.8]))),
         ComposeMap((NARROW, PiecewiseLinearMap(np.linspace(0, 1, 50), np.linspace(0.1, 0.9, 50) ** 2))),
     ],
+    "tree": [
+        TreeMap(
+            ("age", "job"),
+            [False, True],
+            [1, 2, -1, 1, -1, -1, -1],
+            [41.0, 0.0, 0.0, 65.5, 0.0, 0.0, 0.0],
+            ("", "student", "", "", "", "", ""),
+            [1, 3, -1, 5, -1, -1, -1],
+            [2, 4, -1, 6, -1, -1, -1],
+            [True, False, False, False, False, False, False],
+            tuple(StepMap([], [rate]) for rate in (0.45, 0.3, 0.05, 0.125)),
+        ),
+        TreeMap(
+            ("level", "x"),
+            [True, False],
+            [0, 1, 1, -1, 2, -1, -1, -1, -1],
+            [0.25, 0.0, 0.0, 0.0, -1e-300, 0.0, 0.0, 0.0, 0.0],
+            ("", "it's", 'a "quote"', *[""] * 6),
+            [1, 3, 5, -1, 7, -1, -1, -1, -1],
+            [2, 4, 6, -1, 8, -1, -1, -1, -1],
+            [False, True, False, False, True, False, False, False, False],
+            (
+                LogitAffineMap(0.8, 0.1),
+                StepMap([0.5], [0.2, 0.6]),
+                BetaMap(1.1, 0.9, 0.2),
+                ComposeMap((LogitAffineMap(1.3, -0.4), PiecewiseLinearMap([0.01, 0.99], [0.01, 0.98]))),
+                PiecewiseLinearMap([0.0, 1.0], [0.2, 0.6]),
+            ),
+        ),
+        TreeMap((), [], [-1], [0.0], ("",), [-1], [-1], [False], (LogitAffineMap(0.9, 0.1),)),
+    ],
 }
 
 EVERY = [pytest.param(m, id=f"{kind}-{j}") for kind in sorted(SAMPLES) for j, m in enumerate(SAMPLES[kind])]
@@ -166,11 +198,24 @@ def groups_of(map_: Map, size: int | tuple[int, ...]) -> dict[str, Any] | None:
         return None
     by_column: dict[str, Any] = {}
     for place, name in enumerate(map_.columns):
+        if isinstance(map_, TreeMap):
+            by_column[name] = np.resize(np.roll(tree_values(map_, name), place), size)
+            continue
         stages = [part for part in getattr(map_, "maps", ()) if getattr(part, "by", None) == name] or [map_]
         listed = [group for stage in stages for group in stage.groups]
         names = np.array([*dict.fromkeys(listed), None, "never listed"], dtype=object)
         by_column[name] = np.resize(np.roll(names, place), size)
     return by_column
+
+
+def tree_values(tree: TreeMap, name: str) -> np.ndarray:
+    """Values of a column at and beside every threshold, or at every level, and missing ones."""
+    split = tree.columns_split == tree.names.index(name) + 1
+    if name in tree.numbers:
+        cuts = tree.thresholds[split]
+        return np.concatenate([cuts, np.nextafter(cuts, np.inf), [np.nan, -np.inf, np.inf]])
+    levels = [level for level, own in zip(tree.levels, split, strict=True) if own]
+    return np.array([*levels, None, "never listed"], dtype=object)
 
 
 def applied(map_: Map, scores: Any) -> Any:

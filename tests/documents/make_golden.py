@@ -22,6 +22,7 @@ from calibrant.calibration import Calibration
 from calibrant.calibrators.binary.binning import HistogramBinning
 from calibrant.calibrators.binary.isotonic import IsotonicCalibrator
 from calibrant.calibrators.binary.scaling import BetaScaling, PlattScaling
+from calibrant.calibrators.trees import CalibrationTree, ProbabilityCalibrationTree
 from calibrant.export.documents import FORMAT
 from calibrant.guarantees.about import ScoreBins
 from calibrant.guarantees.bounds import BOUNDS
@@ -146,6 +147,13 @@ def documents() -> dict[str, Calibration]:
         "platt-estimated-ratio": PlattScaling().fit(scores, y, _estimated(scores)),
     }
     out |= {f"fitted.{name}": cal.calibration_ for name, cal in fitted.items()}
+    beside = {"age": rng.integers(18, 90, 1000), "job": rng.choice(["student", "nurse"], 1000)}
+    trees = {
+        "tree": CalibrationTree(20).fit(scores, y, beside),
+        "tree-honest": CalibrationTree(20, honest=True, random_state=0).fit(scores, y, beside),
+        "tree-curves": ProbabilityCalibrationTree(20, pruning_alpha=0.0).fit(scores, y, beside),
+    }
+    out |= {f"fitted.{name}": cal.calibration_ for name, cal in trees.items()}
     marginal = binned.certificate(0.05, interval="hoeffding", coverage="marginal")
     out["fitted.binning-marginal"] = Calibration(binned.map_, binned.provenance_, marginal)
     fixed = fitted["binning-width"]
@@ -165,7 +173,11 @@ def images(calibration: Calibration) -> np.ndarray:
         return calibration.transform(np.array(PROBES))
     groups = np.array(["größe 数", "it's", "3", "true", "", "a", "b", "7", None, "never"], dtype=object)
     scores, names = np.repeat(PROBES, len(groups)), np.tile(groups, len(PROBES))
-    return calibration.transform(scores, {"region": names, "branch": np.roll(names, 1)})
+    ages = np.resize([20.0, 41.0, np.nextafter(41.0, 50.0), np.nan, 65.5, 66.0, np.inf], len(names))
+    jobs = np.resize(np.array(["student", None, "never"], dtype=object), len(names))
+    return calibration.transform(
+        scores, {"region": names, "branch": np.roll(names, 1), "age": ages, "job": np.repeat(jobs, 2)[: len(names)]}
+    )
 
 
 def write(folder: Path, documents: dict[str, Any], hexes: Callable[[Any], list[str]]) -> None:

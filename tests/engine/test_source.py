@@ -49,7 +49,7 @@ def test_a_compiler_is_at_hand() -> None:
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-@pytest.mark.parametrize("kind", sorted(SAMPLES))
+@pytest.mark.parametrize("kind", sorted(SAMPLES.keys() - {"tree"}))  # trees have no source
 def test_every_map_is_proven(language: Any, kind: str, subtests: pytest.Subtests) -> None:
     for j, map_ in enumerate(SAMPLES[kind]):
         with subtests.test(f"{kind} {j}"):

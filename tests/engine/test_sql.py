@@ -110,8 +110,10 @@ def test_engines_give_what_apply_gives(
                         assert proof.equal == proof.scores
                 elif dialect != "spark":
                     rows = proof_rows(map_).take(slice(2_000))
-                    groups = {name: values.tolist() for name, values in rows.groups.items()}
-                    found = engine.run(text, "score", rows.scores.tolist(), groups)
+                    beside = {name: values.tolist() for name, values in rows.groups.items()}
+                    groups = {name: values for name, values in beside.items() if name not in map_.numbers}
+                    numbers = {name: values for name, values in beside.items() if name in map_.numbers}
+                    (found,) = engine.select([text], {"score": rows.scores.tolist(), **numbers}, groups)
                     compare(map_, rows, np.array(found, dtype=np.float64), engine.name)
 
 

@@ -368,6 +368,8 @@ class BinaryCalibrator(Calibrator):
     _whole_ends: Ends | None = None
     #: Minority-class rows that an automatic choice needs to try this method.
     _needed_minority: ClassVar[int] = 0
+    #: What it is fitted to besides scores and labels, if anything.
+    _beside: ClassVar[str] = "segments"
     #: Whether multiplying the odds of the map corrects for sampling by class.
     _restores: ClassVar[bool] = False
     _odds: float = 1.0
@@ -613,7 +615,9 @@ def check_calibrator(given: Any, name: str = "calibrator") -> BinaryCalibrator:
         known = given if isinstance(given, str) else getattr(given, "__name__", type(given).__name__)
         raise InputError(name, wrong, f"pass {INSTEAD.get(known, 'one such as PlattScaling() or AutoCalibrator()')}")
     if type(given)._fit_map is BinaryCalibrator._fit_map:
-        raise InputError(name, f"{wrong}, which needs segments as well", "pass PlattScaling() or AutoCalibrator()")
+        raise InputError(
+            name, f"{wrong}, which needs {given._beside} as well", "pass PlattScaling() or AutoCalibrator()"
+        )
     given._check()
     return given
 

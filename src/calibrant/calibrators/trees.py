@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from calibrant.arrays import Rows, ScoreType, check_rows
 from calibrant.arrays.columns import check_option, check_whole, read_numbers, refuse_names, score_and_label
@@ -17,12 +18,14 @@ from calibrant.calibrators.base import (
     labels_missing,
     refuse_places,
 )
+from calibrant.calibrators.rules import Rules
 from calibrant.fits.bins import rates
 from calibrant.fits.features import (
     Features,
     Table,
     as_objects,
     feature_columns,
+    incomplete,
     matching,
     read_features,
     take_columns,
@@ -31,15 +34,32 @@ from calibrant.fits.leaves import Curves, LeafCounts, LeafModel, Means, rate_map
 from calibrant.fits.ranking import Ranking
 from calibrant.fits.segments import frame_columns
 from calibrant.fits.trees import Grown, cross_validated, node_fits, to_map
+from calibrant.guarantees.certificate import Certificate, Coverage, IntervalName
+from calibrant.guarantees.issuing import issue_leaves
+from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.guarantees.provenance import Provenance, Sampling
+from calibrant.guarantees.seeds import seed_refusal
 from calibrant.maps import Map, TreeMap
-from calibrant.messages import InputError, Note, note
+from calibrant.messages import InputError, Note, Voice, note
 from calibrant.numerics import Floats, Ints
 from calibrant.selection.folds import FOLDS, dependent_folds, shuffled, take_rows
 from calibrant.tallies import Tally, repeat_notes
 
 MAX_REPEATED = 50_000_000
 """Rows that frequency weights may stand for: a tree reads them one by one."""
+
+MOST_SHOWN = 12
+"""Rules that a printed calibrator shows."""
+
+NOT_HONEST = NoCertificate(
+    NoCertificateCode.COMMON_ROWS,
+    "the same rows chose the splits and fill the leaves, which the theorems do not cover: fit with honest=True",
+)
+CURVES = NoCertificate(
+    NoCertificateCode.INJECTIVE,
+    "no distribution-free guarantee is possible for an injective map, whatever the number of rows (Gupta 2023, Theorem "
+    "3.3): use CalibrationTree(honest=True) if you need a certificate",
+)
 
 SCORE_FEATURE = ""
 """Name of the score among the features, which no column can have."""
@@ -56,7 +76,9 @@ class TreeCalibrator(BinaryCalibrator):
     """What both calibrators by trees do: read features, grow, prune, and fill the leaves."""
 
     _monotone = False
+    _beside = "features"
 
+    map_: TreeMap
     min_rows: int
     max_leaves: int
     pruning_alpha: float | None
@@ -135,6 +157,10 @@ class TreeCalibrator(BinaryCalibrator):
         self.classes_ = classes_as_written(rows, y)
         return self
 
+    def fit_tally(self, tally: Any, *, sampling: Sampling = "independent") -> Self:
+        """Not available: a tally has no features."""
+        raise InputError("tally", "has no features, which a tree splits", "use fit(scores, y, features=...)")
+
     def _table(self, features: Any) -> Table:
         """The feature columns by name."""
         if features is None and not self.split_on_score:
@@ -178,7 +204,8 @@ class TreeCalibrator(BinaryCalibrator):
         single = (no_split(),) if len(maps) == 1 and self.max_leaves > 1 else ()
         self.notes_ = (*notes, *found, *more, *single)
         self.pruning_alpha_ = self.grown_.alpha
-        self.feature_names_ = tuple(table)
+        self.feature_names_, self._missing = tuple(table), incomplete(table)
+        self._refusal = seed_refusal(tally, self.random_state) if tally.counts else None
         self.provenance_ = Provenance.of(type(self).__name__, tally, sampling, self._status())
         self.ranking_ = Ranking.of_rows(
             rows.scores, self.map_.apply(rows.scores, used), rows.labels, _floats(rows.weights)
@@ -232,6 +259,40 @@ class TreeCalibrator(BinaryCalibrator):
     ) -> tuple[list[Map], tuple[Note, ...]]:
         """The map of each leaf, and notes."""
         raise NotImplementedError
+
+    # ------------------------------------------------------------------------------------------------------- in words
+
+    def rules(self, *, confidence: float = 0.95, unit: str = "rows") -> Rules:
+        """The leaves as rules in words.
+
+        Parameters
+        ----------
+        confidence
+            Confidence level of the interval of each rate, for one rule on its own; ``certificate`` has intervals that
+            hold for all leaves together. They are exact (Clopper-Pearson) if the fit is honest, else too narrow.
+        unit
+            Noun for the rows, such as ``"people"``.
+
+        Returns
+        -------
+        Rules
+            Prints one line for each leaf; ``to_frame()`` is a table.
+        """
+        check_is_fitted(self, "map_")
+        weighted = self.provenance_.weight_type != "frequency"
+        return Rules.of(self.map_, self.leaves_, self._missing, confidence, unit, weighted=weighted)
+
+    def _describe(self, voice: Voice) -> str:
+        shown = self.rules(unit=voice.nouns.rows)
+        lines = [rule.said(shown.unit) for rule in shown.rules[:MOST_SHOWN]]
+        more = [f"and {len(shown) - MOST_SHOWN:,} more: see rules()"] if len(shown) > MOST_SHOWN else []
+        return "\n    ".join([str(self.map_.words), *lines, *more, *shown.notes])
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the rules as a table, below the fit in words."""
+        from calibrant.notebook import stacked  # not needed to fit and apply
+
+        return stacked(super()._repr_html_(), self.rules()._repr_html_()) if hasattr(self, "map_") else repr(self)
 
     # ---------------------------------------------------------------------------------------------------- using the map
 
@@ -366,6 +427,14 @@ class CalibrationTree(TreeCalibrator):
     def _model(self, rows: Rows) -> tuple[LeafModel, tuple[Note, ...]]:
         return Means(rows.labels.astype(np.float64)[:, None], _floats(rows.weights)), ()
 
+    def _certify(self, alpha: float, interval: IntervalName, coverage: Coverage) -> Certificate | NoCertificate:
+        if not self.leaves_.chose:
+            return NOT_HONEST
+        if self._refusal is not None:
+            return self._refusal
+        counts = self.leaves_.rows.astype(np.int64), self.leaves_.events.astype(np.int64)
+        return issue_leaves(self.map_, counts, self.leaves_.chose, self.provenance_, alpha, interval, coverage)
+
     def _leaf_maps(
         self, rows: Rows, chose: Ints, fills: Ints, tree: TreeMap, leaf: Ints, counts: LeafCounts
     ) -> tuple[list[Map], tuple[Note, ...]]:
@@ -431,6 +500,9 @@ class ProbabilityCalibrationTree(TreeCalibrator):
     def _check(self) -> None:
         super()._check()
         check_option("split_by", self.split_by, ("labels", "residuals"))
+
+    def _certify(self, alpha: float, interval: IntervalName, coverage: Coverage) -> Certificate | NoCertificate:
+        return CURVES
 
     def _model(self, rows: Rows) -> tuple[LeafModel, tuple[Note, ...]]:
         return Curves.of(rows)

@@ -56,6 +56,18 @@ def key_of(rows: Any, column: str, kind: str, option: str) -> str:
     return f"TRY_CAST({number} AS BIGINT)"
 
 
+def number_of(rows: Any, column: str, option: str) -> str:
+    """SQL that gives the values of a column of numbers; a text that is none is an error."""
+    place = quote(column, "duckdb")
+    number = f"TRY_CAST({place} AS DOUBLE)"
+    found = rows.filter(f"{place} IS NOT NULL AND {number} IS NULL").limit(1).project(place).fetchall()
+    if found:
+        raise Mistake(
+            f"the column {column!r} ({option})", f"contains {found[0][0]!r}", "the map needs numbers in this column"
+        )
+    return number
+
+
 def unlisted(
     rows: Any, map_: Map, names: Mapping[str, str], keys: Mapping[str, str], *, allowed: bool
 ) -> list[Unlisted]:

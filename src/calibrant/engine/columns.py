@@ -91,7 +91,7 @@ def apply(
     dtype = rows.collect_schema()[score]
     if not (dtype.is_numeric() or dtype == nw.Boolean or dtype == nw.Object):
         raise InputError(Setting("score", score), f"holds {dtype} and not numbers", Advice.NAME_SCORES)
-    _check_groups(frame, list(groups.values()))
+    _check_groups(frame, numbers, groups)
     lazy = isinstance(rows, nw.LazyFrame)
 
     def function(scores: NDArray[Any], *keys: NDArray[Any]) -> NDArray[Any]:
@@ -205,10 +205,14 @@ def _extensible(frame: Any, source: str, name: str) -> Rows:
     return rows
 
 
-def _check_groups(frame: Any, names: Sequence[str]) -> None:
-    """Refuse segment columns whose text differs between engines."""
-    schema = read_frame(frame, *names).collect_schema()
-    for name in names if dialect_of(frame) is not None else ():
+def _check_groups(frame: Any, map_: Map, groups: Mapping[str, str]) -> None:
+    """Refuse segment columns whose text differs between engines, and columns of numbers that hold none."""
+    schema = read_frame(frame, *groups.values()).collect_schema()
+    for needed, name in groups.items() if dialect_of(frame) is not None else ():
         dtype = schema[name]
+        if needed in map_.numbers:
+            if not dtype.is_numeric():
+                raise InputError("by", f"names the column {name!r} of {dtype}, and the map needs numbers", "cast it")
+            continue
         if not (dtype.is_integer() or dtype in (nw.String, nw.Categorical, nw.Enum, nw.Boolean)):
             raise InputError("by", f"names the column {name!r} of {dtype}", "cast it to text or to integers first")

@@ -35,6 +35,7 @@ from calibrant.maps import (
     PathMap,
     SimplexBinsMap,
     SimplexScheme,
+    TreeMap,
 )
 from calibrant.messages import Phrase
 
@@ -249,6 +250,7 @@ _TYPES: dict[str, Read] = {
     "ClassAxis": _one_of(get_args(ClassAxis)),
     "SimplexScheme": _one_of(get_args(SimplexScheme)),
     "PathMap": _kind({PathMap.kind: PathMap}),
+    "TreeMap": _kind({TreeMap.kind: TreeMap}),
     "SimplexBinsMap": _kind({SimplexBinsMap.kind: SimplexBinsMap}),
     "Floats": _array(_number, np.float64),
     "Ints": _array(_integer, np.int64),

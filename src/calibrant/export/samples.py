@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
@@ -35,10 +36,10 @@ LOGITS = (-745.0, -36.0, -1e-17, 1e-300, -1e-310, 5e-324, 36.0, 745.0, 1e5, -1e5
 
 @dataclass(frozen=True)
 class Rows:
-    """Scores, one or a row for each case, with their groups."""
+    """Scores, one or a row for each case, with their groups: text as objects, numbers as floats."""
 
     scores: NDArray[Any]
-    groups: dict[str, NDArray[np.object_]] = field(default_factory=dict)
+    groups: dict[str, NDArray[Any]] = field(default_factory=dict)
 
     def take(self, rows: NDArray[Any] | slice) -> Rows:
         """A subset of the rows."""
@@ -51,6 +52,7 @@ class Rows:
         return rows
 
 
+@singledispatch
 def proof_rows(map_: Map, random_state: int = 0) -> Rows:
     """The scores of :func:`proof_scores`, or the rows of :func:`proof_matrix` for several classes.
 

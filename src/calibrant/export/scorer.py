@@ -28,6 +28,7 @@ from calibrant.maps import (
     Map,
     PiecewiseLinearMap,
     StepMap,
+    TreeMap,
 )
 from calibrant.messages import InputError, listed
 from calibrant.numerics import LOG_ODDS_LIMIT, Floats
@@ -321,3 +322,46 @@ def _refuse_count(map_: Map, groups: tuple[Any, ...]) -> NoReturn:
     raise InputError(
         "by", f"has {len(groups)} groups, but this map needs {len(map_.columns)}", f"pass {names} after the score"
     )
+
+
+@_function.register
+def _(map_: TreeMap, guard: Guard) -> Scorer:
+    first, last, read = guard
+    leaves = [_function(part, guard) for part in map_.maps]
+    place = {int(leaf): j for j, leaf in enumerate(map_.leaves)}
+    splits: list[tuple[int, Callable[[Any], bool] | None, int, int]] = []
+    for node, column in enumerate(map_.columns_split.tolist()):
+        test = None if node in place else _test(map_, node)
+        splits.append((column - 1, test, int(map_.left[node]), int(map_.right[node])))
+
+    def score(s: float, *columns: Any) -> float:
+        if len(columns) != len(map_.columns):
+            _refuse_count(map_, columns)
+        if s.__class__ is not float or not first <= s <= last:
+            s = read(s)
+            if s != s:
+                return s
+        node = 0
+        while True:
+            column, test, left, right = splits[node]
+            if test is None:
+                return leaves[place[node]](s)
+            node = left if test(s if column < 0 else columns[column]) else right
+
+    return score
+
+
+def _test(map_: TreeMap, node: int) -> Callable[[Any], bool]:
+    """Whether a value goes left."""
+    missing, level, cut = bool(map_.missing_left[node]), map_.levels[node], float(map_.thresholds[node])
+
+    def same(value: Any) -> bool:
+        name = value if value.__class__ is str else key_text(value, "by")
+        return missing if name is None else name == level
+
+    def up_to(value: Any) -> bool:
+        if value is None or type(value).__name__ == "NAType" or value != value:
+            return missing
+        return bool(value <= cut)
+
+    return same if map_.is_text(node) else up_to

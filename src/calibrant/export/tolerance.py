@@ -76,6 +76,7 @@ def _paths(map_: Map, rows: Rows) -> Iterator[tuple[Map | None, NDArray[Any] | s
         yield path_of(map_, dict(zip(map_.columns, names, strict=True))), chosen
 
 
+@singledispatch
 def only_copies(map_: Map) -> bool:
     """Whether the map only compares and copies, in all parts, groups and classes."""
     if isinstance(map_, ComposeMap):

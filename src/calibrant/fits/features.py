@@ -96,9 +96,13 @@ def _cuts(values: Floats) -> Floats:
     if len(distinct) > MAX_BINS:
         ends = np.searchsorted(np.cumsum(counts), len(values) * np.arange(1, MAX_BINS) / MAX_BINS)
         ends = np.unique(np.minimum(ends, len(distinct) - 2))
+        away = len(distinct) // (4 * MAX_BINS)  # bins are arbitrary, so a cut of few digits nearby is as good
+        first = np.maximum(ends - away, np.append(0, (ends[:-1] + ends[1:]) // 2 + 1))
+        last = np.minimum(ends + 1 + away, np.append((ends[:-1] + ends[1:]) // 2 + 1, len(distinct) - 1))
     else:
-        ends = np.arange(len(distinct) - 1)
-    low, high = distinct[ends], distinct[np.minimum(ends + 1, len(distinct) - 1)]
+        first = np.arange(len(distinct) - 1)
+        last = first + 1
+    low, high = distinct[first], distinct[last]
     return np.array([_short_between(*pair) for pair in zip(low.tolist(), high.tolist(), strict=True)], dtype=np.float64)
 
 
@@ -168,6 +172,15 @@ def read_features(features: Any) -> dict[str, Any]:
     if len(lengths) > 1:
         raise InputError("features", f"has columns of {min(lengths):,} and {max(lengths):,} rows", "pass equal ones")
     return found
+
+
+def incomplete(table: Table) -> frozenset[str]:
+    """Names of the columns with missing values."""
+    return frozenset(
+        name
+        for name, column in table.items()
+        if (column.codes < 0 if isinstance(column, Keys) else np.isnan(column)).any()
+    )
 
 
 def _size(column: Any) -> int:

@@ -104,8 +104,10 @@ class About(ABC):
         """Whether rows of this provenance can support the certificate, as far as the numbers show."""
 
     @abstractmethod
-    def count(self, certificate: Certificate, scores: Any, y: Any, positive: Any) -> tuple[Ints, Ints, int]:
-        """Fresh rows and events by statement, and the number of rows used."""
+    def count(
+        self, certificate: Certificate, scores: Any, y: Any, positive: Any, by: Any = None
+    ) -> tuple[Ints, Ints, int]:
+        """Fresh rows and events by statement, and the number of rows used; ``by`` are features, if needed."""
 
     def tests(self, certificate: Certificate, n: Ints, events: Ints, by_bin: bool) -> tuple[Ints, Ints, Floats, Floats]:
         """Rows, events and the interval that is guaranteed to contain the true rate, by unit and test."""
@@ -188,8 +190,8 @@ class Certificate(Shown):
     about
         What the statements are about: :class:`~calibrant.guarantees.about.ScoreBins`,
         :class:`~calibrant.guarantees.about.WeightedBins`, :class:`~calibrant.guarantees.about.MulticlassBins`,
-        :class:`~calibrant.guarantees.about.Regions` or :class:`~calibrant.guarantees.about.PathNodes`. The other
-        columns have an entry for each statement.
+        :class:`~calibrant.guarantees.about.Regions`, :class:`~calibrant.guarantees.about.PathNodes` or
+        :class:`~calibrant.guarantees.about.TreeLeaves`. The other columns have an entry for each statement.
     outputs
         The probability that the map returns.
     lower, upper
@@ -348,7 +350,14 @@ class Certificate(Shown):
         return f"With confidence {percent}, {everywhere}"
 
     def check(
-        self, scores: Any, y: Any, *, significance: float = 0.01, by_bin: bool = False, positive: Any = None
+        self,
+        scores: Any,
+        y: Any,
+        *,
+        significance: float = 0.01,
+        by_bin: bool = False,
+        positive: Any = None,
+        by: Any = None,
     ) -> CertificateCheck:
         """Test the certificate on fresh rows that were not used in the fit.
 
@@ -369,6 +378,8 @@ class Certificate(Shown):
             Test each statement against its own interval instead of epsilon.
         positive
             The label that counts as the event.
+        by
+            Features of the rows by name, for the certificate of a tree.
         """
         if self.coverage == "marginal":
             raise InputError(
@@ -376,7 +387,7 @@ class Certificate(Shown):
                 "is a guarantee about one new row, which cannot be tested on rows",
                 Phrase("request a certificate with {coverage}", coverage=Setting("coverage", "simultaneous")),
             )
-        n, events, size = self.about.count(self, scores, y, positive)
+        n, events, size = self.about.count(self, scores, y, positive, by)
         n, events = n * self.covered, events * self.covered
         tried, hits, lower, upper = self.about.tests(self, n, events, by_bin)
         units = int(self.covered.reshape(len(hits), -1)[:, 0].sum())

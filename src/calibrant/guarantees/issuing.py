@@ -15,6 +15,7 @@ from calibrant.guarantees.about.classes import MulticlassBins, certified, few_ro
 from calibrant.guarantees.about.paths import PathNodes, with_rows
 from calibrant.guarantees.about.regions import MOST_CLASSES, Regions, by_one_bound, class_sets
 from calibrant.guarantees.about.scores import ScoreBins, WeightedBins
+from calibrant.guarantees.about.trees import TreeLeaves
 from calibrant.guarantees.bounds import BOUNDS, Coverage, Flags, Interval, IntervalName, any_time
 from calibrant.guarantees.certificate import (
     About,
@@ -26,7 +27,7 @@ from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.guarantees.origins import Assumption, BinRule, Source
 from calibrant.guarantees.provenance import MulticlassProvenance, Provenance
 from calibrant.guarantees.weighted import WEIGHTED_BOUNDS, WEIGHTED_NAMES, WeightTable
-from calibrant.maps import StepMap
+from calibrant.maps import StepMap, TreeMap
 from calibrant.maps.paths import PathMap
 from calibrant.maps.simplex import SimplexBinsMap
 from calibrant.messages import Argument, InputError, Phrase, Setting
@@ -192,6 +193,13 @@ MOVING_PATHS = NoCertificate(
 )
 
 
+MOVING_LEAVES = NoCertificate(
+    NoCertificateCode.MOVING_BINS,
+    "an always-valid interval needs leaves that do not depend on the rows, and more rows would grow another tree: "
+    "choose another interval",
+)
+
+
 def checked_terms(
     alpha: float, interval: IntervalName, coverage: Coverage, allowed: Collection[str] = BOUNDS.keys()
 ) -> Terms:
@@ -223,7 +231,7 @@ def _unless_empty(certificate: Certificate, most: float, what: str) -> Certifica
     return NoCertificate(
         NoCertificateCode.VACUOUS,
         f"the bound is vacuous: in the worst {what} these rows guarantee only a deviation of at most {round_up(most)}, "
-        f"which always holds; use more rows or fewer {what}s",
+        f"which always holds; use more rows or fewer {'leaves' if what == 'leaf' else what + 's'}",
     )
 
 
@@ -394,6 +402,39 @@ def _by_sets(evidence: RegionCounts, alpha: float, interval: IntervalName) -> tu
     lower = np.column_stack([low[:, single], 1.0 - high[:, -1]])
     upper = np.column_stack([high[:, single], 1.0 - low[:, -1]])
     return np.minimum(distances, 2.0), lower, upper
+
+
+def issue_leaves(
+    tree: TreeMap,
+    counts: tuple[Ints, Ints],
+    chose: int,
+    provenance: Provenance,
+    alpha: float,
+    interval: IntervalName,
+    coverage: Coverage,
+) -> Certificate | NoCertificate:
+    """The certificate of a tree of rates, or the reason why there is none.
+
+    ``counts`` are rows and events by leaf, of rows other than the ``chose`` rows that chose the splits
+    (docs/certificates/trees.md).
+    """
+    terms = checked_terms(alpha, interval, coverage)
+    refusal = gate(provenance)
+    if refusal is not None:
+        return refusal
+    rows, events = counts
+    if any_time(interval):
+        return MOVING_LEAVES
+    if tree.constants is None or not (rows > 0).any():
+        return NO_BIN
+    about = TreeLeaves(tree, chose)
+    table = tree.constants, *_intervals(about, events, rows, terms), rows, events
+    assumed, source = (
+        (*ASSUMED, Assumption.ONE_DRAW),
+        Source("Gupta 2023", "section 3.4.1"),
+    )
+    found = Certificate.of(about, table, terms, provenance.score_type, int(rows.sum()), assumed, str(source))
+    return _unless_empty(found, 1.0, "leaf")
 
 
 def issue_paths(

@@ -70,7 +70,12 @@ class Map:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the columns of groups that it needs besides the scores, without repeats."""
+        """Names of the columns of groups or features that it needs besides the scores, without repeats."""
+        return ()
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """Names of those of ``columns`` that hold numbers; the others hold text."""
         return ()
 
     @property

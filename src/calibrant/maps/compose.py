@@ -40,6 +40,8 @@ class ComposeMap(Map):
         parts = tuple(self.maps)
         if not parts or not all(isinstance(part, Map) for part in parts):
             raise ValueError("a composition needs at least one map, and only maps")
+        if any(part.numbers for part in parts) or any(part.kind == "tree" for part in parts):
+            raise ValueError("a tree cannot be part of a composition: change the maps of its leaves instead")
         freeze(
             self,
             "maps",

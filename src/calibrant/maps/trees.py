@@ -14,9 +14,8 @@ from calibrant.arrays.columns import read_floats
 from calibrant.arrays.keys import LONGEST_KEY, Keys, plain_text, read_keys
 from calibrant.maps.base import Columns, Map, freeze, needed_columns, register
 from calibrant.maps.classes import MulticlassMap
-from calibrant.maps.compose import ComposeMap
 from calibrant.maps.scores import StepMap
-from calibrant.messages import Argument, InputError, Phrase, plural
+from calibrant.messages import Argument, InputError, Phrase, listed, plural
 from calibrant.numerics import Floats, Ints, to_float32
 
 Flags = NDArray[np.bool_]
@@ -65,6 +64,40 @@ class Limit:
     def is_empty(self) -> bool:
         """Whether no value fits, so that only rows without a value are meant, if any."""
         return self.levels == () if self.is_text else self.above >= self.upto
+
+    def said(self, missing: bool = False) -> str:
+        """The limit as it is written in a rule; ``missing``: also whether rows without a value are meant.
+
+        Examples
+        --------
+        >>> Limit("age", above=41.0).said(), Limit("age", 41.0, 1200.0).said(missing=True)
+        ('age > 41', '(41 < age <= 1,200 or age is missing)')
+        >>> Limit("job", other_than=("admin", "student"), missing=False).said()
+        'job not admin or student'
+        """
+        name = "score" if self.column is None else self.column
+        if self.is_empty:
+            return f"{name} is missing" if self.missing else f"{name} has no value that fits"
+        text = self._text(name) if self.is_text else self._range(name)
+        return f"({text} or {name} is missing)" if missing and self.missing else text
+
+    def __str__(self) -> str:
+        """The limit, without a word on missing values."""
+        return self.said()
+
+    def _text(self, name: str) -> str:
+        if self.levels is not None:
+            return f"{name} = {listed([*self.levels], 'or')}"
+        return f"{name} not {listed([*self.other_than], 'or')}"
+
+    def _range(self, name: str) -> str:
+        if self.above == -np.inf:
+            return f"{name} <= {self.upto:,.12g}"
+        return (
+            f"{name} > {self.above:,.12g}"
+            if self.upto == np.inf
+            else f"{self.above:,.12g} < {name} <= {self.upto:,.12g}"
+        )
 
     def after(self, tree: TreeMap, node: int, left: bool) -> Limit:
         """The limit on one side of a node that splits this column."""
@@ -281,7 +314,7 @@ class TreeMap(Map):
         found: dict[str, Keys | Floats] = {}
         for name, values in needed_columns(self, by, "by").items():
             where = f"the column {name!r}"
-            flat = values.reshape(-1) if isinstance(values, np.ndarray) else values
+            flat = values.reshape(-1) if isinstance(values, np.ndarray) else [values] if _is_one(values) else values
             text = self.text[self.names.index(name)]
             read: Keys | Floats = read_keys(flat, where) if text else read_floats(flat, where)
             size = (read.codes if isinstance(read, Keys) else read).size
@@ -301,13 +334,6 @@ class TreeMap(Map):
         for j, rows in _by_code(leaf, len(self.maps)):
             out[rows] = self.maps[j].apply(flat[rows])
         return (to_float32(out) if given.dtype == np.float32 else out).reshape(given.shape)
-
-    @property
-    def exact_leaves(self) -> bool:
-        """Whether the maps of all leaves only compare and copy numbers."""
-        return all(
-            each.exact for part in self.maps for each in (part.maps if isinstance(part, ComposeMap) else (part,))
-        )
 
     @property
     def constants(self) -> Floats | None:
@@ -346,6 +372,10 @@ def _fixed(values: Any, dtype: Any) -> NDArray[Any]:
     made = np.array(given, dtype=dtype)
     made.setflags(write=False)
     return made
+
+
+def _is_one(values: Any) -> bool:
+    return values is None or isinstance(values, str | float | int | np.generic)
 
 
 def _writable(text: Any) -> bool:

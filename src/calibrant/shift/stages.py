@@ -16,7 +16,7 @@ from calibrant.arrays.score_types import settle_kind
 from calibrant.arrays.sides import check_weights
 from calibrant.calibration import Calibration
 from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
-from calibrant.maps import ComposeMap, IdentityMap, LogitAffineMap
+from calibrant.maps import ComposeMap, IdentityMap, LogitAffineMap, TreeMap
 from calibrant.messages import InputError
 from calibrant.numerics import Ends
 from calibrant.tallies import Tally
@@ -59,6 +59,10 @@ def unlabeled(
 
 def then_shift(calibration: Calibration, offset: float, words: str, ends: Ends) -> Calibration:
     """The calibration followed by a stage that adds ``offset`` to the log-odds, clipped to the ``ends``."""
+    if isinstance(calibration.map, TreeMap):
+        raise InputError(
+            "calibration", "is a tree, which cannot be followed by a shift", "fit the tree again on recent rows"
+        )
     stage = LogitAffineMap(1.0, offset, "log-odds", *ends)
     mapped = stage if isinstance(calibration.map, IdentityMap) else ComposeMap((calibration.map, stage))
     origin = calibration.provenance

@@ -42,6 +42,12 @@ class Through:
     def of(cls, given: Any) -> Through:
         """From a fitted calibrator, a calibration, a calibrated classifier or a map."""
         calibration = as_calibration(given)
+        if calibration.map.numbers:
+            raise InputError(
+                "calibration",
+                f"is a tree, which needs numbers in the column {calibration.map.numbers[0]!r}",
+                "pass its probabilities as the scores, as in check(tree.transform(scores, features=...), y)",
+            )
         again = hasattr(given, "fit_tally") and hasattr(given, "get_params")
         return cls(calibration, given if again and not _by_segment(calibration) else None)
 

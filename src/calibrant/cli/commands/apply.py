@@ -73,7 +73,7 @@ def apply(
       calibrant apply new.csv --map map.json --by region=area --out scored.csv
     """
     from calibrant.cli import files as disk
-    from calibrant.cli.groups import key_of, unlisted
+    from calibrant.cli.groups import key_of, number_of, unlisted
     from calibrant.cli.numbers import refuse_text, type_of
     from calibrant.cli.renaming import group_names
     from calibrant.export.sql.dialects import quote
@@ -94,7 +94,12 @@ def apply(
         for each in [] if as_text else given:
             refuse_text(rows, each, "--score")
         typed = disk.read_rows(connection, inputs, {}) if as_text and groups else rows
-        keys = {each: key_of(rows, each, type_of(typed, each), f"--by {of}=COL") for of, each in groups.items()}
+        keys = {
+            each: number_of(rows, each, f"--by {of}=COL")
+            if of in calibration.map.numbers
+            else key_of(rows, each, type_of(typed, each), f"--by {of}=COL")
+            for of, each in groups.items()
+        }
         others = unlisted(rows, calibration.map, groups, keys, allowed=allow_unlisted)
         read = keys | ({each: f"TRY_CAST({quote(each, 'duckdb')} AS DOUBLE)" for each in given} if as_text else {})
         if calibration.classes:

@@ -66,13 +66,16 @@ class Graph:
     """Nodes and constants of a model; results are referred to by name.
 
     ``precision`` is the current floating-point type: that of the input until doubles are requested. ``columns`` are
-    text inputs, and ``unknown`` the names of conditions under which there is no probability.
+    further inputs, text unless they are among ``numbers``, and ``unknown`` the names of conditions under which there is
+    no probability.
     """
 
-    def __init__(self, dtype: Precision, versions: Versions, columns: Sequence[str] = ()) -> None:
+    def __init__(
+        self, dtype: Precision, versions: Versions, columns: Sequence[str] = (), numbers: Sequence[str] = ()
+    ) -> None:
         self._onnx = _package()
         self._versions = versions
-        self._columns = tuple(columns)
+        self._columns, self._numbers = tuple(columns), tuple(numbers)
         if {INPUT, OUTPUT} & set(columns):
             raise InputError(
                 "map",
@@ -154,6 +157,12 @@ class Graph:
         self.precision = np.dtype(np.float64)
         return self.add("Cast", x, to=self._onnx.TensorProto.DOUBLE)
 
+    def doubled(self, name: str) -> str:
+        """An input of numbers in double precision."""
+        if self.dtype == np.float64:
+            return name
+        return self.add("Cast", name, to=self._onnx.TensorProto.DOUBLE)
+
     def narrowed(self, p: str) -> str:
         """``p`` in the type of the input, rounded like :func:`calibrant.numerics.to_float32`.
 
@@ -169,7 +178,8 @@ class Graph:
     def model(self, about: str, shape: Shape | None) -> onnx.ModelProto:
         """The finished model."""
         element = self._onnx.helper.np_dtype_to_tensor_dtype(self.dtype)
-        groups = dict.fromkeys(self._columns, (self._onnx.TensorProto.STRING, shape))
+        text = self._onnx.TensorProto.STRING
+        groups = {name: (element if name in self._numbers else text, shape) for name in self._columns}
         return self.finished(about, {INPUT: (element, shape), **groups}, {OUTPUT: (element, shape)})
 
     def finished(

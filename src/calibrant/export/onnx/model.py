@@ -18,8 +18,9 @@ from calibrant.export.onnx.classes import LABEL, ROWS, rows_model
 from calibrant.export.onnx.graph import INPUT, OUTPUT, Precision, Shape, Versions
 from calibrant.export.onnx.scores import score_model
 from calibrant.export.proof import Proof, compare
-from calibrant.export.samples import Rows, proof_rows, unlisted
-from calibrant.maps import Map, MulticlassMap, TopMap
+from calibrant.export.samples import Rows, unlisted
+from calibrant.export.trees import proof_rows
+from calibrant.maps import Map, MulticlassMap, TopMap, TreeMap
 from calibrant.messages import InputError, Setting
 
 if TYPE_CHECKING:
@@ -108,13 +109,19 @@ def prove_model(map_: Map, session: Any) -> Proof:
     dtype = np.dtype(np.float32 if score.type == "tensor(float)" else np.float64)
     rows = proof_rows(map_)
     with np.errstate(over="ignore", under="ignore"):
-        rows = Rows(rows.scores.astype(dtype), {name: _without_gaps(map_, name, v) for name, v in rows.groups.items()})
+        tree = isinstance(map_, TreeMap)
+        groups = {
+            name: v.astype(dtype) if name in map_.numbers else v if tree else _without_gaps(map_, name, v)
+            for name, v in rows.groups.items()
+        }
+        rows = Rows(rows.scores.astype(dtype), groups)
     wanted = [OUTPUT, LABEL][: 2 if isinstance(map_, TopMap) else 1]
     if isinstance(map_, MulticlassMap):
         rows = rows.take(~np.isinf(rows.scores).any(axis=1))
         found, *labels = session.run(wanted, {score.name: rows.scores, **rows.groups})
     else:
-        given = {score.name: rows.scores, **rows.groups}
+        empty = {name: v if v.dtype != object else np.where(v == None, "", v) for name, v in rows.groups.items()}  # noqa: E711
+        given = {score.name: rows.scores, **empty}
         blocks = {name: _in_shape(values, score.shape) for name, values in given.items()}
         runs = (dict(zip(blocks, block, strict=True)) for block in zip(*blocks.values(), strict=True))
         found, labels = np.concatenate([session.run(wanted, run)[0].reshape(-1) for run in runs]), []

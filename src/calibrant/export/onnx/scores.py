@@ -23,7 +23,8 @@ def score_model(map_: Map, dtype: Precision, shape: Shape | None, versions: Vers
 
     A map by group has one more input for each group column, with the name of the column and its shape: text, with
     integers as digits. A text tensor has no missing values: any text that is not listed uses the default. Without a
-    default it gives NaN; nothing else does.
+    default it gives NaN; nothing else does. A map by the leaves of a tree has inputs of numbers too, of the type of the
+    scores, with NaN for missing values; a missing text is the empty text.
 
     Edge cases: scores beyond the map, including infinities, are clipped to its ends, as in ``apply``. Step and
     piecewise-linear maps equal :meth:`calibrant.maps.Map.apply` on scores of the same type (except for the sign of a
@@ -48,7 +49,7 @@ def score_model(map_: Map, dtype: Precision, shape: Shape | None, versions: Vers
     versions
         Versions of the operator set and of the format.
     """
-    graph = Graph(dtype, versions, map_.columns)
+    graph = Graph(dtype, versions, map_.columns, map_.numbers)
     calibrated = graph.narrowed(nodes_of((map_,), "", graph, INPUT))
     for unknown in graph.unknown:
         calibrated = graph.add("Where", unknown, np.nan, calibrated)

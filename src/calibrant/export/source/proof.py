@@ -57,9 +57,10 @@ def source_of(map_: Map, language: Language, proof: str = "", ends: Ends | None 
 
 def proven_source(map_: Map, language: Language, ends: Ends | None = None) -> tuple[str, Proof]:
     """The source with its proof in a comment, or an :class:`ExportMismatchError`."""
+    text = source_of(map_, language, "", ends)
     rows = proof_rows(map_)
     runner: Callable[[str, Rows], tuple[Floats, str]] = {"python": _run_python, "c": _run_c}[language]
-    found, engine = runner(source_of(map_, language, "", ends), rows)
+    found, engine = runner(text, rows)
     low, high = ends or (-math.inf, math.inf)
     beyond = (rows.scores < low) | (rows.scores > high)
     wrong = np.flatnonzero(beyond & ~np.isnan(found))

@@ -22,6 +22,7 @@ from calibrant.maps import (
     Map,
     PiecewiseLinearMap,
     StepMap,
+    TreeMap,
 )
 from calibrant.messages import InputError
 from calibrant.numerics import LOG_ODDS_LIMIT
@@ -192,3 +193,8 @@ def _(map_: ByGroupMap, program: Program) -> list[Statement]:
         for what, column in zip(("slopes", "intercepts"), columns, strict=True)
     )
     return [If(f"{group} >= 0", _affine(like, slope, intercept), other)]
+
+
+@written.register
+def _(map_: TreeMap, program: Program) -> list[Statement]:
+    raise InputError("map", "is a tree, which has no Python or C source", "use to_sql, to_onnx or scorer()")

@@ -215,6 +215,11 @@ class Dialect:
     packages: tuple[str, ...] = ()
 
     @property
+    def nan(self) -> str:
+        """Condition that a number that is not NULL is missing, as ``unusable``; empty if there is no NaN."""
+        return "" if self.unusable == NO_NAN else self.unusable.removeprefix(f"{NO_NAN} OR ")
+
+    @property
     def executed(self) -> bool:
         """Whether the tests run its text on the engine."""
         return self.runner is not None

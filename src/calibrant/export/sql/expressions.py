@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import overload
 
-from calibrant.export.regions import lower
 from calibrant.export.sql.dialects import dialect_named, quote
-from calibrant.export.sql.scores import stages, text_literal, translated
+from calibrant.export.sql.scores import text_literal, translated
 from calibrant.export.sql.text import Text
-from calibrant.maps import ByGroupMap, Map, TopMap
+from calibrant.export.trees import lower
+from calibrant.maps import ByGroupMap, ComposeMap, Map, TopMap
 from calibrant.messages import InputError, Setting
 
 MAX_CLASSES = 100
@@ -108,7 +108,10 @@ def expressions(
             "columns", f"must be at most {MAX_CLASSES} for SQL, but the map has {len(columns):,} classes", TO_ONNX
         )
     groups = group_columns(map_, columns.values(), by)
-    keys = {name: written.key.format(quote(column, dialect)) for name, column in groups.items()}
+    keys = {
+        name: quote(column, dialect) if name in map_.numbers else written.key.format(quote(column, dialect))
+        for name, column in groups.items()
+    }
     quoted = [quote(name, dialect) for name in columns.values()]
     x = [f"CAST({name} AS {written.real})" for name in quoted]
     unusable = [written.unusable.format(name=name, x=each) for name, each in zip(quoted, x, strict=True)]
@@ -184,7 +187,7 @@ def group_columns(map_: Map, columns: Iterable[str], by: Mapping[str, str] | Non
 
 def _unknown(map_: Map, keys: Mapping[str, str], dialect: str) -> Iterator[str]:
     """Conditions under which a row is in no group of a map without default."""
-    for part in stages(map_) if keys else ():
+    for part in map_.maps if isinstance(map_, ComposeMap) else (map_,):
         if isinstance(part, ByGroupMap) and part.default is None:
             key, names = keys[part.by], ", ".join(text_literal(group, dialect) for group in part.groups)
             yield f"{key} IS NULL OR {key} NOT IN ({names})"

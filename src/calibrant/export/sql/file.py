@@ -158,7 +158,13 @@ def prove_sql(map_: Map, text: str, columns: Columns, engine: Engine, by: Mappin
         missing = [at for at, value in enumerate(values) if value != value]
         for at in {*missing[1 - place % 2 :: 2], len(values) - 1}:
             values[at] = None
-    groups = {group_names[each]: values.tolist() for each, values in rows.groups.items()}
+    groups = {group_names[each]: rows.groups[each].tolist() for each in map_.columns if each not in map_.numbers}
+    for name in map_.numbers:  # NULL and NaN take turns
+        values = rows.groups[name].tolist()
+        missing = [at for at, value in enumerate(values) if value != value]
+        for at in missing[::2]:
+            values[at] = None
+        scores[group_names[name]] = values
     found = dict(zip(outputs, engine.select(items, scores, groups), strict=True))
     for values in found.values():
         if len(values) != len(matrix):

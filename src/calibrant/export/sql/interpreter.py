@@ -98,6 +98,7 @@ class _Reading:
             exp.NEQ: lambda node, row: ~_equal(self.value(node.this, row), self.value(node.expression, row)),
             exp.GTE: lambda node, row: self.value(node.this, row) >= self.value(node.expression, row),
             exp.GT: lambda node, row: self.value(node.this, row) > self.value(node.expression, row),
+            exp.LTE: lambda node, row: self.value(node.this, row) <= self.value(node.expression, row),
             exp.LT: lambda node, row: self.value(node.this, row) < self.value(node.expression, row),
             exp.Neg: lambda node, row: -self.value(node.this, row),
             exp.Add: lambda node, row: self.value(node.this, row) + self.value(node.expression, row),
@@ -128,7 +129,7 @@ class _Reading:
     def is_null(self, node: Any, row: Row) -> Any:
         if type(node.expression) is not self.null:
             raise DocumentError("the text", "uses IS with something other than NULL, which no map needs")
-        return _is_null(self.value(node.this, row))
+        return _is_null(self.value(node.this, row)) != bool(node.args.get("negate"))
 
     def scaled(self, operation: Any, node: Any, row: Row) -> Any:
         left, right = self.value(node.this, row), self.value(node.expression, row)

@@ -229,7 +229,9 @@ class MulticlassBins(About):
 
     # ---------------------------------------------------------------------------------------------------- fresh rows
 
-    def count(self, certificate: Certificate, scores: Any, y: Any, positive: Any) -> tuple[Ints, Ints, int]:
+    def count(
+        self, certificate: Certificate, scores: Any, y: Any, positive: Any, by: Any = None
+    ) -> tuple[Ints, Ints, int]:
         """Fresh rows and events by bin, part by part."""
         refuse_positive(positive)
         rows = check_fresh_rows(

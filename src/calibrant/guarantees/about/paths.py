@@ -136,7 +136,9 @@ class PathNodes(AboutMap):
 
     # ---------------------------------------------------------------------------------------------------- fresh rows
 
-    def count(self, certificate: Certificate, scores: Any, y: Any, positive: Any) -> tuple[Ints, Ints, int]:
+    def count(
+        self, certificate: Certificate, scores: Any, y: Any, positive: Any, by: Any = None
+    ) -> tuple[Ints, Ints, int]:
         """Fresh rows by bin, and those that belong to each node of its path."""
         refuse_positive(positive)
         tree, kind = self.map.taxonomy, cast(MulticlassScoreType, certificate.score_type)

@@ -109,7 +109,9 @@ class Regions(AboutMap):
             covered &= (codes < b) | (project(p, self.map.rules[b]) != self.map.thresholds[b])
         return np.asarray(covered)
 
-    def count(self, certificate: Certificate, scores: Any, y: Any, positive: Any) -> tuple[Ints, Ints, int]:
+    def count(
+        self, certificate: Certificate, scores: Any, y: Any, positive: Any, by: Any = None
+    ) -> tuple[Ints, Ints, int]:
         """Fresh rows of each region, and those of each class among them."""
         refuse_positive(positive)
         rows = check_fresh_rows(scores, y, self.classes, self.map.on, self.frame_columns)

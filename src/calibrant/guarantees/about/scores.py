@@ -102,7 +102,9 @@ class ScoreBins(About):
         others = provenance.n - provenance.events
         return counted and rows <= provenance.n and events <= provenance.events and certificate.n - events <= others
 
-    def count(self, certificate: Certificate, scores: Any, y: Any, positive: Any) -> tuple[Ints, Ints, int]:
+    def count(
+        self, certificate: Certificate, scores: Any, y: Any, positive: Any, by: Any = None
+    ) -> tuple[Ints, Ints, int]:
         """Fresh rows and events by bin."""
         rows = check_rows(scores, y, positive=positive, score_type=cast(ScoreType, certificate.score_type))
         n, events = self.counted(rows.scores, rows.labels == 1)

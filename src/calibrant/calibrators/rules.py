@@ -1,0 +1,218 @@
+"""The leaves of a tree as rules: conditions, a probability or a curve, an interval and counts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from calibrant.fits.leaves import LeafCounts
+from calibrant.guarantees.bounds import BOUNDS
+from calibrant.maps import LogitAffineMap, TreeMap
+from calibrant.maps.trees import Limit
+from calibrant.messages import InputError, Shown, count_text
+from calibrant.notebook import table_block
+
+SAME_ROWS = (
+    "The same rows chose the splits and fill the leaves, so the intervals are too narrow: fit with honest=True for "
+    "intervals that hold."
+)
+NO_INTERVALS = "The rows have importance weights, so there are no intervals."
+
+
+@dataclass(frozen=True)
+class Rule(Shown):
+    """One leaf of a tree.
+
+    Attributes
+    ----------
+    limits
+        What the rule asks of each column; none if the tree is one leaf.
+    probability
+        The probability of the leaf; NaN if it depends on the score.
+    rate, low, high
+        Observed event rate of the leaf's rows, and its confidence interval, NaN if there is none.
+    rows, events
+        Rows and events of the leaf; sums of weights if rows have importance weights.
+    slope, intercept
+        The curve of the leaf on the log-odds, or on the score; NaN for a leaf of one probability.
+    examples
+        Pairs of a score and the probability that the leaf gives it, at a low, a middle and a high score of its rows;
+        none for a leaf of one probability.
+    missing
+        Columns that had missing values in the fit: only for these does the text say where they belong.
+    confidence
+        Confidence level of the interval.
+    """
+
+    limits: tuple[Limit, ...]
+    probability: float
+    rate: float
+    low: float
+    high: float
+    rows: float
+    events: float
+    slope: float
+    intercept: float
+    examples: tuple[tuple[float, float], ...]
+    missing: frozenset[str]
+    confidence: float
+
+    @property
+    def name(self) -> str:
+        """The conditions, joined."""
+        return " and ".join(limit.said(limit.column in self.missing) for limit in self.limits) or "all rows"
+
+    @property
+    def interval(self) -> str:
+        """The interval in words; empty if there is none."""
+        if math.isnan(self.low):
+            return ""
+        return f"{100 * self.confidence:g} % CI {_percent(self.low)} to {_percent(self.high)}"
+
+    @property
+    def outcome(self) -> str:
+        """What the leaf says, in words: its probability, or how it changes scores."""
+        if not self.examples:
+            return f"{_percent(self.probability)} %"
+        before, after = ([_score(each) for each in side] for side in zip(*self.examples, strict=True))
+        return f"{', '.join(before)} become {', '.join(after)}"
+
+    def said(self, unit: str = "rows") -> str:
+        """The rule in a line, with this noun for its rows."""
+        between = f" ({self.interval})" if self.interval and not self.examples else ""
+        observed = f", observed {_percent(self.rate)} %" if self.examples and self.rate == self.rate else ""
+        observed += f" ({self.interval})" if self.examples and self.interval else ""
+        return f"{self.name}: {self.outcome}{between}{observed}, {count_text(self.rows)} {unit}"
+
+    def __str__(self) -> str:
+        """The rule in a line."""
+        return self.said()
+
+
+@dataclass(frozen=True)
+class Rules(Shown):
+    """The leaves of a fitted tree as rules; prints one line for each.
+
+    Leaves of one probability come in its order, the highest first; curves in the order of the tree.
+
+    Attributes
+    ----------
+    rules
+        The rules.
+    honest
+        Whether other rows chose the splits than those that are counted.
+    unit
+        Noun for the rows.
+    """
+
+    rules: tuple[Rule, ...]
+    honest: bool
+    unit: str = "rows"
+
+    @classmethod
+    def of(
+        cls, tree: TreeMap, counts: LeafCounts, missing: frozenset[str], confidence: float, unit: str, *, weighted: bool
+    ) -> Rules:
+        """The rules of a tree, from what is in its leaves."""
+        if not 0.0 < confidence < 1.0:
+            raise InputError("confidence", f"must lie strictly between 0 and 1, got {confidence!r}")
+        low, high = np.full(len(tree.maps), np.nan), np.full(len(tree.maps), np.nan)
+        if not weighted:
+            ends = BOUNDS["clopper-pearson"](
+                counts.events.astype(np.int64), counts.rows.astype(np.int64), 1 - confidence
+            )
+            low, high = (np.where(counts.rows > 0, end, np.nan) for end in ends)
+        found = [_rule(tree, j, counts, float(low[j]), float(high[j]), missing, confidence) for j in tree.in_order]
+        if tree.constants is not None:
+            found.sort(key=lambda rule: -rule.probability)
+        return cls(tuple(found), counts.chose > 0, unit)
+
+    def __len__(self) -> int:
+        return len(self.rules)
+
+    def __iter__(self) -> Iterator[Rule]:
+        return iter(self.rules)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to know about the intervals."""
+        if all(math.isnan(rule.low) for rule in self.rules):
+            return (NO_INTERVALS,)
+        return () if self.honest else (SAME_ROWS,)
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """Plain data, one entry for each rule; numbers that do not apply are None."""
+        names = ("probability", "rate", "low", "high", "rows", "events", "slope", "intercept")
+        return [
+            {"rule": rule.name}
+            | {name: None if math.isnan(getattr(rule, name)) else getattr(rule, name) for name in names}
+            for rule in self.rules
+        ]
+
+    def to_frame(self) -> Any:
+        """The rules as a pandas frame."""
+        import pandas as pd
+
+        return pd.DataFrame(self.to_dict()).dropna(axis=1, how="all")
+
+    def __str__(self) -> str:
+        """One line for each rule, and what to know about the intervals."""
+        return "\n".join([*(rule.said(self.unit) for rule in self.rules), *self.notes])
+
+    def _repr_html_(self) -> str:
+        """For notebooks: a table."""
+        curves = any(rule.examples for rule in self.rules)
+        said = "scores" if curves else "probability"
+        rows = [
+            (
+                rule.name,
+                rule.outcome,
+                *([f"{_percent(rule.rate)} %"] if curves else []),
+                rule.interval,
+                count_text(rule.rows),
+            )
+            for rule in self.rules
+        ]
+        head = ("rule", said, *(["observed"] if curves else []), "interval", self.unit)
+        return table_block(head, rows, notes=self.notes)
+
+
+def _rule(
+    tree: TreeMap, j: int, counts: LeafCounts, low: float, high: float, missing: frozenset[str], confidence: float
+) -> Rule:
+    part, constants = tree.maps[j], tree.constants
+    slope = intercept = probability = math.nan
+    examples: tuple[tuple[float, float], ...] = ()
+    if constants is not None:
+        probability = float(constants[j])
+    else:
+        marks = np.unique([each[j] for each in (counts.low, counts.middle, counts.high)])
+        marks = marks[~np.isnan(marks)]
+        examples = tuple(zip(marks.tolist(), part.apply(marks).tolist(), strict=True))
+    if isinstance(part, LogitAffineMap):
+        slope, intercept = part.slope, part.intercept
+    counted = float(counts.rates[j]), low, high, float(counts.rows[j]), float(counts.events[j])
+    return Rule(tree.limits[j], probability, *counted, slope, intercept, examples, missing, confidence)
+
+
+def _percent(p: float) -> str:
+    """A probability in percent, with enough digits for a small one."""
+    value = 100.0 * p
+    if value != value:
+        return "?"
+    return (
+        f"{value:.0f}"
+        if 9.95 <= value <= 90.0 or value in (0.0, 100.0)
+        else f"{value:.1f}"
+        if value >= 0.95
+        else f"{value:.2g}"
+    )
+
+
+def _score(value: float) -> str:
+    """A score: in percent if it can be a probability."""
+    return f"{_percent(value)} %" if 0.0 <= value <= 1.0 else f"{value:.3g}"

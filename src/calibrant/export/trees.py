@@ -1,0 +1,209 @@
+"""Export of a map by leaves of a tree: one rule for each leaf in SQL, comparisons in ONNX."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.export.kinds import nodes, nodes_of
+from calibrant.export.onnx.graph import ML, Family, Graph
+from calibrant.export.regions import lower, row_nodes
+from calibrant.export.samples import EDGE_SCORES, Rows, proof_rows, proof_scores
+from calibrant.export.sql.scores import score_text, text_literal
+from calibrant.export.sql.text import Text
+from calibrant.export.tolerance import allowed, allowed_on_path, only_copies
+from calibrant.maps import TreeMap
+from calibrant.maps.trees import Limit
+from calibrant.messages import InputError, Setting
+from calibrant.numerics import Floats
+
+__all__ = ["lower", "proof_rows", "row_nodes"]  # with every kind of map registered
+
+# ------------------------------------------------------------------------------------------------------------------ SQL
+
+
+@lower.register
+def _(map_: TreeMap, text: Text, x: list[str], place: int) -> str:
+    """One WHEN for each leaf, with what the way to it asks of each column; the last leaf is the ELSE."""
+    _refuse_booleans(map_, text)
+    *rules, last = map_.in_order.tolist()
+    written = [
+        f"\n  WHEN {' AND '.join(_asked(limit, x[place], text) for limit in map_.limits[leaf])} "
+        f"THEN {score_text(map_.maps[leaf], x[place], text)}"
+        for leaf in rules
+    ]
+    other = score_text(map_.maps[last], x[place], text)
+    return f"CASE{''.join(written)}\n  ELSE {other}\nEND" if written else other
+
+
+def _refuse_booleans(map_: TreeMap, text: Text) -> None:
+    for name in set(map_.columns) - set(map_.numbers):
+        levels = {map_.levels[node] for node in np.flatnonzero(map_.columns_split == map_.names.index(name) + 1)}
+        if not text.dialect.booleans and levels <= {"true", "false"}:
+            raise InputError(
+                Setting("dialect", text.name), "has no text for booleans", f"fit with text or integers in {name!r}"
+            )
+
+
+def _asked(limit: Limit, x: str, text: Text) -> str:
+    """What a limit asks of its column."""
+    if limit.column is None:
+        return " AND ".join(_ends(limit, x, text))
+    column = text.keys[limit.column]
+    return _of_text(limit, column, text) if limit.is_text else _of_number(limit, column, text)
+
+
+def _ends(limit: Limit, x: str, text: Text) -> list[str]:
+    found = [f"{x} > {text.number(limit.above)}"] if limit.above > -math.inf else []
+    return found + ([f"{x} <= {text.number(limit.upto)}"] if limit.upto < math.inf else [])
+
+
+def _of_number(limit: Limit, column: str, text: Text) -> str:
+    """Numbers: NaN is a missing value, but the largest number to most engines."""
+    nan = text.dialect.nan.format(name=column, x=f"CAST({column} AS {text.dialect.real})")
+    ends = _ends(limit, column, text)
+    if limit.missing:
+        inside = " AND ".join(ends)
+        inside = f"({inside})" if len(ends) > 1 else inside
+        return f"({' OR '.join(each for each in (inside, f'{column} IS NULL', nan) if each)})"
+    return " AND ".join(ends if limit.upto < math.inf or not nan else [*ends, f"NOT {nan}"])
+
+
+def _of_text(limit: Limit, key: str, text: Text) -> str:
+    """Text: a comparison with NULL is not true."""
+    if limit.levels == ():
+        return f"{key} IS NULL" if limit.missing else "1 = 0"
+    listed = ", ".join(text_literal(level, text.name) for level in limit.levels or limit.other_than)
+    if limit.levels is not None:
+        return f"({key} IN ({listed}) OR {key} IS NULL)" if limit.missing else f"{key} IN ({listed})"
+    if limit.missing:
+        return f"({key} IS NULL OR {key} NOT IN ({listed}))"
+    return f"{key} IS NOT NULL AND {key} NOT IN ({listed})"
+
+
+# ----------------------------------------------------------------------------------------------------------------- ONNX
+
+
+@nodes.register
+def _(map_: TreeMap, family: Family, graph: Graph, x: str) -> str:
+    """The number of the leaf, from the leaves up, then the map of that leaf.
+
+    A text tensor has no missing values: the empty text stands for one, unless it is a level of the tree.
+    """
+    x = graph.widened(x)
+    columns = {name: graph.doubled(name) for name in map_.numbers}
+    codes = {name: _coded(map_, graph, name) for name in map_.columns if name not in columns}
+    found = {int(leaf): graph.integers(place) for place, leaf in enumerate(map_.leaves)}
+    for node in range(len(map_.left) - 1, -1, -1):
+        column = int(map_.columns_split[node])
+        if column >= 0:
+            name = map_.names[column - 1] if column else ""
+            left = (
+                _same(graph, codes[name], map_, node)
+                if name in codes
+                else _up_to(graph, columns.get(name, x), map_, node)
+            )
+            found[node] = graph.add("Where", left, found[int(map_.left[node])], found[int(map_.right[node])])
+    leaf = found[0]
+    if len(map_.maps) == 1:
+        return nodes_of(map_.maps, "", graph, x)
+    return nodes_of(map_.maps, leaf, graph, x)
+
+
+def _up_to(graph: Graph, x: str, map_: TreeMap, node: int) -> str:
+    left = graph.add("LessOrEqual", x, graph.doubles(float(map_.thresholds[node])))
+    return graph.add("Or", left, graph.add("IsNaN", x)) if map_.missing_left[node] else left
+
+
+def _same(graph: Graph, code: tuple[str, tuple[str, ...]], map_: TreeMap, node: int) -> str:
+    name, levels = code
+    left = graph.add("Equal", name, graph.integers(levels.index(map_.levels[node])))
+    if not map_.missing_left[node]:
+        return left
+    return graph.add("Or", left, graph.add("Equal", name, graph.integers(len(levels))))
+
+
+def _coded(map_: TreeMap, graph: Graph, name: str) -> tuple[str, tuple[str, ...]]:
+    """The number of each row's level among those of a column: one more than the levels for a missing one."""
+    split = np.flatnonzero(map_.columns_split == map_.names.index(name) + 1).tolist()
+    levels = tuple(dict.fromkeys(map_.levels[node] for node in split))
+    texts, numbers = [*levels], [*range(len(levels))]
+    if "" not in levels:
+        texts, numbers = [*texts, ""], [*numbers, len(levels)]
+    keys: dict[str, Any] = {"keys_strings": texts, "values_int64s": numbers, "default_int64": -1}
+    return graph.add("LabelEncoder", name, domain=ML, **keys), levels
+
+
+# ---------------------------------------------------------------------------------------------------------------- proof
+
+RANDOM_ROWS = 100_000
+AT_EDGES = 400
+"""Scores at the edges of each leaf's map that a proof tries, spread over the leaves."""
+
+
+@proof_rows.register
+def _(map_: TreeMap, random_state: int = 0) -> Rows:
+    """Rows in every leaf, at edge scores, and random ones at and beside every threshold and level."""
+    rng = np.random.default_rng([random_state, 20_266])
+    cuts = map_.thresholds[map_.columns_split == 0]
+    beside = np.concatenate([cuts, np.nextafter(cuts, -np.inf), np.nextafter(cuts, np.inf)])
+    scores: list[Floats] = []
+    pools = {name: _pool(map_, name, rng) for name in map_.columns}
+    found: dict[str, list[NDArray[Any]]] = {name: [] for name in map_.columns}
+    for part, limits in zip(map_.maps, map_.limits, strict=True):
+        marks = proof_scores(part, random_state)
+        near = np.concatenate([EDGE_SCORES, beside, rng.choice(marks, max(AT_EDGES // len(map_.maps), 20))])
+        scores.append(near)
+        asked = {limit.column: limit for limit in limits}
+        for name, pool in pools.items():
+            fits = pool if name not in asked else np.array([v for v in pool if _fits(asked[name], v)], dtype=pool.dtype)
+            found[name].append(rng.choice(fits if len(fits) else pool, len(near)))
+    marks = np.concatenate([proof_scores(part, random_state) for part in set(map_.maps)] + [beside])
+    scores.append(rng.choice(marks, RANDOM_ROWS))
+    for name, pool in pools.items():
+        found[name].append(rng.choice(pool, RANDOM_ROWS))
+    return Rows(np.concatenate(scores), {name: np.concatenate(parts) for name, parts in found.items()})
+
+
+def _pool(map_: TreeMap, name: str, rng: np.random.Generator) -> NDArray[Any]:
+    """Values to try: at and beside every threshold, or every level, and missing."""
+    split = np.flatnonzero(map_.columns_split == map_.names.index(name) + 1)
+    if name in map_.numbers:
+        cuts = map_.thresholds[split]
+        wide = rng.normal(size=20) * (1.0 + np.abs(cuts).max()) + rng.choice(cuts, 20)
+        around = np.concatenate([cuts, np.nextafter(cuts, -np.inf), np.nextafter(cuts, np.inf), wide])
+        return np.concatenate([around, [np.nan, np.inf, -np.inf, 0.0, -0.0, 1e300, -1e300]])
+    levels = list(dict.fromkeys(map_.levels[node] for node in split.tolist()))
+    alike = [other for level in levels[:3] for other in (level.swapcase(), f"{level} ", f"{level}.0", f"0{level}")]
+    texts = [*levels, None, *dict.fromkeys(text for text in ("1", "true", *alike) if text and text not in levels)]
+    pool = np.empty(len(texts), dtype=object)
+    pool[:] = texts
+    return pool
+
+
+def _fits(limit: Limit, value: Any) -> bool:
+    if value is None or value != value:
+        return limit.missing
+    if limit.is_text:
+        return value in limit.levels if limit.levels is not None else value not in limit.other_than
+    return bool(limit.above < value <= limit.upto)
+
+
+@allowed.register
+def _(map_: TreeMap, rows: Rows) -> tuple[Floats, Floats]:
+    """As the map of each row's leaf."""
+    low, high = np.full(len(rows.scores), np.nan), np.full(len(rows.scores), np.nan)
+    s = rows.scores.astype(np.float64)
+    leaf = map_.route(s, rows.groups or None)
+    for place, part in enumerate(map_.maps):
+        own = np.flatnonzero(leaf == place)
+        low[own], high[own] = allowed_on_path(part, s[own], s[own], s[own])
+    return low, high
+
+
+@only_copies.register
+def _(map_: TreeMap) -> bool:
+    return all(map(only_copies, map_.maps))

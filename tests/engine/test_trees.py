@@ -1,0 +1,77 @@
+"""Exports of trees: SQL on engines, ONNX, one row at a time, and the command line."""
+
+from __future__ import annotations
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pytest
+from tests.contracts.test_maps import SAMPLES, groups_of
+
+import calibrant as cb
+from calibrant.calibration import Calibration
+from calibrant.export import trees
+from calibrant.export.onnx.model import prove_model, session_of, to_onnx
+from calibrant.maps import StepMap, TreeMap
+from calibrant.messages import InputError
+
+pytestmark = pytest.mark.engine
+
+TREES = SAMPLES["tree"]
+
+
+BY_AGE = TreeMap(
+    ("age", "job"), [False, True], [1, -1, 2, -1, -1], [41.0, 0, 0, 0, 0], ("", "", "student", "", ""),
+    [1, -1, 3, -1, -1], [2, -1, 4, -1, -1], [False] * 5, tuple(StepMap([], [rate]) for rate in (0.1, 0.2, 0.3)),
+)  # fmt: skip
+
+
+def test_the_rules_are_readable_sql() -> None:
+    """One line for each rule, on the columns by their names."""
+    text = Calibration(BY_AGE).to_sql("p")
+    assert text.splitlines()[1:] == [
+        """  WHEN "age" <= 41.0e0 THEN 0.1e0""",
+        """  WHEN ("age" > 41.0e0 OR "age" IS NULL OR isnan(CAST("age" AS DOUBLE))) """
+        """AND CAST("job" AS VARCHAR) IN ('student') THEN 0.2e0""",
+        "  ELSE 0.3e0",
+        "END END",
+    ]
+
+
+def test_every_tree_is_proven_as_a_model(monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests) -> None:
+    monkeypatch.setattr(trees, "RANDOM_ROWS", 5_000)
+    for place, map_ in enumerate(TREES):
+        for dtype in ("float32", "float64"):
+            with subtests.test(place=place, dtype=dtype):
+                prove_model(map_, session_of(to_onnx(map_, dtype).SerializeToString()))
+
+
+def test_one_row_at_a_time_gives_what_apply_gives() -> None:
+    for map_ in TREES:
+        scores = np.random.default_rng(0).random(200)
+        groups = groups_of(map_, 200) or {}
+        score = Calibration(map_).scorer()
+        found = [score(s, *(groups[name][j] for name in map_.columns)) for j, s in enumerate(scores.tolist())]
+        np.testing.assert_allclose(found, map_.apply(scores, groups or None), rtol=1e-12)
+        assert np.isnan(score(None, *(groups[name][0] for name in map_.columns)))
+        if map_.columns:
+            with pytest.raises(InputError, match="needs 2"):
+                score(0.5)
+
+
+def test_a_tree_without_a_source_says_what_to_use() -> None:
+    for call in (Calibration(TREES[0]).to_python, Calibration(TREES[0]).to_c):
+        with pytest.raises(InputError, match="to_sql"):
+            call()
+    with pytest.raises(ValueError, match="composition"):
+        cb.maps.ComposeMap((TREES[0], cb.maps.IdentityMap()))
+
+
+def test_frames_of_every_engine_get_the_same_column() -> None:
+    scores = np.random.default_rng(0).random(60)
+    frame = pd.DataFrame({"s": scores, **(groups_of(TREES[0], 60) or {})})
+    here = cb.engine.apply(TREES[0], frame, "s")["calibrated"].to_numpy()
+    there = cb.engine.apply(TREES[0], duckdb.from_df(frame), "s").df()["calibrated"].to_numpy()
+    np.testing.assert_array_equal(here, there)
+    with pytest.raises(InputError, match="needs numbers"):
+        cb.engine.apply(TREES[0], duckdb.sql("SELECT 0.5 AS s, 'x' AS age, 'y' AS job"), "s")
