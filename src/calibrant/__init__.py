@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from calibrant import abstention as abstention
     from calibrant import calibrators as calibrators
     from calibrant import clinical as clinical
+    from calibrant import conformal as conformal
     from calibrant import credit as credit
     from calibrant import decisions as decisions
     from calibrant import displays as displays
@@ -85,6 +86,7 @@ _HOMES = {
     "check": "verdict",
     "clinical": "",
     "compare": "verdict",
+    "conformal": "",
     "credit": "",
     "crossfit": "calibrators.crossfit",
     "decisions": "",

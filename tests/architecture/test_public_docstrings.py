@@ -23,11 +23,11 @@ import calibrant
 
 NAMESPACES = (
     *("metrics", "displays", "multiclass", "online", "shift", "engine", "maps", "notions", "calibrators", "decisions"),
-    *("abstention", "clinical", "credit"),
+    *("abstention", "clinical", "conformal", "credit"),
 )
 """Public namespaces; ``calibrant`` stands for the names of the top level that are in none of them."""
 
-METHODS = {"abstention", "metrics", "calibrators", "multiclass", "online", "shift", "clinical", "credit"}
+METHODS = {"abstention", "metrics", "calibrators", "multiclass", "online", "shift", "clinical", "conformal", "credit"}
 """Namespaces of statistical methods, whose objects state their guarantee and cite their source."""
 
 LONGEST, FEWEST_WORDS, MANY_PARAMETERS = 120, 4, 3
@@ -42,6 +42,8 @@ EXCEPTIONS: dict[str, tuple[set[str], str]] = {
     "Map": ({"example"}, "base class: the kinds of maps have examples"),
     "ScoreMap": ({"example"}, "base class: the kinds of maps have examples"),
     "MulticlassMap": ({"example"}, "base class: the kinds of maps have examples"),
+    "Family": ({"guarantees", "reference"}, "base class: each family states its own"),
+    "Nested": ({"guarantees", "reference"}, "a protocol for nested sets"),
     "Forecaster": ({"example", "guarantees", "reference"}, "base class: each forecaster states its own"),
     "KernelForecaster": ({"example", "guarantees", "reference"}, "base class: each forecaster states its own"),
     "RowByRow": ({"guarantees", "reference"}, "base class: each forecaster states its own"),

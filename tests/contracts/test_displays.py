@@ -24,6 +24,7 @@ from calibrant import (
     displays,
 )
 from calibrant.calibrators.multiclass.simplex import SimplexBinning
+from calibrant.conformal import split_intervals
 from calibrant.displays import (
     CanonicalValidityDisplay,
     ClasswiseDisplay,
@@ -147,6 +148,14 @@ def with_after(scores: np.ndarray, y: np.ndarray) -> ReliabilityDisplay:
     return ReliabilityDisplay.from_predictions(scores, y, after=IsotonicCalibrator().fit(scores, y).transform(scores))
 
 
+def prediction_sets() -> displays.PredictionSetsDisplay:
+    rng = np.random.default_rng(0)
+    forecast = rng.normal(size=120)
+    y = forecast + rng.normal(size=120)
+    sets = split_intervals(forecast[:60], y[:60], forecast[60:], alpha=0.2)
+    return displays.PredictionSetsDisplay(sets, y[60:], x=forecast[60:], name="Forecast")
+
+
 def grades() -> Any:
     """Three grades in two years, one of them without rows in the second."""
     return credit.grade_panel(
@@ -172,6 +181,7 @@ LISTED: dict[str, Callable[[], Any]] = {
         GaussianForecast(np.zeros(300), 1.0), np.random.default_rng(3).normal(scale=1.5, size=300)
     ),
     "forest": lambda: displays.ForestDisplay.from_predictions(*draw(), groups=np.arange(len(draw()[0])) % 5),
+    "prediction sets": prediction_sets,
     "grade lights": lambda: displays.GradeLightsDisplay.from_panel(grades()),
     "map, binning": lambda: MapDisplay.from_map(binned()[0]),
     "map, rare binning": lambda: MapDisplay.from_map(HistogramBinning().fit(*rare())),
@@ -205,6 +215,7 @@ FIRST = {
     "GradeLightsDisplay": "grade lights",
     "MapDisplay": "map, binning",
     "PlanDisplay": "plan, target",
+    "PredictionSetsDisplay": "prediction sets",
     "ReliabilityDisplay": "reliability",
     "SimplexDisplay": "simplex",
     "TopLabelBinDisplay": "top-label, bin",

@@ -40,7 +40,15 @@ class Family(ABC):
 
     @abstractmethod
     def fit(self, model: Any, X: Any, y: Floats, prefit: bool = False) -> Learned:
-        """Fit clones of the model to rows, or take it as it is."""
+        """Fit clones of the model to rows, or take it as it is.
+
+        Parameters
+        ----------
+        model, X, y
+            The regressor, or several of them, and the rows.
+        prefit
+            Whether the model is fitted already.
+        """
 
 
 @dataclass(frozen=True)
@@ -60,7 +68,15 @@ class Residual(Family):
     """
 
     def fit(self, model: Any, X: Any, y: Floats, prefit: bool = False) -> Learned:
-        """Fit the model, or take it as it is."""
+        """Fit the model, or take it as it is.
+
+        Parameters
+        ----------
+        model, X, y
+            The regressor, or several of them, and the rows.
+        prefit
+            Whether the model is fitted already.
+        """
         fitted = model if prefit else clone(model).fit(X, y)
         return Learned(lambda new: Band.around(predictions(fitted, new)), lambda new: predictions(fitted, new))
 
@@ -91,7 +107,15 @@ class Scaled(Family):
     spread: Any = None
 
     def fit(self, model: Any, X: Any, y: Floats, prefit: bool = False) -> Learned:
-        """Fit the model, and the spread to its absolute residuals."""
+        """Fit the model, and the spread to its absolute residuals.
+
+        Parameters
+        ----------
+        model, X, y
+            The regressor, or several of them, and the rows.
+        prefit
+            Whether the model is fitted already.
+        """
         if prefit:
             if self.spread is None:
                 raise InputError("family", "needs a fitted model of the spread", "pass Scaled(spread=fitted_model)")
@@ -155,7 +179,15 @@ class Quantiles(Family):
         return (beta, 0.5, 1.0 - beta) if self.shape == "cqr-m" else (beta, 1.0 - beta)
 
     def fit(self, model: Any, X: Any, y: Floats, prefit: bool = False) -> Learned:
-        """Fit the models of the quantiles, or take them as they are."""
+        """Fit the models of the quantiles, or take them as they are.
+
+        Parameters
+        ----------
+        model, X, y
+            The regressor, or several of them, and the rows.
+        prefit
+            Whether the model is fitted already.
+        """
         check_option("shape", self.shape, ("cqr", "cqr-m", "cqr-r"))
         ends = quantile_function(model, self.levels, X, y, prefit)
         shapes: dict[str, Callable[..., Band]] = {
@@ -189,7 +221,15 @@ class Distribution(Family):
     """
 
     def fit(self, model: Any, X: Any, y: Floats, prefit: bool = False) -> Learned:
-        """Fit the forest, and read its leaves."""
+        """Fit the forest, and read its leaves.
+
+        Parameters
+        ----------
+        model, X, y
+            The regressor, or several of them, and the rows.
+        prefit
+            Whether the model is fitted already.
+        """
         leaves = _leaves(model, X, y, prefit)
         return Learned(lambda new: LeafDistribution(leaves, new), lambda new: leaves.quantiles(new, (0.5,))[0])
 

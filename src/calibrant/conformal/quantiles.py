@@ -127,6 +127,18 @@ def conformal_quantile(
 def p_values(scores: ArrayLike, new: ArrayLike) -> Floats:
     r"""Conformal p-value of each new score, :math:`(1 + \#\{i : r_i \ge r\}) / (n + 1)`.
 
+    Parameters
+    ----------
+    scores
+        Scores of calibration rows.
+    new
+        Scores of new rows.
+
+    Returns
+    -------
+    array
+        A p-value for each new score.
+
     Notes
     -----
     Guarantee: finite-sample. If old and new scores are exchangeable, a p-value is at most alpha with probability at

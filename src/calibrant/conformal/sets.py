@@ -54,7 +54,15 @@ class PredictionSets(Shown):
     def from_intervals(
         cls, lower: ArrayLike, upper: ArrayLike, certificate: Coverage | NoCertificate | None = None
     ) -> PredictionSets:
-        """One interval for each row; a row whose lower end is above its upper end, or NaN, is empty."""
+        """One interval for each row; a row whose lower end is above its upper end, or NaN, is empty.
+
+        Parameters
+        ----------
+        lower, upper
+            Ends of the intervals.
+        certificate
+            Which coverage is guaranteed.
+        """
         low, high = np.asarray(lower, dtype=np.float64), np.asarray(upper, dtype=np.float64)
         if low.ndim != 1 or low.shape != high.shape:
             raise InputError("lower", f"has shape {low.shape}, and upper {high.shape}", "pass one end for each row")

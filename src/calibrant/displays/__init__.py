@@ -11,6 +11,7 @@ from calibrant.displays.multiclass.panels import ClasswiseDisplay
 from calibrant.displays.multiclass.reliability import TopLabelBinDisplay, TopLabelDisplay
 from calibrant.displays.multiclass.simplex import CanonicalValidityDisplay, SimplexDisplay
 from calibrant.displays.plan import PlanDisplay
+from calibrant.displays.prediction_sets import PredictionSetsDisplay
 from calibrant.displays.reliability import ReliabilityDisplay
 from calibrant.displays.risk_coverage import RiskCoverageDisplay
 from calibrant.displays.validity import ValidityDisplay
@@ -26,6 +27,7 @@ __all__ = [
     "MapDisplay",
     "MulticlassErrorDisplay",
     "PlanDisplay",
+    "PredictionSetsDisplay",
     "ReliabilityDisplay",
     "RiskCoverageDisplay",
     "SimplexDisplay",
