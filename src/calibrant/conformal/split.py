@@ -117,6 +117,9 @@ class SplitConformal(ConformalRegressor):
     def _calibration_rows(self) -> int:
         return self.scores_.size
 
+    def _ends_of_a_row(self) -> int:
+        return 1
+
     def _sets(self, X: Any, alpha: float) -> PredictionSets:
         lower, upper = self.learned_.nested(X).level(np.asarray(conformal_quantile(self.scores_, alpha)))
         return PredictionSets.from_intervals(lower, upper)
