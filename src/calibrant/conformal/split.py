@@ -1,4 +1,4 @@
-"""Split conformal: one part of the rows fits the model, the other part gives the radius."""
+"""Split conformal: some rows fit the model, the others give the radius."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class SplitConformal(ConformalRegressor):
     random_state: int | None = 0
 
     def fit(self, X: Any, y: ArrayLike) -> Self:
-        """Fit the model to one part of the rows, and keep the scores of the other part."""
+        """Fit the model to some rows, and keep the scores of the others."""
         check_alpha(self.alpha)
         prefit = self.prefit or isinstance(self.model, FrozenEstimator)
         n, outcomes = read_rows(X, y, least=1 if prefit else 2)
@@ -153,7 +153,7 @@ def split_intervals(
     Parameters
     ----------
     predicted, y
-        Past forecasts and what happened; the forecaster must not have learned from these outcomes.
+        Past forecasts and their outcomes; the forecaster must not have learned from these outcomes.
     new_predicted
         New forecasts.
     alpha
