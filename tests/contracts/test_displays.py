@@ -43,6 +43,7 @@ from calibrant.displays.multiclass import regions
 from calibrant.engine import Grid
 from calibrant.maps import LogitAffineMap
 from calibrant.metrics.binary.validity import validity_curve
+from calibrant.online import GaussianForecast
 
 mpl = pytest.importorskip("matplotlib")
 mpl.use("Agg")
@@ -181,6 +182,9 @@ LISTED: dict[str, Callable[[], Any]] = {
     "validity, marginal": lambda: ValidityDisplay.from_predictions(
         *draw(), certificate=binned()[0].certificate(coverage="marginal")
     ),
+    "distribution": lambda: displays.DistributionDisplay.from_predictions(
+        GaussianForecast(np.zeros(300), 1.0), np.random.default_rng(3).normal(scale=1.5, size=300)
+    ),
     "forest": lambda: displays.ForestDisplay.from_predictions(*draw(), groups=np.arange(len(draw()[0])) % 5),
     "prediction sets": prediction_sets,
     "grade lights": lambda: displays.GradeLightsDisplay.from_panel(grades()),
@@ -212,6 +216,7 @@ FIRST = {
     "DecisionCurveDisplay": "decision curve",
     "MulticlassErrorDisplay": "class errors",
     "ClasswiseDisplay": "class-wise",
+    "DistributionDisplay": "distribution",
     "ForestDisplay": "forest",
     "GradeLightsDisplay": "grade lights",
     "MapDisplay": "map, binning",

@@ -102,6 +102,7 @@ def test_a_quantile_without_the_new_row_would_not_hold() -> None:
     assert not not_below(hits, runs, 0.75)
 
 
+@pytest.mark.filterwarnings("ignore::calibrant.CalibrantWarning")
 @pytest.mark.parametrize("kind", ["group", "class"])
 def test_each_group_or_class_is_covered(kind: str, full_size: bool) -> None:
     """One group is rare and hard: it is covered by its own threshold, and not by a common one."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 from tests.worlds import classes as class_world
 
-from calibrant import InputError
+from calibrant import CalibrantWarning, InputError
 from calibrant.conformal import ClassSets, CumulativeSets, LeastAmbiguousSets, conformal_quantile
 from calibrant.conformal.classes.cumulative import uniform
 from calibrant.conformal.conditional.thresholds import Thresholds
@@ -88,9 +88,11 @@ def test_sets_are_those_of_the_definition(name: str) -> None:
 @pytest.mark.parametrize("name", METHODS)
 def test_few_rows_give_sets_of_every_class(name: str) -> None:
     method = METHODS[name](0.1).fit(P, Y)
-    assert method.predict_sets(P).sizes.tolist() == [3, 3, 3, 3]
+    with pytest.warns(CalibrantWarning, match="needs at least 9 rows to calibrate, and there are fewer"):
+        assert method.predict_sets(P).sizes.tolist() == [3, 3, 3, 3]
     alone = METHODS[name](0.4).fit(P[:1], Y[:1], classes=[0, 1, 2])
-    assert alone.predict_sets(P).members.all()
+    with pytest.warns(CalibrantWarning):
+        assert alone.predict_sets(P).members.all()
     half = METHODS[name](0.5).fit(P[:1], Y[:1], classes=[0, 1, 2])
     assert half.predict_sets(P[:1]).covers([0]).all()
 
@@ -113,6 +115,15 @@ def test_one_threshold_per_class_and_group() -> None:
     assert np.array_equal(by_group.predict_sets(p, groups=["north"] * 900).members, alone.predict_sets(p).members)
     with pytest.raises(InputError, match="differs between rows"):
         _ = by_group.threshold_
+
+
+def test_a_class_with_few_rows_is_in_every_set() -> None:
+    p, y = class_world(100, 3, 11)
+    y[y == 2] = np.where(np.arange((y == 2).sum()) < 5, 2, 1)
+    method = LeastAmbiguousSets(0.1, by_class=True).fit(p, y)
+    with pytest.warns(CalibrantWarning, match="in each group or class, and 1 of 3 have fewer") as told:
+        assert method.predict_sets(p).members[:, 2].all()
+    assert told[0].message.note.values["needed"] == 9
 
 
 def test_unseen_groups_are_refused_with_a_way_out() -> None:
@@ -240,7 +251,7 @@ def test_errors_name_the_argument() -> None:
         (lambda: LeastAmbiguousSets().fit(P, [0, 1, 1, 5], classes=[0, 1, 2]), "y"),
         (lambda: LeastAmbiguousSets().fit(P[:0], []), "scores is empty"),
         (lambda: LeastAmbiguousSets().fit(P, Y).predict_sets(P[:, :2]), "scores has 2 columns"),
-        (lambda: LeastAmbiguousSets().fit(P, Y).predict_sets(P).covers([0]), "y has 1 rows"),
+        (lambda: LeastAmbiguousSets(0.4).fit(P, Y).predict_sets(P).covers([0]), "y has 1 rows"),
         (lambda: LeastAmbiguousSets().fit(P, Y).predict_sets(P, unseen="drop"), "unseen is 'drop'"),
     ):
         with pytest.raises(InputError, match=words):

@@ -68,6 +68,7 @@ def test_weights_equal_in_all_rows_change_nothing_and_only_known_ones_are_certif
     assert np.isinf(alone.width).tolist() == [False, True]
 
 
+@pytest.mark.filterwarnings("ignore::calibrant.CalibrantWarning")
 @pytest.mark.statistical
 def test_numbers_are_covered_in_a_rare_group_and_under_a_known_shift(full_size: bool) -> None:
     rng, runs, n = np.random.default_rng(5), 10_000 if full_size else 400, 60

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,9 @@ class ConformalRegressor(ABC, BaseEstimator):
         n = _num_samples(X)
         if n == 0:
             raise InputError("X", "is empty", "pass at least one row")
-        step = max(BLOCK // max(self._calibration_rows(), 1), 1)
+        step = max(BLOCK // max(self._ends_of_a_row(), 1), 1)
+        if n <= step:
+            return replace(self._sets(X, level), certificate=self.certificate(level))
         parts = [self._sets(take(X, np.arange(at, min(at + step, n))), level) for at in range(0, n, step)]
         return PredictionSets.concatenate(parts, self.certificate(level))
 
@@ -55,6 +58,10 @@ class ConformalRegressor(ABC, BaseEstimator):
     def _rows_needed(self, alpha: float) -> int:
         """Fewest calibration rows with which a set can have an end."""
         return int(np.ceil(round(1.0 / alpha - 1.0, 9)))
+
+    def _ends_of_a_row(self) -> int:
+        """Number of intervals that a new row has before they are aggregated."""
+        return self._calibration_rows()
 
     @abstractmethod
     def _calibration_rows(self) -> int:

@@ -5,7 +5,7 @@ order, :math:`l_{(1)} \le l_{(2)} \le \dots`, and the upper ends in order as wel
 
 .. math:: \{y : \#\{i : l_i \le y \le u_i\} \ge v\} = \bigcup_{j \ge 1} \bigl[l_{(j + v - 1)}, u_{(j)}\bigr],
 
-where an interval whose lower end is above its upper end is empty. For if y is held by v intervals and :math:`j - 1` of
+where an interval whose lower end is above its upper end is empty. For if v intervals contain y and :math:`j - 1` of
 the upper ends are below y, then :math:`y \le u_{(j)}`, and at least :math:`j - 1 + v` lower ends are at most y. The
 other way round, y in the j-th interval has at least :math:`j + v - 1` lower ends at or below it, and at most
 :math:`j - 1` upper ends below it. So two sorts and one comparison give the set of Gupta (2023), Algorithm 9.1, without
@@ -31,7 +31,7 @@ def held_by(lower: Floats, upper: Floats, votes: int) -> PredictionSets:
     lower, upper
         Ends of intervals; an interval with its lower end above its upper end, or NaN, is empty.
     votes
-        How many intervals must hold a value; every value is held by 0 of them.
+        How many intervals must hold a value; for 0 every value is in the set.
 
     Returns
     -------

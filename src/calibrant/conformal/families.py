@@ -24,7 +24,7 @@ from calibrant.messages import InputError, Setting
 
 Floats = NDArray[np.float64]
 SMALLEST_SPREAD = 1e-3
-"""Least spread, as a share of the mean absolute residual: a spread of 0 would promise an exact forecast."""
+"""Least spread, as a share of the mean absolute residual: a spread of 0 would mean an exact forecast."""
 
 
 @dataclass(frozen=True)

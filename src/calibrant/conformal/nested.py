@@ -78,7 +78,13 @@ class Band:
 
     @classmethod
     def around(cls, center: Floats, spread: Floats | None = None, slack: float = SLACK) -> Band:
-        """Intervals around a center, whose radius is t or t times the spread."""
+        """Intervals around a center, whose radius is t or t times the spread.
+
+        Parameters
+        ----------
+        center, spread, slack
+            The forecast, its spread if there is one, and the rounding of ends.
+        """
         speed = np.ones_like(center) if spread is None else spread
         return cls(center, center, speed, speed, 0.0, slack)
 
@@ -96,7 +102,13 @@ class Band:
 
     @classmethod
     def of_median(cls, lower: Floats, median: Floats, upper: Floats) -> Band:
-        """CQR-m: each quantile moves by t times its distance from the median; quantiles that cross are put in order."""
+        """CQR-m: each quantile moves by t times its distance from the median; quantiles that cross are put in order.
+
+        Parameters
+        ----------
+        lower, median, upper
+            Three quantiles.
+        """
         low, middle, high = np.sort(np.stack([lower, median, upper]), axis=0)
         return cls(low, high, middle - low, high - middle)
 
@@ -118,19 +130,12 @@ class Band:
             base, pace = end.reshape(shape), speed.reshape(shape)
             with np.errstate(invalid="ignore"):  # 0 x inf
                 moved = base + sign * np.where(pace == 0.0, 0.0, t * pace)
-                outward = moved + sign * self.slack * (np.abs(moved) + np.abs(base))
-                beyond = np.nextafter(moved, sign * np.inf)
-                exact = (_over(moved, base, pace, sign) <= t) & (t < _over(beyond, base, pace, sign))
-                exact &= self.slack == SLACK
-            ends.append(np.where(t == np.inf, sign * np.inf, np.where(exact | (pace == 0.0), moved, outward)))
+                moved += sign * self.slack * (np.abs(moved) + np.abs(base))
+            ends.append(np.where(t == np.inf, sign * np.inf, moved))
         low, high = ends
+        if self.least == -np.inf:
+            return low, high
         return np.where(t < self.least, np.inf, low), np.where(t < self.least, -np.inf, high)
-
-
-def _over(end: Floats, base: Floats, pace: Floats, sign: float) -> Floats:
-    """The score of an end, in the same operations as :meth:`Band.score`."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(sign * (end - base) / pace, dtype=np.float64)
 
 
 def _passed(distance: Floats, speed: Floats, least: float) -> Floats:

@@ -119,7 +119,7 @@ class RepeatedSplitConformal(ConformalRegressor):
         lower, upper = (np.concatenate([pair[side] for pair in ends], axis=1) for side in (0, 1))
         sizes = [scores.size for scores in self.scores_]
         splits = len(sizes)
-        if len(set(sizes)) == 1:  # whole numbers, compared exactly
+        if len(set(sizes)) == 1:  # integers, compared exactly
             return held_by(lower, upper, floor(splits * (exact(alpha) * (sizes[0] + 1) - 1)) + 1)
         weights = np.repeat([1.0 / (size + 1.0) for size in sizes], sizes)
         least = float(splits * exact(alpha)) - sum(1.0 / (size + 1.0) for size in sizes)

@@ -24,7 +24,7 @@ class PredictionSets(Shown):
     Attributes
     ----------
     offsets
-        Row i has the intervals ``offsets[i]`` to ``offsets[i + 1]``; n + 1 whole numbers.
+        Row i has the intervals ``offsets[i]`` to ``offsets[i + 1]``; n + 1 integers.
     lower, upper
         Ends of all intervals, in order within each row; infinite where a set has no end.
     certificate

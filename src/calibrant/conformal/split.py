@@ -1,4 +1,4 @@
-"""Split conformal: one part of the rows fits the model, the other part gives the radius."""
+"""Split conformal: some rows fit the model, the others give the radius."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class SplitConformal(ConformalRegressor):
     random_state: int | None = 0
 
     def fit(self, X: Any, y: ArrayLike, *, groups: ArrayLike | None = None, sample_weight: Any = None) -> Self:
-        """Fit the model to one part of the rows, and keep the scores of the other part.
+        """Fit the model to some rows, and keep the scores of the others.
 
         Parameters
         ----------
@@ -160,6 +160,9 @@ class SplitConformal(ConformalRegressor):
     def _calibration_rows(self) -> int:
         return self.scores_.size
 
+    def _ends_of_a_row(self) -> int:
+        return 1
+
     def _sets(self, X: Any, alpha: float) -> PredictionSets:
         lower, upper = self.learned_.nested(X).level(np.asarray(conformal_quantile(self.scores_, alpha)))
         return PredictionSets.from_intervals(lower, upper)
@@ -187,7 +190,7 @@ def split_intervals(
     Parameters
     ----------
     predicted, y
-        Past forecasts and what happened; the forecaster must not have learned from these outcomes.
+        Past forecasts and their outcomes; the forecaster must not have learned from these outcomes.
     new_predicted
         New forecasts.
     alpha

@@ -1,6 +1,7 @@
 """Plots: each display first computes its numbers (``data``), then draws them with ``plot``."""
 
 from calibrant.displays.decisions import DecisionCurveDisplay
+from calibrant.displays.distribution import DistributionDisplay
 from calibrant.displays.forest import ForestDisplay
 from calibrant.displays.horizon import HorizonDisplay
 from calibrant.displays.lights import GradeLightsDisplay
@@ -20,6 +21,7 @@ __all__ = [
     "CanonicalValidityDisplay",
     "ClasswiseDisplay",
     "DecisionCurveDisplay",
+    "DistributionDisplay",
     "ForestDisplay",
     "GradeLightsDisplay",
     "HorizonDisplay",

@@ -145,7 +145,7 @@ class ClassConformal(ABC):
         Coverage or NoCertificate
             Prints as a sentence.
         """
-        return self._fitted(alpha).certificate(exact=self.empty == "keep")
+        return self._fitted(alpha).certificate(tight=self.empty == "keep")
 
     # ---------------------------------------------------------------------------------------------- for subclasses
 

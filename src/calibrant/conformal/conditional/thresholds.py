@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -13,10 +14,20 @@ from calibrant.arrays.keys import Keys, read_keys
 from calibrant.arrays.multiclass.names import first_names
 from calibrant.arrays.sides import RatioWeights, check_weights
 from calibrant.conformal.coverage import Coverage
-from calibrant.conformal.quantiles import conformal_quantile, rank
+from calibrant.conformal.quantiles import conformal_quantile, exact, rank
 from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
-from calibrant.messages import InputError
+from calibrant.messages import InputError, Voice, note, warn
 from calibrant.numerics import Floats, Ints
+
+
+@note("too-few-rows-for-sets")
+def too_few_rows_for_sets(voice: Voice, few: int, parts: int, alpha: float, needed: int) -> str:
+    """Thresholds, one of each group or class, that are infinite since too few rows calibrate them."""
+    needs = f"alpha = {alpha:g} needs at least {needed:,} {voice.nouns.rows} to calibrate"
+    if parts == 1:
+        return f"{needs}, and there are fewer: every set holds everything"
+    return f"{needs} in each group or class, and {few:,} of {parts:,} have fewer: their sets hold everything"
+
 
 Unseen = Literal["refuse", "everything"]
 
@@ -147,6 +158,9 @@ class Thresholds:
             new = read_floats(weights, "sample_weight")
             check_length(new, "sample_weight", n)
             return np.asarray(conformal_quantile(self.scores, self.alpha, self.weights, new))[:, None]
+        few = self.rows < fewest_rows(self.alpha)
+        if few.any():
+            warn(too_few_rows_for_sets(int(few.sum()), few.size, self.alpha, fewest_rows(self.alpha)))
         if self.groups is None:
             return self.table
         keys = read_keys(groups)
@@ -162,12 +176,12 @@ class Thresholds:
             )
         return np.vstack([self.table, np.full((1, self.table.shape[1]), np.inf)])[places]
 
-    def certificate(self, exact: bool = True) -> Coverage | NoCertificate:
+    def certificate(self, tight: bool = True) -> Coverage | NoCertificate:
         """What is guaranteed about scores of new rows.
 
         Parameters
         ----------
-        exact
+        tight
             Whether sets are exactly those at the thresholds; if some are larger, there is no upper bound on the
             coverage.
         """
@@ -183,10 +197,21 @@ class Thresholds:
                 level, self.alpha, "Tibshirani et al. (2019)", "known-ratio", target="for rows of the new population"
             )
         if self.groups is None and self.classes is None:
-            upper = min(level + 1.0 / (int(self.rows[0, 0]) + 1), 1.0) if exact else None
+            upper = min(level + 1.0 / (int(self.rows[0, 0]) + 1), 1.0) if tight else None
             return Coverage(level, self.alpha, "Gupta (2023), Proposition 9.1", upper=upper)
         parts = [name for name, there in (("group", self.groups), ("class", self.classes)) if there is not None]
         return Coverage(level, self.alpha, "Vovk et al. (2005)", target=f"for the rows of each {' and '.join(parts)}")
+
+
+def fewest_rows(alpha: float) -> int:
+    """Fewest calibration rows with which a threshold is finite.
+
+    Examples
+    --------
+    >>> fewest_rows(0.1), fewest_rows(0.05), fewest_rows(0.3)
+    (9, 19, 3)
+    """
+    return ceil(1 / exact(alpha) - 1)
 
 
 def _group_keys(groups: ArrayLike, n: int) -> Keys:

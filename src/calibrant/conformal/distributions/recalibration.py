@@ -181,6 +181,13 @@ class RecalibratedForecast(Predictive):
     The distribution function is the map of that of the forecast, a step function. The quantile at level p is the
     quantile of the forecast at the k-th smallest rank, k = ceil(p (n + 1)), as in split conformal prediction; beyond
     the last rank it is infinite. Guarantee: that of the calibration. Reference: Kuleshov et al. (2018).
+
+    Examples
+    --------
+    >>> from calibrant.online import GaussianForecast
+    >>> past = recalibrate_distributions(GaussianForecast(np.zeros(9), 1.0), np.arange(9) - 4.0)
+    >>> past.apply(GaussianForecast([10.0], 1.0)).quantile(0.8).round(3).tolist()  # the eighth of nine errors is 3
+    [13.0]
     """
 
     def __init__(self, forecast: Predictive, calibration: DistributionCalibration) -> None:

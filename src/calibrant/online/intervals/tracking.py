@@ -37,7 +37,9 @@ class QuantileTracking(IntervalForecaster):
     Edge cases: a negative radius gives an empty interval for one number, and a narrower one for a pair.
     Guarantee: on every sequence, also against an adversary who sees each interval, if scores are at most b, the number
     of misses among the first T rows is at most :math:`\alpha T + (b - r_1)^+ / \eta + 1 - \alpha`, and for forecasts of
-    one number at least :math:`\alpha T - r_1 / \eta - \alpha`. It is about all intervals together; single ones have none. It assumes that each outcome is learned before the next forecast. Proof: docs/certificates/online-intervals.md.
+    one number at least :math:`\alpha T - r_1 / \eta - \alpha`. It is about all intervals together; single
+    ones have none. It assumes that each outcome is learned before the next forecast. Proof:
+    docs/certificates/online-intervals.md.
     Cost: O(1) per row, two numbers. Reference: Angelopoulos, Candes and Tibshirani (2023), Proposition 1.
 
     Examples
