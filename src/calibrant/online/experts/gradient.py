@@ -67,8 +67,9 @@ class OnlineGradient(PlattForecaster):
 
     Notes
     -----
-    For comparison: :class:`OnlinePlatt` adapts to the curvature of the loss and is better on almost every stream, and
-    the bound of :class:`Aioli` grows as log T, this one as the root of T.
+    For comparison: where nothing changes it does as well as :class:`OnlinePlatt`, and it follows drift less well, since
+    its steps shrink with every row (``python benchmarks/streams.py --section 6``). The bound of :class:`Aioli` grows as
+    log T, this one as the root of T.
     Guarantee: the regret bound of :meth:`certificate`, on every sequence.
     Cost: constant memory, one logarithm and one exponential per row.
     Reference: Gupta (2023), Table 6.1; Zinkevich 2003; proof in docs/certificates/online-platt.md.
