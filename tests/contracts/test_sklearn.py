@@ -250,7 +250,7 @@ def test_the_wrapper_of_a_model_and_a_map_per_fold(subtests: pytest.Subtests) ->
 NUMBERS = (*WEIGHT_CHECKS, "check_fit_idempotent", "check_methods_subset_invariance", "check_classifiers_train")
 
 
-@_each([IsotonicCalibrator(), HistogramBinning(n_bins=5)])
+@_each([IsotonicCalibrator(), HistogramBinning(n_bins=5), TopLabelHistogramBinning(n_bins=2), SimplexBinning()])
 def test_the_wrapper_of_bins_and_tables(calibrator: BinaryCalibrator, subtests: pytest.Subtests) -> None:
     estimator = _wrapped(calibrator)
     others = {name for name, _ in _checks(estimator) if not name.startswith(NUMBERS)}

@@ -63,8 +63,9 @@ WORLDS = {
     "hospitals": World(900, -1.0, hospitals=30),
 }
 
-SLACK = {("rare", "brier"): 0.03}
-"""How much less often than 93 % an interval may cover: with 84 events the Brier score is skewed."""
+LEAST = 0.93
+"""Least coverage of the 95 % intervals, which are asymptotic: in 2,000 runs of the rare world, with 84 events, they
+covered in 94.6 to 95.7 %, by figure."""
 
 
 def covered(found: SurvivalValidation, truths: dict[str, float]) -> dict[str, bool]:
@@ -86,7 +87,7 @@ def test_intervals_cover_as_often_as_they_say(method: str, subtests: pytest.Subt
                 for key, inside in covered(found, truths).items():
                     hits[key] += inside
             for key, count in hits.items():
-                test = stats.binomtest(count, runs, 0.93 - SLACK.get((name, key), 0.0), alternative="less")
+                test = stats.binomtest(count, runs, LEAST, alternative="less")
                 assert test.pvalue > LEVEL, f"{key} is covered in {count / runs:.3f} of samples"
 
 
