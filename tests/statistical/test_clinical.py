@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from benchmarks.curve_distances import CASES, Case, coverage
 from scipy import stats
 
 from calibrant.clinical import random_effects, update_model
-from calibrant.metrics.binary.bins import grouped_or_tally
-from calibrant.metrics.binary.distances import spline_intervals
 from calibrant.numerics import expit
 
 pytestmark = [pytest.mark.statistical, pytest.mark.slow]
@@ -17,42 +16,17 @@ LEVEL = 1e-3
 
 def sample(rng: np.random.Generator, n: int, clusters: int, share: float, shift: float, slope: float):
     """Risks, outcomes of rate expit(shift + slope z) at each risk, and clusters of correlated outcomes."""
-    z = rng.normal(-1.4, 1.1, n)
-    p = expit(shift + slope * z)
-    if not clusters:
-        return expit(z), (rng.random(n) < p).astype(int), None
-    cluster = rng.integers(0, clusters, n)
-    latent = np.sqrt(share) * rng.normal(size=clusters)[cluster] + np.sqrt(1.0 - share) * rng.normal(size=n)
-    return expit(z), (stats.norm.cdf(latent) < p).astype(int), cluster
+    z, y, groups = Case(n, clusters, share, shift, slope).draw(rng)
+    return expit(z), y.astype(int), groups
 
 
-def truth(shift: float, slope: float) -> np.ndarray:
-    z = stats.norm.ppf((np.arange(100_000) + 0.5) / 100_000) * 1.1 - 1.4
-    gap = np.abs(expit(shift + slope * z) - expit(z))
-    return np.array([gap.mean(), np.quantile(gap, 0.5), np.quantile(gap, 0.9), gap.max()])
-
-
-# rows, clusters, their share of the variance, shift and slope of the truth
-CASES = [
-    (300, 0, 0.0, 0.0, 1.0),
-    (300, 0, 0.0, -0.2, 0.8),
-    (1000, 0, 0.0, -0.2, 0.7),
-    (1200, 12, 0.02, 0.0, 1.0),
-    (1500, 30, 0.02, -0.3, 0.7),
-]
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: " ".join(map(str, case)))
-def test_intervals_of_distances_cover(case: tuple, full_size: bool) -> None:
-    n, clusters, share, shift, slope = case
-    wanted, hits, runs = truth(shift, slope), np.zeros(4), 300 if full_size else 8
-    for run in range(runs):
-        scores, y, groups = sample(np.random.default_rng([run, n]), n, clusters, share, shift, slope)
-        found = spline_intervals(grouped_or_tally(scores, y, None, groups), random_state=run)
-        assert found is not None
-        hits += (found.low <= wanted + 1e-9) & (wanted <= found.high)
-    for covered, least in zip(hits.astype(int).tolist(), (0.93, 0.93, 0.9, 0.85), strict=True):
+@pytest.mark.parametrize("case", [CASES[place] for place in (0, 1, 2, 3, 6)], ids=str)
+def test_intervals_of_distances_cover(case: Case, full_size: bool) -> None:
+    runs = 300 if full_size else 6
+    hits, below, _ = coverage(case, runs)
+    for covered, least in zip(hits.astype(int).tolist(), (0.94, 0.94, 0.94, 0.92), strict=True):
         assert stats.binomtest(covered, runs, least, alternative="less").pvalue > LEVEL, hits / runs
+    assert stats.binomtest(int(below.max()), runs, 0.06, alternative="greater").pvalue > LEVEL, below / runs
 
 
 @pytest.mark.parametrize("clusters", [0, 30])
