@@ -130,7 +130,8 @@ def write(folder: Path) -> None:
         "",
         "Every public name, from its docstring. Names that are not listed here may change without notice.",
         "The :doc:`table of methods <support>` shows what each calibrator can do, and the :doc:`table of data <doors>` "
-        "which function takes which data. The :doc:`table of documents <documents>` lists methods and theorems by source.",
+        "which function takes which data. The :doc:`table of documents <documents>` lists methods and theorems by "
+        "source.",
         "",
         ".. toctree::",
         "   :hidden:",

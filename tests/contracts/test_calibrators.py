@@ -111,6 +111,7 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
         {"soft_targets": True},
         {"increasing": False},
         {"limits": True},
+        {"loss": "square"},
         {"clamp": 0.03},
     ],
     "ScalingBinning": [

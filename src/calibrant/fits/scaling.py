@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Literal, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from calibrant.tallies import NO_INTERIOR, Tally, end_notes
 
 Variant = Literal["abm", "am", "ab"]
 
+Loss = Literal["log", "square"]
+"""Loss that a fit minimizes: maximum likelihood, or least squares."""
+
 Noted = tuple[Map, tuple[Note, ...]]
 """A fitted map with notes for the user."""
 
@@ -24,6 +27,10 @@ Design = Callable[[Floats], Floats]
 
 WARM_START_ROWS = 1 << 18
 """Above this many rows, Newton's method starts from the solution on the grid, whose error is O(cell width squared)."""
+
+STEEPEST, FLATTEST = 200.0, 1e-4
+"""Least squares take soft targets if a coefficient, for scores scaled to [-1, 1], would exceed the first, or if
+p (1 - p) is below the second for all scores: then a step fits better than any curve."""
 
 SMALLEST_SPREAD = 1e-290
 """If scores are closer together than this, a slope would overflow."""
@@ -47,6 +54,10 @@ one_class = note("soft-targets-for-one-class", f"only one class is present: {SOF
 separated_classes = note(
     "soft-targets-for-separated-classes", f"the classes are separated by the score: {SOFT_TARGETS}"
 )
+steps_fit_better = note(
+    "soft-targets-for-a-step",
+    "a step has the least squares, and no curve attains it: Platt's soft targets were used",
+)
 labels_on_their_side = note("labels-on-their-side", f"every score is on the right side of 1/2: {SOFT_TARGETS}")
 
 
@@ -57,6 +68,7 @@ class Scaling:
     soft_targets: bool = False
     increasing: bool = True
     limits: bool = False
+    loss: Loss = "log"
 
     def rough(self) -> Scaling:
         """The same options for a rough fit."""
@@ -166,8 +178,54 @@ def fit_platt(tally: Tally, how: Scaling = DEFAULT, on: Axis = "log-odds") -> No
     bounds = (0,) if how.increasing else ()
     fit = fit_logistic(targets.pieces(tally, design), 2, non_negative=bounds, start=start)
     a, b = fit.coefficients
+    if how.loss == "square":
+        a, b = least_squares(targets.pieces(tally, design), fit.coefficients, bounds)
+        if targets.hit == 1.0 and _is_step(targets.pieces(tally, design), a, b):
+            targets = Targets.softened(support, how, steps_fit_better())
+            a, b = least_squares(targets.pieces(tally, design), fit.coefficients, bounds)
     notes = (*read, *targets.notes, *(() if fit.converged else (newton_unsettled(),)))
     return how.finish(LogitAffineMap(a / spread, b - a * center / spread, axis, *ends), tally), notes
+
+
+def least_squares(pieces: Pieces, start: Floats, non_negative: tuple[int, ...]) -> tuple[float, float]:
+    r"""Slope and intercept with the least squares of :math:`\operatorname{expit}(a x + b)` from the targets.
+
+    The sum is not convex: the search begins at ``start``, at the constant with the same intercept, and at a slope of
+    five times that of ``start``, and the best of the three is returned.
+
+    Examples
+    --------
+    >>> x = np.array([[-1.0, 1.0], [1.0, 1.0]])  # two scores, whose rates the curve attains
+    >>> a, b = least_squares(lambda: [(x, np.array([4.0, 4.0]), np.array([1.0, 3.0]))], np.array([0.5, 0.0]), (0,))
+    >>> expit(np.array([b - a, b + a])).round(6).tolist()
+    [0.25, 0.75]
+    """
+    from scipy.optimize import minimize  # here: slow to load, and the likelihood does without
+
+    total = sum(float(n.sum()) for _, n, _ in pieces())
+
+    def loss(beta: Floats) -> tuple[float, Floats]:
+        value, gradient = 0.0, np.zeros(2)
+        for x, n, soft in pieces():
+            p = expit(beta @ x)
+            value += float((n * p * p - 2.0 * soft * p).sum())
+            gradient += 2.0 * (x @ ((n * p - soft) * p * (1.0 - p)))
+        return value / total, gradient / total
+
+    bounds = [(0.0 if place in non_negative else -1e3, 1e3) for place in range(2)]
+    starts = (start, np.array([0.0, start[1]]), np.array([5.0 * start[0], start[1]]))
+    how: dict[str, Any] = {"jac": True, "bounds": bounds, "options": {"ftol": 1e-15, "gtol": 1e-11, "maxiter": 1_000}}
+    found = [minimize(loss, np.clip(at, -1e3, 1e3), method="L-BFGS-B", **how) for at in starts]
+    best = min(found, key=lambda each: float(each.fun))
+    return float(best.x[0]), float(best.x[1])
+
+
+def _is_step(pieces: Pieces, a: float, b: float) -> bool:
+    """Whether the curve is a step as far as the scores show."""
+    if max(abs(a), abs(b)) > STEEPEST:
+        return True
+    outputs = (expit(np.array([a, b]) @ x) for x, _, _ in pieces())
+    return max(float((p * (1.0 - p)).max()) for p in outputs) < FLATTEST
 
 
 def fit_beta(tally: Tally, how: Scaling = DEFAULT, variant: Variant = "abm") -> Noted:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
+from calibrant.arrays.columns import check_option
 from calibrant.calibrators.base import BinaryCalibrator, Fit
-from calibrant.fits.scaling import Scaling, fit_beta, fit_level, fit_platt, rates_text, unlimited
+from calibrant.fits.scaling import Loss, Scaling, fit_beta, fit_level, fit_platt, rates_text, unlimited
 from calibrant.maps import BetaMap, LogitAffineMap, Map
 from calibrant.messages import InputError, Voice
 from calibrant.tallies import Tally
@@ -38,6 +39,10 @@ class PlattScaling(BinaryCalibrator):
         Clip scores to [clamp, 1 - clamp] before their log-odds are taken. By default, a score of exactly 0 or 1 is
         moved to half the distance between that end and the nearest other score, with a note; other scores are not
         changed.
+    loss : {"log", "square"}
+        ``"square"`` minimizes the Brier score instead of the log loss. It weighs errors of middling probabilities more
+        and of rare events less, and is not convex: the best of three searches is taken, and if a step has a lower Brier
+        score than any curve, soft targets are used, with a note.
 
     Notes
     -----
@@ -46,7 +51,7 @@ class PlattScaling(BinaryCalibrator):
     Guarantee: no finite-sample guarantee; none is possible without assumptions on the distribution (Gupta 2023,
     Theorem 3.3).
     Cost: one pass to tally, then O(cells) per Newton step.
-    Reference: Platt (1999); Gupta (2023), eq. 1.7.
+    Reference: Platt (1999); Gupta (2023), eq. 1.7; Rosenberg (2021) for the square loss.
 
     Examples
     --------
@@ -63,11 +68,13 @@ class PlattScaling(BinaryCalibrator):
     increasing: bool = True
     limits: bool = False
     clamp: float | None = None
+    loss: Loss = "log"
 
     def _fit_map(self, tally: Tally) -> Fit[Map]:
+        check_option("loss", self.loss, get_args(Loss))
         if self.on == "score" and self.clamp is not None:
             raise InputError("clamp", "applies to log-odds only", "leave it out with on='score'")
-        how = Scaling(self.soft_targets, self.increasing, self.limits)
+        how = Scaling(self.soft_targets, self.increasing, self.limits, self.loss)
         return Fit(*fit_platt(tally, how, self.on))
 
     def _describe(self, voice: Voice) -> str:

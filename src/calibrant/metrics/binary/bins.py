@@ -220,6 +220,32 @@ class Bins:
         score_sum = np.bincount(codes, w * rows.scores, size).astype(np.float64)
         return cls(np.full(size - 1, np.nan), n, events, score_sum, w2)
 
+    def merged(self, min_rows: float) -> Bins:
+        """Neighboring bins joined until each has at least ``min_rows`` rows, or effective rows of weights.
+
+        The bin with the fewest rows is joined with the neighbor that has fewer, again and again; labels play no part.
+
+        Examples
+        --------
+        >>> bins = Bins.of([0.1] * 50 + [0.3] * 3 + [0.5] * 2 + [0.9] * 60, [0] * 55 + [1] * 60, n_bins=5).merged(30)
+        >>> bins.edges.round(3).tolist(), bins.n.tolist()
+        ([0.8], [55, 60])
+        """
+        if not min_rows >= 0.0:
+            raise InputError("min_rows", f"must be a number of rows of at least 0, got {min_rows!r}")
+        parts = [[place] for place in range(len(self))]
+        sizes = self.effective_n.tolist()
+        while len(parts) > 1 and min(sizes) < min_rows:
+            at = sizes.index(min(sizes))
+            below = at > 0 and (at == len(parts) - 1 or sizes[at - 1] <= sizes[at + 1])
+            first = at - 1 if below else at
+            parts[first : first + 2] = [parts[first] + parts[first + 1]]
+            sizes[first : first + 2] = [_effective(self, parts[first])]
+        starts = [part[0] for part in parts]
+        n, events, score_sum = (np.add.reduceat(column, starts) for column in (self.n, self.events, self.score_sum))
+        w2 = None if self.w2 is None else np.add.reduceat(self.w2, starts)
+        return Bins(self.edges[np.array(starts[1:], dtype=np.intp) - 1], n, events, score_sum, w2)
+
     def __len__(self) -> int:
         return len(self.n)
 
@@ -272,6 +298,15 @@ def region_rows(
     rows = rows_or_tally(scores, y, sample_weight)
     assert isinstance(rows, Rows)
     return rows, region_codes(regions, y, sample_weight)
+
+
+def _effective(bins: Bins, places: list[int]) -> float:
+    """Effective sample size of several bins together."""
+    n = float(bins.n[places].sum())
+    if bins.w2 is None:
+        return n
+    squares = float(bins.w2[places].sum())
+    return n * n / squares if squares > 0.0 else 0.0
 
 
 def describe(bins: Bins, strategy: Strategy, edges: Edges, regions: Regions = None) -> str:
