@@ -229,8 +229,8 @@ class Calibration(Shown):
         score
             Column of scores, if ``scores`` is a frame; otherwise segments may be passed here, as second argument.
         by, source
-            Segments, for a map by group: one column, or columns by name; ``source`` is an alias of ``by``. In a frame,
-            ``by={"region": "area_code"}`` gives the names of the columns there.
+            Segments, for a map by group, or features, for a tree: one column, or columns by name; ``source`` is an
+            alias of ``by``. In a frame, ``by={"region": "area_code"}`` gives the names of the columns there.
         name
             Name of the new column of a frame.
 

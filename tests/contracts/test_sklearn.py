@@ -235,8 +235,9 @@ def test_the_wrapper_of_other_calibrators_of_several_classes(calibrator: Any, su
 def test_every_estimator_is_checked() -> None:
     checked = {type(each).__name__ for each in (*CALIBRATORS, *MULTICLASS, *OTHERS, VectorScaling())}
     wrappers = {"CalibratedClassifier", "CrossVennAbers"}
-    # segments, a taxonomy or a label for each column are needed besides the scores, which no check passes
+    # segments, features, a taxonomy or a label for each column are needed besides the scores, which no check passes
     unlike = {"SegmentCalibrator", "MulticlassSegmentCalibrator", "PathCalibrator", "MultilabelCalibrator"}
+    unlike |= {"CalibrationTree", "ProbabilityCalibrationTree"}
     assert checked | wrappers | unlike == set(calibrators.__all__)
 
 

@@ -17,7 +17,7 @@ from calibrant.calibration import Calibration, as_calibration, load
 from calibrant.export.documents import FORMAT
 from calibrant.export.errors import DocumentError
 from calibrant.export.tolerance import only_copies
-from calibrant.guarantees.about import ABOUT, ScoreBins, WeightedBins
+from calibrant.guarantees.about import ABOUT, ScoreBins, TreeLeaves, WeightedBins
 from calibrant.guarantees.certificate import Certificate
 from calibrant.maps import CLASS_KINDS
 from calibrant.messages import InputError
@@ -33,7 +33,11 @@ def test_every_kind_and_every_promise_has_a_document() -> None:
     assert not without_document(CLASS_KINDS, bodies), "run tests/documents/make_class_golden.py"
     assert {promise for _, promise in held} == {"none", "no-certificate", "certificate"}
     promises = [body["certificate"] for body in bodies if "about" in (body["certificate"] or {})]
-    assert {promise["about"]["is"] for promise in promises} == set(ABOUT) - {ScoreBins.key, WeightedBins.key}
+    assert {promise["about"]["is"] for promise in promises} == set(ABOUT) - {
+        ScoreBins.key,
+        WeightedBins.key,
+        TreeLeaves.key,
+    }
 
 
 def test_it_loads_and_is_written_again_with_the_same_numbers(subtests: pytest.Subtests) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays.columns import read_column, read_numbers
+from calibrant.arrays.columns import read_column, read_floats, read_numbers
 from calibrant.arrays.keys import Keys, read_keys
 from calibrant.maps.base import by_name
 from calibrant.messages import InputError
@@ -167,7 +167,7 @@ def read_features(features: Any) -> dict[str, Any]:
         column = read_column(values, where)
         items = column.tolist() if column.dtype.kind in "OUT" else ()
         spoken = column.dtype.kind == "b" or any(isinstance(item, str | bool) for item in items)
-        found[name] = read_keys(column, where) if spoken else read_numbers(column, where).astype(np.float64)
+        found[name] = read_keys(column, where) if spoken else read_floats(column, where)
     if not found:
         raise InputError("features", "has no column", "pass at least one feature")
     lengths = {_size(column) for column in found.values()}
