@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import BaggingRegressor, GradientBoostingRegressor, RandomForestRegressor
 from sklearn.frozen import FrozenEstimator
@@ -554,6 +555,21 @@ class TestFull:
                 wanted = np.abs(lines[:, 0] + lines[:, 1] * value) >= abs(a_new + b_new * value)
                 held = ((low - 1e-9 <= value) & (value <= high + 1e-9)).sum(axis=0)
                 assert (held == wanted).all(), (a_new, b_new, value)
+
+
+def test_estimators_can_be_cloned_and_set() -> None:
+    for each in (
+        conformal.SplitConformal(LinearRegression(), family=conformal.Quantiles(0.2)),
+        conformal.CrossConformal(LinearRegression(), folds=3),
+        conformal.RepeatedSplitConformal(LinearRegression()),
+        conformal.OutOfBagConformal(RandomForestRegressor(3)),
+        conformal.QOOB(RandomForestRegressor(3), beta=0.3),
+        conformal.RidgeConformal(2.0),
+    ):
+        again = clone(each).set_params(alpha=0.3)
+        assert again.alpha == 0.3
+        assert set(again.get_params(deep=False)) == set(each.get_params(deep=False))
+        assert type(each).__name__ in repr(again)
 
 
 def test_printed_sets_state_their_certificate() -> None:
