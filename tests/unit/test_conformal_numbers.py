@@ -499,6 +499,17 @@ class TestOutOfBag:
             assert found.certificate().level == pytest.approx(0.8)
             assert found.predict_sets(X).summary(y).coverage > 0.7
 
+    def test_bags_that_have_seen_a_row_do_not_score_it(self) -> None:
+        """The nearest neighbor repeats the outcome of a row exactly if it has seen it."""
+        X, y = world(30)
+        bags = BaggingRegressor(KNeighborsRegressor(1), n_estimators=6, random_state=0)
+        found = conformal.OutOfBagConformal(bags, draw_trees=False).fit(X, y)
+        forecasts = np.array([each.predict(X) for each in found.model_.estimators_])
+        assert ((forecasts == y) == (found.unseen_ == 0.0)).all()
+        for i in np.flatnonzero(np.isfinite(found.scores_)):
+            unseen = found.unseen_[:, i] == 1.0
+            assert found.scores_[i] == pytest.approx(abs(y[i] - forecasts[unseen, i].mean()))
+
     def test_rows_that_all_trees_have_seen_are_no_evidence(self) -> None:
         X, y = world(30)
         found = conformal.QOOB(RandomForestRegressor(1, random_state=0), draw_trees=False).fit(X, y)
