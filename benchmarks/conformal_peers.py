@@ -2,24 +2,28 @@
 
     pip install mapie==1.6.0 crepes==0.9.1        # not dependencies of this package
     python benchmarks/conformal_peers.py
+    python benchmarks/conformal_peers.py --qoob   # QOOB alone, which no peer has: no other package is needed
 
 Old rows calibrate, new rows get intervals, at alpha = 0.1. Models are fitted before the clock starts, but for CV+ and
 jackknife+, where fits are part of the method; folds are the same for both packages. `apart` is the largest difference
-of two ends. Times are of the CPU, the least of three runs; `ratio` is theirs divided by ours.
+of two ends. Times are of the CPU, the least of three runs; `ratio` is theirs divided by ours. QOOB is compared with the
+pass of its forest through the leaves, and with its definition, one pair of an old and a new row at a time.
 """
 
 from __future__ import annotations
 
+import sys
 import time
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import LinearRegression, QuantileRegressor
 from sklearn.model_selection import LeaveOneOut, PredefinedSplit
 
-from calibrant.conformal import CrossConformal, Quantiles, SplitConformal, split_intervals
+from calibrant.conformal import QOOB, CrossConformal, Quantiles, SplitConformal, split_intervals
 
 Ends = tuple[np.ndarray, float]
 
@@ -101,7 +105,39 @@ def cases() -> dict[str, tuple[Callable[[], np.ndarray], Callable[[], np.ndarray
     }
 
 
+def qoob(old: int = 768, new: int = 1_000, trees: int = 100, pairs: int = 100) -> None:
+    """Times of QOOB, of the forest's own pass, and of the definition (measured on a few pairs)."""
+    X, y = world(old, 0)
+    rows, _ = world(new, 1)
+    forest = RandomForestRegressor(trees, min_samples_leaf=5, max_features=1 / 3, random_state=0)
+    fitted = QOOB(forest, draw_trees=False).fit(X, y)
+    (_, leaves), (_, ours) = timed(lambda: fitted.model_.apply(rows)), timed(lambda: fitted.predict_sets(rows).ends)
+    own, first = fitted.model_.apply(X), fitted.model_.apply(rows[:1])[0]
+    counts = [np.bincount(drawn, minlength=old) for drawn in fitted.model_.estimators_samples_]
+    order = np.argsort(y)
+
+    def definition() -> np.ndarray:
+        ends = []
+        for i in range(pairs):
+            weight = np.zeros(old)
+            for j in np.flatnonzero(fitted.unseen_[:, i]):
+                inside = np.where(own[:, j] == first[j], counts[j], 0)
+                weight += inside / inside.sum()
+            total = np.cumsum(weight[order]) / weight.sum()
+            ends.append([y[order][np.argmax(total >= 0.2)], y[order][np.argmax(total > 0.8)]])
+        return np.array(ends)
+
+    _, slow = timed(definition)
+    slow *= old * new / pairs
+    print(f"QOOB, {old} old rows, {new:,} new ones, {trees} trees: {1000 * ours:,.0f} ms")
+    print(f"   leaf pass of the forest {1000 * leaves:.0f} ms: {ours / leaves:.0f} times that")
+    print(f"   definition {slow:,.0f} s (from {pairs} pairs): {slow / ours:.0f} times as long", flush=True)
+
+
 def main() -> None:
+    qoob()
+    if "--qoob" in sys.argv[1:]:
+        return
     print(f"{'':<26}{'apart':>10}{'theirs, ms':>13}{'ours, ms':>11}{'ratio':>8}")
     for name, (theirs, ours) in cases().items():
         (one, slow), (two, quick) = timed(theirs), timed(ours)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import BaggingRegressor, GradientBoostingRegressor, RandomForestRegressor
 from sklearn.frozen import FrozenEstimator
@@ -498,6 +499,17 @@ class TestOutOfBag:
             assert found.certificate().level == pytest.approx(0.8)
             assert found.predict_sets(X).summary(y).coverage > 0.7
 
+    def test_bags_that_have_seen_a_row_do_not_score_it(self) -> None:
+        """The nearest neighbor repeats the outcome of a row exactly if it has seen it."""
+        X, y = world(30)
+        bags = BaggingRegressor(KNeighborsRegressor(1), n_estimators=6, random_state=0)
+        found = conformal.OutOfBagConformal(bags, draw_trees=False).fit(X, y)
+        forecasts = np.array([each.predict(X) for each in found.model_.estimators_])
+        assert ((forecasts == y) == (found.unseen_ == 0.0)).all()
+        for i in np.flatnonzero(np.isfinite(found.scores_)):
+            unseen = found.unseen_[:, i] == 1.0
+            assert found.scores_[i] == pytest.approx(abs(y[i] - forecasts[unseen, i].mean()))
+
     def test_rows_that_all_trees_have_seen_are_no_evidence(self) -> None:
         X, y = world(30)
         found = conformal.QOOB(RandomForestRegressor(1, random_state=0), draw_trees=False).fit(X, y)
@@ -554,6 +566,21 @@ class TestFull:
                 wanted = np.abs(lines[:, 0] + lines[:, 1] * value) >= abs(a_new + b_new * value)
                 held = ((low - 1e-9 <= value) & (value <= high + 1e-9)).sum(axis=0)
                 assert (held == wanted).all(), (a_new, b_new, value)
+
+
+def test_estimators_can_be_cloned_and_set() -> None:
+    for each in (
+        conformal.SplitConformal(LinearRegression(), family=conformal.Quantiles(0.2)),
+        conformal.CrossConformal(LinearRegression(), folds=3),
+        conformal.RepeatedSplitConformal(LinearRegression()),
+        conformal.OutOfBagConformal(RandomForestRegressor(3)),
+        conformal.QOOB(RandomForestRegressor(3), beta=0.3),
+        conformal.RidgeConformal(2.0),
+    ):
+        again = clone(each).set_params(alpha=0.3)
+        assert again.alpha == 0.3
+        assert set(again.get_params(deep=False)) == set(each.get_params(deep=False))
+        assert type(each).__name__ in repr(again)
 
 
 def test_printed_sets_state_their_certificate() -> None:

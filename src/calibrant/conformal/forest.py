@@ -22,7 +22,7 @@ Ints = NDArray[np.int64]
 TOLERANCE = 1e-9
 """Sums of weights are compared with this tolerance: they differ in their last digits by the order of summation."""
 
-STRIDE = 16
+STRIDE = 32
 """Columns between those of the first, coarse step of the search for a quantile."""
 
 

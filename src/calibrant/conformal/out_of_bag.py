@@ -14,7 +14,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from calibrant.arrays.columns import check_option
 from calibrant.conformal.aggregated import AGGREGATES, Aggregate, aggregate_intervals
-from calibrant.conformal.base import ConformalRegressor, Floats, predictions, read_rows
+from calibrant.conformal.base import ConformalRegressor, Floats, predictions, read_rows, take
 from calibrant.conformal.coverage import Coverage, or_none
 from calibrant.conformal.forest import bag_counts, is_forest
 from calibrant.conformal.nested import Band
@@ -59,8 +59,11 @@ class OutOfBag(ConformalRegressor):
         if model.random_state is None:
             model.set_params(random_state=int(rng.integers(2**31)))
         self.n_trees_ = asked
-        self.model_ = model.set_params(n_estimators=max(asked, 1)).fit(X, outcomes)
-        counts = bag_counts(self.model_, n)[:asked]
+        # a random order makes models of any kind symmetric in their rows, as the theorem asks; trees are so anyway
+        order = np.arange(n) if is_forest(model) else rng.permutation(n)
+        self.model_ = model.set_params(n_estimators=max(asked, 1)).fit(take(X, order), outcomes[order])
+        counts = np.empty((asked, n))
+        counts[:, order] = bag_counts(self.model_, n)[:asked]
         self.unseen_: Floats = (counts == 0.0).astype(np.float64)
         self.sampled_as_drawn_ = bool((counts.sum(axis=1) == draws).all())
         self.scores_: Floats = np.where(self.unseen_.any(axis=0), self._own_scores(X, outcomes), np.inf)
