@@ -152,7 +152,7 @@ class OnlineVector(SoftmaxForecaster):
 
     Notes
     -----
-    With two classes it is online Platt scaling in twice as many numbers. It corrects each class, which one temperature
+    With two classes its maps are those of beta scaling. It corrects each class, which one temperature
     cannot, and needs more rows: some hundred of each class.
     Guarantee: no finite-sample guarantee and no regret certificate; the constants are those of Gupta (2023), section
     6.2.2, for Platt scaling.

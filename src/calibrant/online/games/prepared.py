@@ -20,7 +20,7 @@ LARGEST_PHASE = 2**50
 """Largest number of rows of the first phase."""
 
 MAX_BINS = 200
-"""Largest number of bins; even so many need phases of 10^11 rows by the formula."""
+"""Largest number of bins; with this many, the formula asks for phases of more than 10^11 rows."""
 
 
 def trial_steps(jit: Jit) -> Step:
