@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays.columns import check_length, first_row, read_column, read_floats
 from calibrant.messages import InputError
-
-LabelType = Literal["class", "fraction"]
-"""What labels are: one of two classes, or the share of an event."""
 
 
 class HalfRows(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,9 @@ from calibrant.messages import Advice, Argument, InputError, Note, Phrase, Setti
 
 _HEAD = 64  # rows that are looked at before a whole-array comparison is paid for
 
+
+LabelType = Literal["class", "fraction"]
+"""What labels are: one of two classes, or the share of an event."""
 
 FRACTIONS = (
     "two classes are needed; if these are fractions, the fit of a calibrator, calibrate and metrics take them with "

@@ -21,8 +21,7 @@ from calibrant.arrays.columns import (
     value_range,
     without_negative_zero,
 )
-from calibrant.arrays.fractions import LabelType, half_rows, twice
-from calibrant.arrays.labels import encode_labels, label_column, warn_about_labels
+from calibrant.arrays.labels import LabelType, encode_labels, label_column, warn_about_labels
 from calibrant.arrays.score_types import ScoreType, refuse_outside, settle_kind
 from calibrant.arrays.sides import Ratio, RatioWeights, check_time, check_weights, side_column
 from calibrant.messages import Advice, InputError, Note, Phrase, Setting, note
@@ -223,6 +222,8 @@ def _fraction_rows(
     score_type: ScoreType | None,
 ) -> Rows:
     """Checked rows whose labels are fractions."""
+    from calibrant.arrays.fractions import half_rows, twice  # here: few fits have fractions
+
     fraction = Setting("label_type", "fraction")
     if positive is not None:
         raise InputError("positive", Phrase("cannot be combined with {fraction}", fraction=fraction), "leave it out")

@@ -19,8 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from calibrant.arrays import Rows, ScoreType, check_rows
 from calibrant.arrays.columns import check_option, is_tensor, need_names, refuse_empty, refuse_names, score_and_label
-from calibrant.arrays.fractions import LabelType
-from calibrant.arrays.labels import labels_minus_one, labels_read
+from calibrant.arrays.labels import LabelType, labels_minus_one, labels_read
 from calibrant.calibration import Calibration, fitted_rows
 from calibrant.fits.needs import minority_rows
 from calibrant.fits.prior_correction import WeightType, class_odds, refuse_by_class, restored

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from calibrant.arrays import ScoreType
 from calibrant.arrays.columns import refuse_names
-from calibrant.arrays.fractions import LabelType
+from calibrant.arrays.labels import LabelType
 from calibrant.arrays.multiclass.labels import is_indicator, one_hot_classes
 from calibrant.arrays.multiclass.rows import is_matrix
 from calibrant.arrays.rows import second_column

@@ -150,7 +150,15 @@ class ValidityDisplay(Display):
         coverage: Coverage = "marginal",
         band: Band = "sd",
     ) -> ValidityDisplay:
-        """Display of computed curves: one, repetitions of one, or a dict of either by name."""
+        """Display of computed curves: one, repetitions of one, or a dict of either by name.
+
+        Parameters
+        ----------
+        curves
+            Curves, as :func:`calibrant.metrics.validity_curve` returns them.
+        certificate, plan, coverage, band
+            As the attributes of the same name.
+        """
         named = curves if isinstance(curves, Mapping) else {"estimated": curves}
         lists = {name: [one] if isinstance(one, ValidityCurve) else list(one) for name, one in named.items()}
         return cls(lists, certificate=certificate, plan=plan, coverage=coverage, band=band)

@@ -35,8 +35,8 @@ def midpoint_map(certificate: Certificate) -> tuple[StepMap, Certificate]:
 
     Notes
     -----
-    Guarantee: that of the certificate, with the smaller epsilon. Outputs are no unbiased rates any more: they are drawn
-    toward 1/2, and their mean is not the event rate.
+    Guarantee: that of the certificate, with the smaller epsilon. Outputs are drawn toward 1/2, so that their mean is
+    not the event rate.
     Reference: Gupta (2023), eq. 3.14 and Theorem 3.1. The theorem takes the largest interval of all scores; here claims
     are about bins, so that bins with equal outputs are allowed.
 

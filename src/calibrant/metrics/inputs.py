@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays.columns import check_length, check_option, read_column, refuse_names
-from calibrant.arrays.fractions import LabelType, half_rows, twice
+from calibrant.arrays.fractions import half_rows, twice
 from calibrant.arrays.keys import read_keys
-from calibrant.arrays.labels import label_column
+from calibrant.arrays.labels import LabelType, label_column
 from calibrant.arrays.multiclass.names import without_affix
 from calibrant.arrays.multiclass.rows import is_matrix, read_matrix
 from calibrant.arrays.rows import second_column

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays.columns import check_whole, read_column
-from calibrant.arrays.fractions import LabelType
+from calibrant.arrays.labels import LabelType
 from calibrant.arrays.multiclass.rows import is_matrix
 from calibrant.arrays.sides import side_column
 from calibrant.messages import InputError, Note, Voice, note

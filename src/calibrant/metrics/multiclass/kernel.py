@@ -164,7 +164,7 @@ class _Block:
             shared = q @ p.T
             trace = shared - q @ squares.T - squares[part] @ p.T + shared**2
             found += float((kernel**2 * trace).sum())
-        norm = squares.sum(axis=1)  # a row is no pair with itself
+        norm = squares.sum(axis=1)  # without pairs of a row and itself
         found -= float((norm - 2.0 * (p**3).sum(axis=1) + norm**2).sum())
         return 2.0 * max(found, 0.0) / self.pairs**2
 
