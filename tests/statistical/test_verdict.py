@@ -77,7 +77,7 @@ def test_segments_and_periods_of_dependent_rows_are_not_called_off(full_size: bo
         wrong["segment"] += any(each.p_value <= 0.05 for each in verdict.segments)
         wrong["period"] += any(each.p_value <= 0.05 for each in verdict.periods)
     for kind, count in wrong.items():
-        assert stats.binomtest(count, runs, 0.07, alternative="greater").pvalue > 1e-3, (kind, count)
+        assert stats.binomtest(count, runs, 0.05, alternative="greater").pvalue > 1e-3, (kind, count)
 
 
 def test_clusters_in_the_tail_alone_are_seen_there(full_size: bool) -> None:
