@@ -6,6 +6,7 @@
     python benchmarks/multiclass.py --read ... --without "dirichletcal full" MatrixScaling    # with more cases
     python benchmarks/multiclass.py --speed --gate                       # passes, time and memory with 100 classes
     python benchmarks/multiclass.py --speed --quick --gate               # the same with 2,000 rows, without memory
+    python benchmarks/multiclass.py --beside                             # CIFAR-100, beside probmetrics and netcal
 
 Cases and data: `multiclass_pools.py`. Losses and the peers: `multiclass_peers.py`. A table gives, over the cases that
 every method has, the mean log loss, its mean rank with a standard error over cases, and the same of the Brier score;
@@ -32,7 +33,8 @@ import pandas as pd
 from data_folder import data_folder
 from measure import Job
 from measure import run as measure
-from multiclass_peers import LOSSES, class_wise_error, losses, top_label_error
+from multiclass_peers import LOSSES, class_wise_error, losses, top_label_error, warm_up
+from multiclass_peers import one_line as peer_line
 from multiclass_pools import Case, cases, shipped_cases
 from threadpoolctl import threadpool_limits
 
@@ -91,9 +93,9 @@ def one_line(case: Case, name: str) -> dict[str, Any]:
         return line | {"note": f"more than {MOST_FREE} classes"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        start = time.perf_counter()
+        start = time.process_time()
         fitted = OURS[name]().fit(case.cal, case.cal_labels, classes=range(case.classes), score_type=case.kind)
-        line["seconds"] = time.perf_counter() - start
+        line["seconds"] = time.process_time() - start
         p = np.asarray(fitted.transform(case.test), dtype=np.float64)
     if name == "top-label binning":
         return line | {"tl ece": top_label_error(_named(fitted, case, p), case.test_labels)}
@@ -291,6 +293,44 @@ def speed(quick: bool) -> list[str]:
     return missed
 
 
+BESIDE = ("TemperatureScaling", "VectorScaling", "StructuredScaling", "calibrate")
+BESIDE_PEERS = ("keep the model", "sklearn temperature", "probmetrics temperature", "probmetrics ts-mix")
+BESIDE_PEERS += ("probmetrics svs", "probmetrics sms", "netcal temperature", "netcal logistic")
+
+
+def beside(nets: Sequence[str]) -> None:
+    """Losses and time of CIFAR-100 networks by our methods and those of other packages, which must be installed.
+
+    Time is CPU time of the fit on one thread, in units of :func:`one_pass`, timed in the same process.
+    """
+    import torch  # both packages need it
+
+    torch.set_num_threads(1)
+    print(f"{'network':<20}{'method':<25}" + "".join(f"{each:>10}" for each in (*LOSSES, "passes")))
+    with warnings.catch_warnings(), threadpool_limits(1):
+        warnings.simplefilter("ignore")
+        warm_up(BESIDE_PEERS)
+        for case in cases(False):
+            if case.source != "deep net":
+                break
+            for name in (*BESIDE, *BESIDE_PEERS) if case.name in nets else ():
+                unit = _seconds_of_a_pass(case)
+                line = one_line(case, name) if name in OURS else peer_line(case, name)
+                passes = line.get("seconds", np.nan) / unit
+                told = "".join(f"{line.get(each, np.nan):10.4f}" for each in LOSSES) + f"{passes:10.1f}"
+                print(f"{case.name:<20}{name:<25}{told}  {line['version']} {line['note']}", flush=True)
+
+
+def _seconds_of_a_pass(case: Case) -> float:
+    """CPU time of one pass over the calibration rows: the median of seven."""
+    found = []
+    for _ in range(7):
+        start = time.process_time()
+        one_pass(case.cal, case.cal_labels, np.eye(case.classes), np.zeros(case.classes))
+        found.append(time.process_time() - start)
+    return float(np.median(found))
+
+
 def main() -> None:
     """Parse, run, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -305,7 +345,11 @@ def main() -> None:
     parser.add_argument("--sources", nargs="+", choices=["deep net", "cover type", "uci"])
     parser.add_argument("--methods", nargs="+", choices=list(OURS), default=list(OURS))
     parser.add_argument("--speed", action="store_true", help="only time and memory with 100 classes")
+    parser.add_argument("--beside", action="store_true", help="only CIFAR-100, beside probmetrics and netcal")
+    parser.add_argument("--nets", nargs="+", default=["cifar100_repvgg_a2", "cifar100_resnet20"], help="of --beside")
     given = parser.parse_args()
+    if given.beside:
+        return beside(given.nets)
     slow = speed(given.quick) if given.speed else []
     if slow:
         print("\n".join(slow))

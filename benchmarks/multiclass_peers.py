@@ -174,6 +174,28 @@ def mapie_peer(calibrator: str) -> Peer:
     return Peer("mapie", make)
 
 
+class _Netcal:
+    """A calibrator of netcal, which transforms probabilities, as a model."""
+
+    def __init__(self, calibrator: Any) -> None:
+        self.calibrator = calibrator
+
+    def fit(self, X: Floats, y: Labels) -> None:
+        self.calibrator.fit(X, y)
+
+    def predict_proba(self, X: Floats) -> Floats:
+        return np.asarray(self.calibrator.transform(X), dtype=np.float64)
+
+
+def netcal_peer(name: str) -> Peer:
+    """A calibrator of netcal with its defaults, which is fitted by maximum likelihood."""
+
+    def make(case: Case) -> Any:
+        return _Netcal(getattr(importlib.import_module("netcal.scaling"), name)())
+
+    return Peer("netcal", make)
+
+
 PEERS: Mapping[str, Peer] = {
     "keep the model": Peer("scikit-learn", lambda case: _Probabilities(case.classes)),
     "sklearn sigmoid": sklearn_peer("sigmoid"),
@@ -188,6 +210,11 @@ PEERS: Mapping[str, Peer] = {
     "mapie top-label sigmoid": mapie_peer("sigmoid"),
     "mapie top-label isotonic": mapie_peer("isotonic"),
 }
+NETCAL: Mapping[str, Peer] = {
+    "netcal temperature": netcal_peer("TemperatureScaling"),
+    "netcal logistic": netcal_peer("LogisticCalibration"),
+}
+"""Only of `multiclass.py --beside`."""
 
 
 # ------------------------------------------------------------------------------------------------------------- the run
@@ -195,7 +222,7 @@ PEERS: Mapping[str, Peer] = {
 
 def one_line(case: Case, name: str) -> dict[str, Any]:
     """Losses and seconds of one peer on one case, or a note that says why there are none."""
-    peer = PEERS[name]
+    peer = PEERS[name] if name in PEERS else NETCAL[name]
     line: dict[str, Any] = {"source": case.source, "case": case.name, "seed": case.seed, "classes": case.classes}
     line |= {"rows": len(case.cal_labels), "peer": name, "note": ""}
     line["version"] = f"{peer.package} {importlib.metadata.version(peer.package)}"
