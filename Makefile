@@ -84,6 +84,7 @@ bench: venv
 	$(BIN)/python benchmarks/scorer.py --quick --gate
 	$(BIN)/python benchmarks/certificates.py --quick
 	$(BIN)/python benchmarks/significance.py --quick
+	$(BIN)/python benchmarks/abstention.py --quick
 	$(BIN)/python -W ignore benchmarks/covariate_shift.py --quick
 	$(BIN)/python benchmarks/engine.py --quick --gate --rounds 2
 	$(BIN)/python benchmarks/adversaries.py

@@ -65,6 +65,13 @@ def test_labels_in_words_and_several_samples_of_a_question(answers, run):
     assert found["total"] == 450
 
 
+def test_percentages_are_noticed_and_may_be_scores_as_they_are(answers, run):
+    write(answers | {"confidence": 100 * answers["confidence"]}, "percent.csv")
+    words = ("accept", "percent.csv", "--score", "confidence", "--label", "correct", "--where", "model = 'a'")
+    assert "look like percentages" in run(*words).stderr
+    assert json.loads(run(*words, "--score-type", "real", "--json").stdout)["threshold"] == 90.0
+
+
 def test_exit_codes(answers, run):
     assert run(*NAMES, "--error", "0.01").exit_code == 11
     assert run(*NAMES, "--by", "model", "--error", "0.01").exit_code == 11

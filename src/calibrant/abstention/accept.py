@@ -139,6 +139,7 @@ def accept(
     groups: ArrayLike | None = None,
     start: float | None = None,
     random_state: int = 0,
+    score_type: ScoreType | None = None,
 ) -> Acceptance:
     r"""Find the lowest score threshold above which at most a share ``error`` of the answers are wrong.
 
@@ -168,6 +169,9 @@ def accept(
         A score from which to start, chosen without these rows. There is one chain then, with the whole alpha.
     random_state
         Seed of the draw from groups.
+    score_type
+        What the scores are: ``"probability"``, ``"logit"`` or ``"real"`` for any other numbers, such as percentages.
+        Found from their range by default.
 
     Returns
     -------
@@ -198,7 +202,7 @@ def accept(
     [False, True]
     """
     check_levels(error, alpha)
-    ladder = Ladder.of(scores, correct, groups, random_state)
+    ladder = Ladder.of(scores, correct, groups, random_state, score_type)
     p = p_values(ladder.wrong, ladder.rows, error)
     if start is None:
         ranks = start_ranks(ladder.total, error, alpha)

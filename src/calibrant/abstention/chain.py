@@ -50,11 +50,16 @@ class Ladder:
 
     @classmethod
     def of(
-        cls, scores: Scores, correct: ArrayLike | None = None, groups: ArrayLike | None = None, random_state: int = 0
+        cls,
+        scores: Scores,
+        correct: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        random_state: int = 0,
+        score_type: ScoreType | None = None,
     ) -> Ladder:
         """The ladder of rows, or of a tally whose events are right answers; of groups one row each is drawn."""
         check_whole("random_state", random_state, 0)
-        tally, notes = _tally(scores, correct, groups, random_state)
+        tally, notes = _tally(scores, correct, groups, random_state, score_type)
         if not tally.counts:
             raise InputError(
                 "scores", "have importance weights, for which binomial tests are not exact", "pass counts of rows"
@@ -79,10 +84,14 @@ class Ladder:
 
 
 def _tally(
-    scores: Scores, correct: ArrayLike | None, groups: ArrayLike | None, random_state: int
+    scores: Scores,
+    correct: ArrayLike | None,
+    groups: ArrayLike | None,
+    random_state: int,
+    score_type: ScoreType | None,
 ) -> tuple[Tally, tuple[Note, ...]]:
     if isinstance(scores, Tally):
-        if correct is not None or groups is not None:
+        if correct is not None or groups is not None or score_type is not None:
             raise InputError("scores", "is a tally, which holds its labels already", "pass it alone")
         if not scores.total > 0:
             raise InputError("scores", "is an empty tally", "pass one that has rows")
@@ -92,7 +101,7 @@ def _tally(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrantWarning)  # all right, or all wrong, is an ordinary case here
         try:
-            rows = check_rows(scores, correct, groups=groups)
+            rows = check_rows(scores, correct, groups=groups, score_type=score_type)
         except InputError as error:
             raise error.about("correct") if error.argument == "y" else error from None
     if rows.groups is None:

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from calibrant.abstention.accept import Acceptance, accept
 from calibrant.abstention.chain import check_levels, score_rule
+from calibrant.arrays import ScoreType
 from calibrant.messages import InputError, Shown
 
 
@@ -65,6 +66,7 @@ def accept_models(
     alpha: float = 0.05,
     groups: Mapping[str, ArrayLike] | None = None,
     random_state: int = 0,
+    score_type: ScoreType | None = None,
 ) -> ModelChoice:
     """Find a threshold for each of several models, so that the best model may be picked afterwards.
 
@@ -72,7 +74,7 @@ def accept_models(
     ----------
     scores, correct
         Scores of each model by name, and whether its answers were right. The rows may be the same questions.
-    error, random_state
+    error, random_state, score_type
         As in :func:`accept`.
     alpha
         One minus the confidence level of all thresholds together: each model gets alpha divided by their number.
@@ -113,6 +115,7 @@ def accept_models(
         str(name): accept(
             each, correct[name], error=error, alpha=alpha / len(scores),
             groups=None if groups is None else groups[name], random_state=random_state,
+            score_type=score_type,
         )
         for name, each in scores.items()
     }  # fmt: skip

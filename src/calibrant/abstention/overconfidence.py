@@ -43,7 +43,7 @@ class Gap:
     gap, se
         Confidence minus accuracy as observed, and its standard error.
     shrunken
-        The gap without chance: drawn to the mean of all cells, the more so the fewer rows it has.
+        The gap without chance: shrunk toward the mean of all cells, the more so the fewer rows it has.
     low, high
         Interval of the true gap.
     """
@@ -178,9 +178,9 @@ def overconfidence(
     Guarantee: no finite-sample guarantee. The intervals are meant to hold for 95 % of the cells, on average over the
     cells, not for each cell in repeated samples. In simulations of 4 to 40 cells with 20 to 300 rows, 93 to 100 % of
     the intervals held the true gap if true gaps were normal, heavy-tailed, all equal, or of two kinds. A single cell
-    that differs from all others is drawn to them, and its own interval holds much less often: in 78 % of samples with 8
-    cells of 100 rows, and in 12 % with 40 cells of 20 rows (``python benchmarks/abstention.py --gaps``). To test single
-    cells use ``check(..., by=)``. Questions that models share make gaps dependent, which is not accounted for.
+    that differs from all others is shrunk toward them, and its own interval holds much less often: in 78 % of samples
+    with 8 cells of 100 rows, and in 12 % with 40 cells of 20 rows (``python benchmarks/abstention.py --gaps``). To test
+    single cells use ``check(..., by=)``. Questions that models share make gaps dependent, which is not accounted for.
     Cost: one pass, then 600 nodes for each cell.
     References: Efron and Morris (1975), Data analysis using Stein's estimator; Morris (1983), Parametric empirical
     Bayes inference; Gelman (2006) for the flat prior of the standard deviation; Agresti and Coull (1998).

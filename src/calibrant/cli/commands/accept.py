@@ -33,6 +33,7 @@ def accept(
     positive: Annotated[
         str | None, options.text("--positive", "VALUE", "Label of a right answer, if labels are not 0 and 1.")
     ] = None,
+    score_type: options.ScoreType = None,
     where: options.Where = None,
     seed: options.Seed = 0,
     out: Annotated[str | None, options.out("Output file of the thresholds: .json.")] = None,
@@ -57,7 +58,8 @@ def accept(
 
     if out is not None:
         check_output(out, [".json"], inputs=find_files(files), force=force)
-    columns = options.Columns([score] if score else None, label, by=by, groups=groups, positive=positive, where=where)
+    roles: dict[str, Any] = {"by": by, "groups": groups, "positive": positive, "score_type": score_type, "where": where}
+    columns = options.Columns([score] if score else None, label, **roles)
     rows = Rows(files, columns, quiet=quiet or as_json)
     found = rows.run(lambda: _found(rows, {"error": error, "alpha": alpha, "random_state": seed}))
     if out is not None:
@@ -90,8 +92,10 @@ def _found(rows: Any, asked: dict[str, Any]) -> Acceptance | ModelChoice:
     values = rows.collect([of.score, of.label, of.groups, *(of.by or ())])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrantWarning)  # all right, or all wrong, is an ordinary case here
-        checked = check_rows(values[of.score], values[of.label], positive=rows.options["positive"])
+        kind = rows.options["score_type"]
+        checked = check_rows(values[of.score], values[of.label], positive=rows.options["positive"], score_type=kind)
     scores, right = checked.scores, checked.labels
+    asked["score_type"] = kind
     groups = None if of.groups is None else values[of.groups]
     if not of.by:
         return threshold(scores, right, groups=groups, **asked)
