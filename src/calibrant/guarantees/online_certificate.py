@@ -7,6 +7,7 @@ from decimal import ROUND_CEILING, Context
 from enum import StrEnum
 from typing import Any
 
+from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.messages import Shown
 
 
@@ -69,6 +70,10 @@ RANDOMIZED = (
     OnlineAssumption.FIXED_LENGTH,
 )
 """Assumptions of a bound on the mean over the forecaster's draws."""
+
+
+MANY = 2**40
+"""Number of rows up to which rounding matters little; above it, only rounding can make a bound vacuous."""
 
 
 @dataclass(frozen=True)
@@ -161,3 +166,14 @@ def rounded_up(bound: float, digits: int) -> str:
     """
     found = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(float(bound))).normalize()
     return f"{found:g}" if 0 < found < 1e-4 else f"{found:,f}"
+
+
+def main_of(found: OnlineCertificate, empty: float = 1.0) -> OnlineCertificate | NoCertificate:
+    """The main certificate, or why there is none; never one about another quantity instead."""
+    if found.bound < empty:
+        return found
+    quantity = found.quantity.rstrip(",")
+    rows = "this few rows: pass a larger n_rows"
+    if found.n_rows > MANY:
+        rows = "this many rows, since rounding errors add up: pass a smaller n_rows"
+    return NoCertificate(NoCertificateCode.VACUOUS, f"the bound on {quantity} is vacuous for {rows}")

@@ -6,10 +6,9 @@ import math
 import sys
 
 from calibrant.guarantees.no_certificate import NoCertificate
-from calibrant.guarantees.online_certificate import OnlineCertificate
+from calibrant.guarantees.online_certificate import OnlineCertificate, main_of
 from calibrant.messages import CalibrantWarning, Voice, note, warn
 from calibrant.online.compiled import KernelForecaster
-from calibrant.online.games.bounds import main_of
 from calibrant.online.games.widths import Epsilon
 from calibrant.online.guards import reading
 from calibrant.online.kernels import SEEN

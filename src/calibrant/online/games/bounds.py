@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.guarantees.online_certificate import RANDOMIZED, OnlineAssumption, OnlineCertificate
 
 ULPS, ULP = 1.0 + 2.0**-50, 2.0**-51
@@ -14,9 +13,6 @@ ULPS, ULP = 1.0 + 2.0**-50, 2.0**-51
 CHANCES, SUMS = 2.0**-49, 2.0**-54
 """Most that rounding of probabilities can add to a mean error for each earlier row, and rounding of sums of outcomes in
 [0, 1] to an error: docs/certificates/games.md, Rounding."""
-
-MANY = 2**40
-"""Number of rows up to which rounding matters little; above it, only rounding can make a bound vacuous."""
 
 
 def mean_regret(cells: int, n_rows: int) -> float:
@@ -107,14 +103,3 @@ def certificates_of(
     return tuple(
         OnlineCertificate(q, b * ULPS + more, n_rows, mean, assumed, t, learned=learned, alpha=rare) for q, b, t in rows
     )
-
-
-def main_of(found: OnlineCertificate, empty: float = 1.0) -> OnlineCertificate | NoCertificate:
-    """The main certificate, or why there is none; never one about another quantity instead."""
-    if found.bound < empty:
-        return found
-    quantity = found.quantity.rstrip(",")
-    rows = "this few rows: pass a larger n_rows"
-    if found.n_rows > MANY:
-        rows = "this many rows, since rounding errors add up: pass a smaller n_rows"
-    return NoCertificate(NoCertificateCode.VACUOUS, f"the bound on {quantity} is vacuous for {rows}")

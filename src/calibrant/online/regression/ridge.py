@@ -9,15 +9,14 @@ from numbers import Number
 import numpy as np
 
 from calibrant.guarantees.no_certificate import NoCertificate
-from calibrant.guarantees.online_certificate import OnlineAssumption, OnlineCertificate, all_digits
+from calibrant.guarantees.online_certificate import OnlineAssumption, OnlineCertificate, all_digits, main_of
 from calibrant.maps import Map, PiecewiseLinearMap
 from calibrant.messages import InputError
 from calibrant.online.base import register
-from calibrant.online.games.bounds import main_of
+from calibrant.online.factors import dot
 from calibrant.online.guards import reading
 from calibrant.online.limits import MAX_CLAMP, real, whole, yes_no
 from calibrant.online.regression.base import RegressionForecaster
-from calibrant.online.regression.factors import dot
 from calibrant.online.regression.families import LARGEST_SIZE, clip, polynomials
 from calibrant.online.regression.group_features import feature_names
 from calibrant.online.settings import read_only
