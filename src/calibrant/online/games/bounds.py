@@ -61,7 +61,7 @@ def rare_growth(alpha: float) -> float:
     Examples
     --------
     >>> [round(rare_growth(alpha), 2) for alpha in (0.5, 0.1, 0.05, 0.01)]
-    [2.0, 4.85, 5.74, 7.7]
+    [2.0, 4.89, 5.74, 7.64]
     """
     low, high = 0.0, 1.0  # the root of log(1 / alpha) + log(1 + u) - u in u = 1 / (a - 1); any u gives a valid bound
     while math.log(1.0 / alpha) + math.log1p(high) > high:
