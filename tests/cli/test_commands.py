@@ -311,9 +311,8 @@ def test_report_of_a_store_as_html_and_json(run):
 
 
 def test_plan_answers_with_the_third(run):
-    assert " ".join(run("plan", "--epsilon", "0.05", "--n-bins", "10").stdout.split()) == str(
-        cb.plan(epsilon=0.05, n_bins=10)
-    )
+    printed = run("plan", "--epsilon", "0.05", "--n-bins", "10").stdout
+    assert printed.split() == str(cb.plan(epsilon=0.05, n_bins=10)).split()
     done = run("plan", "--labels", "5000", "--epsilon", "0.08", "--coverage", "marginal", "--scheme", "ums", "--json")
     assert json.loads(done.stdout) == asdict(cb.plan(n=5000, epsilon=0.08, coverage="marginal", scheme="ums")) | {
         "outlook": []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -81,7 +81,8 @@ def plan(
     if as_json:
         console.show_json(asdict(made))
         return
-    console.say(str(made).splitlines()[0])
+    for line in str(replace(made, outlook=())).splitlines():  # bins are a table below
+        console.say(line)
     if made.outlook:
         rows = [[f"{bin.mean_score:.4g}", f"{bin.rows:,}", f"{bin.expected_width:.4f}"] for bin in made.outlook]
         console.table("Bins of these scores", ["mean score", "expected rows", "interval width"], rows, text=0)
