@@ -28,7 +28,7 @@ loss, the last one of the sum over rows. L-BFGS stops at the larger of the secon
 
 The square root of the decrement of the sum is the distance of all parameters from the solution in standard errors: with
 the last one 0.02 (up to 0.05, as the Hessian is approximate), while the fit itself is about :math:`\\sqrt{d}` from the
-truth with d parameters. The second one is larger from 50,000 rows on.
+truth with d parameters. The second one is larger with more than 50,000 rows.
 """
 
 SINGLE_TOLERANCE = 1e-6
