@@ -233,6 +233,8 @@ class Bins:
         """
         if not min_rows >= 0.0:
             raise InputError("min_rows", f"must be a number of rows of at least 0, got {min_rows!r}")
+        if np.isnan(self.edges).any():
+            raise InputError("bins", "are regions, which have no neighbors", "merge bins of scores")
         parts = [[place] for place in range(len(self))]
         sizes = self.effective_n.tolist()
         while len(parts) > 1 and min(sizes) < min_rows:
