@@ -13,8 +13,8 @@ from calibrant.messages import InputError
 from calibrant.numerics import Floats
 from calibrant.online.base import register
 from calibrant.online.classes.base import MulticlassForecaster
+from calibrant.online.factors import absorb, solve
 from calibrant.online.limits import LEAST_CLAMP, SLACK, changed, check_steps, constants_of, radius_of
-from calibrant.online.regression.factors import absorb, solve
 from calibrant.online.settings import read_only
 
 MAX_CLASSES = 100

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 
 from calibrant.numerics import Floats
 from calibrant.online.base import Forecaster
+from calibrant.online.factors import absorb, solve
 from calibrant.online.limits import SLACK, changed
-from calibrant.online.regression.factors import absorb, solve
 from calibrant.online.regression.group_features import group_features, row_features
 from calibrant.online.settings import read_only
 

@@ -15,11 +15,11 @@ from calibrant.maps import Map, PiecewiseLinearMap
 from calibrant.messages import InputError
 from calibrant.numerics import Floats
 from calibrant.online.base import register
+from calibrant.online.factors import diagonal, dot
 from calibrant.online.guards import reading
 from calibrant.online.limits import MAX_CLAMP, real, whole, yes_no
 from calibrant.online.regression.base import RegressionForecaster
 from calibrant.online.regression.certificate import Guaranteed
-from calibrant.online.regression.factors import diagonal, dot
 from calibrant.online.regression.families import (
     FAMILIES,
     LARGEST_SIZE,

@@ -8,16 +8,15 @@ from numbers import Number
 
 import numpy as np
 
-from calibrant.guarantees.no_certificate import NoCertificate
+from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.guarantees.online_certificate import OnlineAssumption, OnlineCertificate, all_digits
 from calibrant.maps import Map, PiecewiseLinearMap
 from calibrant.messages import InputError
 from calibrant.online.base import register
-from calibrant.online.games.bounds import main_of
+from calibrant.online.factors import dot
 from calibrant.online.guards import reading
 from calibrant.online.limits import MAX_CLAMP, real, whole, yes_no
 from calibrant.online.regression.base import RegressionForecaster
-from calibrant.online.regression.factors import dot
 from calibrant.online.regression.families import LARGEST_SIZE, clip, polynomials
 from calibrant.online.regression.group_features import feature_names
 from calibrant.online.settings import read_only
@@ -135,8 +134,10 @@ class OnlineRidge(RegressionForecaster):
         features = (OnlineAssumption.FEATURES_BEFORE,) if self.n_features else ()
         assumed = (*features, OnlineAssumption.IN_ORDER)
         theorem = "Foster and Kakade 2006, Theorem 2.1, with half the logarithm"
-        found = OnlineCertificate(quantity, bound, n, False, assumed, theorem, learned=self.n_rows)
-        return main_of(found, EMPTY)
+        if bound >= EMPTY:
+            reason = f"the bound on {quantity} is vacuous for this few rows: pass a larger n_rows"
+            return NoCertificate(NoCertificateCode.VACUOUS, reason)
+        return OnlineCertificate(quantity, bound, n, False, assumed, theorem, learned=self.n_rows)
 
     def _freeze(self) -> Map:
         """The current map, if the forecast is a clipped line of the score alone."""
