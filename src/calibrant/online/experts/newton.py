@@ -307,7 +307,7 @@ class OnlineBeta(KernelForecaster):
     >>> round(obs.predict_one(0.6), 4)
     0.6757
     >>> print(OnlineBeta(certified=True).certificate(1_000_000))  # doctest: +ELLIPSIS
-    After its first 1,000,000 rows, the log loss beyond that of the best beta map ... is at most 7,356, ...
+    After its first 1,000,000 rows, the log loss beyond that of the best beta map ... is at most 7,355, ...
     """
 
     gamma: float = read_only()
