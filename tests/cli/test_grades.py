@@ -293,3 +293,16 @@ def test_a_column_may_have_the_name_of_an_option(german) -> None:
     words = ("--grade", "rating", "--by", "grade", "--by", "n", "--time", "time", "--json")
     found = json.loads(german("grades", "k.csv", *words).stdout)
     assert (found["grades"], found["segments"]) == (["A", "B"], ["x, 100", "y, 100"])
+
+
+def test_a_report_with_an_earlier_sample(run) -> None:
+    for name, first in (("before", 0), ("now", 50)):
+        lines = [f"{0.02 if i % 3 else 0.1},{int(i % 11 == 0)},{'A' if i % 3 else 'B'},{first + i}" for i in range(200)]
+        Path(f"{name}.csv").write_text("\n".join(["pd,bad,grade,id", *lines]) + "\n", encoding="utf-8")
+    words = ("report", "now.csv", "--score", "pd", "--label", "bad", "--style", "credit", "--reference", "before.csv")
+    assert "needs --reference and --grade" in run(*words, "--borrower", "id", "--out", "r.json").stderr
+    done = run(*words, "--grade", "grade", "--borrower", "id", "--out", "r.json", "--json")
+    assert done.exit_code == 0, done.stderr
+    found = json.loads(done.stdout)["reference"]
+    assert (found["rows"], found["psi"]["value"]) == (200, 0.0)
+    assert (found["migration"]["left"], found["migration"]["joined"]) == (50, 50)
