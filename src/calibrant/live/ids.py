@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import secrets
+import uuid
 from typing import Any
 
 import numpy as np
@@ -25,9 +27,9 @@ FULLEST = 0.6
 def read_ids(ids: Any) -> Ids:
     """Ids as pairs of 8 bytes.
 
-    Integers keep their order. UUIDs and up to 16 bytes are taken as they are, filled with zero bytes at the end. Text
-    and longer bytes are replaced by the first 16 bytes of their BLAKE2b digest: two of a billion texts share it with
-    probability below 1e-20.
+    Integers keep their order. UUIDs and 16 bytes are taken as they are. Text and other bytes are replaced by the first
+    16 bytes of their BLAKE2b digest: two of a billion share it with probability below 1e-20. Ids of one ledger must be
+    of one kind, since 5 and ``UUID(int=5)`` are the same 16 bytes.
 
     Parameters
     ----------
@@ -48,23 +50,35 @@ def read_ids(ids: Any) -> Ids:
     --------
     >>> read_ids([3, 258]).tolist()
     [[0, 3], [0, 258]]
-    >>> read_ids([b"a"]).tolist() == [[0x61 << 56, 0]]
+    >>> read_ids([bytes(range(16))]).tolist() == [[0x0001020304050607, 0x08090A0B0C0D0E0F]]
     True
     """
-    array = ids if isinstance(ids, np.ndarray) else np.array(list(ids), dtype=object)
+    if isinstance(ids, str | bytes | bytearray):
+        raise InputError("ids", "is a single id", "pass a list: [id]")
+    array = ids if isinstance(ids, np.ndarray) else _listed(ids)
     if array.ndim != 1:
         raise InputError("ids", "must be one column")
     if array.dtype.kind in "iu":
         if array.size and array.min() < 0:
             raise InputError("ids", "holds negative integers", "pass text, bytes, or integers from 0 on")
         return np.column_stack([np.zeros(len(array), dtype=np.uint64), array.astype(np.uint64)])
-    if array.dtype.kind in "SV" and array.dtype.itemsize <= WIDTH:
-        raw = np.zeros((len(array), WIDTH), dtype=np.uint8)
-        raw[:, : array.dtype.itemsize] = np.ascontiguousarray(array).view(np.uint8).reshape(len(array), -1)
+    if array.dtype.kind in "SV" and array.dtype.itemsize == WIDTH:
+        raw = np.ascontiguousarray(array).view(np.uint8).reshape(len(array), WIDTH)
     else:
         joined = b"".join(_sixteen(each) for each in array.tolist())
         raw = np.frombuffer(joined, dtype=np.uint8).reshape(-1, WIDTH)
     return raw.view(">u8").astype(np.uint64).reshape(-1, 2)
+
+
+def _listed(ids: Any) -> NDArray[Any]:
+    """Any sequence as an array of objects."""
+    try:
+        values = list(ids)
+    except TypeError:
+        raise InputError("ids", f"must be a list or an array, got {ids!r}", "pass one id for each row") from None
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
 
 
 def _sixteen(value: Any) -> bytes:
@@ -73,24 +87,26 @@ def _sixteen(value: Any) -> bytes:
         if not 0 <= value < 2**64:
             raise InputError("ids", f"holds {value!r}", "pass text, bytes, or integers from 0 up to 2**64 - 1")
         return int(value).to_bytes(WIDTH, "big")
-    raw = getattr(value, "bytes", value)  # a UUID has its 16 bytes
-    if isinstance(raw, bytes) and len(raw) <= WIDTH:
-        return raw.ljust(WIDTH, b"\0")
-    if isinstance(raw, str | bytes):
-        return hashlib.blake2b(raw.encode() if isinstance(raw, str) else raw, digest_size=WIDTH).digest()
+    if isinstance(value, uuid.UUID):
+        return value.bytes
+    if isinstance(value, str):
+        value = value.encode("utf-8", "surrogatepass")
+    if isinstance(value, bytes):
+        return value if len(value) == WIDTH else hashlib.blake2b(value, digest_size=WIDTH).digest()
     raise InputError("ids", f"holds {value!r}", "pass text, bytes, UUIDs or integers")
 
 
 class IdTable:
     """Rows by id: a hash table with open addressing, whose steps are taken for all ids of a batch at once.
 
-    Rows are numbers that the table gives out; those of removed ids are used again. Memory per id: 16 bytes for the id
-    and 7 to 13 for its place.
+    Rows are numbers that the table gives out; those of removed ids are used again. Ids are mixed with secret random
+    numbers, so that nobody can choose ids that collide; what the table answers does not depend on them.
     """
 
     def __init__(self) -> None:
         self.ids: Ids = np.zeros((64, 2), dtype=np.uint64)
         self._places = np.full(128, EMPTY, dtype=np.int64)
+        self._secret = np.array([secrets.randbits(64) for _ in range(2)], dtype=np.uint64)
         self._used = 0  # places that are not empty
         self._top = 0  # rows given out at most
         self._free: Ints = np.empty(0, dtype=np.int64)
@@ -171,7 +187,9 @@ class IdTable:
 
     def _start(self, ids: Ids) -> Ints:
         """Where the search for an id begins: its bits mixed, so that counters spread as random ids do."""
-        mixed = ids[:, 0] * np.uint64(0x9E3779B97F4A7C15) ^ ids[:, 1]
-        mixed = (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
-        mixed = (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
-        return ((mixed ^ (mixed >> np.uint64(32))) & np.uint64(len(self._places) - 1)).astype(np.int64)
+        mixed = np.zeros(len(ids), dtype=np.uint64)
+        for part in (0, 1):
+            mixed = (mixed ^ ids[:, part] ^ self._secret[part]) * np.uint64(0xD6E8FEB86659FD93)
+            mixed ^= mixed >> np.uint64(32)
+        mixed *= np.uint64(0x9E3779B97F4A7C15)
+        return ((mixed ^ (mixed >> np.uint64(29))) & np.uint64(len(self._places) - 1)).astype(np.int64)

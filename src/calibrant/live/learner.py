@@ -37,7 +37,8 @@ class LateLearner(Shown):
     Guarantee: that of the forecaster does not hold for its forecasts here, since it learns one horizon late. Its
     forecasts are those of the same forecaster on the same rows without delay, shifted by one horizon.
 
-    Edges: before the first release, forecasts are those of the forecaster as it was passed. Cost: that of the ledger
+    Edges: before the first release, forecasts are those of the forecaster as it was passed. Use a lock around a learner
+    that threads share. Cost: that of the ledger
     and of the forecaster.
 
     Reference: Joulani, Gyorgy and Szepesvari (2013), Online learning under delayed feedback.
@@ -59,6 +60,7 @@ class LateLearner(Shown):
         if not isinstance(ledger, Ledger):
             raise InputError("ledger", "must be a Ledger", "pass Ledger(horizon=...)")
         self.forecaster, self.ledger = forecaster, ledger
+        self._waiting: list[Released] = []  # released, and not learned because of an error
 
     def predict(
         self, ids: Any, scores: ArrayLike, *, at: ArrayLike, keys: ArrayLike = 0, versions: ArrayLike = 0
@@ -100,15 +102,23 @@ class LateLearner(Shown):
         Returns
         -------
         Released
-            The rows that were learned, in order.
+            The rows that were released now, in order. If the forecaster refuses a row, its error is raised, and the
+            rows are learned at the next call, before others.
         """
         released = self.ledger.advance(now)
         if len(released):
-            self.forecaster.learn_many(released.scores, released.labels)
+            self._waiting.append(released)
+        while self._waiting:
+            self.forecaster.learn_many(self._waiting[0].scores, self._waiting[0].labels)
+            del self._waiting[0]
         return released
 
     def to_bytes(self) -> bytes:
         """Ledger and forecaster as they are now."""
+        if self._waiting:
+            raise InputError(
+                "forecaster", "has refused rows that are not learned yet", "call advance until it succeeds"
+            )
         head = {"forecaster": json.loads(self.forecaster.to_json())}
         return pack(KIND, head, {"ledger": np.frombuffer(self.ledger.to_bytes(), dtype=np.uint8)})
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays.columns import check_option, check_whole
-from calibrant.live.ids import Ids, IdTable, read_ids
+from calibrant.live.held import HeldOutcomes
+from calibrant.live.ids import WIDTH, Ids, IdTable, read_ids
 from calibrant.live.queues import DueQueue
 from calibrant.live.records import Correction, Counts, Released
 from calibrant.live.snapshots import damaged, pack, unpack
@@ -20,8 +20,8 @@ from calibrant.numerics import Floats, Ints
 
 Silence = Literal["negative", "unknown"]
 
-EARLY, OPEN, DONE = 1, 2, 3
-"""States of an id: an outcome that waits for its prediction, a prediction that waits, a released prediction."""
+OPEN, DONE = 1, 2
+"""States of a prediction: it waits, or it is released and its id is remembered."""
 
 KIND = "ledger"
 """Name in its states."""
@@ -30,10 +30,15 @@ NONE = -1
 """The label of a prediction without an outcome."""
 
 COLUMNS: dict[str, Any] = {
-    "state": np.int8, "label": np.int8, "silent": np.bool_, "score": np.float64, "at": np.float64, "due": np.float64,
-    "key": np.int64, "version": np.int64,
+    "state": np.int8, "label": np.int8, "silent": np.bool_, "corrected": np.bool_, "score": np.float64,
+    "at": np.float64, "due": np.float64, "key": np.int64, "version": np.int64,
 }  # fmt: skip
-"""What is kept of an id besides its 16 bytes: 43 bytes."""
+"""What is kept of a prediction besides the 16 bytes of its id: 44 bytes."""
+
+HELD: dict[str, Any] = {"held_ids": np.uint64, "held_label": np.int8, "held_at": np.float64, "held_due": np.float64}
+"""The same of an outcome without a prediction, in states."""
+
+LIMITS = ("max_open", "max_held", "max_remembered", "max_corrections")
 
 
 class Ledger:
@@ -60,16 +65,20 @@ class Ledger:
         its outcomes are unknown, and a prediction with the same id is a new one.
     hold
         How long an outcome may wait for its prediction; by default one horizon.
-    max_open, max_held, max_remembered
-        Largest numbers of waiting predictions, waiting outcomes and released ids. A prediction beyond ``max_open`` is
-        not admitted. To drop the oldest instead would empty the ledger just before each release, and to choose by the
-        outcome would bias what is learned. Beyond ``max_remembered`` the oldest are forgotten.
+    max_open, max_held, max_remembered, max_corrections
+        Largest numbers of waiting predictions, waiting outcomes, released ids, and corrections that were not taken. A
+        prediction beyond ``max_open`` is not admitted. To drop the oldest instead would empty the ledger just before
+        each release, and to choose by the outcome would bias what is learned. Beyond ``max_remembered`` the oldest are
+        forgotten.
 
     Notes
     -----
     Edges: an outcome exactly at the horizon counts. An outcome without a time has that of the last ``advance``. A
     second outcome with another label replaces the first until the release; after it, the outcome is a
-    :class:`Correction`. Cost: 0.2 to 2 microseconds per event in batches of thousands, and about 80 bytes per id.
+    :class:`Correction`. Outcomes that come before their prediction are taken in their order once it comes, so that the
+    place of a prediction among its outcomes does not matter. Use a lock around a ledger that threads share.
+
+    Cost: see ``benchmarks/ledger.py`` for time and memory.
 
     Guarantee: no statistical one. Every event is counted in exactly one field of :class:`Counts`.
 
@@ -97,20 +106,22 @@ class Ledger:
         max_open: int = 10_000_000,
         max_held: int = 1_000_000,
         max_remembered: int = 10_000_000,
+        max_corrections: int = 1_000_000,
     ) -> None:
         self.horizon = _duration("horizon", horizon, positive=True)
         check_option("silence", silence, get_args(Silence))
         self.silence: Silence = silence
         self.remember = self.horizon if remember is None else _duration("remember", remember)
         self.hold = self.horizon if hold is None else _duration("hold", hold)
-        for name, limit in (("max_open", max_open), ("max_held", max_held), ("max_remembered", max_remembered)):
+        for name, limit in zip(LIMITS, (max_open, max_held, max_remembered, max_corrections), strict=True):
             check_whole(name, limit, 0)
         self.max_open, self.max_held, self.max_remembered = max_open, max_held, max_remembered
+        self.max_corrections = max_corrections
         self.now = -math.inf
         self.counts = Counts()
         self._table = IdTable()
         self._columns = {name: np.zeros(self._table.rows, dtype=kind) for name, kind in COLUMNS.items()}
-        self._releases, self._forgets, self._expiries = DueQueue(), DueQueue(), DueQueue()
+        self._releases, self._forgets, self._held = DueQueue(), DueQueue(), HeldOutcomes(max_held)
         self._corrections: list[Correction] = []
 
     # ------------------------------------------------------------------------------------------------------- events
@@ -136,12 +147,10 @@ class Ledger:
         score = _column("scores", scores, n, np.float64)
         if not np.isfinite(score).all():
             raise InputError("scores", "must be finite")
-        time = _times("at", at, n)
+        time = _times("at", at, n, self.horizon + self.remember)
         new = {"score": score, "at": time, "key": _column("keys", keys, n, np.int64)}
         new["version"] = _column("versions", versions, n, np.int64)
-        for part in self._parts(n, lambda: self.max_open - self.counts.open):
-            for these in _rounds(pairs[part]):
-                self._predict(pairs[part][these], {name: each[part][these] for name, each in new.items()})
+        self._predict(pairs, new)
 
     def observe(self, ids: Any, labels: ArrayLike, *, at: ArrayLike | None = None) -> None:
         """Register outcomes, in order.
@@ -162,13 +171,18 @@ class Ledger:
             raise InputError("labels", "must be 0 or 1", "leave out outcomes that are not known")
         if at is None and not math.isfinite(self.now):
             raise InputError("at", "is missing, and no time is known yet", "pass it, or call advance first")
-        time = np.full(n, self.now) if at is None else _times("at", at, n)
-        label, found = label.astype(np.int8), []
-        for part in self._parts(n, lambda: self.max_held - self.counts.held):
-            for these in _rounds(pairs[part]):
-                places = np.arange(n)[part][these]
-                found += self._observe(pairs[places], label[places], time[places], places)
-        self._corrections += [each for _, each in sorted(found, key=lambda one: one[0])]
+        time = np.full(n, self.now) if at is None else _times("at", at, n, self.hold)
+        rows = self._table.find(pairs)
+        known = rows >= 0
+        self._outcomes(rows[known], label[known].astype(np.int8), time[known])
+        for place in np.flatnonzero(~known).tolist():
+            if self.hold == 0.0:
+                self.counts.unknown += 1
+                continue
+            due = max(time[place].item(), self.now) + self.hold
+            kept = self._held.put(pairs[place].tobytes(), int(label[place]), time[place].item(), due)
+            self.counts.held += kept
+            self.counts.overflow_outcomes += not kept
 
     def advance(self, now: float) -> Released:
         """Move time forward, and release what is due.
@@ -183,30 +197,23 @@ class Ledger:
         Released
             Rows in the order in which they are to be learned.
         """
-        now = float(now)
-        if not math.isfinite(now):
-            raise InputError("now", f"must be a finite number, got {now!r}")
+        now = float(_times("now", now, 1)[0])
         if now < self.now:
             self.counts.stale += 1
             return self._released(np.empty(0, dtype=np.int64))
         self.now = now
-        rows, _ = self._releases.pop(now)
-        ids, due = self._table.ids[rows], self._columns["due"][rows]
-        rows = rows[np.lexsort((ids[:, 1], ids[:, 0], due))]
-        released = self._release(rows)
-        self._expire(now)
-        self._forget(now)
+        released = self._release(self._in_order(self._releases.pop(now)))
+        expired = self._held.expire(now)
+        self.counts.held -= expired
+        self.counts.unknown += expired
+        self._drop(self._forgets.pop(now))
+        beyond = len(self._table) - self.counts.open - self.max_remembered
+        if beyond > 0:
+            oldest = self._in_order(self._forgets.pop_oldest(beyond))
+            self._forgets.push(oldest[beyond:], self._columns["due"][oldest[beyond:]])
+            self._drop(oldest[:beyond])
+            self.counts.forgotten_early += beyond
         return released
-
-    @staticmethod
-    def _parts(n: int, room: Callable[[], int]) -> Iterator[slice]:
-        """Parts of a batch that are at most as long as there is room, so that a full ledger admits in order."""
-        start = 0
-        while start < n:
-            left = room()
-            end = n if left <= 0 else min(start + left, n)  # without room, no order matters
-            yield slice(start, end)
-            start = end
 
     def take_corrections(self) -> list[Correction]:
         """The corrections since the last call, in the order in which they came."""
@@ -216,40 +223,51 @@ class Ledger:
     # ------------------------------------------------------------------------------------------------- predictions
 
     def _predict(self, ids: Ids, new: dict[str, NDArray[Any]]) -> None:
-        rows = self._table.find(ids)
+        """Predictions in order: of each id the first that is not late is admitted, while there is room."""
+        n, columns = len(ids), self._columns
+        rows, order = self._table.find(ids), np.arange(n)
         known = rows >= 0
-        state = np.where(known, self._columns["state"][rows], 0)
-        taken = state >= OPEN
-        same = taken & np.all([self._columns[name][rows] == each for name, each in new.items()], axis=0)
-        due = new["at"] + self.horizon
-        late = ~taken & (due <= self.now)
-        wanted = np.flatnonzero(~taken & ~late)
-        room = max(self.max_open - self.counts.open, 0)
-        admitted = np.zeros(len(ids), dtype=bool)
-        admitted[wanted[:room]] = True
+        late = ~known & (new["at"] + self.horizon <= self.now)
+        group = _groups(ids)
+        first = np.full(int(group.max(initial=-1)) + 1, n)
+        wanted = order[~known & ~late]
+        np.minimum.at(first, group[wanted], wanted)
+        admitted = np.sort(first[first < n])[: max(self.max_open - self.counts.open, 0)]
+        chosen = np.zeros(n + 1, dtype=bool)
+        chosen[admitted] = True
+        after = ~known & chosen[first[group]] & (order > first[group])  # later ones with the id of an admitted one
+        overflow = ~known & ~late & ~chosen[first[group]]
+        taken = known | after
+        before = {
+            name: np.where(known, columns[name][rows], each[np.minimum(first[group], n - 1)])
+            for name, each in new.items()
+        }
+        same = taken & np.all([before[name] == each for name, each in new.items()], axis=0)
         self.counts.duplicate_predictions += int(same.sum())
         self.counts.conflicting_predictions += int((taken & ~same).sum())
-        self.counts.late_predictions += int(late.sum())
-        self.counts.overflow_predictions += len(wanted) - int(admitted.sum())
-        self.counts.open += int(admitted.sum())
-        fresh, waited = admitted & ~known, admitted & known
-        rows[fresh] = self._add(ids[fresh], label=NONE)
-        self._join_held(rows[waited], new["at"][waited])
+        self.counts.late_predictions += int((late & ~after).sum())
+        self.counts.overflow_predictions += int(overflow.sum())
+        self.counts.open += len(admitted)
+        fresh = self._add(ids[admitted])
         for name, each in new.items():
-            self._columns[name][rows[admitted]] = each[admitted]
-        self._columns["due"][rows[admitted]] = due[admitted]
-        self._columns["state"][rows[admitted]] = OPEN
-        self._releases.push(rows[admitted], due[admitted])
+            columns[name][fresh] = each[admitted]
+        columns["due"][fresh] = due = new["at"][admitted] + self.horizon
+        columns["state"][fresh] = OPEN
+        self._releases.push(fresh, due)
+        self._join_held(fresh)
 
-    def _join_held(self, rows: Ints, at: Floats) -> None:
-        """Outcomes that waited for these predictions become their labels, unless they are after the horizon."""
-        late = self._columns["at"][rows] > at + self.horizon
-        self._columns["label"][rows[late]] = NONE
-        self.counts.held -= len(rows)
-        self.counts.too_late += int(late.sum())
-        self.counts.joined += int((~late).sum())
+    def _join_held(self, rows: Ints) -> None:
+        """Outcomes that waited for these predictions are taken in the order in which they came."""
+        if not len(self._held):
+            return
+        found = [(row, *event) for row in rows.tolist() for event in self._held.take(self._table.ids[row].tobytes())]
+        self.counts.held -= len(found)
+        places, labels, at = zip(*found, strict=True) if found else ((), (), ())
+        self._outcomes(
+            np.array(places, dtype=np.int64), np.array(labels, dtype=np.int8), np.array(at, dtype=np.float64)
+        )
 
-    def _add(self, ids: Ids, label: Any) -> Ints:
+    def _add(self, ids: Ids) -> Ints:
         rows = self._table.add(ids)
         if self._table.rows > len(self._columns["state"]):
             for name, column in self._columns.items():
@@ -258,60 +276,46 @@ class Ledger:
                 self._columns[name] = grown
         for column in self._columns.values():
             column[rows] = 0
-        self._columns["label"][rows] = label
+        self._columns["label"][rows] = NONE
         return rows
 
     # ---------------------------------------------------------------------------------------------------- outcomes
 
-    def _observe(self, ids: Ids, label: NDArray[np.int8], at: Floats, places: Ints) -> list[tuple[int, Correction]]:
-        rows = self._table.find(ids)
-        state = np.where(rows >= 0, self._columns["state"][rows], 0)
-        before = np.where(rows >= 0, self._columns["label"][rows], NONE)
-        taken = state >= OPEN
-        late = taken & (at > self._columns["at"][rows] + self.horizon)
+    def _outcomes(self, rows: Ints, label: NDArray[np.int8], at: Floats) -> None:
+        """Outcomes of known predictions, in order; of each row, an outcome is compared with the one before it."""
+        columns = self._columns
+        late = at > columns["at"][rows] + self.horizon
         self.counts.too_late += int(late.sum())
-        self._hold(np.flatnonzero(state == 0), ids, label, at)
-        first = (state == OPEN) & ~late & (before == NONE)
-        self.counts.joined += int(first.sum())
-        again = ((state == OPEN) & ~late & (before != NONE)) | (state == EARLY)
-        other = again & (before != label)
-        self.counts.replaced += int(other.sum())
-        done = (state == DONE) & ~late
-        silent = done & self._columns["silent"][rows]
-        agreed = silent & (before == label)
-        differs = done & (before != label)
+        came = np.flatnonzero(~late)
+        came = came[np.argsort(rows[came], kind="stable")]
+        rows, label = rows[came], label[came]
+        head = np.ones(len(rows), dtype=bool)
+        head[1:] = rows[1:] != rows[:-1]
+        before = np.where(head, columns["label"][rows], np.roll(label, 1))
+        waiting, changed = columns["state"][rows] == OPEN, before != label
+        agreed = head & ~waiting & ~changed & columns["silent"][rows]
+        self.counts.joined += int((waiting & (before == NONE)).sum())
+        self.counts.replaced += int((waiting & changed & (before != NONE)).sum())
         self.counts.agreed += int(agreed.sum())
-        self.counts.after_release += int(differs.sum())
-        self.counts.duplicate_outcomes += int((again & ~other).sum() + (done & ~silent & ~differs).sum())
-        found = [
-            (int(places[k]), self._correction(int(rows[k]), int(before[k]), int(label[k])))
-            for k in np.flatnonzero(differs)
-        ]
-        change = first | other | differs
-        self._columns["label"][rows[change]] = label[change]
-        self._columns["silent"][rows[done & (agreed | differs)]] = False
-        held = (state == EARLY) & other
-        self._columns["at"][rows[held]] = at[held]
-        return found
+        self.counts.duplicate_outcomes += int((~changed & ~agreed).sum())
+        self.counts.after_release += int((~waiting & changed).sum())
+        wrong = np.unique(rows[~waiting & changed & (before != NONE)])
+        self.counts.corrected += int((~columns["corrected"][wrong]).sum())
+        columns["corrected"][wrong] = True
+        found = np.flatnonzero(~waiting & changed)
+        for k in found[np.argsort(came[found])].tolist():
+            self._correct(int(rows[k]), int(before[k]), int(label[k]))
+        last = np.roll(head, -1)
+        columns["label"][rows[last]] = label[last]
+        columns["silent"][rows[~waiting]] = False
 
-    def _hold(self, places: Ints, ids: Ids, label: NDArray[np.int8], at: Floats) -> None:
-        """Outcomes without a prediction wait for it."""
-        if self.hold == 0.0:
-            self.counts.unknown += len(places)
+    def _correct(self, row: int, before: int, after: int) -> None:
+        if len(self._corrections) >= self.max_corrections:
+            self.counts.dropped_corrections += 1
             return
-        held = places[: max(self.max_held - self.counts.held, 0)]
-        self.counts.overflow_outcomes += len(places) - len(held)
-        self.counts.held += len(held)
-        rows = self._add(ids[held], label[held])
-        due = np.maximum(at[held], self.now) + self.hold
-        for name, value in (("state", EARLY), ("at", at[held]), ("due", due)):
-            self._columns[name][rows] = value
-        self._expiries.push(rows, due)
-
-    def _correction(self, row: int, before: int, after: int) -> Correction:
         pair = self._table.ids[row].astype(">u8").tobytes()
         numbers = {name: self._columns[name][row].item() for name in ("score", "key", "at", "version")}
-        return Correction(pair, **numbers, before=None if before == NONE else before, after=after)
+        self._corrections.append(Correction(pair, **numbers, before=None if before == NONE else before, after=after))
 
     # ---------------------------------------------------------------------------------------------------- time goes on
 
@@ -337,31 +341,10 @@ class Ledger:
         columns = {name: self._columns[name][rows] for name in ("score", "label", "key", "at", "version", "silent")}
         return Released(self._table.ids[rows], *columns.values())
 
-    def _expire(self, now: float) -> None:
-        """Outcomes that waited too long for their prediction."""
-        rows, due = self._expiries.pop(now)
-        rows = np.unique(rows[(self._columns["state"][rows] == EARLY) & (self._columns["due"][rows] == due)])
-        self.counts.held -= len(rows)
-        self.counts.unknown += len(rows)
-        self._drop(rows)
-
-    def _forget(self, now: float) -> None:
-        """Released ids whose window is over, and the oldest beyond the limit."""
-        rows, _ = self._forgets.pop(now)
-        self._drop(rows)
-        known = np.flatnonzero(self._columns["state"] == DONE) if self._remembered > self.max_remembered else None
-        if known is not None:
-            ids, due = self._table.ids[known], self._columns["due"][known]
-            known = known[np.lexsort((ids[:, 1], ids[:, 0], due))]
-            cut = len(known) - self.max_remembered
-            self.counts.forgotten_early += cut
-            self._drop(known[:cut])
-            self._forgets = DueQueue()
-            self._forgets.push(known[cut:], self._columns["due"][known[cut:]])
-
-    @property
-    def _remembered(self) -> int:
-        return len(self._table) - self.counts.open - self.counts.held
+    def _in_order(self, rows: Ints) -> Ints:
+        """Rows by the time at which they are due, ties by id."""
+        ids, due = self._table.ids[rows], self._columns["due"][rows]
+        return rows[np.lexsort((ids[:, 1], ids[:, 0], due))]
 
     def _drop(self, rows: Ints) -> None:
         self._table.remove(rows)
@@ -371,8 +354,7 @@ class Ledger:
 
     def settings(self) -> dict[str, Any]:
         """The arguments of the ledger."""
-        names = ("horizon", "silence", "remember", "hold", "max_open", "max_held", "max_remembered")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in ("horizon", "silence", "remember", "hold", *LIMITS)}
 
     def to_bytes(self) -> bytes:
         """Everything the ledger knows; equal ledgers give equal bytes."""
@@ -385,7 +367,13 @@ class Ledger:
             "counts": asdict(self.counts),
             "corrections": [asdict(each) | {"id": each.id.hex()} for each in self._corrections],
         }
-        return pack(KIND, head, {"ids": ids[order]} | {name: each[rows][order] for name, each in self._columns.items()})
+        kept = {"ids": ids[order]} | {name: each[rows][order] for name, each in self._columns.items()}
+        held = self._held.listed()
+        raw = np.frombuffer(b"".join(each[0] for each in held), dtype=np.uint64).reshape(-1, 2)
+        lists = zip(*(each[1:] for each in held), strict=True) if held else ((), (), ())
+        rest = dict(zip(list(HELD)[1:], lists, strict=True))
+        waiting = {"held_ids": raw} | {name: np.array(each, dtype=HELD[name]) for name, each in rest.items()}
+        return pack(KIND, head, kept | waiting)
 
     @classmethod
     def from_bytes(cls, state: bytes) -> Ledger:
@@ -401,58 +389,52 @@ class Ledger:
         Ledger
             It gives the same rows for the same events, bit for bit.
         """
-        head, columns = unpack(state, KIND, {"ids": np.uint64} | COLUMNS)
+        head, columns = unpack(state, KIND, {"ids": np.uint64} | COLUMNS | HELD)
         try:
             ledger = cls(**head["settings"])
-            ledger.now = -math.inf if head["now"] is None else float(head["now"])
+            ledger.now = -math.inf if head["now"] is None else _number(head["now"])
             ledger.counts = Counts(**head["counts"])
-            ledger._corrections = [
-                Correction(**(each | {"id": bytes.fromhex(each["id"])})) for each in head["corrections"]
-            ]
-        except (KeyError, TypeError, ValueError, AttributeError):
+            ledger._corrections = [_correction(each) for each in head["corrections"]]
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, InputError):
             raise damaged() from None
-        ledger._fill(columns)
+        held = [columns.pop(name) for name in HELD]
+        if not _well_formed(columns, held) or not _whole(asdict(ledger.counts)):
+            raise damaged()
+        ledger._fill(columns, held)
         return ledger
 
-    def _fill(self, columns: dict[str, NDArray[Any]]) -> None:
-        """Take rows from a state, which are checked."""
-        ids, state, label = columns.pop("ids"), columns["state"], columns["label"]
-        counts = [int((state == each).sum()) for each in (EARLY, OPEN, DONE)]
-        whole = ids.ndim == 2 and ids.shape[1] == 2 and all(each.shape == (len(ids),) for each in columns.values())
-        if not whole or sum(counts) != len(ids) or not np.isin(label, (NONE, 0, 1)).all():
-            raise damaged()
-        distinct = len(ids) < 2 or bool((ids[1:] != ids[:-1]).any(axis=1).all())
-        in_order = bool((np.lexsort((ids[:, 1], ids[:, 0])) == np.arange(len(ids))).all())
-        numbers = all(np.isfinite(columns[name]).all() for name in ("score", "at", "due"))
-        agree = counts[0] == self.counts.held and counts[1] == self.counts.open
-        if not (distinct and in_order and numbers and agree) or min(asdict(self.counts).values()) < 0:
-            raise damaged()
-        rows = self._add(ids, NONE)
+    def _fill(self, columns: dict[str, NDArray[Any]], held: list[NDArray[Any]]) -> None:
+        """Take rows from a state, whose form is checked."""
+        ids, state = columns.pop("ids"), columns["state"]
+        rows = self._add(ids)
         for name, each in columns.items():
             self._columns[name][rows] = each
-        for queue, kind in ((self._expiries, EARLY), (self._releases, OPEN), (self._forgets, DONE)):
+        for queue, kind in ((self._releases, OPEN), (self._forgets, DONE)):
             queue.push(rows[state == kind], columns["due"][state == kind])
+        raw, *rest = held
+        for pair, *event in zip(raw, *(each.tolist() for each in rest), strict=True):
+            self._held.put(pair.tobytes(), *event)
+        agree = int((state == OPEN).sum()) == self.counts.open and len(self._held) == self.counts.held == len(raw)
+        if not agree or len(self._corrections) > self.max_corrections:
+            raise damaged()
 
     def __len__(self) -> int:
-        """Ids in memory: waiting predictions, waiting outcomes and released ids."""
-        return len(self._table)
+        """Predictions and outcomes in memory: waiting predictions, waiting outcomes and released ids."""
+        return len(self._table) + len(self._held)
 
 
 # --------------------------------------------------------------------------------------------------------------- inputs
 
 
-def _rounds(ids: Ids) -> list[Ints]:
-    """Places of the first, second, ... occurrence of each id, so that a round has no id twice."""
+def _groups(ids: Ids) -> Ints:
+    """A number for each id, the same for equal ids."""
     order = np.lexsort((ids[:, 1], ids[:, 0]))
     ordered = ids[order]
-    starts = np.ones(len(ids), dtype=bool)
+    starts = np.zeros(len(ids), dtype=np.int64)
     starts[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
-    if starts.all():
-        return [np.arange(len(ids))]
-    first = np.flatnonzero(starts)
-    turn = np.empty(len(ids), dtype=np.int64)
-    turn[order] = np.arange(len(ids)) - np.repeat(first, np.diff(np.append(first, len(ids))))
-    return [np.flatnonzero(turn == k) for k in range(int(turn.max()) + 1)]
+    found = np.empty(len(ids), dtype=np.int64)
+    found[order] = np.cumsum(starts)
+    return found
 
 
 def _duration(name: str, value: Any, positive: bool = False) -> float:
@@ -466,19 +448,62 @@ def _duration(name: str, value: Any, positive: bool = False) -> float:
 
 def _column(name: str, values: ArrayLike, n: int, kind: Any) -> NDArray[Any]:
     """One value for each id; a single one is repeated."""
+    what = "integers" if kind is np.int64 else "numbers"
     try:
         given = np.asarray(values)
         array = given.astype(kind, casting="same_kind") if given.size else given.astype(kind)
     except (TypeError, ValueError):
-        what = "integers" if kind is np.int64 else "numbers"
         raise InputError(name, f"must hold {what}") from None
+    if given.dtype.kind == "u" and given.size and given.max() > np.iinfo(np.int64).max:
+        raise InputError(name, f"holds {given.max()}", "pass integers below 2**63")
     if array.ndim > 1 or (array.ndim == 1 and len(array) != n):
         raise InputError(name, f"has shape {array.shape}, and there are {plural(n, 'id')}", "pass one per id")
     return np.broadcast_to(array, n)
 
 
-def _times(name: str, values: ArrayLike, n: int) -> Floats:
+def _times(name: str, values: ArrayLike, n: int, later: float = 0.0) -> Floats:
+    """Times as numbers, to which ``later`` can be added."""
     times = _column(name, values, n, np.float64)
-    if not np.isfinite(times).all():
+    if not (np.abs(times) <= np.finfo(np.float64).max - later).all():
         raise InputError(name, "must hold finite numbers", "pass times as numbers, such as seconds")
     return times
+
+
+# --------------------------------------------------------------------------------------------------------------- states
+
+
+def _number(value: Any) -> float:
+    if type(value) not in (int, float) or not math.isfinite(value):
+        raise ValueError
+    return float(value)
+
+
+def _whole(counts: dict[str, Any]) -> bool:
+    return all(type(each) is int and each >= 0 for each in counts.values())
+
+
+def _correction(stored: Any) -> Correction:
+    """A correction of a state."""
+    found = Correction(**(stored | {"id": bytes.fromhex(stored["id"])}))
+    labels = found.before in (None, 0, 1) and found.after in (0, 1)
+    if not labels or len(found.id) != WIDTH or type(found.key) is not int or type(found.version) is not int:
+        raise ValueError
+    return replace(found, score=_number(found.score), at=_number(found.at))
+
+
+def _well_formed(columns: dict[str, NDArray[Any]], held: list[NDArray[Any]]) -> bool:
+    """Whether the arrays of a state fit each other."""
+    for ids, *rest in ([columns["ids"], *(columns[name] for name in COLUMNS)], held):
+        if ids.ndim != 2 or ids.shape[1] != 2 or any(each.shape != (len(ids),) for each in rest):
+            return False
+    ids, labels = columns["ids"], (NONE, 0, 1)
+    distinct = len(ids) < 2 or bool((ids[1:] != ids[:-1]).any(axis=1).all())
+    in_order = bool((np.lexsort((ids[:, 1], ids[:, 0])) == np.arange(len(ids))).all())
+    numbers = [columns[name] for name in ("score", "at", "due")] + held[2:]
+    return (
+        distinct
+        and in_order
+        and all(np.isfinite(each).all() for each in numbers)
+        and bool(np.isin(columns["state"], (OPEN, DONE)).all() and np.isin(columns["label"], labels).all())
+        and bool(np.isin(held[1], (0, 1)).all())
+    )

@@ -17,7 +17,7 @@ class DueQueue:
     --------
     >>> queue = DueQueue()
     >>> queue.push(np.array([7, 8, 9]), np.array([3.0, 1.0, 2.0]))
-    >>> queue.pop(2.0)[0].tolist(), queue.pop(5.0)[0].tolist()
+    >>> queue.pop(2.0).tolist(), queue.pop_oldest(1).tolist()
     ([8, 9], [7])
     """
 
@@ -35,14 +35,18 @@ class DueQueue:
             order = np.argsort(due, kind="stable")
             self._runs = [(due[order], rows[order])]
 
-    def pop(self, now: float) -> tuple[Ints, Floats]:
-        """Take out the rows that are due, in no particular order, with their times."""
-        rows, times, kept = [np.empty(0, dtype=np.int64)], [np.empty(0)], []
+    def pop(self, now: float) -> Ints:
+        """Take out the rows that are due, in no particular order."""
+        rows, kept = [np.empty(0, dtype=np.int64)], []
         for due, these in self._runs:
             end = int(np.searchsorted(due, now, side="right"))
             rows.append(these[:end])
-            times.append(due[:end])
             if end < len(due):
                 kept.append((due[end:], these[end:]))
         self._runs = kept
-        return np.concatenate(rows), np.concatenate(times)
+        return np.concatenate(rows)
+
+    def pop_oldest(self, n: int) -> Ints:
+        """Take out the n rows that are due first, and those that are due at the same time as the last of them."""
+        first = np.concatenate([np.empty(0), *(due[:n] for due, _ in self._runs)])
+        return self.pop(float(np.sort(first)[min(n, len(first)) - 1])) if n and len(first) else first.astype(np.int64)

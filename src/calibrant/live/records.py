@@ -49,6 +49,10 @@ class Counts(Shown):
         Calls of ``advance`` with an earlier time, which change nothing.
     forgotten_early
         Released ids that were forgotten before the end of their window because ``max_remembered`` was reached.
+    corrected
+        Released rows whose label an outcome contradicted later, each counted once.
+    dropped_corrections
+        Corrections that were not kept because ``max_corrections`` others were not taken.
     """
 
     open: int = 0
@@ -70,6 +74,8 @@ class Counts(Shown):
     overflow_outcomes: int = 0
     stale: int = 0
     forgotten_early: int = 0
+    corrected: int = 0
+    dropped_corrections: int = 0
 
     @property
     def predictions(self) -> int:
@@ -87,8 +93,8 @@ class Counts(Shown):
     @property
     def correction_rate(self) -> float:
         """Share of the released labels that an outcome contradicted later; NaN before the first release."""
-        released = self.with_outcome + self.silent_negative + self.silent_unknown
-        return self.after_release / released if released else math.nan
+        released = self.with_outcome + self.silent_negative
+        return self.corrected / released if released else math.nan
 
     def __str__(self) -> str:
         """Two lines, and what deserves attention."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import math
+import tokenize
 import zipfile
 from typing import Any
 
@@ -14,6 +16,12 @@ from calibrant.messages import InputError
 
 VERSION = 1
 """Version of the layout."""
+
+UNREADABLE = (
+    *(zipfile.BadZipFile, tokenize.TokenError, LookupError, ValueError, OSError, EOFError, RuntimeError),
+    *(OverflowError, SyntaxError, TypeError),
+)
+"""What reading a damaged archive, a damaged header of an array or damaged JSON can raise."""
 
 
 def damaged() -> InputError:
@@ -34,18 +42,34 @@ def unpack(state: bytes, kind: str, arrays: dict[str, Any]) -> tuple[dict[str, A
     if not isinstance(state, bytes | bytearray | memoryview):
         raise damaged()
     try:
-        with zipfile.ZipFile(io.BytesIO(state)) as packed:
-            if any(each.file_size > len(state) for each in packed.infolist()):
-                raise damaged()  # compressed, which states are not
-        with np.load(io.BytesIO(state), allow_pickle=False) as held:
-            found = {name: held[name] for name in held.files}
+        found = _arrays(bytes(state), arrays | {"head": np.uint8})
         head = json.loads(found.pop("head").tobytes())
-    except (zipfile.BadZipFile, KeyError, ValueError, OSError, EOFError, RecursionError, NotImplementedError):
+    except UNREADABLE:
         raise damaged() from None
-    if not isinstance(head, dict) or head.pop("kind", None) != kind or found.keys() != arrays.keys():
+    if not isinstance(head, dict) or head.pop("kind", None) != kind:
         raise damaged()
     if head.pop("version", None) != VERSION:
         raise InputError("state", f"has another version than {VERSION}", "update calibrant")
-    if any(found[name].dtype != np.dtype(of) for name, of in arrays.items()):
-        raise damaged()
     return head, found
+
+
+def _arrays(state: bytes, kinds: dict[str, Any]) -> dict[str, NDArray[Any]]:
+    """The arrays; the size of each is known before it is read."""
+    found = {}
+    with zipfile.ZipFile(io.BytesIO(state)) as packed:
+        members = packed.infolist()
+        if sorted(each.filename for each in members) != sorted(f"{name}.npy" for name in kinds):
+            raise ValueError
+        for each in members:
+            if each.compress_type != zipfile.ZIP_STORED or each.flag_bits & 1:
+                raise ValueError
+            raw = io.BytesIO(packed.read(each))
+            if np.lib.format.read_magic(raw) != (1, 0):
+                raise ValueError
+            shape, columnwise, dtype = np.lib.format.read_array_header_1_0(raw)
+            kind = np.dtype(kinds[each.filename.removesuffix(".npy")])
+            left = raw.read()
+            if dtype != kind or columnwise or math.prod(shape) * kind.itemsize != len(left):
+                raise ValueError
+            found[each.filename.removesuffix(".npy")] = np.frombuffer(left, dtype=kind).reshape(shape)
+    return found
