@@ -274,14 +274,17 @@ def change_the_format(text: bytes, rng: random.Random) -> bytes:
 # Forgeries: a document that is still whole, with a better promise than the rows gave
 # ---------------------------------------------------------------------------------------------------------------------
 
-CERTIFIED = [text for text in TEXTS if b'"is": "certificate"' in text and b'"tree-leaves"' not in text]
+CERTIFIED = [text for text in TEXTS if b'"is": "certificate"' in text]
+OF_TREES = [text for text in CERTIFIED if b'"tree-leaves"' in text]
+OF_BINS = [text for text in CERTIFIED if text not in OF_TREES]
 
 
 def forgery(change: Callable[[dict[str, Any], random.Random], None]) -> Mutation:
-    """A mutation of the certificate of some document that has one."""
+    """A mutation of the certificate of some document that has one; every fourth time it is that of a tree."""
 
     def mutate(text: bytes, rng: random.Random) -> bytes:
-        body = json.loads(text if text in CERTIFIED else rng.choice(CERTIFIED))
+        others = OF_BINS if change.__name__ == "edit_knots" or rng.random() < 0.75 else OF_TREES
+        body = json.loads(text if text in others else rng.choice(others))
         before = copy.deepcopy(body["certificate"])
         change(body["certificate"], rng)
         assert body["certificate"] != before, change.__name__
@@ -365,7 +368,8 @@ def edit_intervals(certificate: dict[str, Any], rng: random.Random) -> None:
 def edit_counts(certificate: dict[str, Any], rng: random.Random) -> None:
     """More rows than were counted, more events than rows, rows on an edge that nothing is said about."""
     place = rng.choice(promised(certificate))
-    way = rng.choice(["n", "rows", "events", "negative", "uncovered", "uncovered length", "none"])
+    of_bins = ["uncovered", "uncovered length"] if "uncovered" in certificate["about"] else []
+    way = rng.choice(["n", "rows", "events", "negative", "none", *of_bins])
     if way == "n":
         certificate["n"] = rng.choice([0, certificate["n"] + 1, 10 * certificate["n"]])
     elif way == "rows":
@@ -400,7 +404,22 @@ def edit_words(certificate: dict[str, Any], rng: random.Random) -> None:
     certificate[name] = rng.choice(["", "joint", "wilson", "clopper-pearson ", None, 1, *NAMES])
 
 
-FORGERIES = [edit_epsilon, edit_knots, edit_intervals, edit_counts, edit_outputs, edit_alpha, edit_words]
+@forgery
+def strike_an_assumption(certificate: dict[str, Any], rng: random.Random) -> None:
+    """The rows need not be independent any more."""
+    certificate["assumptions"] = rng.choice([[], ["bins-chosen-before"], ["one-draw"], certificate["assumptions"][1:]])
+
+
+FORGERIES = [
+    edit_epsilon,
+    edit_knots,
+    edit_intervals,
+    edit_counts,
+    edit_outputs,
+    edit_alpha,
+    edit_words,
+    strike_an_assumption,
+]
 
 MUTATORS: list[Mutation] = [
     *FORGERIES,
@@ -458,7 +477,8 @@ def assert_usable(calibration: Calibration, document: bytes) -> None:
 
 
 def test_there_are_enough_certificates_to_forge():
-    assert len(CERTIFIED) >= 8
+    assert len(OF_BINS) >= 8
+    assert OF_TREES
 
 
 def test_the_map_of_a_certified_document_is_not_exchanged(subtests):
@@ -467,7 +487,7 @@ def test_the_map_of_a_certified_document_is_not_exchanged(subtests):
             body = json.loads(text)
             for other in ({"is": "identity"}, {"is": "step", "knots": [], "values": [0.5]}):
                 assert read(json.dumps(body | {"map": other})) is None
-            values = body["map"]["values"]
+            values = body["map"]["maps"][0]["values"] if text in OF_TREES else body["map"]["values"]
             values[0] = values[0] / 2 + 0.25
             assert read(json.dumps(body)) is None
 

@@ -140,6 +140,7 @@ def read_rows(
     columns: dict[str, str | None],
     *,
     numbers: Iterable[str | None] = (),
+    whole: Iterable[str] = (),
     where: str | None = None,
     as_text: bool = False,
     decimal: str | None = None,
@@ -154,6 +155,8 @@ def read_rows(
         Columns of a CSV to read as doubles even if they look like integers: types are guessed from the first 20,480
         rows, and a later 0.5 would be rounded silently. Columns that look like text are also read as doubles if all
         rows selected by ``where`` are numbers.
+    whole
+        Columns of a CSV to read as doubles if they look like integers, and else as they are: features.
     as_text
         Keep all values of a CSV as text.
     decimal
@@ -164,14 +167,16 @@ def read_rows(
     _check_columns(reader, files, rows, columns)
     wanted = [name for name in numbers if name is not None] if kind_of(files[0]) != "Parquet" else []
     types = dict(zip(rows.columns, map(str, rows.types), strict=True))
-    doubles = {name: "DOUBLE" for name in wanted if types[name] in WHOLE_NUMBERS}
+    beside = [name for name in whole if name in types] if kind_of(files[0]) != "Parquet" and not as_text else []
+    doubles = {name: "DOUBLE" for name in (*wanted, *beside) if types[name] in WHOLE_NUMBERS}
     rows = reader(doubles) if doubles else rows
     found = with_numbers(_chosen(rows, files, where), wanted)
     if as_text or not wanted or not (decimal or shows_numbers(found, wanted)):
         return found
     # with a decimal comma, 1.234 in another column can mean 1234: read all of them as text
     texts = dict.fromkeys(wanted, "VARCHAR") if kind_of(files[0]) != "Excel" else {}
-    return read_localized(_chosen(reader(texts), files, where), wanted, decimal=decimal)
+    kept = {name: kind for name, kind in doubles.items() if name not in wanted}
+    return read_localized(_chosen(reader(kept | texts), files, where), wanted, decimal=decimal)
 
 
 def matching_columns(connection: Any, files: Sequence[str], names: Sequence[str], but: str | None) -> list[str]:

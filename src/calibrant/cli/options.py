@@ -136,7 +136,7 @@ Force = Annotated[bool, typer.Option("--force", help="Overwrite the output file.
 
 @dataclass(frozen=True)
 class Columns:
-    """Options that assign columns to roles and select rows; ``source`` is an option of one command only."""
+    """Options that assign columns to roles and select rows; ``source`` and ``features`` are set by single commands."""
 
     scores: Scores = None
     label: Label = None
@@ -149,6 +149,7 @@ class Columns:
     score_type: ScoreType = None
     where: Where = None
     source: str | None = None
+    features: tuple[str, ...] = ()
     as_of: AsOf = None
     horizon: Horizon = None
     label_time: LabelTime = None
@@ -179,6 +180,7 @@ class Columns:
         named = {f"--{role}": getattr(self, role) for role in ("score", "label", "weight", "time", "groups", "source")}
         named["--label-time"] = self.label_time
         named |= {f"--score ({name})": name for name in (self.scores or ())[1:]}
+        named |= {f"--features {name}": name for name in self.features}
         return named | {"--by" if place == 0 else f"--by ({name})": name for place, name in enumerate(self.by or ())}
 
 

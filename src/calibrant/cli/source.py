@@ -58,7 +58,7 @@ class Rows:
 
         def read() -> Any:
             named = more | of.named
-            rows = read_rows(self.connection, files, named, numbers=numbers, where=of.where)
+            rows = read_rows(self.connection, files, named, numbers=numbers, whole=of.features, where=of.where)
             scored = list(more.items()) or [("--score", name) for name in of.scores or ()]
             for option, name in (*scored, ("--weight", of.weight)):
                 if name is not None:

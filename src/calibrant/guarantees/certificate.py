@@ -70,6 +70,13 @@ class About(ABC):
     look: int = 1
     """How many times a guarantee was requested on growing rows, including this time."""
 
+    @property
+    def assumed(self) -> frozenset[Assumption]:
+        """Assumptions that every certificate about this states, so that none can be struck out of a document."""
+        from calibrant.guarantees.origins import Assumption  # not needed to fit and apply
+
+        return frozenset({Assumption.INDEPENDENT})
+
     @abstractmethod
     def sense(self) -> str:
         """The notion of calibration that is certified, and the number of classes."""
@@ -242,6 +249,8 @@ class Certificate(Shown):
             raise ValueError("outputs and intervals must lie in [0, 1], with lower <= upper")
         if (self.events < 0).any() or (self.events > self.rows).any():
             raise ValueError("events must lie between 0 and the rows of their statement")
+        if not self.about.assumed <= {*self.assumptions}:
+            raise ValueError(f"the assumptions must include {', '.join(sorted(self.about.assumed))}")
         self.about.validate(self)
         if not self.covered.any() or self.epsilon != self.about.epsilon(self.half_widths, self.covered):
             raise ValueError("epsilon must be that of the widest covered statement, and at least one must be covered")

@@ -23,6 +23,11 @@ class BinRule(StrEnum):
         """Whether each row lies in a bin or on an edge; otherwise some rows were set aside to choose the bins."""
         return self in (BinRule.OWN_MASSES, BinRule.WIDTHS)
 
+    @property
+    def draws(self) -> bool:
+        """Whether a random split of the rows chose the bins."""
+        return self in (BinRule.PART_BLOCKS, BinRule.PART_MASSES, BinRule.SCALED_WIDTHS)
+
     def words(self, part_rows: int = 0) -> str:
         """How the bin edges were chosen, in words; ``part_rows`` is the number of rows that chose them.
 

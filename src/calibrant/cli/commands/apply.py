@@ -90,7 +90,8 @@ def apply(
     def run() -> Written:
         as_text = "Parquet" not in (disk.kind_of(inputs[0]), disk.kind_of(out))  # keep text unchanged: 007 stays 007
         numbers = [] if as_text else given
-        rows = disk.read_rows(connection, inputs, needed, numbers=numbers, where=where, as_text=as_text)
+        whole = [groups[each] for each in calibration.map.numbers]
+        rows = disk.read_rows(connection, inputs, needed, numbers=numbers, whole=whole, where=where, as_text=as_text)
         for each in [] if as_text else given:
             refuse_text(rows, each, "--score")
         typed = disk.read_rows(connection, inputs, {}) if as_text and groups else rows

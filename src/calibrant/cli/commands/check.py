@@ -94,7 +94,8 @@ def check(
     _check_fail_on(fail_on or (), columns, files)
     limits = options.tolerance_of(tolerance)
     calibration = None if map_ is None else load_map(map_)
-    source = open_source(files, columns, days, quiet=quiet or as_json)
+    needed = () if calibration is None else calibration.map.numbers
+    source = open_source(files, replace(columns, features=needed), days, quiet=quiet or as_json)
     asked: dict[str, Any] = {"tolerance": limits, "random_state": seed, "calibration": calibration}
     asked["notion"] = None if notion is None else str(notion)
     verdict = source.run(lambda: judge(source.data, **source.options, **source.by, **asked))

@@ -40,6 +40,8 @@ class Method(StrEnum):
     isotonic_binning = "isotonic-binning"
     bayesian_binning = "bayesian-binning"
     venn_abers = "venn-abers"
+    tree = "tree"
+    tree_curves = "tree-curves"
     vector = "vector"
     structured = "structured"
 
@@ -64,6 +66,8 @@ CLASSES = {
     Method.isotonic_binning: ("binary.isotonic", "IsotonicBinning"),
     Method.bayesian_binning: ("binary.bayesian", "BayesianBinning"),
     Method.venn_abers: ("binary.venn_abers", "VennAbers"),
+    Method.tree: ("trees", "CalibrationTree"),
+    Method.tree_curves: ("trees", "ProbabilityCalibrationTree"),
     Method.vector: ("multiclass.scaling", "VectorScaling"),
     Method.structured: ("multiclass.scaling", "StructuredScaling"),
 }
@@ -71,6 +75,9 @@ CLASSES = {
 
 OF_CLASSES = (Method.auto, Method.temperature, Method.vector, Method.structured)
 """Methods of several classes; the last two are of several classes only."""
+
+OF_FEATURES = (Method.tree, Method.tree_curves)
+"""Methods that split rows by features."""
 
 SOURCE = "Column with the source of each score (model, prompt): each source gets a separate map."
 
@@ -81,6 +88,8 @@ TAKEN = {
     "loss": (Method.auto,),
     "guarantee": (Method.auto,),
     "look": (Method.auto,),
+    "features": OF_FEATURES,
+    "honest": OF_FEATURES,
 }
 """Methods that each method option applies to."""
 
@@ -122,6 +131,13 @@ def fit(
         list[str] | None,
         options.text("--class", "NAME", "Several classes: the label of each --score, in their order. [default: names]"),
     ] = None,
+    features: Annotated[
+        list[str] | None,
+        options.text("--features", "COL[,COL]", "tree, tree-curves: columns that may split rows, with commas."),
+    ] = None,
+    honest: Annotated[
+        bool, typer.Option("--honest", help="tree: half of the rows choose the rules, the others their rates.")
+    ] = False,
     *,
     columns: options.Columns,
     days: options.DayRange,
@@ -136,26 +152,31 @@ def fit(
     method is used if it is reliably as good, and the original model is kept if nothing is reliably better. With
     --guarantee it fits bins with a certificate. With --by it adds corrections by segment to the global map, as far as
     the rows of each segment support them. For several classes pass a column of scores for each: --score repeated, in
-    the order of the classes, or a glob; --method is then auto, temperature, vector or structured. The map is a small
-    JSON file for calibrant apply, Python and SQL. Fit it on
-    rows that were not used to train or tune the model.
+    the order of the classes, or a glob; --method is then auto, temperature, vector or structured. With --method tree
+    and --features it finds a few rules, each with its event rate; with --honest the rates have a certificate. The map
+    is a small JSON file for calibrant apply, Python and SQL. Fit it on rows that were not used to train or tune the
+    model.
 
     Example:
       calibrant fit rows.csv --label bad --out map.json
       calibrant fit rows.csv --label bad --by region --out map.json
       calibrant fit rows.csv --score 'p_*' --label species --out map.json
+      calibrant fit rows.csv --label bad --method tree --features age,job --honest --out map.json
     """
     from calibrant.cli.files import check_output, is_store
     from calibrant.cli.source import Days, open_source
-    from calibrant.cli.voice import CommandLine
+    from calibrant.cli.voice import CommandLine, Mistake
 
     check_output(out, [".json"], force=force)
     entries, parent = origin.entries, _parent(origin.parent)
     given = {"n_bins": n_bins, "epsilon": epsilon, "alpha": alpha, "loss": loss, "guarantee": guarantee, "look": look}
+    given |= {"features": features, "honest": honest or None}
     calibrator = _calibrator(method, {name: value for name, value in given.items() if value is not None})
-    by = columns.by
+    by, split_by = columns.by, _features(features, method, columns, {"--source": sources, "--by": columns.by})
     stored = next((path for path in files if is_store(path)), None)
-    named = dataclasses.replace(columns, source=sources, by=None if stored else by)
+    if stored and method in OF_FEATURES:
+        raise Mistake(f"--method {method}", "needs features, and a tally store has none", "pass the files of the rows")
+    named = dataclasses.replace(columns, source=sources, by=None if stored else by, features=split_by)
     source = open_source(files, named, days, quiet=quiet or as_json)
     several = not isinstance(source, Days) and source.columns.several
     _check_several(several, method, classes, {"--source": sources, "--multicalibrate": multicalibrate or None})
@@ -171,6 +192,8 @@ def fit(
             calibrator.fit_tally(*_tallies(source, by))
         elif several:
             _fit_classes(calibrator, source, by, classes)
+        elif split_by:
+            calibrator.fit(source.data, **source.options, features=list(split_by))
         elif by or sources:
             calibrator.fit(source.data, **(source.options | {"by": by or sources}))
         else:
@@ -254,8 +277,30 @@ def _calibrator(method: Method, said: dict[str, Any]) -> Any:
             said["guarantee"] = (said["guarantee"], said.pop("alpha", ALPHA))
     if "loss" in said:
         said["loss"] = str(said["loss"])
+    said.pop("features", None)  # columns, not a setting
     module, name = CLASSES[method]
     return getattr(import_module(f"calibrant.calibrators.{module}"), name)(**said)
+
+
+def _features(
+    given: list[str] | None, method: Method, columns: options.Columns, beside: dict[str, Any]
+) -> tuple[str, ...]:
+    """The columns of ``--features``; rejects options that do not go with them, and columns that have another role."""
+    from calibrant.cli.voice import Mistake
+
+    if method not in OF_FEATURES:
+        return ()
+    extra = next((option for option, value in beside.items() if value), None)
+    if extra is not None:
+        raise Mistake(extra, f"cannot be combined with --method {method}", "pass its column with --features instead")
+    found = tuple(dict.fromkeys(name.strip() for text in given or () for name in text.split(",") if name.strip()))
+    if not found:
+        raise Mistake(f"--method {method}", "needs features", "pass their columns, such as --features age,job")
+    roles = columns.with_defaults().named
+    taken = next(((option, name) for option, name in roles.items() if name in found), None)
+    if taken is not None:
+        raise Mistake(f"--features {taken[1]}", f"is also the column of {taken[0]}", "leave it out of the features")
+    return found
 
 
 def _check_several(several: bool, method: Method, classes: list[str] | None, beside: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ from calibrant.arrays.multiclass.rows import check_fresh_rows
 from calibrant.arrays.score_types import MulticlassScoreType
 from calibrant.guarantees.about.scores import ScoreBins
 from calibrant.guarantees.certificate import UNEVEN, About, Certificate, Terms, first_few, round_up
+from calibrant.guarantees.origins import Assumption
 from calibrant.guarantees.provenance import MulticlassProvenance
 from calibrant.maps import Map, MulticlassMap, PerClassMap, StepMap, TopMap
 from calibrant.messages import InputError, count_text, plural
@@ -73,6 +74,11 @@ class MulticlassBins(About):
     def sense(self) -> str:
         """The notion and the number of classes."""
         return f"{self.notion}, {len(self.classes):,} classes"
+
+    @property
+    def assumed(self) -> frozenset[Assumption]:
+        """What the bins of any part assume."""
+        return super().assumed.union(*(part.assumed for part in self.parts))
 
     @property
     def aim(self) -> Notion:

@@ -11,7 +11,7 @@ import numpy as np
 from calibrant.arrays import ScoreType, check_rows
 from calibrant.guarantees.bounds import Flags
 from calibrant.guarantees.certificate import UNEVEN, About, Certificate, Terms, round_up
-from calibrant.guarantees.origins import BinRule
+from calibrant.guarantees.origins import Assumption, BinRule
 from calibrant.guarantees.provenance import Provenance
 from calibrant.guarantees.weighted import LEVELS, WEIGHTED_BOUNDS, WeightTable
 from calibrant.maps import Map, StepMap
@@ -57,6 +57,16 @@ class ScoreBins(About):
     def sense(self) -> str:
         """One score."""
         return "event rate"
+
+    @property
+    def assumed(self) -> frozenset[Assumption]:
+        """That rows are independent, and what the choice of the bins and class weights add."""
+        found = {Assumption.INDEPENDENT, *([Assumption.ONE_DRAW] if self.rule.draws else ())}
+        if self.rule is BinRule.OTHER_MASSES:
+            found.add(Assumption.OTHER_ROWS)
+        if self.odds != 1.0:
+            found.add(Assumption.SAMPLED_BY_CLASS)
+        return frozenset(found)
 
     @property
     def stays(self) -> bool:
@@ -179,6 +189,12 @@ class WeightedBins(ScoreBins):
     def sense(self) -> str:
         """One score, in the target population."""
         return "event rate of the target population"
+
+    @property
+    def assumed(self) -> frozenset[Assumption]:
+        """As for rows without weights, of the source; the weights must be the known ratio of a covariate shift."""
+        of_ratio = {Assumption.INDEPENDENT_SOURCE, Assumption.COVARIATE_SHIFT, Assumption.KNOWN_RATIO}
+        return super().assumed - {Assumption.INDEPENDENT} | of_ratio
 
     @property
     def table(self) -> WeightTable:

@@ -10,8 +10,10 @@ import numpy as np
 
 from calibrant.arrays import ScoreType, check_rows
 from calibrant.guarantees.certificate import UNEVEN, About, Certificate, Terms, round_up
+from calibrant.guarantees.origins import Assumption
 from calibrant.guarantees.provenance import Provenance
 from calibrant.maps import Map, TreeMap
+from calibrant.maps.trees import Limit
 from calibrant.messages import plural
 from calibrant.numerics import Floats, Ints
 
@@ -39,6 +41,11 @@ class TreeLeaves(About):
         """One score and features."""
         return "event rate by leaf"
 
+    @property
+    def assumed(self) -> frozenset[Assumption]:
+        """Independent rows, halves that were drawn once, and a fit that was not tuned on the labels."""
+        return frozenset({Assumption.INDEPENDENT, Assumption.NOT_TUNED, Assumption.ONE_DRAW})
+
     def levels(self, rows: Ints, terms: Terms) -> Floats:
         """Equal shares of alpha for all leaves with rows; all of alpha for the leaf of a new row."""
         return np.full(len(rows), terms.alpha / terms.union(rows > 0))
@@ -47,8 +54,24 @@ class TreeLeaves(About):
         """Reject a table that does not match the leaves."""
         if len(certificate.rows) != len(self.map.maps) or self.map.constants is None:
             raise ValueError("a certificate of a tree needs one statement, and one probability, for each leaf")
-        if certificate.n != certificate.rows.sum() or self.chose < 1:
-            raise ValueError("n must be the rows of all leaves, and other rows must have chosen the splits")
+        if certificate.n != certificate.rows.sum() or self.chose < 1 or certificate.n - self.chose not in (0, 1):
+            raise ValueError("n must be the rows of all leaves, and as many other rows must have chosen the splits")
+        if not np.array_equal(certificate.outputs, self.map.constants):
+            raise ValueError("outputs must be the probabilities of the leaves of the tree")
+        rows, events = certificate.rows[certificate.covered], certificate.events[certificate.covered]
+        rates = np.where((events == 0) | (events == rows), (events + 1) / (rows + 2), events / rows)
+        if not np.array_equal(certificate.outputs[certificate.covered], rates):
+            raise ValueError("the probability of a leaf must be the event rate of its rows")
+        if certificate.covered[[not self._reached(leaf, certificate.score_type) for leaf in self.map.limits]].any():
+            raise ValueError("a leaf that no row can reach has rows")
+
+    @staticmethod
+    def _reached(limits: tuple[Limit, ...], score_type: str) -> bool:
+        """Whether some row can fulfill the limits of a leaf; a probability lies in [0, 1]."""
+        outside = (each for each in limits if each.column is None and score_type == "probability")
+        if any(each.above >= 1.0 or each.upto < 0.0 for each in outside):
+            return False
+        return not any(each.is_empty and not each.missing for each in limits)
 
     def describes(self, map_: Map, outputs: Floats, kind: str) -> bool:
         """Whether it is the same tree, with these probabilities."""
