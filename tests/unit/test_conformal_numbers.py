@@ -477,6 +477,18 @@ class TestOutOfBag:
                 np.testing.assert_allclose(lower[:, i], forecasts.mean(axis=0) - score * spread, rtol=1e-6, atol=1e-9)
                 np.testing.assert_allclose(upper[:, i], forecasts.mean(axis=0) + score * spread, rtol=1e-6, atol=1e-9)
 
+    def test_an_exact_forecast_without_spread_has_the_score_0(self) -> None:
+        """All trees forecast 0 where the outcome is 0: a mean that is off in its last digit is no infinite error."""
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(60, 1))
+        y = np.where(X[:, 0] < 0.3, 0.0, 0.1 + 7.3 * rng.exponential(size=60))
+        plain = X[:, 0] < -0.5
+        forest = RandomForestRegressor(60, min_samples_leaf=2, random_state=0)
+        for scale in (1.0, 0.3, 1.7):
+            found = conformal.OutOfBagConformal(forest, family="scaled", draw_trees=False).fit(X, scale * y)
+            np.testing.assert_array_equal(found.scores_[plain], 0.0)
+            assert found.predict_sets(X[plain]).covers(y[plain]).all()
+
     def test_the_number_of_trees_is_drawn_for_a_certificate(self) -> None:
         X, y = world(30)
         forest = RandomForestRegressor(20, min_samples_leaf=3)

@@ -22,8 +22,11 @@ Ints = NDArray[np.int64]
 TOLERANCE = 1e-9
 """Sums of weights are compared with this tolerance: they differ in their last digits by the order of summation."""
 
-STRIDE = 32
-"""Columns between those of the first, coarse step of the search for a quantile."""
+WINDOW = 0.1
+"""Quantiles of groups are first searched where all trees together are within this of the level."""
+
+FEW_GROUPS = 16
+"""For fewer groups than this there is no first search."""
 
 
 def is_forest(model: Any) -> bool:
@@ -63,7 +66,7 @@ class LeafDistribution:
         shape = (len(self), *t.shape[1:]) if t.ndim else (len(self),)
         asked = np.broadcast_to(t, shape).reshape(len(self), -1)
         ends = [
-            self._leaves.group_quantiles(row, np.repeat(self._all, each.size, axis=0), 0.5 - each, 0.5 + each)
+            self._leaves.group_quantiles(row[None], np.repeat(self._all, each.size, axis=0), 0.5 - each, 0.5 + each)
             for row, each in zip(self._rows, np.minimum(asked, 0.5), strict=True)
         ]
         lower, upper = np.array([low for low, _ in ends]), np.array([high for _, high in ends])
@@ -146,12 +149,12 @@ class LeafQuantiles:
         return float(max(0.5 - upto, below - 0.5, 0.0))
 
     def group_quantiles(self, leaves: Ints, groups: Floats, low: Floats, high: Floats) -> tuple[Floats, Floats]:
-        """Of one row: quantiles by several groups of trees, each at its own two levels.
+        """Quantiles by several groups of trees, each at its own two levels.
 
         Parameters
         ----------
         leaves
-            The leaf of the row in each tree.
+            The leaf of each row in each tree.
         groups
             Groups x trees, 1 where a tree belongs to a group. An empty group has infinite quantiles.
         low, high
@@ -161,36 +164,67 @@ class LeafQuantiles:
         Returns
         -------
         tuple of arrays
-            Lower and upper quantile of each group.
+            Lower and upper quantile: rows x groups.
         """
-        places, curves = self.curves(leaves)
-        size = groups.sum(axis=1)
-        ends = np.concatenate([self.values[places], [np.inf]])
         # "at least" and "above" differ by the sign of the tolerance
-        levels = np.concatenate([(low - TOLERANCE) * size, (high + TOLERANCE) * size])
-        lower, upper = ends[_first_above(groups, curves, levels)].reshape(2, -1)
-        lower = np.where((low <= TOLERANCE) | (size == 0), -np.inf, lower)
-        return lower, np.where(size == 0, np.inf, upper)
+        first_above = _FirstAbove(groups, np.stack([low - TOLERANCE, high + TOLERANCE]))
+        found = np.empty((2, len(leaves), len(groups)))
+        for at, row in enumerate(leaves):
+            places, curves = self.curves(row)
+            found[:, at] = np.append(self.values[places], np.inf)[first_above(curves)]
+        none = ~groups.any(axis=1)
+        found[0][:, (low <= TOLERANCE) | none] = -np.inf
+        found[1][:, none] = np.inf
+        return found[0], found[1]
 
 
-def _first_above(groups: Floats, curves: Floats, levels: Floats) -> Ints:
+class _FirstAbove:
     """The first column at which the sum of a group's curves is above a level; the number of columns if at none.
 
-    There are several levels for each group, those of all groups one after the other. A coarse step finds the block of
-    columns, a fine step the column in it: far fewer sums than all columns have.
+    Sums in float32 around the level of all trees decide for nearly all groups. Those that are within the rounding of a
+    level, or outside these columns, are decided by sums in float64: the result is that of float64 for all.
+
+    Parameters
+    ----------
+    groups
+        Groups x trees, 1 where a tree belongs to a group.
+    levels
+        Lines of levels, with one level of the mean curve for each group.
     """
-    columns = curves.shape[1]
-    coarse = groups @ curves[:, STRIDE - 1 :: STRIDE]
-    times = levels.size // len(groups)
-    block = np.concatenate([(coarse <= part[:, None]).sum(axis=1) for part in np.split(levels, times)])
-    order = np.argsort(block, kind="stable")
-    stops = np.cumsum(np.bincount(block, minlength=columns // STRIDE + 1))
-    found = np.empty(levels.size, dtype=np.int64)
-    start = 0
-    for each, stop in enumerate(stops):
-        if stop > start:
-            at = order[start:stop]
-            sums = groups[at % len(groups)] @ curves[:, each * STRIDE : (each + 1) * STRIDE]
-            found[at] = each * STRIDE + (sums <= levels[at, None]).sum(axis=1)
-        start = stop
-    return found
+
+    def __init__(self, groups: Floats, levels: Floats) -> None:
+        trees, size = groups.shape[1], groups.sum(axis=1)
+        self.groups, self.lines = groups, levels * size
+        self.spans = np.stack([levels.min(axis=1) - WINDOW, levels.max(axis=1) + WINDOW], axis=1)
+        # a sum of at most ``size`` in float32, and the line itself, are off by less than half of this
+        doubt = (trees + 4.0) * 2.0**-23 * size
+        self.near = groups.T.astype(np.float32, order="C")
+        self.under, self.over = ((self.lines + sign * doubt).astype(np.float32) for sign in (-1.0, 1.0))
+
+    def __call__(self, curves: Floats) -> Ints:
+        """For each line of levels and each group."""
+        columns = curves.shape[1]
+        found = np.zeros(self.lines.shape, dtype=np.int64)
+        open_ = np.ones(self.lines.shape, dtype=bool)
+        if len(self.groups) >= FEW_GROUPS:
+            mean = curves.mean(axis=0)
+            starts, stops = (np.searchsorted(mean, ends) for ends in self.spans.T)
+            parts = [curves[:, start:stop] for start, stop in zip(starts, stops, strict=True)]
+            sums = np.concatenate(parts, axis=1, dtype=np.float32, casting="same_kind").T @ self.near
+            first = 0
+            for at, (start, stop) in enumerate(zip(starts, stops, strict=True)):
+                part = sums[first : first + stop - start]
+                least, most = _count(part <= self.under[at]), _count(part <= self.over[at])
+                open_[at] = (least != most) | ((least == 0) & (start > 0)) | ((most == stop - start) & (stop < columns))
+                found[at] = start + least
+                first += stop - start
+        for at, each in enumerate(open_):
+            if (group := np.flatnonzero(each)).size:
+                found[at, group] = (self.groups[group] @ curves <= self.lines[at, group, None]).sum(axis=1)
+        return found
+
+
+def _count(inside: NDArray[np.bool_]) -> NDArray[Any]:
+    """How many of each column are true; in the smallest integers, which is several times as fast."""
+    kind = np.uint8 if len(inside) < 256 else np.int64
+    return np.add.reduce(inside.view(np.uint8), axis=0, dtype=kind)

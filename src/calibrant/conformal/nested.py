@@ -117,8 +117,8 @@ class Band:
 
     def score(self, y: Floats) -> Floats:
         """Smallest t at which the set of each row holds its outcome."""
-        below = _passed(self.lower - y, self.lower_speed, self.least)
-        above = _passed(y - self.upper, self.upper_speed, self.least)
+        below = _passed(self.lower - y, self.lower_speed, self.least, self.slack * np.abs(self.lower))
+        above = _passed(y - self.upper, self.upper_speed, self.least, self.slack * np.abs(self.upper))
         return np.maximum(np.maximum(below, above), self.least)
 
     def level(self, t: Floats) -> tuple[Floats, Floats]:
@@ -138,8 +138,12 @@ class Band:
         return np.where(t < self.least, np.inf, low), np.where(t < self.least, -np.inf, high)
 
 
-def _passed(distance: Floats, speed: Floats, least: float) -> Floats:
-    """The t at which an end that starts ``distance`` before a value reaches it."""
+def _passed(distance: Floats, speed: Floats, least: float, rounding: Floats) -> Floats:
+    """The t at which an end that starts ``distance`` before a value reaches it.
+
+    An end that does not move holds a value that it misses by less than its rounding, as ``level`` does: otherwise an
+    exact forecast that is computed as a mean would have an infinite score.
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
         time = distance / speed
-    return np.where(speed == 0.0, np.where(distance <= 0.0, least, np.inf), time)
+    return np.where(speed == 0.0, np.where((distance <= rounding) & (distance < np.inf), least, np.inf), time)

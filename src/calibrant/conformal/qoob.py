@@ -102,10 +102,10 @@ class QOOB(OutOfBag):
             return np.array([self.leaves_.rank_score(*row) for row in rows])
         levels = np.array([self.beta_]), np.array([1.0 - self.beta_])
         pairs = [
-            self.leaves_.group_quantiles(leaves, group[None], *levels)
+            self.leaves_.group_quantiles(leaves[None], group[None], *levels)
             for leaves, group in zip(self.leaves_.own_leaves, groups, strict=True)
         ]
-        lower, upper = np.array([low for low, _ in pairs])[:, 0], np.array([high for _, high in pairs])[:, 0]
+        lower, upper = np.array([low for low, _ in pairs]).ravel(), np.array([high for _, high in pairs]).ravel()
         with np.errstate(invalid="ignore"):
             return Band.of_quantiles(lower, upper).score(y)
 
@@ -120,8 +120,7 @@ class QOOB(OutOfBag):
         scores = np.where(np.isinf(self.scores_), 0.5, self.scores_)
         low = np.full(n, self.beta_) if quantiles else 0.5 - scores
         high = np.full(n, 1.0 - self.beta_) if quantiles else 0.5 + scores
-        pairs = [self.leaves_.group_quantiles(leaves, groups, low, high) for leaves in self.leaves_.leaves(X)]
-        lower, upper = np.stack([each for each, _ in pairs]), np.stack([each for _, each in pairs])
+        lower, upper = self.leaves_.group_quantiles(self.leaves_.leaves(X), groups, low, high)
         if quantiles:
             band = Band.of_quantiles(lower.ravel(), upper.ravel())
             moved = band.level(np.broadcast_to(self.scores_, lower.shape).ravel())
