@@ -44,7 +44,7 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
         {"n_bins": 4, "bins_from": "split", "random_state": 1},
     ],
     "DirichletScaling": [{"cv": 3}, {"strength": 3.0, "intercept": 2.0, "clamp": 1e-3, "random_state": 1}],
-    "MatrixScaling": [{}, {"off_diagonal": 3.0, "intercept": 5.0, "clamp": 1e-3}],
+    "MatrixScaling": [{}, {"off_diagonal": 3.0, "intercept": 5.0, "clamp": 1e-3, "on": "log-probability"}],
     "OneAgainstOne": [{}, {"ridge": 3.0, "clamp": 1e-3}],
     "PathCalibrator": [
         {"taxonomy": TREE},
@@ -70,7 +70,7 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
         {"points_per_bin": 60, "extremes": "mean", "alpha": 0.2, "rare": "refuse", "min_rows": 10},
         {"n_bins": 3, "bins_from": "split", "random_state": 1},
     ],
-    "VectorScaling": [{}, {"ridge": 5.0, "clamp": 1e-3}],
+    "VectorScaling": [{}, {"ridge": 5.0, "clamp": 1e-3, "on": "log-probability"}],
 }
 
 #: Calibrators of one score that take a matrix too: their options are in the table of calibrators of one score.

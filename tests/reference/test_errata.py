@@ -61,6 +61,8 @@ def test_a_row_constant_is_ignored_by_the_softmax_of_an_affine_map_only_where_th
             assert np.abs(on_logits - on_log_p).max() > 0.1
         ours = SoftmaxMap(("a", "b", "c"), w.ravel(), b, "logit", 1e-300)
         np.testing.assert_allclose(ours.apply(z), on_log_p, atol=1e-12)
+        raw = SoftmaxMap(("a", "b", "c"), w.ravel(), b, "logit", 1e-300, raw=True)
+        np.testing.assert_allclose(raw.apply(z), on_logits, atol=1e-12)
 
 
 def test_vector_scaling_is_not_a_row_of_platt_maps_divided_by_their_sum() -> None:

@@ -64,10 +64,10 @@ class Coverage(NamedTuple):
     above: int
 
 
-def coverage(case: tuple, runs: int, repetitions: int | None) -> Coverage:
+def coverage(case: tuple, runs: int, repetitions: int | None, first: int = 0) -> Coverage:
     metric, n, rate, slope, shift, groups, spread, *_ = case
     wanted, ends = truth(metric, rate, slope, shift, spread), []
-    for run in range(runs):
+    for run in range(first, first + runs):
         scores, y, group = sample(np.random.default_rng([run, n]), n, rate, slope, shift, groups, spread)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -302,3 +302,39 @@ def test_what_gaps_refuse() -> None:
         overconfidence([0.9, 0.8], [1, 0], ["a", "a"], groups=["q", "q"])
     with pytest.raises(InputError, match="correct"):
         overconfidence([0.9, 0.8], [1, 5], ["a", "b"])
+
+
+def test_errors_name_the_argument_that_was_given_and_advise_what_exists(subtests):
+    rng = np.random.default_rng(0)
+    scores, right = rng.random(40), np.resize([1, 1, 1, 0], 40)
+    calls = {
+        "accept": ("correct", accept),
+        "accept_models": ("correct", lambda a, b: accept_models({"m": a}, {"m": b})),
+        "risk_coverage": ("correct", risk_coverage),
+        "overconfidence": ("correct", lambda a, b: overconfidence(a, b, ["x", "y"] * 20)),
+        "cheap": ("cheap", lambda a, b: route(a, b, right)),
+        "expensive": ("expensive", lambda a, b: route(a, right, b)),
+    }
+    words = np.where(right == 1, "yes", "no")
+    for name, (argument, call) in calls.items():
+        with subtests.test(name):
+            with pytest.raises(InputError, match=f"^scores and {argument} look swapped: pass scores first, then"):
+                call(right, scores)
+            with pytest.raises(InputError, match=f"^{argument} holds 'no' and 'yes', not 1 and 0: .*== 'yes'$"):
+                call(scores, words)
+            with pytest.raises(InputError, match=f"^{argument} has more than two distinct values .*: pass 1 for each"):
+                call(scores, np.arange(40))
+            with pytest.raises(InputError, match=f"^{argument} is missing: pass 1"):
+                call(scores, None)
+            with pytest.raises(InputError, match=f"^{argument} has 30 rows but scores has 40"):
+                call(scores, right[:30])
+            call(scores, right == 1)
+
+
+def test_curves_and_routes_take_a_score_type():
+    rng = np.random.default_rng(0)
+    percent, right = 100.0 * rng.random(400), rng.random(400) < 0.9
+    for call in (lambda **given: risk_coverage(percent, right, **given), lambda **g: route(percent, right, right, **g)):
+        with pytest.raises(InputError, match="look like percentages"):
+            call()
+        assert call(score_type="real").score_type == "real"

@@ -111,6 +111,34 @@ def test_a_free_matrix_is_multinomial_logistic_regression_on_the_log_probabiliti
     np.testing.assert_allclose(ours, regression.predict_proba(logs), atol=2e-3)
 
 
+def test_a_free_matrix_on_raw_logits_is_multinomial_logistic_regression_on_them():
+    z, y = sample(600, 3)
+    z = z + np.random.default_rng(4).normal(size=(600, 1))  # logits of a network do not sum to a constant
+    regression = LogisticRegression(C=1e6, max_iter=5000, tol=1e-8).fit(z, y)
+    ours = MatrixScaling(1e-6, 1e-6, on="logit").fit(z, y, score_type="logit").transform(z)
+    np.testing.assert_allclose(ours, regression.predict_proba(z), atol=2e-3)
+
+
+@pytest.mark.parametrize("dense", [True, False])
+def test_vector_scaling_of_raw_logits_is_that_of_a_general_minimizer(dense, monkeypatch):
+    monkeypatch.setattr(softmax_ridge, "MAX_DENSE_CLASSES", 16 if dense else 0)
+    monkeypatch.setattr(softmax_ridge, "LBFGS_TOLERANCE", 1e-12)
+    monkeypatch.setattr(softmax_ridge, "LBFGS_DECREMENT", 0.0)
+    z, y = sample(150, 3)
+    z = z + 3.0 * np.random.default_rng(4).normal(size=(150, 1))
+    cal = VectorScaling(2.0, on="logit").fit(z, y, score_type="logit")
+    slope = 1.0 / cal.temperature_
+    other = minimize(
+        lambda flat: penalized(z, y, Ridge(2.0, None, 2.0), slope, flat),
+        np.column_stack([np.ones(3), np.zeros(3)]).ravel(),
+        method="BFGS",
+        options={"gtol": 1e-6},
+    )
+    best = other.x.reshape(3, 2)
+    np.testing.assert_allclose(cal.map_.slope, slope * best[:, 0], atol=5e-5)
+    np.testing.assert_allclose(cal.map_.intercept, best[:, 1], atol=5e-5)
+
+
 def test_two_classes_as_a_matrix_are_the_binary_temperature():
     z, y = sample(500, 2)
     margin = z[:, 1] - z[:, 0]
@@ -163,6 +191,47 @@ def test_logits_their_softmax_and_shifted_logits_give_the_same_map(subtests):
                 calibrator(**options).fit(shifted, y, score_type="logit").transform(shifted), expected, atol=1e-5
             )
             np.testing.assert_allclose(calibrator(**options).fit(p, y).transform(p), expected, atol=1e-5)
+
+
+def test_slopes_of_raw_logits_act_on_logits_as_given(tmp_path):
+    """By hand: logits (2, 0, -1), slopes (1, 2, 3), no intercepts: softmax of (2, 0, -3), and of shifted logits not."""
+    raw = SoftmaxMap(("a", "b", "c"), [1.0, 2.0, 3.0], [], "logit", 1e-300, raw=True)
+    expected = np.exp([2.0, 0.0, -3.0]) / np.exp([2.0, 0.0, -3.0]).sum()
+    np.testing.assert_allclose(raw.apply([[2.0, 0.0, -1.0]])[0], expected, rtol=1e-14)
+    np.testing.assert_allclose(raw.apply([[3.0, 1.0, 0.0]])[0], np.exp([3.0, 2.0, 0.0]) / np.exp([3, 2, 0.0]).sum())
+    assert "raw logits" in raw.words
+    assert not raw.keeps_zeros
+    z, y = sample(300, 3)
+    z = z + np.random.default_rng(4).normal(size=(300, 1))
+    for cal in (VectorScaling(on="logit"), MatrixScaling(on="logit")):
+        cal.fit(z, y, score_type="logit")
+        assert cal.map_.raw
+        assert "of raw logits" in str(cal)
+        cal.calibration_.save(tmp_path / "map.json")
+        assert load(tmp_path / "map.json").map == cal.map_
+        plain = type(cal)().fit(z, y, score_type="logit")
+        assert np.abs(plain.transform(z) - cal.transform(z)).max() > 1e-3
+        once = type(cal)(on="logit").fit(z[:40], y[:40], np.full(40, 2), weight_type="frequency", score_type="logit")
+        twice = type(cal)(on="logit").fit(np.repeat(z[:40], 2, axis=0), np.repeat(y[:40], 2), score_type="logit")
+        np.testing.assert_allclose(once.map_.slope, twice.map_.slope, atol=1e-6)
+
+
+def test_raw_logits_need_logits():
+    z, y = sample(60, 3)
+    p = np.exp(log_softmax(z, axis=1))
+    for calibrator in (VectorScaling, MatrixScaling):
+        with pytest.raises(InputError, match="needs logits, and the scores are probabilities") as refused:
+            calibrator(on="logit").fit(p, y)
+        assert "constant of each row" in str(refused.value)
+        with pytest.raises(InputError, match="clamp applies to log probabilities only"):
+            calibrator(on="logit", clamp=1e-3).fit(z, y)
+        with pytest.raises(InputError, match="on is 'score'"):
+            calibrator(on="score").fit(z, y)
+        with pytest.raises(InputError, match="has a logit of size"):
+            calibrator(on="logit").fit(1e8 * z, y)
+        for few in (1, 2):
+            out = calibrator(on="logit").fit(z[:few], y[:few], classes=range(3), score_type="logit").transform(z)
+            np.testing.assert_allclose(out.sum(axis=1), 1.0)
 
 
 def test_single_precision_gives_nearly_the_same_map(subtests):

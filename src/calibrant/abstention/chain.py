@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from calibrant.arrays import ScoreType, check_rows, check_scores
-from calibrant.arrays.columns import check_whole
+from calibrant.arrays import Rows, ScoreType, check_rows, check_scores
+from calibrant.arrays.columns import as_set, check_whole
+from calibrant.arrays.labels import label_column
 from calibrant.decisions import ENDS
-from calibrant.messages import CalibrantWarning, InputError, Note, note
+from calibrant.messages import Argument, CalibrantWarning, InputError, Note, Phrase, note
 from calibrant.metrics.binary.bins import Scores
 from calibrant.numerics import Floats, Ints
 from calibrant.tallies import Tally, repeat_notes
@@ -96,19 +97,60 @@ def _tally(
         if not scores.total > 0:
             raise InputError("scores", "is an empty tally", "pass one that has rows")
         return scores, repeat_notes(scores) if scores.counts else ()
-    if correct is None:
-        raise InputError("correct", "is missing", "pass 1 for each right answer and 0 for each wrong one")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CalibrantWarning)  # all right, or all wrong, is an ordinary case here
-        try:
-            rows = check_rows(scores, correct, groups=groups, score_type=score_type)
-        except InputError as error:
-            raise error.about("correct") if error.argument == "y" else error from None
+    rows = graded_rows(scores, correct, "correct", groups, score_type)
     if rows.groups is None:
         tally = Tally.from_rows(rows)
         return tally, (*rows.other_notes, *repeat_notes(tally))
     taken = one_row_each(rows.groups, random_state)
     return Tally.from_rows(rows.take(taken)), (*rows.other_notes, drawn_by_group(len(taken), len(rows.scores)))
+
+
+GRADES = "pass 1 for each right answer and 0 for each wrong one"
+"""What columns of right and wrong answers hold."""
+
+
+def graded_rows(
+    scores: Any,
+    graded: ArrayLike | None,
+    name: str,
+    groups: ArrayLike | None = None,
+    score_type: ScoreType | None = None,
+) -> Rows:
+    """Checked rows of scores and of right answers, whose errors have the ``name`` of the argument with the grades.
+
+    Examples
+    --------
+    >>> graded_rows([0.9, 0.4], ["yes", "no"], "cheap")
+    Traceback (most recent call last):
+    ...
+    calibrant.messages.InputError: cheap holds 'no' and 'yes', not 1 and 0: pass 1 for each right answer and 0 for each
+    wrong one, such as cheap == 'yes'
+    """
+    if graded is None:
+        raise InputError(name, "is missing", GRADES)
+    labels = label_column(graded, name)
+    found = sorted(as_set(labels, name) if labels.dtype.kind == "O" else set(np.unique(labels).tolist()), key=repr)
+    if not set(found) <= {0, 1} and not set(found) <= {-1, 1}:
+        _refuse_grades(scores, found, name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CalibrantWarning)  # all right, or all wrong, is an ordinary case here
+        try:
+            return check_rows(scores, graded, groups=groups, score_type=score_type)
+        except InputError as error:
+            raise error.about(name) if error.argument == "y" else error from None
+
+
+def _refuse_grades(scores: Any, found: list[Any], name: str) -> NoReturn:
+    """Refuse a column that holds neither 1 and 0 nor 1 and -1; scores that hold 1 and 0 are the grades."""
+    given = np.asarray(scores)
+    if given.size > 1 and len(found) > 2 and given.dtype.kind in "biuf" and np.isin(given, (0, 1)).all():
+        swapped = Phrase("and {graded} look swapped", graded=Argument(name))
+        raise InputError("scores", swapped, Phrase("pass scores first, then {graded}", graded=Argument(name)))
+    if len(found) > 2:
+        first = ", ".join(repr(each) for each in found[:3])
+        raise InputError(name, f"has more than two distinct values ({first}, ...)", GRADES)
+    held, last = " and ".join(repr(each) for each in found), found[-1]
+    raise InputError(name, f"holds {held}, not 1 and 0", f"{GRADES}, such as {name} == {last!r}")
 
 
 def one_row_each(groups: NDArray[Any], random_state: int) -> NDArray[np.intp]:

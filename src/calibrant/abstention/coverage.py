@@ -92,6 +92,7 @@ def risk_coverage(
     points: int = 20,
     groups: ArrayLike | None = None,
     random_state: int = 0,
+    score_type: ScoreType | None = None,
 ) -> RiskCoverage:
     r"""Compute the share of wrong answers by the share of answers given, with a band for all points at once.
 
@@ -100,7 +101,7 @@ def risk_coverage(
 
     Parameters
     ----------
-    scores, correct, groups, random_state
+    scores, correct, groups, random_state, score_type
         As in :func:`accept`.
     alpha
         One minus the confidence level of the band.
@@ -132,7 +133,7 @@ def risk_coverage(
     check_levels(0.5, alpha)
     if not (isinstance(points, int | np.integer) and points >= 1):
         raise InputError("points", f"must be an integer of at least 1, got {points!r}", "20 is a good choice")
-    ladder = Ladder.of(scores, correct, groups, random_state)
+    ladder = Ladder.of(scores, correct, groups, random_state, score_type)
     ranks = [-(-ladder.total * i // points) for i in range(1, points + 1)]
     places = sorted({place for place in map(ladder.strictly_above, ranks) if place >= 0})
     rows, wrong = ladder.rows[places], ladder.wrong[places]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -11,10 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from calibrant.arrays import check_rows
+from calibrant.abstention.chain import graded_rows
 from calibrant.arrays.columns import check_length
 from calibrant.arrays.keys import read_keys
-from calibrant.messages import CalibrantWarning, InputError, Note, Shown, note, plural
+from calibrant.messages import InputError, Note, Shown, note, plural
 from calibrant.numerics import Floats
 
 ADDED = 4.0
@@ -197,12 +196,7 @@ def overconfidence(
     """
     if not (isinstance(alpha, int | float | np.number) and 0.0 < alpha < 1.0):
         raise InputError("alpha", f"must be strictly between 0 and 1, got {alpha!r}", "0.05 gives 95 % intervals")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CalibrantWarning)  # all right, or all wrong, is an ordinary case here
-        try:
-            rows = check_rows(scores, correct, groups=groups, score_type="probability")
-        except InputError as error:
-            raise error.about("correct") if error.argument == "y" else error from None
+    rows = graded_rows(scores, correct, "correct", groups, "probability")
     names, values, cell = _cells(by, len(rows.scores))
     excess = np.asarray(rows.scores - rows.labels, dtype=np.float64)
     n = np.bincount(cell, minlength=len(values)).astype(np.float64)

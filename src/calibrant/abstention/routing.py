@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,14 +13,15 @@ from calibrant.abstention.chain import (
     at_or_above,
     check_levels,
     drawn_by_group,
+    graded_rows,
     one_row_each,
     p_values,
     reach,
     score_rule,
 )
-from calibrant.arrays import ScoreType, check_rows
+from calibrant.arrays import ScoreType
 from calibrant.arrays.columns import check_whole
-from calibrant.messages import CalibrantWarning, InputError, Note, Shown
+from calibrant.messages import InputError, Note, Shown
 from calibrant.numerics import Floats
 
 
@@ -108,6 +108,7 @@ def route(
     cost_expensive: float = 10.0,
     groups: ArrayLike | None = None,
     random_state: int = 0,
+    score_type: ScoreType | None = None,
 ) -> Route:
     r"""Find the lowest threshold of the cheap model's score at which few answers are wrong overall.
 
@@ -130,7 +131,7 @@ def route(
         One minus the confidence level.
     cost_cheap, cost_expensive
         Cost of one answer. A row that goes to the expensive model costs both.
-    groups, random_state
+    groups, random_state, score_type
         As in :func:`accept`: one row of each group is drawn.
 
     Returns
@@ -159,7 +160,7 @@ def route(
     for name, value in (("cost_cheap", cost_cheap), ("cost_expensive", cost_expensive)):
         if not (isinstance(value, int | float | np.number) and 0.0 <= value <= 1e300):
             raise InputError(name, f"must be a finite cost of at least 0, got {value!r}", "pass the price of an answer")
-    s, wrong_cheap, wrong_expensive, kind, notes = _rows(scores, cheap, expensive, groups, random_state)
+    s, wrong_cheap, wrong_expensive, kind, notes = _rows(scores, cheap, expensive, groups, random_state, score_type)
     n = len(s)
     at, index = np.unique(-s, return_inverse=True)
     change = np.bincount(index, wrong_cheap - wrong_expensive, minlength=len(at)).round().astype(np.int64)
@@ -180,21 +181,17 @@ def route(
 
 
 def _rows(
-    scores: ArrayLike, cheap: ArrayLike, expensive: ArrayLike, groups: ArrayLike | None, random_state: int
+    scores: ArrayLike,
+    cheap: ArrayLike,
+    expensive: ArrayLike,
+    groups: ArrayLike | None,
+    random_state: int,
+    score_type: ScoreType | None,
 ) -> tuple[Floats, Floats, Floats, ScoreType, tuple[Note, ...]]:
     """Scores, wrong answers of both models, the type of the scores, and notes."""
     check_whole("random_state", random_state, 0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CalibrantWarning)  # a model that is always right is an ordinary case here
-        try:
-            rows = check_rows(scores, cheap, groups=groups)
-        except InputError as error:
-            raise error.about("cheap") if error.argument == "y" else error from None
-        try:
-            other = check_rows(scores, expensive)
-        except InputError as error:
-            raise error.about("expensive") from None
-    right, notes = other.labels, rows.other_notes
+    rows = graded_rows(scores, cheap, "cheap", groups, score_type)
+    right, notes = graded_rows(scores, expensive, "expensive", None, score_type).labels, rows.other_notes
     if rows.groups is not None:
         taken = one_row_each(rows.groups, random_state)
         notes = (*notes, drawn_by_group(len(taken), len(rows.scores)))

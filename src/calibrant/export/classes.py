@@ -54,6 +54,8 @@ def _(map_: SoftmaxMap, text: Text, x: list[str], place: int) -> str:
 
 
 def _softmax(map_: SoftmaxMap, text: Text, x: list[str], place: int, after: After) -> str:
+    if map_.raw:
+        return text.named([text.held(each) for each in x], lambda t, logits: _scaled(map_, t, logits, place, after))
     if map_.on == "logit":
         return _log_shares(text, x, math.log(map_.clamp), lambda t, logits: _scaled(map_, t, logits, place, after))
     low, one = text.number(map_.clamp), text.number(1.0)
@@ -96,7 +98,7 @@ def _log_shares(text: Text, x: list[str], least: float, body: Callable[[Text, li
 
 
 def _scaled(map_: SoftmaxMap, text: Text, logits: list[str], place: int, after: After) -> str:
-    """One class of the affine map of log-probabilities; ``after`` changes the logits once more."""
+    """One class of the affine map of log-probabilities or raw logits; ``after`` changes the logits once more."""
     size = len(map_.classes)
     slopes = np.where(np.abs(map_.slope) >= SMALL, map_.slope, 0.0)
     shifts = map_.intercept if len(map_.intercept) else np.zeros(size)
@@ -139,7 +141,10 @@ def _(map_: GroupedSoftmaxMap, graph: Graph, x: str) -> tuple[str, str]:
 def _affine_nodes(map_: SoftmaxMap, graph: Graph, x: str) -> str:
     """The logits to which softmax is applied."""
     size = len(map_.classes)
-    z = graph.add("Log", graph.add("Clip", probabilities(map_, graph, x), map_.clamp, 1.0))
+    if map_.raw:
+        z = graph.clip(x, -LARGEST_LOGIT, LARGEST_LOGIT)
+    else:
+        z = graph.add("Log", graph.add("Clip", probabilities(map_, graph, x), map_.clamp, 1.0))
     if len(map_.slope) in (1, size):
         z = graph.add("Mul", z, graph.doubles(map_.slope))
     else:

@@ -30,6 +30,9 @@ from calibrant.numerics import Floats
 TOLERANCE = 1e-12
 """Relative difference allowed for a smooth map, from the last bits of an engine's ln and exp."""
 
+MAX_LOGIT_ERROR = 100.0
+"""If the rounding error of a raw logit may exceed this, any probability agrees: logits of 1e17 and more."""
+
 SHAKES = 16
 """Number of perturbations of a row within an engine's rounding error, to find which results are possible."""
 
@@ -144,10 +147,12 @@ def _(map_: SoftmaxMap, rows: Rows) -> tuple[Floats, Floats]:
     slope = np.abs(map_.slope)
     terms = z * slope if len(slope) in (1, size) else np.einsum("nk,jk->nj", z, slope.reshape(size, size))
     scale = (terms + np.abs(map_.intercept) if len(map_.intercept) else terms).max(axis=1, keepdims=True)
-    with np.errstate(over="ignore"):
-        away = np.expm1(np.minimum(TOLERANCE + 4.0 * 2.0**-52 * np.sqrt(size) * scale, 700.0))
+    error = TOLERANCE + 4.0 * 2.0**-52 * np.sqrt(size) * scale
+    away = np.expm1(np.minimum(error, MAX_LOGIT_ERROR))
     images = map_.apply(s)
-    return images / (1.0 + away) - NEGLIGIBLE, images * (1.0 + away) + NEGLIGIBLE
+    low, high = images / (1.0 + away) - NEGLIGIBLE, images * (1.0 + away) + NEGLIGIBLE
+    unknown = (error >= MAX_LOGIT_ERROR) & map_.raw & ~np.isnan(images)
+    return np.where(unknown, 0.0, low), np.where(unknown, 1.0, high)
 
 
 @allowed.register

@@ -160,8 +160,13 @@ class _Rows(_Numbers):
 
 
 class _Softmax(_Rows):
+    raw = False
+
     def forward(self, s: Tensor) -> Tensor:
-        z = torch.log(torch.clamp(self.probabilities(s), self.clamp, 1.0))
+        if self.raw:
+            z = torch.clamp(s, -LARGEST_LOGIT, LARGEST_LOGIT)
+        else:
+            z = torch.log(torch.clamp(self.probabilities(s), self.clamp, 1.0))
         z = z @ self.slope.T if self.slope.ndim == 2 else z * self.slope
         return torch.softmax(torch.clamp(z + self.intercept, -LARGEST_LOGIT, LARGEST_LOGIT), dim=-1)
 
@@ -250,7 +255,7 @@ def _(map_: SoftmaxMap) -> Any:
     slope = map_.slope.reshape(size, size) if len(map_.slope) == size * size else map_.slope
     intercept = map_.intercept if len(map_.intercept) else np.zeros(1)
     module = _Softmax(slope=slope, intercept=intercept, clamp=map_.clamp)
-    return _with(module, on_logits=map_.on == "logit")
+    return _with(module, on_logits=map_.on == "logit", raw=map_.raw)
 
 
 @_module.register

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -92,15 +92,15 @@ CLASS_KINDS = MulticlassMap.kinds
 @register
 @dataclass(frozen=True, eq=False, repr=False)
 class SoftmaxMap(MulticlassMap):
-    r"""An affine map of log probabilities, then softmax: temperature, vector, matrix and Dirichlet scaling.
+    r"""An affine map of log probabilities or raw logits, then softmax: temperature, vector, matrix, Dirichlet scaling.
 
     .. math:: m(z) = \operatorname{softmax}(W z + b)
 
     with :math:`z` the logarithms of the probabilities, clipped to [``clamp``, 1]; logits go through softmax first, so
-    that a constant added to a row has no effect. On raw logits the same numbers define a different map, unless all rows
-    of W have the same sum (docs/errata.md). ``slope`` is one number (:math:`W = tI`, Gupta 2023, eq. 1.13 with
-    :math:`t = 1/T`), K numbers (the diagonal of W), or K times K numbers row by row; ``intercept`` is b, K numbers, or
-    empty for zero.
+    that a constant added to a row has no effect. With ``raw``, :math:`z` are the logits as given, and the same numbers
+    define a different map, unless all rows of W have the same sum (docs/errata.md). ``slope`` is one number
+    (:math:`W = tI`, Gupta 2023, eq. 1.13 with :math:`t = 1/T`), K numbers (the diagonal of W), or K times K numbers row
+    by row; ``intercept`` is b, K numbers, or empty for zero.
 
     Parameters
     ----------
@@ -111,7 +111,9 @@ class SoftmaxMap(MulticlassMap):
     on : {"probability", "logit"}
         Type of the scores.
     clamp : float
-        Lower bound to which probabilities are clipped.
+        Lower bound to which probabilities are clipped; not used if ``raw``.
+    raw : bool
+        Whether W acts on the logits as given, instead of on log probabilities.
 
     Examples
     --------
@@ -125,6 +127,7 @@ class SoftmaxMap(MulticlassMap):
     intercept: Floats
     on: ClassAxis
     clamp: float
+    raw: bool = field(default=False, metadata={"optional": True})
 
     kind: ClassVar[str] = "softmax"
 
@@ -137,6 +140,10 @@ class SoftmaxMap(MulticlassMap):
             raise ValueError(f"{size} classes need 1, {size} or {size * size} slopes and 0 or {size} intercepts")
         if not 1e-300 <= self.clamp < 1.0:  # away from denormal doubles
             raise ValueError(f"clamp must lie between 1e-300 and 1, got {self.clamp}")
+        if not isinstance(self.raw, bool):
+            raise ValueError(f"raw must be true or false, got {self.raw!r}")
+        if self.raw and self.on != "logit":
+            raise ValueError("raw needs logits: probabilities determine them only up to a constant of each row")
         freeze(self, "slope", slope)
         freeze(self, "intercept", intercept)
 
@@ -144,7 +151,7 @@ class SoftmaxMap(MulticlassMap):
     def keeps_zeros(self) -> bool:
         """Whether a class of probability 0 affects no other class, and its own probability is below 1e-20."""
         size = len(self.classes)
-        if len(self.slope) > size or not (self.slope > 0.0).all():
+        if self.raw or len(self.slope) > size or not (self.slope > 0.0).all():
             return False
         shift = self.intercept if len(self.intercept) else np.zeros(size)
         lowest = np.max(self.slope * np.log(self.clamp) + shift)
@@ -152,7 +159,9 @@ class SoftmaxMap(MulticlassMap):
         return bool(lowest - top < np.log(NEAR_ZERO))
 
     def logits(self, s: Floats) -> Floats:
-        """The log probabilities to which the affine map is applied."""
+        """The log probabilities or raw logits to which the affine map is applied."""
+        if self.raw:
+            return held(s)
         return np.asarray(np.log(np.clip(self._probabilities(s), self.clamp, 1.0)))
 
     def affine(self, s: Floats) -> Floats:
@@ -173,6 +182,7 @@ class SoftmaxMap(MulticlassMap):
         size = len(self.classes)
         form = {1: f"slope {self.slope[0]:.4g}", size: f"{size} slopes"}.get(len(self.slope), f"{size} x {size} slopes")
         of = {"probability": "probabilities", "logit": "logits"}.get(self.on, f"{self.on} scores")
+        of = "raw logits" if self.raw else of
         return f"{form}{', intercepts' if len(self.intercept) else ''}, {size} classes, of {of}"
 
     def __repr__(self) -> str:

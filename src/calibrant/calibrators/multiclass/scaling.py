@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import cast
+from typing import Literal, cast, get_args
 
 import numpy as np
 
-from calibrant.arrays.columns import is_whole
+from calibrant.arrays.columns import check_option, is_whole
 from calibrant.arrays.multiclass.rows import MulticlassRows
 from calibrant.calibrators.base import Fit
 from calibrant.calibrators.multiclass.base import MulticlassCalibrator
@@ -15,6 +15,7 @@ from calibrant.fits.multiclass.ridge import Affine, Ridge, fit_affine
 from calibrant.fits.multiclass.softmax import LogRows, fit_slope, zero_notes
 from calibrant.maps import SoftmaxMap
 from calibrant.messages import InputError, Note, Voice, note
+from calibrant.messages import Setting as Option
 from calibrant.selection.folds import FOLDS
 from calibrant.selection.multiclass.cross_validation import (
     MAX_MATRIX_CLASSES,
@@ -29,6 +30,12 @@ from calibrant.selection.multiclass.cross_validation import (
     searched,
 )
 from calibrant.selection.multiclass.folds import MulticlassFolds, some_rows
+
+ScaledOn = Literal["log-probability", "logit"]
+"""What slopes act on: log probabilities, or logits as the model gave them."""
+
+MAX_RAW_LOGIT = 1e6
+"""Raw logits of a fit may be this large, so that their squares neither overflow nor lose the intercepts."""
 
 MAX_COMPARED_SCORES = 1 << 19
 """Settings are compared on at most about this many scores."""
@@ -52,11 +59,17 @@ class SoftmaxCalibrator(MulticlassCalibrator):
         The temperature of pure temperature scaling; the penalties measure slopes relative to it.
     """
 
+    on: ScaledOn = "log-probability"
     clamp: float | None = None
     temperature_: float
 
     def _fit_affine(self, rows: MulticlassRows, ridge: Ridge) -> Fit[SoftmaxMap]:
-        """Fit a map on log probabilities with these penalties."""
+        """Fit a map on log probabilities or raw logits with these penalties."""
+        check_option("on", self.on, get_args(ScaledOn))
+        if self.on == "logit":
+            logs = _raw_logits(rows, self.clamp)
+            slope, notes = _slope(rows, logs)
+            return Fit(fit_affine(logs, ridge, slope).to_map(logs), notes, {"temperature_": 1.0 / slope})
         if self.clamp is not None and not 0.0 < self.clamp < 1.0:
             raise InputError("clamp", f"must lie between 0 and 1, got {self.clamp!r}")
         logs = LogRows.of(rows, self.clamp)
@@ -71,19 +84,20 @@ class SoftmaxCalibrator(MulticlassCalibrator):
         span = (
             f"slopes from {slopes.min():.4g} to {slopes.max():.4g} (temperature scaling: {1 / self.temperature_:.4g})"
         )
-        return f"{span}, intercepts from {fitted.intercept.min():.4g} to {fitted.intercept.max():.4g}"
+        of = ", of raw logits" if fitted.raw else ""
+        return f"{span}, intercepts from {fitted.intercept.min():.4g} to {fitted.intercept.max():.4g}{of}"
 
 
 @dataclass(eq=False, repr=False)
 class VectorScaling(SoftmaxCalibrator):
-    r"""Vector scaling: a slope and an intercept for each class, on log probabilities.
+    r"""Vector scaling: a slope and an intercept for each class, on log probabilities or on raw logits.
 
     .. math:: m(z) = \operatorname{softmax}(v \odot z + b)
 
     with :math:`z = \log p` and p the probabilities, or the softmax of logits. This is the diagonal case of
-    :class:`DirichletScaling`. The vector scaling of Guo et al. (2017) has its slopes on raw logits, which differ from
-    :math:`\log p` by a number that varies from row to row. It is a different family: the two share only the maps whose
-    slopes are all equal, which are temperature scaling with intercepts. Ridge penalties of
+    :class:`DirichletScaling`. The vector scaling of Guo et al. (2017), ``on="logit"``, has its slopes on raw logits,
+    which differ from :math:`\log p` by a number that varies from row to row. It is a different family: the two share
+    only the maps whose slopes are all equal, which are temperature scaling with intercepts. Ridge penalties of
     :math:`\tfrac{\lambda}{2} \sum_k (v_k / t - \bar v / t)^2` and :math:`\tfrac{\lambda}{2} \sum_k b_k^2`, with t the
     slope of pure temperature scaling, keep the parameters bounded if the classes are separable.
 
@@ -91,19 +105,24 @@ class VectorScaling(SoftmaxCalibrator):
     ----------
     ridge : float
         :math:`\lambda`, in rows.
+    on : {"log-probability", "logit"}
+        What the slopes act on. ``"logit"`` takes logits as the model gave them, and needs them as scores.
     clamp : float, optional
         Lower bound to which probabilities are clipped before their logarithm is taken. By default those below 2**-32
         count as 0 and are replaced by half the smallest other one, with a note; logits are clipped at 1e-300.
+        Refused with ``on="logit"``.
 
     Notes
     -----
     Edge cases: a class without rows keeps the slope of the temperature map; its intercept is determined by the penalty.
-    Adding a constant to a row of logits has no effect.
+    Adding a constant to a row of logits has no effect, except with ``on="logit"``: there the logits of a new row must
+    come from the same model, and neither be shifted nor be normalized.
     Guarantee: no finite-sample guarantee; none is possible without assumptions on the distribution (Gupta 2023,
     Theorem 3.3).
     Cost: about eight Newton steps up to 16 classes, then about 20 passes of log loss and gradient over the rows; above
     150 classes some dozens.
-    Reference: Kull et al. (2019), for log probabilities; Gupta (2023), eq. 1.14, has logits (docs/errata.md).
+    Reference: Kull et al. (2019), for log probabilities; Guo et al. (2017) and Gupta (2023), eq. 1.14, for logits
+    (docs/errata.md).
 
     Examples
     --------
@@ -113,10 +132,18 @@ class VectorScaling(SoftmaxCalibrator):
     >>> y = [rng.choice(3, p=row / row.sum()) for row in tilted]
     >>> VectorScaling().fit(p, y).transform([[0.25, 0.25, 0.5]]).round(2).tolist()
     [[0.12, 0.12, 0.76]]
+
+    On raw logits, of which the first is too large in scale:
+
+    >>> z = rng.normal(size=(3000, 3)) * [3, 1, 1]
+    >>> y = [rng.choice(3, p=row / row.sum()) for row in np.exp(z / [3, 1, 1])]
+    >>> VectorScaling(on="logit").fit(z, y, score_type="logit").map_.slope.round(1).tolist()
+    [0.3, 1.1, 1.0]
     """
 
     ridge: float = 1.0
     _: KW_ONLY
+    on: ScaledOn = "log-probability"
     clamp: float | None = None
 
     def _fit_classes(self, rows: MulticlassRows) -> Fit[SoftmaxMap]:
@@ -126,20 +153,20 @@ class VectorScaling(SoftmaxCalibrator):
 
 @dataclass(eq=False, repr=False)
 class MatrixScaling(SoftmaxCalibrator):
-    r"""Matrix scaling: a full matrix of slopes between classes, on log probabilities.
+    r"""Matrix scaling: a full matrix of slopes between classes, on log probabilities or on raw logits.
 
     .. math:: m(z) = \operatorname{softmax}(W z + b)
 
     with :math:`z = \log p`, ridge penalties on the off-diagonal entries of W and on b (ODIR), in units of logits after
     pure temperature scaling, and a penalty of one row on the diagonal, which keeps it bounded if the classes are
     separable. The family is that of :class:`DirichletScaling`, with given penalties. The matrix scaling of Guo et al.
-    (2017) acts on raw logits and is a different family, unless all rows of W have the same sum.
+    (2017), ``on="logit"``, acts on raw logits and is a different family, unless all rows of W have the same sum.
 
     Parameters
     ----------
     off_diagonal, intercept : float
         Penalties of the off-diagonal entries and of the intercepts, in rows.
-    clamp : float, optional
+    on, clamp
         As in :class:`VectorScaling`.
 
     Notes
@@ -150,8 +177,8 @@ class MatrixScaling(SoftmaxCalibrator):
     Theorem 3.3).
     Cost: about eight Newton steps of n K^4 / 4 operations up to 16 classes, then 20 to 100 passes of 4 n K^2, more the
     weaker the penalties.
-    Reference: Kull et al. (2019), for log probabilities and the penalties; Gupta (2023), eq. 1.15, has logits
-    (docs/errata.md).
+    Reference: Kull et al. (2019), for log probabilities and the penalties; Guo et al. (2017) and Gupta (2023), eq.
+    1.15, for logits (docs/errata.md).
 
     Examples
     --------
@@ -165,6 +192,7 @@ class MatrixScaling(SoftmaxCalibrator):
     off_diagonal: float = 10.0
     intercept: float = 1.0
     _: KW_ONLY
+    on: ScaledOn = "log-probability"
     clamp: float | None = None
 
     def _fit_classes(self, rows: MulticlassRows) -> Fit[SoftmaxMap]:
@@ -333,6 +361,26 @@ class DirichletScaling(StructuredScaling):
         if not view.trials.many:
             return min((replace(found, intercepts=penalty) for penalty in (1.0, 0.1, 10.0, 100.0)), key=view.mean)
         return min(found, replace(found, intercepts=10.0), key=view.mean)
+
+
+def _raw_logits(rows: MulticlassRows, clamp: float | None) -> LogRows:
+    """The logits as given, or an error if there are none."""
+    if clamp is not None:
+        raise InputError("clamp", "applies to log probabilities only", "leave it out with on='logit'")
+    if rows.score_type != "logit":
+        raise InputError(
+            Option("on", "logit"),
+            "needs logits, and the scores are probabilities, which determine logits only up to a constant of each row",
+            "pass logits with score_type='logit', or leave out on",
+        )
+    largest = float(np.abs(rows.scores).max(initial=0.0))
+    if largest > MAX_RAW_LOGIT:
+        raise InputError(
+            "scores",
+            f"has a logit of size {largest:.4g}, and slopes of raw logits need sizes up to {MAX_RAW_LOGIT:,.0f}",
+            "divide them by a constant, or leave out on='logit'",
+        )
+    return LogRows.as_given(rows)
 
 
 def _slope(rows: MulticlassRows, logs: LogRows, start: Affine | None = None) -> tuple[float, tuple[Note, ...]]:

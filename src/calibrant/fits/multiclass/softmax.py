@@ -61,9 +61,10 @@ def probabilities_clipped(voice: Voice, probabilities: int, at: float) -> str:
 class LogRows:
     """Rows of class scores as input of softmax regressions.
 
-    ``logs`` are log probabilities, clipped at ``clamp`` from below; they keep the precision of the scores. Rows without
-    weight, a clamp above the one of ``logs`` (``raised``), and a number to subtract from each row of logits (``shift``)
-    are taken into account by :meth:`blocks`, so that folds, clamps and logits need no copy.
+    ``logs`` are log probabilities, clipped at ``clamp`` from below, or logits as given if ``raw``; they keep
+    the precision of the scores. Rows without weight, a clamp above the one of ``logs`` (``raised``), and a number to
+    subtract from each row of logits (``shift``) are taken into account by :meth:`blocks`, so that folds, clamps and
+    logits need no copy.
     """
 
     classes: tuple[str, ...]
@@ -76,6 +77,8 @@ class LogRows:
     shift: Floats | None = None
     single: bool = False
     """Whether fits may be computed in single precision."""
+    raw: bool = False
+    """Whether slopes act on the logits as given."""
 
     @classmethod
     def of(
@@ -119,6 +122,11 @@ class LogRows:
             return cls.of(rows, clamp)
         return cls(rows.classes, "logit", UNCLAMPED, rows.scores, rows.labels, effective_weights(rows))
 
+    @classmethod
+    def as_given(cls, rows: MulticlassRows) -> Self:
+        """The logits as given, for slopes that act on them: there a constant added to a row matters."""
+        return cls(rows.classes, "logit", UNCLAMPED, rows.scores, rows.labels, effective_weights(rows), raw=True)
+
     def clipped(self, clamp: float) -> Self:
         """The same with a higher clamp."""
         return replace(self, clamp=clamp, raised=bool(self.least < np.log(clamp)))
@@ -148,7 +156,7 @@ class LogRows:
 
     def to_map(self, slope: Floats, intercept: Floats) -> SoftmaxMap:
         """The map with these parameters."""
-        return SoftmaxMap(self.classes, slope.reshape(-1), intercept, self.on, self.clamp)
+        return SoftmaxMap(self.classes, slope.reshape(-1), intercept, self.on, self.clamp, self.raw)
 
 
 def _log_sums(z: Floats) -> Floats:
