@@ -288,7 +288,7 @@ def test_the_original_scheme_is_eq_410(mode: Any) -> None:
 
 def test_the_smallest_bin_of_a_split_plan_follows_the_negative_hypergeometric_law() -> None:
     """scipy's law of the rows that come before the gap-th row of the part, in place of the package's tail."""
-    for n, n_bins, alpha in ((1_000, 5, 0.1), (600, 20, 0.1), (300, 3, 0.02)):
+    for n, n_bins, alpha in ((1_000, 5, 0.1), (1_200, 20, 0.1), (300, 3, 0.02)):
         part = split_size(n, n_bins)
         rest, gap = n - part, (part + 1) // n_bins
         rows = stats.nhypergeom(n, rest, gap).cdf(np.arange(rest))  # rows[m - 1] = P(fewer than m)

@@ -54,7 +54,11 @@ def test_classes_without_rows_keep_the_temperature_and_are_noted() -> None:
     p, _, y = rows(500, 4, 3)
     y = np.where(y == 3, 0, y)
     fitted = OneAgainstOne().fit(p, y, classes=[0, 1, 2, 3])
-    assert any("3 of 6 pairs" in str(each) for each in fitted.notes_)
+    said = "3 of 6 pairs of classes have no rows of one of their classes: their curves are those of temperature scaling"
+    assert any(said in str(each) for each in fitted.notes_)
+    assert fitted.pair_slopes_[3] == pytest.approx([1 / fitted.temperature_] * 3 + [0.0])
+    assert fitted.pair_intercepts_[3].tolist() == fitted.pair_intercepts_[:, 3].tolist() == [0.0] * 4
+    assert fitted.pair_intercepts_[0, 1] != 0.0
     assert np.isfinite(fitted.transform(p)).all()
     assert fitted.transform(p).sum(axis=1) == pytest.approx(1.0)
 

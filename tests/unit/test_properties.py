@@ -56,6 +56,30 @@ def test_the_least_loss_is_that_of_the_best_threshold() -> None:
         assert float(((s >= found.threshold) != y).mean()) == pytest.approx(found.least_loss)
 
 
+def test_the_printed_threshold_has_the_printed_loss() -> None:
+    """Rounded down to few digits, but above the next lower score; above every score if class 0 is best for all."""
+    rare = [0] * 9 + [1] + [0] * 9 + [1]
+    for s, y, text in [
+        ([0.1] * 10 + [0.3] * 10, rare, "least 0.1000 above 0.3;"),
+        ([0.1] * 10 + [0.300001] * 10, rare, "least 0.1000 above 0.3001;"),
+        ([0.1] * 10 + [2 / 3] * 10, [0] * 10 + [1] * 10, "least 0.0000 at 0.6666;"),
+        ([0.66666] * 10 + [2 / 3] * 10, [0] * 10 + [1] * 10, "least 0.0000 at 0.666666;"),
+        ([0.3] * 10 + [float(np.nextafter(0.3, 1))] * 10, [0] * 10 + [1] * 10, "least 0.0000 above 0.3;"),
+        ([0.0] * 10 + [1.0] * 10, [1] * 9 + [0] + [1] * 10, "least 0.0500 at 0.0;"),
+    ]:
+        found = desiderata(s, y)
+        assert text in str(found)
+        assert float(((np.array(s) >= found.threshold) != y).mean()) == pytest.approx(found.least_loss)
+
+
+def test_the_report_counts_rows_and_weights_in_words() -> None:
+    assert "on 120 rows" in str(desiderata(S, Y))
+    assert "on rows with a total weight of 1,500\n" in str(desiderata(S, Y, np.full(120, 12.501)))
+    assert "1 distinct score," in str(desiderata([0.4] * 120, Y))
+    far = closeness(np.zeros(7), np.ones(7), [0.1, 0.2, 0.3, 0.7, 1.1, 1.3, 1.7], epsilon=0.05)
+    assert (far.delta <= 1.0, far.short()[:7]) == (True, "0.00 % ")
+
+
 def test_without_the_truth_two_properties_are_not_known() -> None:
     found = desiderata(Tally.from_arrays(S, Y))
     assert (found.close, found.tau) == (None, None)
@@ -104,6 +128,10 @@ def test_the_trade_off_is_a_line_for_each_model() -> None:
     assert second.loss == pytest.approx(classification_loss(S, Y).value)
     assert first.name in found.by_chance
     assert "Least loss: two" in str(found)
+    own = "Each model has its own regions, so the error does not rank the models."
+    assert own in str(found)
+    same = trade_off({1: [0.4] * 120, "two": S}, Y, regions={1: leaves, "two": 2 - leaves})
+    assert own not in str(same) + str(trade_off({1: [0.4] * 120, "two": S}, Y))
     assert found._repr_html_().count("<tr") == 3
     assert json.loads(json.dumps(found.to_dict()))["lines"][1]["cells"] == 3
 
@@ -120,6 +148,10 @@ def test_the_trade_off_of_classes_is_class_wise() -> None:
 
 def test_what_is_no_set_of_models_is_refused() -> None:
     given: Any
-    for given, regions, match in [(S, None, "dict"), ({}, None, "empty"), ({"a": S}, {"b": Y}, "other names")]:
+    for given, regions, match in [(S, None, "dict"), ({}, None, "one model"), ({"a": S}, {"b": Y}, "other names")]:
         with pytest.raises(InputError, match=match):
             trade_off(given, Y, regions=regions)
+    with pytest.raises(InputError, match=r"^scores\['two'\] has 3 rows but y has 120"):
+        trade_off({"one": S, "two": [0.1, 0.2, 0.3]}, Y)
+    with pytest.raises(InputError, match=r"^regions\['two'\] has 1 row but y has 120"):
+        trade_off({"one": S, "two": S}, Y, regions={"one": Y, "two": [0]})

@@ -7,6 +7,8 @@ import pytest
 
 import calibrant as cb
 from calibrant.displays import ValidityDisplay
+from calibrant.guarantees.bounds import expected_ece_bound
+from calibrant.guarantees.planning import TooFewLabels
 from calibrant.messages import InputError
 from calibrant.metrics import ece, validity_curve
 
@@ -65,6 +67,44 @@ def test_a_plan_by_points_per_bin_is_that_of_the_theorems() -> None:
     assert fewest.points_per_bin == 100
 
 
+def test_every_predicted_class_has_the_labels_of_a_bin() -> None:
+    """With L classes of k labels each, n is at least L k; at n = L k the bins are the classes."""
+    top: dict = {"n_classes": 5, "notion": "top-label"}
+    least = cb.plan(n=1_000, points_per_bin=200, **top)
+    assert (least.n_bins, least.epsilon) == (5, pytest.approx(np.sqrt(np.log(2 * 5 / 0.1) / (2 * 199))))
+    with pytest.raises(TooFewLabels, match=r"^n=999 is too few for 200 labels in each of 5 predicted classes.*1,000"):
+        cb.plan(n=999, points_per_bin=200, **top)
+    assert cb.plan(n=1_000, epsilon=least.epsilon, points_per_bin="fewest", **top).points_per_bin == 200
+    with pytest.raises(TooFewLabels, match=r"^n=1000 is too few labels for epsilon=0.1"):  # it needs 221 in each class
+        cb.plan(n=1_000, epsilon=0.1, points_per_bin="fewest", **top)
+    assert cb.plan(n=1_000, points_per_bin=1_000, n_classes=5, notion="class-wise").n_bins == 1
+
+
+def test_a_bound_of_one_is_no_guarantee(subtests) -> None:
+    """ln(2 B / alpha) / (2 m) with m labels in a bin: at least 1 exactly if m is at most half of the logarithm."""
+    for given in (
+        {"n": 20, "n_bins": 10},
+        {"n": 20, "n_bins": 10, "scheme": "umd-original"},
+        {"n": 30, "n_bins": 5, "scheme": "ums"},
+        {"n": 20, "points_per_bin": 2},
+        {"n": 20, "n_bins": 5, "n_classes": 5, "notion": "class-wise"},
+    ):
+        with subtests.test(given=given), pytest.raises(TooFewLabels, match="is too few labels for a guarantee"):
+            cb.plan(**given)
+    assert cb.plan(n=3, n_bins=1).epsilon == pytest.approx(np.sqrt(np.log(2 / 0.1) / 4))
+
+
+def test_a_notion_needs_the_number_of_classes() -> None:
+    for notion in ("class-wise", "top-label"):
+        for given in ({"n_bins": 10, "epsilon": 0.1}, {"n": 100, "points_per_bin": 50}):
+            with pytest.raises(InputError, match=rf"^n_classes is missing, which notion='{notion}' needs"):
+                cb.plan(notion=notion, **given)
+    p = np.full((4, 3), 1 / 3)
+    with pytest.raises(InputError, match=r"^n_classes=4 differs from the 3 columns of scores"):
+        cb.plan(n=2_000, n_bins=3, scores=p, n_classes=4)
+    assert cb.plan(n=2_000, n_bins=3, scores=p, n_classes=3, notion="class-wise").classes == 3
+
+
 @pytest.mark.parametrize(
     ("given", "argument"),
     [
@@ -92,7 +132,7 @@ def test_the_expected_error_of_binning_is_below_its_bound() -> None:
         k = np.arange(m + 1)
         for outputs in (k / m, np.where((k == 0) | (k == m), (k + 1) / (m + 2), k / m)):
             squares = [(stats.binom.pmf(k, m, rate) * (outputs - rate) ** 2).sum() for rate in rates]
-            assert np.sqrt(max(squares)) <= cb.plan(n=m + 1, n_bins=1).expected_error + 1e-12 if m > 0 else True
+            assert np.sqrt(max(squares)) <= expected_ece_bound(m) + 1e-12
 
 
 def test_conditional_validity_counts_repetitions() -> None:

@@ -49,6 +49,7 @@ OPTIONS = {
     "ir_version": "--ir-version",
     "n": "--labels",
     "n_bins": "--n-bins",
+    "n_classes": "--classes",
     "name": "--name",
     "opset": "--opset",
     "part": "--part",

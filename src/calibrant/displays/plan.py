@@ -236,7 +236,7 @@ def _curve(n: int, bins: Ints, alpha: float, coverage: Coverage, scheme: Scheme)
         for count in bins
         if 2 * count <= n
     ]
-    curve = [one for one in found if one is not None and one.epsilon < 1.0]
+    curve = [one for one in found if one is not None]
     if not curve:
         fix = Phrase("use more labels or a larger {alpha}", alpha=Argument("alpha"))
         raise InputError("n", f"has only {plural(n, 'label')}: the bound is vacuous even for one bin", fix)

@@ -221,7 +221,8 @@ def plan(
     With ``"ums"`` the number of rows in a bin is negative hypergeometric, exactly and for any continuous score. Half of
     alpha is spent on bins with fewer rows than planned, half on Hoeffding's inequality. Gupta (2023, section 4.B)
     splits alpha the same way, with an assumed constant in place of the exact distribution.
-    With ``points_per_bin`` every predicted class (``"top-label"``) must have at least that many labels.
+    With ``points_per_bin`` every predicted class (``"top-label"``) must have at least that many labels, so ``n`` is at
+    least this times the number of classes. A bound of 1 or more guarantees nothing and is refused.
     Reference: Gupta (2023), eq. 4.8 (``"umd"``), 4.11 (marginal), 4.10 (``"umd-original"``), 5.10 and 5.15
     (``points_per_bin``).
 
@@ -246,7 +247,13 @@ def plan(
     if is_matrix(scores):
         matrix, _ = read_matrix(scores)
         settle_class_kind(matrix, "probability")
+        if n_classes is not None and n_classes != matrix.shape[1]:
+            problem = f"differs from the {plural(matrix.shape[1], 'column')} of scores"
+            raise InputError(Setting("n_classes", n_classes), problem, "leave it out: the columns are the classes")
         n_classes, scores = matrix.shape[1], matrix.max(axis=1) if notion == "confidence" else None
+    if n_classes is None and notion != "confidence":
+        problem = Phrase("is missing, which {notion} needs", notion=Setting("notion", notion))
+        raise InputError("n_classes", problem, "pass the number of classes")
     if points_per_bin is not None:
         return _by_points(n, n_bins, epsilon, alpha, coverage, scheme, scores, n_classes, notion, points_per_bin)
     if n_classes is not None:
@@ -277,15 +284,15 @@ def plan(
     rows = int(n) if n is not None else _smallest_n(reach, cast(int, n_bins), cast(float, epsilon), alpha, coverage)
     bins = int(n_bins) if n_bins is not None else _largest_bins(reach, rows, cast(float, epsilon), alpha, coverage)
     achieved = reach(rows, bins, alpha, coverage)
-    if not np.isfinite(achieved):
-        raise TooFewLabels(
-            Setting("n", rows),
-            f"is too few labels for a guarantee with {plural(bins, 'bin')}",
-            "use fewer bins or more labels",
-        )
+    if not achieved < 1.0:  # rates differ by at most 1, so this guarantees nothing
+        raise _nothing_guaranteed(rows, f"with {plural(bins, 'bin')}", "use fewer bins or more labels")
     used = rows - split_size(rows, bins) if scheme == "ums" else rows
     outlook = () if scores is None else _outlook(check_scores(scores, "probability"), used, bins, alpha, coverage)
     return Plan(rows, bins, achieved, alpha, coverage, scheme, outlook)
+
+
+def _nothing_guaranteed(rows: int, where: str, fix: str) -> TooFewLabels:
+    return TooFewLabels(Setting("n", rows), f"is too few labels for a guarantee {where}", fix)
 
 
 def _by_points(
@@ -319,6 +326,7 @@ def _by_points(
         check_whole("n_classes", n_classes, 2)
         classes = int(n_classes)
     rows, about = int(n), notion if classes else None
+    most = rows // classes if about == "top-label" else rows  # every predicted class needs the labels of one bin
 
     def made(k: int) -> Plan:
         draft = Plan(rows, rows // k, 0.0, alpha, coverage, scheme, (), about, classes, k)
@@ -327,15 +335,20 @@ def _by_points(
     if epsilon is None:
         check_whole("points_per_bin", points, 2)
         given = int(points)
-        if given > rows:
-            raise TooFewLabels(Setting("n", rows), f"is fewer than the {given:,} labels of one bin", "use more labels")
-        return made(given)
+        if given > most:
+            each, where = (classes, f"each of {classes:,} predicted classes") if most < rows else (1, "one bin")
+            problem = f"is too few for {given:,} labels in {where}"
+            raise TooFewLabels(Setting("n", rows), problem, f"use at least {given * each:,} labels")
+        found = made(given)
+        if found.epsilon >= 1.0:
+            raise _nothing_guaranteed(rows, f"with {given:,} in each bin", "use more labels per bin")
+        return found
     if not 0.0 < epsilon < 1.0:
         raise InputError("epsilon", f"must lie strictly between 0 and 1, got {epsilon}")
-    if rows < 2 or made(rows).epsilon > epsilon:
+    if most < 2 or made(most).epsilon > epsilon:
         problem = Phrase("is too few labels for {epsilon}", epsilon=Setting("epsilon", epsilon))
         raise TooFewLabels(Setting("n", rows), problem, "pass a larger epsilon or use more labels")
-    low, high = 1, rows  # epsilon decreases as bins get larger and fewer
+    low, high = 1, most  # epsilon decreases as bins get larger and fewer
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if made(middle).epsilon <= epsilon else (middle, high)

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibrant.arrays.columns import refuse_empty
+from calibrant.arrays.columns import read_column
 from calibrant.arrays.multiclass.rows import is_matrix, read_matrix
-from calibrant.messages import InputError, listed
+from calibrant.messages import InputError, count_text, listed, plural
 from calibrant.metrics import dispatch
 from calibrant.metrics.binary import scores as overall
 from calibrant.metrics.binary.bins import Scores, Strategy, tally_of
@@ -24,7 +25,7 @@ from calibrant.metrics.estimates import Estimate, Result
 from calibrant.metrics.regions import region_codes
 from calibrant.metrics.simulation import Closeness, closeness, kendall_tau, probabilistic_count
 from calibrant.notebook import table_block
-from calibrant.numerics import Column
+from calibrant.numerics import Column, Floats, Ints
 from calibrant.tallies import Tally
 
 UNKNOWN = "not known: needs the true probabilities, as in a simulation"
@@ -44,12 +45,15 @@ class Desiderata(Result):
         Classification loss at threshold 1/2, and Brier score.
     threshold, least_loss
         The threshold with the least classification loss on these rows, and that loss, which is therefore optimistic.
+        Scores of at least the threshold are class 1.
     close
         Closeness to the true probabilities; None if these are not known.
     distinct, count
         Number of distinct scores, and their probabilistic count.
     tau
         Probabilistic Kendall's tau with the true probabilities; None if these are not known.
+    weighted
+        Whether ``rows`` is a sum of weights.
     """
 
     rows: float
@@ -62,6 +66,7 @@ class Desiderata(Result):
     distinct: int
     count: Estimate
     tau: Estimate | None
+    weighted: bool = False
 
     def __str__(self) -> str:
         rows = self._table()
@@ -73,18 +78,20 @@ class Desiderata(Result):
         return table_block(("property", "measured"), self._table(), title=self._title(), left=(0, 1))
 
     def _title(self) -> str:
-        return f"What is wanted of a calibrated model, on {self.rows:,.10g} rows"
+        rows = f"rows with a total weight of {count_text(self.rows)}" if self.weighted else plural(self.rows, "row")
+        return f"What is wanted of a calibrated model, on {rows}"
 
     def _table(self) -> list[tuple[str, str]]:
         error = f"{self.calibration.name}: {self.calibration.value:.4f}"
         if self.calibration.null is not None:
             error += f" (a calibrated model would show {self.calibration.null:.4f})"
-        least = f"least {self.least_loss:.4f} at {self.threshold:.4g}"
+        distinct = plural(self.distinct, "distinct score")
+        least = f"least {self.least_loss:.4f} {_place(self.threshold)}"
         return [
             ("calibration", error),
             ("classification", f"loss {self.loss.value:.4f} at 0.5, {least}; Brier score {self.brier.value:.4f}"),
             ("true probabilities", UNKNOWN if self.close is None else self.close.short()),
-            ("interpretability", f"{self.distinct:,} distinct scores, probabilistic count {self.count.value:.1f}"),
+            ("interpretability", f"{distinct}, probabilistic count {self.count.value:.1f}"),
             ("monotonicity", UNKNOWN if self.tau is None else f"{self.tau.name}: {self.tau.value:.4f}"),
         ]
 
@@ -158,20 +165,39 @@ def desiderata(
     n, events = (np.append(0.0, np.cumsum(each)) for each in (tally.n, tally.events))
     wrong = events + (n[-1] - events[-1]) - (n - events)
     place = int(np.argmin(wrong))
-    values = np.append(tally.scores, np.nextafter(tally.scores[-1], np.inf))
     known = truth is not None and not isinstance(scores, Tally)
     return Desiderata(
         float(tally.total),
         ece(tally, strategy="auto", n_bins=n_bins, random_state=random_state),
         overall.classification_loss(tally),
         overall.brier(tally),
-        float(values[place]),
+        _threshold(tally.scores, place),
         float(wrong[place] / n[-1]),
         closeness(scores, truth, sample_weight, epsilon=epsilon) if known else None,  # type: ignore[arg-type]
         len(tally.scores),
         probabilistic_count(tally),
         kendall_tau(scores, truth, sample_weight) if known else None,  # type: ignore[arg-type]
+        not tally.counts,
     )
+
+
+def _threshold(scores: Floats, place: int) -> float:
+    """A number of few digits that sorted, distinct scores reach from ``place`` on."""
+    if place == len(scores):  # no score reaches it
+        rounded = Context(prec=4, rounding=ROUND_CEILING).create_decimal(repr(float(scores[-1])))
+        return float(np.nextafter(float(rounded), np.inf))
+    score, below = float(scores[place]), float(scores[place - 1]) if place else -np.inf
+    for digits in range(4, 17):
+        value = float(Context(prec=digits, rounding=ROUND_FLOOR).create_decimal(repr(score)))
+        if below < value <= score:
+            return value
+    return score
+
+
+def _place(threshold: float) -> str:
+    """Where a threshold lies, not rounded: the smallest number above 0.3 is "above 0.3"."""
+    below = float(np.nextafter(threshold, -np.inf))
+    return f"above {below!r}" if len(repr(below)) < len(repr(threshold)) else f"at {threshold!r}"
 
 
 @dataclass(frozen=True)
@@ -210,10 +236,13 @@ class TradeOff(Result):
         Name of the calibration error.
     lines
         One for each model, in the given order.
+    own_regions
+        Whether the errors are those in regions that differ from model to model, so that they do not rank the models.
     """
 
     measure: str
     lines: tuple[TradeOffLine, ...]
+    own_regions: bool = False
 
     @property
     def by_chance(self) -> tuple[str, ...]:
@@ -259,6 +288,8 @@ class TradeOff(Result):
         if self.by_chance:
             names = listed(list(self.by_chance), "and")
             notes.append(f"  Errors as a calibrated model shows them by chance: {names}.")
+        if self.own_regions:
+            notes.append("  Each model has its own regions, so the error does not rank the models.")
         return notes
 
 
@@ -316,16 +347,33 @@ def trade_off(
     if not isinstance(scores, Mapping):
         raise InputError("scores", f"is of type {type(scores).__name__}", "pass a dict of names and probabilities")
     if not scores:
-        refuse_empty("scores")
+        raise InputError("scores", "is empty", "pass at least one model")
     if regions is not None and set(regions) != set(scores):
         raise InputError("regions", "has other names than scores", "pass the regions of every model")
     lines = []
     for name, given in scores.items():
         ids = None if regions is None else regions[name]
+        _check_rows({"scores": given, "regions": ids}, name, y)
         lines.append(_line(str(name), given, y, sample_weight, ids, random_state))
     matrix = any(is_matrix(given) for given in scores.values())
     measure = ("class-wise " if matrix else "") + ("ECE" if regions is None else "PDE in the regions of each model")
-    return TradeOff(measure, tuple(lines))
+    codes = [] if regions is None else [region_codes(regions[name], y, sample_weight) for name in scores]
+    return TradeOff(measure, tuple(lines), any(not _same_regions(codes[0], each) for each in codes[1:]))
+
+
+def _check_rows(given: Mapping[str, Any], model: Any, y: Column) -> None:
+    """Refuse columns of a model that have other lengths than the labels."""
+    n = len(read_column(y, "y"))
+    for name, values in given.items():
+        if hasattr(values, "__len__") and not isinstance(values, str) and len(values) != n:
+            problem = f"has {plural(len(values), 'row')} but y has {n:,}"
+            raise InputError(f"{name}[{model!r}]", problem, "pass one value per row in both")
+
+
+def _same_regions(first: Ints, second: Ints) -> bool:
+    """Whether two columns of regions separate the same rows."""
+    both = len(np.unique(np.stack([first, second]), axis=1).T)
+    return both == len(np.unique(first)) == len(np.unique(second))
 
 
 def _line(name: str, scores: Any, y: Column, sample_weight: Column, regions: Any, random_state: int) -> TradeOffLine:

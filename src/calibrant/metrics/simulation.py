@@ -256,7 +256,7 @@ def closeness(
         place = min(int(np.searchsorted(covered, 1.0 - float(delta or 0.0) - SLACK)), len(gap) - 1)
         epsilon = float(gap[order][place])
     near = gap <= epsilon + SLACK
-    far = float(share[~near].sum())
+    far = min(float(share[~near].sum()), 1.0)  # shares sum to 1 up to rounding
     inside = (eta >= 0.5 - epsilon - SLACK) & (eta < 0.5 + epsilon + SLACK)
     # With everything close, p_epsilon (1 - delta) is the share of rows that are close and not sure.
     loss = 2.0 * epsilon * float(share[near & inside].sum()) + far if epsilon <= 0.5 else None

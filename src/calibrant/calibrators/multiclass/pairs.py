@@ -22,8 +22,8 @@ SETTLED = 1e-18
 
 pairs_without_rows = note(
     "pairs-without-rows",
-    "{count} of {pairs} pairs of classes have no {nouns.rows} of one of their classes: the penalty holds their curves "
-    "near temperature scaling",
+    "{count} of {pairs} pairs of classes have no {nouns.rows} of one of their classes: their curves are those of "
+    "temperature scaling",
 )
 
 
@@ -64,8 +64,8 @@ class OneAgainstOne(PairCalibrator):
 
     Notes
     -----
-    Edge cases: a pair of which one class has no rows keeps near temperature scaling, with a note. With two classes this
-    is Platt scaling, up to the penalty.
+    Edge cases: a pair of which one class has no rows has the curve of temperature scaling, with a note. With two
+    classes this is Platt scaling, up to the penalty.
     Guarantee: no finite-sample guarantee. The row sums to 1, but its columns are not the fitted probabilities of the
     pairs where these disagree.
     Cost: a logistic regression with two parameters for each pair; every row is in K - 1 of them.
@@ -97,16 +97,19 @@ class OneAgainstOne(PairCalibrator):
         z = plain.logits(rows.scores.astype(np.float64, copy=False))
         a, b = np.zeros((size, size)), np.zeros((size, size))
         of = [np.flatnonzero(rows.labels == j) for j in range(size)]
+        present = [bool(logs.weights[each].any()) for each in of]
         for j in range(size):
             for k in range(j):
-                both = np.concatenate([of[j], of[k]])
-                y = np.repeat([1.0, 0.0], [len(of[j]), len(of[k])])
-                a[j, k], b[j, k] = fit_pair(z[both, j] - z[both, k], y, logs.weights[both], slope, self.ridge)
+                if present[j] and present[k]:
+                    both = np.concatenate([of[j], of[k]])
+                    y = np.repeat([1.0, 0.0], [len(of[j]), len(of[k])])
+                    a[j, k], b[j, k] = fit_pair(z[both, j] - z[both, k], y, logs.weights[both], slope, self.ridge)
+                else:  # rows of one class alone would push the intercept as far as the penalty lets them
+                    a[j, k], b[j, k] = slope, 0.0
                 a[k, j], b[k, j] = a[j, k], -b[j, k]
         matrix = (np.diag(a.sum(axis=1)) - a) / size
-        empty = sum(not len(each) for each in of)
         pairs = size * (size - 1) // 2
-        lost = pairs - (size - empty) * (size - empty - 1) // 2
+        lost = pairs - sum(present) * (sum(present) - 1) // 2
         together = (scaled_together(),) if rows.score_type == "independent" else ()
         more = (pairs_without_rows(lost, pairs),) if lost else ()
         fitted = SoftmaxMap(rows.classes, matrix.reshape(-1), b.sum(axis=1) / size, logs.on, logs.clamp)
