@@ -396,3 +396,58 @@ def test_a_certificate_of_another_tree_is_refused(tmp_path: Any) -> None:
 def test_missing_values_and_new_levels_go_where_the_tree_says() -> None:
     p = small().apply([0.5] * 5, {"age": [30, 50, None, 50, 50], "job": ["student", "student", "student", "new", None]})
     assert p.tolist() == [0.1, 0.2, 0.1, 0.3, 0.3]
+
+
+FLAGS = {
+    "booleans": lambda flag: flag,
+    "integers": lambda flag: flag.astype(int),
+    "floats": lambda flag: flag.astype(float),
+    "words": lambda flag: np.where(flag, "true", "false"),
+    "words of Python": lambda flag: np.where(flag, "True", "False"),
+    "capitals": lambda flag: np.where(flag, "TRUE", "FALSE"),
+    "text of integers": lambda flag: np.where(flag, "1", "0"),
+    "text of floats": lambda flag: np.where(flag, "1.0", "0.0"),
+}
+
+
+def flagged(n: int = 400) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    flag = rng.random(n) < 0.4
+    return rng.beta(2, 5, n), (rng.random(n) < np.where(flag, 0.6, 0.1)).astype(int), flag
+
+
+@both
+def test_a_column_of_booleans_may_be_written_in_any_way(method: Any, subtests: pytest.Subtests) -> None:
+    scores, y, flag = flagged()
+    for fit in ("booleans", "words", "words of Python", "capitals", "integers"):
+        cal = method(split_on_score=False).fit(scores, y, {"flag": FLAGS[fit](flag)})
+        expected = cal.transform(scores, features={"flag": flag})
+        score = cal.calibration_.scorer()
+        assert len(cal.leaves_.rows) == 2
+        assert len(set(expected[flag]) & set(expected[~flag])) == 0
+        for way, written in FLAGS.items():
+            with subtests.test(fit=fit, way=way):
+                if fit == "integers" and written(flag).dtype.kind == "U":
+                    with pytest.raises(InputError, match="flag"):
+                        cal.transform(scores, features={"flag": written(flag)})
+                    continue
+                column = written(flag)
+                np.testing.assert_array_equal(cal.transform(scores, features={"flag": column}), expected)
+                one_by_one = [score(s, each) for s, each in zip(scores.tolist(), column.tolist(), strict=True)]
+                np.testing.assert_allclose(one_by_one, expected, rtol=1e-12)
+
+
+def test_a_rule_of_booleans_says_true_or_false() -> None:
+    scores, y, flag = flagged()
+    names = [rule.name for rule in CalibrationTree(split_on_score=False).fit(scores, y, {"flag": flag}).rules()]
+    assert names == ["flag = true", "flag = false"]
+    column = np.where(flag, None, "false")
+    column[np.flatnonzero(flag)[::2]] = "true"
+    rules = CalibrationTree(split_on_score=False, pruning_alpha=0.0).fit(scores, y, {"flag": column}).rules()
+    assert not any("not" in rule.name for rule in rules)
+    three = np.where(flag, np.where(scores < 0.2, "true", "unknown"), "false")
+    names = [
+        rule.name
+        for rule in CalibrationTree(split_on_score=False, max_leaves=2).fit(scores, y, {"flag": three}).rules()
+    ]
+    assert names == ["flag not false", "flag = false"]

@@ -44,6 +44,8 @@ class Rule(Shown):
         none for a leaf of one probability.
     missing
         Columns that had missing values in the fit: only for these does the text say where they belong.
+    booleans
+        Columns that had only true and false in the fit.
     confidence
         Confidence level of the interval.
     """
@@ -59,12 +61,14 @@ class Rule(Shown):
     intercept: float
     examples: tuple[tuple[float, float], ...]
     missing: frozenset[str]
+    booleans: frozenset[str]
     confidence: float
 
     @property
     def name(self) -> str:
         """The conditions, joined."""
-        return " and ".join(limit.said(limit.column in self.missing) for limit in self.limits) or "all rows"
+        said = (limit.said(limit.column in self.missing, limit.column in self.booleans) for limit in self.limits)
+        return " and ".join(said) or "all rows"
 
     @property
     def interval(self) -> str:
@@ -115,7 +119,15 @@ class Rules(Shown):
 
     @classmethod
     def of(
-        cls, tree: TreeMap, counts: LeafCounts, missing: frozenset[str], confidence: float, unit: str, *, weighted: bool
+        cls,
+        tree: TreeMap,
+        counts: LeafCounts,
+        missing: frozenset[str],
+        booleans: frozenset[str],
+        confidence: float,
+        unit: str,
+        *,
+        weighted: bool,
     ) -> Rules:
         """The rules of a tree, from what is in its leaves."""
         if not 0.0 < confidence < 1.0:
@@ -126,7 +138,8 @@ class Rules(Shown):
                 counts.events.astype(np.int64), counts.rows.astype(np.int64), 1 - confidence
             )
             low, high = (np.where(counts.rows > 0, end, np.nan) for end in ends)
-        found = [_rule(tree, j, counts, float(low[j]), float(high[j]), missing, confidence) for j in tree.in_order]
+        kinds = missing, booleans, confidence
+        found = [_rule(tree, j, counts, float(low[j]), float(high[j]), *kinds) for j in tree.in_order]
         if tree.constants is not None:
             found.sort(key=lambda rule: -rule.probability)
         return cls(tuple(found), counts.chose > 0, unit)
@@ -182,7 +195,14 @@ class Rules(Shown):
 
 
 def _rule(
-    tree: TreeMap, j: int, counts: LeafCounts, low: float, high: float, missing: frozenset[str], confidence: float
+    tree: TreeMap,
+    j: int,
+    counts: LeafCounts,
+    low: float,
+    high: float,
+    missing: frozenset[str],
+    booleans: frozenset[str],
+    confidence: float,
 ) -> Rule:
     part, constants = tree.maps[j], tree.constants
     slope = intercept = probability = math.nan
@@ -196,7 +216,7 @@ def _rule(
     if isinstance(part, LogitAffineMap):
         slope, intercept = part.slope, part.intercept
     counted = float(counts.rates[j]), low, high, float(counts.rows[j]), float(counts.events[j])
-    return Rule(tree.limits[j], probability, *counted, slope, intercept, examples, missing, confidence)
+    return Rule(tree.limits[j], probability, *counted, slope, intercept, examples, missing, booleans, confidence)
 
 
 def _percent(p: float) -> str:

@@ -24,6 +24,7 @@ from calibrant.fits.features import (
     Features,
     Table,
     as_objects,
+    booleans,
     feature_columns,
     incomplete,
     matching,
@@ -204,7 +205,7 @@ class TreeCalibrator(BinaryCalibrator):
         single = (no_split(),) if len(maps) == 1 and self.max_leaves > 1 else ()
         self.notes_ = (*notes, *found, *more, *single)
         self.pruning_alpha_ = self.grown_.alpha
-        self.feature_names_, self._missing = tuple(table), incomplete(table)
+        self.feature_names_, self._missing, self._booleans = tuple(table), incomplete(table), booleans(table)
         self._refusal = seed_refusal(tally, self.random_state) if tally.counts else None
         self.provenance_ = Provenance.of(type(self).__name__, tally, sampling, self._status())
         self.ranking_ = Ranking.of_rows(
@@ -280,7 +281,8 @@ class TreeCalibrator(BinaryCalibrator):
         """
         check_is_fitted(self, "map_")
         weighted = self.provenance_.weight_type != "frequency"
-        return Rules.of(self.map_, self.leaves_, self._missing, confidence, unit, weighted=weighted)
+        kinds = self._missing, self._booleans
+        return Rules.of(self.map_, self.leaves_, *kinds, confidence, unit, weighted=weighted)
 
     def _describe(self, voice: Voice) -> str:
         shown = self.rules(unit=voice.nouns.rows)
