@@ -75,3 +75,26 @@ def test_frames_of_every_engine_get_the_same_column() -> None:
     np.testing.assert_array_equal(here, there)
     with pytest.raises(InputError, match="needs numbers"):
         cb.engine.apply(TREES[0], duckdb.sql("SELECT 0.5 AS s, 'x' AS age, 'y' AS job"), "s")
+
+
+def test_booleans_are_read_in_every_spelling() -> None:
+    """A database may hold a column of booleans as integers, as numbers or as words."""
+    leaves = StepMap([], [0.1]), StepMap([], [0.4])
+    by_flag = TreeMap(("flag",), [True], [1, -1, -1], [0.0] * 3, ("false", "", ""), [1, -1, -1], [2, -1, -1],
+                      [False] * 3, leaves)  # fmt: skip
+    sql = Calibration(by_flag).to_sql("s")
+    for kind in ("BOOLEAN", "INTEGER", "DOUBLE"):
+        values = f"(VALUES (0.5, CAST(0 AS {kind})), (0.5, CAST(1 AS {kind})), (0.5, NULL)) AS t(s, flag)"
+        assert duckdb.sql(f"SELECT {sql} FROM {values}").fetchall() == [(0.1,), (0.4,), (0.4,)]
+    for false, true in (("false", "true"), ("False", "True"), ("FALSE", "TRUE"), ("0", "1")):
+        values = f"(VALUES (0.5, '{false}'), (0.5, '{true}')) AS t(s, flag)"
+        assert duckdb.sql(f"SELECT {sql} FROM {values}").fetchall() == [(0.1,), (0.4,)]
+        session = session_of(to_onnx(by_flag, "float64").SerializeToString())
+        names = [each.name for each in session.get_inputs()]
+        given = {"flag": np.array([false, true], dtype=object), "score": np.array([0.5, 0.5])}
+        found = session.run(None, {name: given[name].reshape([-1, *([1] * (len(each.shape) - 1))])
+                                   for name, each in zip(names, session.get_inputs(), strict=True)})[0]  # fmt: skip
+        np.testing.assert_allclose(np.ravel(found), [0.1, 0.4])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trees, "RANDOM_ROWS", 2_000)
+        prove_model(by_flag, session_of(to_onnx(by_flag, "float32").SerializeToString()))

@@ -396,3 +396,119 @@ def test_a_certificate_of_another_tree_is_refused(tmp_path: Any) -> None:
 def test_missing_values_and_new_levels_go_where_the_tree_says() -> None:
     p = small().apply([0.5] * 5, {"age": [30, 50, None, 50, 50], "job": ["student", "student", "student", "new", None]})
     assert p.tolist() == [0.1, 0.2, 0.1, 0.3, 0.3]
+
+
+FLAGS = {
+    "booleans": lambda flag: flag,
+    "integers": lambda flag: flag.astype(int),
+    "floats": lambda flag: flag.astype(float),
+    "words": lambda flag: np.where(flag, "true", "false"),
+    "words of Python": lambda flag: np.where(flag, "True", "False"),
+    "capitals": lambda flag: np.where(flag, "TRUE", "FALSE"),
+    "text of integers": lambda flag: np.where(flag, "1", "0"),
+    "text of floats": lambda flag: np.where(flag, "1.0", "0.0"),
+}
+
+
+def flagged(n: int = 400) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    flag = rng.random(n) < 0.4
+    return rng.beta(2, 5, n), (rng.random(n) < np.where(flag, 0.6, 0.1)).astype(int), flag
+
+
+@both
+def test_a_column_of_booleans_may_be_written_in_any_way(method: Any, subtests: pytest.Subtests) -> None:
+    scores, y, flag = flagged()
+    for fit in ("booleans", "words", "words of Python", "capitals", "integers"):
+        cal = method(split_on_score=False).fit(scores, y, {"flag": FLAGS[fit](flag)})
+        expected = cal.transform(scores, features={"flag": flag})
+        score = cal.calibration_.scorer()
+        assert len(cal.leaves_.rows) == 2
+        assert len(set(expected[flag]) & set(expected[~flag])) == 0
+        for way, written in FLAGS.items():
+            with subtests.test(fit=fit, way=way):
+                if fit == "integers" and written(flag).dtype.kind == "U":
+                    with pytest.raises(InputError, match="flag"):
+                        cal.transform(scores, features={"flag": written(flag)})
+                    continue
+                column = written(flag)
+                np.testing.assert_array_equal(cal.transform(scores, features={"flag": column}), expected)
+                one_by_one = [score(s, each) for s, each in zip(scores.tolist(), column.tolist(), strict=True)]
+                np.testing.assert_allclose(one_by_one, expected, rtol=1e-12)
+
+
+def test_a_rule_of_booleans_says_true_or_false() -> None:
+    scores, y, flag = flagged()
+    names = [rule.name for rule in CalibrationTree(split_on_score=False).fit(scores, y, {"flag": flag}).rules()]
+    assert names == ["flag = true", "flag = false"]
+    column = np.where(flag, None, "false")
+    column[np.flatnonzero(flag)[::2]] = "true"
+    rules = CalibrationTree(split_on_score=False, pruning_alpha=0.0).fit(scores, y, {"flag": column}).rules()
+    assert not any("not" in rule.name for rule in rules)
+    three = np.where(flag, np.where(scores < 0.2, "true", "unknown"), "false")
+    names = [
+        rule.name
+        for rule in CalibrationTree(split_on_score=False, max_leaves=2).fit(scores, y, {"flag": three}).rules()
+    ]
+    assert names == ["flag not false", "flag = false"]
+
+
+def test_the_label_is_no_feature() -> None:
+    scores, y, frame = people(200)
+    given = frame.assign(s=scores, default=y, w=1, who=np.arange(200), day=np.arange(200))
+    for name, sides in {
+        "default": {},
+        "w": {"sample_weight": "w"},
+        "who": {"groups": "who"},
+        "day": {"time": "day"},
+    }.items():
+        with pytest.raises(InputError, match=f"features contains '{name}', which is the"):
+            CalibrationTree().fit(given, score="s", label="default", features=["age", name], **sides)
+
+
+def test_intervals_of_dependent_rows_are_said_to_be_too_narrow() -> None:
+    scores, y, frame = people(400)
+    for sides, word in (({"groups": np.arange(400) // 4}, "of a group"), ({"time": np.arange(400)}, "close in time")):
+        cal = CalibrationTree(20, honest=True, random_state=0).fit(scores, y, frame, **sides)
+        assert len(cal.rules().notes) == 1
+        assert word in str(cal.rules())
+        assert "too narrow" in str(cal)
+    alone = CalibrationTree(20, honest=True, random_state=0).fit(scores, y, frame)
+    assert alone.rules().notes == ()
+
+
+@both
+def test_one_leaf_says_why(method: Any) -> None:
+    scores, y, frame = people(90)
+    few = method(50).fit(scores, y, frame)
+    assert [note.code for note in few.notes_ if "split" in note.code] == ["few-rows-to-split"]
+    assert "90 rows choose the splits, and each leaf needs 50" in str(few.notes_[-1])
+    assert few.rules().notes == ()
+    none = method(10, pruning_alpha=10.0).fit(scores, y, frame)
+    assert [note.code for note in none.notes_ if "split" in note.code] == ["no-split"]
+
+
+def test_a_leaf_that_no_row_fills() -> None:
+    """Its rate comes from the rows that chose the splits, and it has no interval and no guarantee."""
+    n = 200
+    x = np.r_[np.repeat([0, 1], [60, 40]), np.zeros(100, dtype=int)]
+    y = np.r_[np.zeros(60), np.ones(40), np.zeros(90), np.ones(10)].astype(int)
+
+    class Fixed(CalibrationTree):
+        def _parts(self, rows: Any, tally: Any) -> Any:
+            return np.arange(100), np.arange(100, n)
+
+    scores = np.linspace(0.1, 0.9, n)
+    cal = Fixed(10, honest=True, pruning_alpha=0.0, split_on_score=False).fit(scores, y, {"x": x})
+    assert cal.map_.constants == pytest.approx([0.1, 41 / 42])
+    assert str(cal.rules().rules[0]) == "x > 0: 97.6 % (no interval), 0 rows"
+    promise = cal.certificate()
+    assert "in 1 of the 2 leaves the true event rate" in str(promise)
+    assert "1 leaf without a row" in str(promise)
+
+
+def test_importance_weights_are_not_called_rows() -> None:
+    scores, y, frame = people(600)
+    cal = CalibrationTree(20).fit(scores, y, frame, np.where(y == 1, 3.0, 0.5))
+    assert "rows" not in str(cal.rules().rules[0].said(weighted=True))
+    assert ", weight " in str(cal)

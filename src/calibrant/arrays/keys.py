@@ -21,6 +21,13 @@ LONGEST_KEY = 1_000
 """Characters that the name of a group may have."""
 
 
+SPELLINGS = {
+    "true": ("true", "True", "TRUE", "1", "1.0"),
+    "false": ("false", "False", "FALSE", "0", "0.0"),
+}
+"""How files and databases write a boolean, by its own text."""
+
+
 def plain_text(text: str) -> bool:
     """Whether every database and file format can store this text: no NUL character and no lone surrogate."""
     return not any(sign == "\0" or "\ud800" <= sign <= "\udfff" for sign in text)
@@ -45,6 +52,19 @@ class Keys:
         """Index of each row's name in ``groups``, -1 where it is not there."""
         place = {group: j for j, group in enumerate(groups)}
         return np.array([*(place.get(name, -1) for name in self.names), -1], dtype=np.intp)[self.codes]
+
+    def as_booleans(self) -> Keys:
+        """The same column with every spelling of true and false as these words; other names stay.
+
+        Examples
+        --------
+        >>> keys = read_keys([1, 0, None]).as_booleans()
+        >>> keys.names, keys.codes.tolist()
+        (('false', 'true'), [1, 0, -1])
+        """
+        words = [next((word for word, same in SPELLINGS.items() if name in same), name) for name in self.names]
+        names = tuple(sorted(set(words)))
+        return Keys(np.array([*map(names.index, words), -1], dtype=np.intp)[self.codes], names)
 
 
 def read_keys(values: object, name: str | Setting = "groups") -> Keys:

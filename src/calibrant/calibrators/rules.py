@@ -11,6 +11,7 @@ import numpy as np
 
 from calibrant.fits.leaves import LeafCounts
 from calibrant.guarantees.bounds import BOUNDS
+from calibrant.guarantees.provenance import Sampling
 from calibrant.maps import LogitAffineMap, TreeMap
 from calibrant.maps.trees import Limit
 from calibrant.messages import InputError, Shown, count_text
@@ -20,6 +21,13 @@ SAME_ROWS = (
     "The same rows chose the splits and fill the leaves, so the intervals are too narrow: fit with honest=True for "
     "intervals that hold."
 )
+DEPENDENT = {
+    "grouped": "Rows of a group may depend on each other, so the intervals are too narrow.",
+    "time-ordered": "Rows that are close in time may depend on each other, so the intervals are too narrow.",
+    "out-of-fold": "The scores are out-of-fold, from several models, so the intervals are not exact for one of them.",
+    "selected": "The map was selected among several on the same rows, so the intervals are too narrow.",
+}
+"""What to know about the intervals, by how the rows were sampled."""
 NO_INTERVALS = "The rows have importance weights, so there are no intervals."
 
 
@@ -44,6 +52,8 @@ class Rule(Shown):
         none for a leaf of one probability.
     missing
         Columns that had missing values in the fit: only for these does the text say where they belong.
+    booleans
+        Columns that had only true and false in the fit.
     confidence
         Confidence level of the interval.
     """
@@ -59,12 +69,14 @@ class Rule(Shown):
     intercept: float
     examples: tuple[tuple[float, float], ...]
     missing: frozenset[str]
+    booleans: frozenset[str]
     confidence: float
 
     @property
     def name(self) -> str:
         """The conditions, joined."""
-        return " and ".join(limit.said(limit.column in self.missing) for limit in self.limits) or "all rows"
+        said = (limit.said(limit.column in self.missing, limit.column in self.booleans) for limit in self.limits)
+        return " and ".join(said) or "all rows"
 
     @property
     def interval(self) -> str:
@@ -81,12 +93,15 @@ class Rule(Shown):
         before, after = ([_score(each) for each in side] for side in zip(*self.examples, strict=True))
         return f"{', '.join(before)} become {', '.join(after)}"
 
-    def said(self, unit: str = "rows") -> str:
-        """The rule in a line, with this noun for its rows."""
+    def said(self, unit: str = "rows", weighted: bool = False) -> str:
+        """The rule in a line, with this noun for its rows, or the sum of their importance weights."""
         between = f" ({self.interval})" if self.interval and not self.examples else ""
         observed = f", observed {_percent(self.rate)} %" if self.examples and self.rate == self.rate else ""
         observed += f" ({self.interval})" if self.examples and self.interval else ""
-        return f"{self.name}: {self.outcome}{between}{observed}, {count_text(self.rows)} {unit}"
+        if not (self.rows or weighted):
+            between = " (no interval)"
+        size = f"weight {count_text(self.rows)}" if weighted else f"{count_text(self.rows)} {unit}"
+        return f"{self.name}: {self.outcome}{between}{observed}, {size}"
 
     def __str__(self) -> str:
         """The rule in a line."""
@@ -107,15 +122,30 @@ class Rules(Shown):
         Whether other rows chose the splits than those that are counted.
     unit
         Noun for the rows.
+    sampling
+        How the rows were sampled; intervals are exact for independent ones.
+    weighted
+        Whether rows have importance weights, so that there are no intervals.
     """
 
     rules: tuple[Rule, ...]
     honest: bool
     unit: str = "rows"
+    sampling: Sampling = "independent"
+    weighted: bool = False
 
     @classmethod
     def of(
-        cls, tree: TreeMap, counts: LeafCounts, missing: frozenset[str], confidence: float, unit: str, *, weighted: bool
+        cls,
+        tree: TreeMap,
+        counts: LeafCounts,
+        missing: frozenset[str],
+        booleans: frozenset[str],
+        confidence: float,
+        unit: str,
+        *,
+        weighted: bool,
+        sampling: Sampling = "independent",
     ) -> Rules:
         """The rules of a tree, from what is in its leaves."""
         if not 0.0 < confidence < 1.0:
@@ -126,10 +156,11 @@ class Rules(Shown):
                 counts.events.astype(np.int64), counts.rows.astype(np.int64), 1 - confidence
             )
             low, high = (np.where(counts.rows > 0, end, np.nan) for end in ends)
-        found = [_rule(tree, j, counts, float(low[j]), float(high[j]), missing, confidence) for j in tree.in_order]
+        kinds = missing, booleans, confidence
+        found = [_rule(tree, j, counts, float(low[j]), float(high[j]), *kinds) for j in tree.in_order]
         if tree.constants is not None:
             found.sort(key=lambda rule: -rule.probability)
-        return cls(tuple(found), counts.chose > 0, unit)
+        return cls(tuple(found), counts.chose > 0, unit, sampling, weighted)
 
     def __len__(self) -> int:
         return len(self.rules)
@@ -140,9 +171,10 @@ class Rules(Shown):
     @property
     def notes(self) -> tuple[str, ...]:
         """What to know about the intervals."""
-        if all(math.isnan(rule.low) for rule in self.rules):
+        if self.weighted:
             return (NO_INTERVALS,)
-        return () if self.honest else (SAME_ROWS,)
+        same = () if self.honest or len(self.rules) == 1 else (SAME_ROWS,)
+        return (*same, DEPENDENT[self.sampling]) if self.sampling in DEPENDENT else same
 
     def to_dict(self) -> list[dict[str, Any]]:
         """Plain data, one entry for each rule; numbers that do not apply are None."""
@@ -161,7 +193,7 @@ class Rules(Shown):
 
     def __str__(self) -> str:
         """One line for each rule, and what to know about the intervals."""
-        return "\n".join([*(rule.said(self.unit) for rule in self.rules), *self.notes])
+        return "\n".join([*(rule.said(self.unit, self.weighted) for rule in self.rules), *self.notes])
 
     def _repr_html_(self) -> str:
         """For notebooks: a table."""
@@ -177,12 +209,19 @@ class Rules(Shown):
             )
             for rule in self.rules
         ]
-        head = ("rule", said, *(["observed"] if curves else []), "interval", self.unit)
+        head = ("rule", said, *(["observed"] if curves else []), "interval", "weight" if self.weighted else self.unit)
         return table_block(head, rows, notes=self.notes)
 
 
 def _rule(
-    tree: TreeMap, j: int, counts: LeafCounts, low: float, high: float, missing: frozenset[str], confidence: float
+    tree: TreeMap,
+    j: int,
+    counts: LeafCounts,
+    low: float,
+    high: float,
+    missing: frozenset[str],
+    booleans: frozenset[str],
+    confidence: float,
 ) -> Rule:
     part, constants = tree.maps[j], tree.constants
     slope = intercept = probability = math.nan
@@ -196,7 +235,7 @@ def _rule(
     if isinstance(part, LogitAffineMap):
         slope, intercept = part.slope, part.intercept
     counted = float(counts.rates[j]), low, high, float(counts.rows[j]), float(counts.events[j])
-    return Rule(tree.limits[j], probability, *counted, slope, intercept, examples, missing, confidence)
+    return Rule(tree.limits[j], probability, *counted, slope, intercept, examples, missing, booleans, confidence)
 
 
 def _percent(p: float) -> str:

@@ -24,6 +24,7 @@ from calibrant.fits.features import (
     Features,
     Table,
     as_objects,
+    booleans,
     feature_columns,
     incomplete,
     matching,
@@ -70,6 +71,13 @@ leaf_without_rows = note(
     "chose the splits",
 )
 no_split = note("no-split", "no split lowers the error on held-out {nouns.rows}: the tree is one leaf")
+
+
+few_rows_to_split = note(
+    "few-rows-to-split",
+    "{rows:,} {nouns.rows} choose the splits, and each leaf needs {min_rows:,}: the tree is one leaf; pass a smaller "
+    "min_rows",
+)
 
 
 class TreeCalibrator(BinaryCalibrator):
@@ -135,6 +143,9 @@ class TreeCalibrator(BinaryCalibrator):
                 raise InputError(
                     "features", "must name columns of the frame, as score and label do", "pass a list of names"
                 )
+            for what, taken in zip(("label", "weight", "group", "time"), (label, *sides.values()), strict=True):
+                if isinstance(taken, str) and taken in names:
+                    raise InputError("features", f"contains {taken!r}, which is the {what} of the rows", "leave it out")
             scores, y, features, (sample_weight, groups, time) = frame_columns(scores, *named, names, sides)
             score_type = "probability" if score_type is None else score_type
         refuse_places("fit", scores, y, features)
@@ -199,18 +210,28 @@ class TreeCalibrator(BinaryCalibrator):
         used = {name: table[name] for name in skeleton.columns}
         leaf = skeleton.route(rows.scores[fills], take_columns(used, fills))
         counts = LeafCounts.of(leaf, len(skeleton.maps), take_rows(rows, fills), len(chose) * self.honest)
-        maps, more = self._leaf_maps(rows, chose, fills, skeleton, leaf, counts)
+        chosen = counts
+        if self.honest:
+            first = skeleton.route(rows.scores[chose], take_columns(used, chose))
+            chosen = LeafCounts.of(first, len(skeleton.maps), inside, 0)
+        maps, more = self._leaf_maps(rows, fills, skeleton, leaf, counts, chosen)
         self.map_, self.leaves_ = replace(skeleton, maps=tuple(maps)), counts
-        single = (no_split(),) if len(maps) == 1 and self.max_leaves > 1 else ()
-        self.notes_ = (*notes, *found, *more, *single)
+        self.notes_ = (*notes, *found, *more, *self._why_single(len(maps), len(chose)))
         self.pruning_alpha_ = self.grown_.alpha
-        self.feature_names_, self._missing = tuple(table), incomplete(table)
+        self.feature_names_, self._missing, self._booleans = tuple(table), incomplete(table), booleans(table)
         self._refusal = seed_refusal(tally, self.random_state) if tally.counts else None
         self.provenance_ = Provenance.of(type(self).__name__, tally, sampling, self._status())
         self.ranking_ = Ranking.of_rows(
             rows.scores, self.map_.apply(rows.scores, used), rows.labels, _floats(rows.weights)
         )
         self.n_features_in_ = 1
+
+    def _why_single(self, leaves: int, rows: int) -> tuple[Note, ...]:
+        """Why the tree is one leaf, if it is."""
+        if leaves > 1 or self.max_leaves == 1:
+            return ()
+        few = rows < 2 * self.min_rows
+        return (few_rows_to_split(rows=rows, min_rows=self.min_rows) if few else no_split(),)
 
     def _split_columns(self, scores: Floats, table: Table) -> dict[str, Any]:
         """What may split rows: the score, if asked for, and the features."""
@@ -255,9 +276,9 @@ class TreeCalibrator(BinaryCalibrator):
         return rows.labels.astype(np.float64)[:, None]
 
     def _leaf_maps(
-        self, rows: Rows, chose: Ints, fills: Ints, tree: TreeMap, leaf: Ints, counts: LeafCounts
+        self, rows: Rows, fills: Ints, tree: TreeMap, leaf: Ints, counts: LeafCounts, chosen: LeafCounts
     ) -> tuple[list[Map], tuple[Note, ...]]:
-        """The map of each leaf, and notes."""
+        """The map of each leaf, and notes; ``chosen`` are the counts of the rows that chose the splits."""
         raise NotImplementedError
 
     # ------------------------------------------------------------------------------------------------------- in words
@@ -269,7 +290,8 @@ class TreeCalibrator(BinaryCalibrator):
         ----------
         confidence
             Confidence level of the interval of each rate, for one rule on its own; ``certificate`` has intervals that
-            hold for all leaves together. They are exact (Clopper-Pearson) if the fit is honest, else too narrow.
+            hold for all leaves together. They are exact (Clopper-Pearson) if the fit is honest and the rows are
+            independent, else too narrow.
         unit
             Noun for the rows, such as ``"people"``.
 
@@ -280,11 +302,13 @@ class TreeCalibrator(BinaryCalibrator):
         """
         check_is_fitted(self, "map_")
         weighted = self.provenance_.weight_type != "frequency"
-        return Rules.of(self.map_, self.leaves_, self._missing, confidence, unit, weighted=weighted)
+        kinds = self._missing, self._booleans
+        sampling = self.provenance_.sampling
+        return Rules.of(self.map_, self.leaves_, *kinds, confidence, unit, weighted=weighted, sampling=sampling)
 
     def _describe(self, voice: Voice) -> str:
         shown = self.rules(unit=voice.nouns.rows)
-        lines = [rule.said(shown.unit) for rule in shown.rules[:MOST_SHOWN]]
+        lines = [rule.said(shown.unit, shown.weighted) for rule in shown.rules[:MOST_SHOWN]]
         more = [f"and {len(shown) - MOST_SHOWN:,} more: see rules()"] if len(shown) > MOST_SHOWN else []
         return "\n    ".join([str(self.map_.words), *lines, *more, *shown.notes])
 
@@ -436,12 +460,12 @@ class CalibrationTree(TreeCalibrator):
         return issue_leaves(self.map_, counts, self.leaves_.chose, self.provenance_, alpha, interval, coverage)
 
     def _leaf_maps(
-        self, rows: Rows, chose: Ints, fills: Ints, tree: TreeMap, leaf: Ints, counts: LeafCounts
+        self, rows: Rows, fills: Ints, tree: TreeMap, leaf: Ints, counts: LeafCounts, chosen: LeafCounts
     ) -> tuple[list[Map], tuple[Note, ...]]:
         empty = counts.rows <= 0.0
         values = rates(np.where(empty, 1.0, counts.rows), counts.events)
         if empty.any():
-            values = np.where(empty, self.grown_.tree.value[tree.leaves, 0].clip(1e-6, 1.0 - 1e-6), values)
+            values = np.where(empty, rates(chosen.rows, chosen.events), values)
         notes = (leaf_without_rows(int(empty.sum())),) if empty.any() else ()
         return [rate_map(float(value)) for value in values], notes
 
@@ -514,7 +538,7 @@ class ProbabilityCalibrationTree(TreeCalibrator):
         return labels[:, None]
 
     def _leaf_maps(
-        self, rows: Rows, chose: Ints, fills: Ints, tree: TreeMap, leaf: Ints, counts: LeafCounts
+        self, rows: Rows, fills: Ints, tree: TreeMap, leaf: Ints, counts: LeafCounts, chosen: LeafCounts
     ) -> tuple[list[Map], tuple[Note, ...]]:
         model, _ = Curves.of(take_rows(rows, fills))
         grown = self.grown_.tree

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from calibrant.arrays.columns import EXACT
-from calibrant.arrays.keys import key_text
+from calibrant.arrays.keys import SPELLINGS, key_text
 from calibrant.export.kinds import cut
 from calibrant.export.sql.dialects import DIALECTS
 from calibrant.maps import (
@@ -353,11 +353,13 @@ def _(map_: TreeMap, guard: Guard) -> Scorer:
 
 def _test(map_: TreeMap, node: int) -> Callable[[Any], bool]:
     """Whether a value goes left."""
-    missing, level, cut = bool(map_.missing_left[node]), map_.levels[node], float(map_.thresholds[node])
+    missing, cut = bool(map_.missing_left[node]), float(map_.thresholds[node])
+    boolean = map_.is_text(node) and map_.names[int(map_.columns_split[node]) - 1] in map_.booleans
+    levels = SPELLINGS[map_.levels[node]] if boolean else (map_.levels[node],)
 
     def same(value: Any) -> bool:
         name = value if value.__class__ is str else key_text(value, "by")
-        return missing if name is None else name == level
+        return missing if name is None else name in levels
 
     def up_to(value: Any) -> bool:
         if value is None or type(value).__name__ == "NAType" or value != value:

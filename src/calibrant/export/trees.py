@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays.keys import SPELLINGS
 from calibrant.export.kinds import nodes, nodes_of
 from calibrant.export.onnx.graph import ML, Family, Graph
 from calibrant.export.regions import lower, row_nodes
@@ -31,7 +33,7 @@ def _(map_: TreeMap, text: Text, x: list[str], place: int) -> str:
     _refuse_booleans(map_, text)
     *rules, last = map_.in_order.tolist()
     written = [
-        f"\n  WHEN {' AND '.join(_asked(limit, x[place], text) for limit in map_.limits[leaf])} "
+        f"\n  WHEN {' AND '.join(_asked(_written(limit, map_), x[place], text) for limit in map_.limits[leaf])} "
         f"THEN {score_text(map_.maps[leaf], x[place], text)}"
         for leaf in rules
     ]
@@ -40,12 +42,22 @@ def _(map_: TreeMap, text: Text, x: list[str], place: int) -> str:
 
 
 def _refuse_booleans(map_: TreeMap, text: Text) -> None:
-    for name in set(map_.columns) - set(map_.numbers):
-        levels = {map_.levels[node] for node in np.flatnonzero(map_.columns_split == map_.names.index(name) + 1)}
-        if not text.dialect.booleans and levels <= {"true", "false"}:
+    for name in sorted(map_.booleans):
+        if not text.dialect.booleans:
             raise InputError(
                 Setting("dialect", text.name), "has no text for booleans", f"fit with text or integers in {name!r}"
             )
+
+
+def _written(limit: Limit, map_: TreeMap) -> Limit:
+    """The limit with every spelling of true and false, if its column holds booleans."""
+    if limit.column not in map_.booleans:
+        return limit
+    levels, other = (
+        None if texts is None else tuple(each for text in texts for each in SPELLINGS[text])
+        for texts in (limit.levels, limit.other_than)
+    )
+    return replace(limit, levels=levels, other_than=other or ())
 
 
 def _asked(limit: Limit, x: str, text: Text) -> str:
@@ -131,6 +143,9 @@ def _coded(map_: TreeMap, graph: Graph, name: str) -> tuple[str, tuple[str, ...]
     split = np.flatnonzero(map_.columns_split == map_.names.index(name) + 1).tolist()
     levels = tuple(dict.fromkeys(map_.levels[node] for node in split))
     texts, numbers = [*levels], [*range(len(levels))]
+    if name in map_.booleans:
+        numbers = [j for j, level in enumerate(levels) for _ in SPELLINGS[level]]
+        texts = [same for level in levels for same in SPELLINGS[level]]
     if "" not in levels:
         texts, numbers = [*texts, ""], [*numbers, len(levels)]
     keys: dict[str, Any] = {"keys_strings": texts, "values_int64s": numbers, "default_int64": -1}

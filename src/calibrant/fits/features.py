@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays.columns import read_column, read_floats, read_numbers
-from calibrant.arrays.keys import Keys, read_keys
+from calibrant.arrays.keys import SPELLINGS, Keys, read_keys
 from calibrant.maps.base import by_name
 from calibrant.messages import InputError
 from calibrant.numerics import Floats, Ints
@@ -167,13 +167,27 @@ def read_features(features: Any) -> dict[str, Any]:
         column = read_column(values, where)
         items = column.tolist() if column.dtype.kind in "OUT" else ()
         spoken = column.dtype.kind == "b" or any(isinstance(item, str | bool) for item in items)
-        found[name] = read_keys(column, where) if spoken else read_floats(column, where)
+        found[name] = _texts(read_keys(column, where)) if spoken else read_floats(column, where)
     if not found:
         raise InputError("features", "has no column", "pass at least one feature")
     lengths = {_size(column) for column in found.values()}
     if len(lengths) > 1:
         raise InputError("features", f"has columns of {min(lengths):,} and {max(lengths):,} rows", "pass equal ones")
     return found
+
+
+def _texts(keys: Keys) -> Keys:
+    """A column of text; one of nothing but true and false, in whatever letters, as booleans."""
+    words = {name for same in SPELLINGS.values() for name in same}
+    spoken = any(name.lower() in SPELLINGS for name in keys.names)
+    return keys.as_booleans() if spoken and words.issuperset(keys.names) else keys
+
+
+def booleans(table: Table) -> frozenset[str]:
+    """Names of the columns with no other values than true and false."""
+    return frozenset(
+        name for name, column in table.items() if isinstance(column, Keys) and SPELLINGS.keys() >= {*column.names}
+    )
 
 
 def incomplete(table: Table) -> frozenset[str]:

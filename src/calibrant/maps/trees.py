@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays.columns import read_floats
-from calibrant.arrays.keys import LONGEST_KEY, Keys, plain_text, read_keys
+from calibrant.arrays.keys import LONGEST_KEY, SPELLINGS, Keys, plain_text, read_keys
 from calibrant.maps.base import Columns, Map, freeze, needed_columns, register
 from calibrant.maps.classes import MulticlassMap
 from calibrant.maps.scores import StepMap
@@ -65,8 +65,11 @@ class Limit:
         """Whether no value fits, so that only rows without a value are meant, if any."""
         return self.levels == () if self.is_text else self.above >= self.upto
 
-    def said(self, missing: bool = False) -> str:
-        """The limit as it is written in a rule; ``missing``: also whether rows without a value are meant.
+    def said(self, missing: bool = False, boolean: bool = False) -> str:
+        """The limit as it is written in a rule.
+
+        ``missing``: also whether rows without a value are meant. ``boolean``: the column has no other texts than true
+        and false, so that one of them is the opposite of the other.
 
         Examples
         --------
@@ -74,8 +77,13 @@ class Limit:
         ('age > 41', '(41 < age <= 1,200 or age is missing)')
         >>> Limit("job", other_than=("admin", "student"), missing=False).said()
         'job not admin or student'
+        >>> Limit("flag", other_than=("false",)).said(boolean=True)
+        'flag = true'
         """
         name = "score" if self.column is None else self.column
+        if boolean and self.other_than:
+            levels = tuple(each for each in SPELLINGS if each not in self.other_than)
+            return replace(self, levels=levels, other_than=()).said(missing)
         if self.is_empty:
             return f"{name} is missing" if self.missing else f"{name} has no value that fits"
         text = self._text(name) if self.is_text else self._range(name)
@@ -125,7 +133,8 @@ class TreeMap(Map):
 
     A node splits a column of numbers at a threshold: values up to it go left. It splits a column of text by one level:
     rows of this level go left. A row without a value (None, NaN, NULL) goes left where ``missing_left`` is set, else
-    right. A level that no node names goes right everywhere.
+    right. A level that no node names goes right everywhere. A column that is split by the levels true and false alone
+    may hold booleans, 0 and 1, or these words in small letters, in capitals or with one capital.
 
     Parameters
     ----------
@@ -244,6 +253,15 @@ class TreeMap(Map):
         return tuple(name for name, text in zip(self.names, self.text.tolist(), strict=True) if not text)
 
     @cached_property
+    def booleans(self) -> frozenset[str]:
+        """The named columns that are split by the levels true and false alone, however these are written."""
+        found: dict[str, set[str]] = {name: set() for name in self.names if name not in self.numbers}
+        for column, level in zip(self.columns_split.tolist(), self.levels, strict=True):
+            if column > SCORE and bool(self.text[column - 1]):
+                found[self.names[column - 1]].add(level)
+        return frozenset(name for name, levels in found.items() if levels <= SPELLINGS.keys())
+
+    @cached_property
     def leaves(self) -> Ints:
         """The nodes without children, in their order: that of ``maps``."""
         return np.flatnonzero(self.columns_split == LEAF)
@@ -317,6 +335,7 @@ class TreeMap(Map):
             flat = values.reshape(-1) if isinstance(values, np.ndarray) else [values] if _is_one(values) else values
             text = self.text[self.names.index(name)]
             read: Keys | Floats = read_keys(flat, where) if text else read_floats(flat, where)
+            read = read.as_booleans() if isinstance(read, Keys) and name in self.booleans else read
             size = (read.codes if isinstance(read, Keys) else read).size
             if size != int(np.prod(shape)):
                 counts = {"found": size, "scores": Argument("scores"), "count": int(np.prod(shape))}

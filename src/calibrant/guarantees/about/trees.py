@@ -95,7 +95,10 @@ class TreeLeaves(About):
     def sentences(self, certificate: Certificate) -> Iterator[str]:
         """The guarantee, its basis, and what is not covered."""
         leaves = int(certificate.covered.sum())
+        every = len(certificate.rows)
         where = f"in each of the {leaves:,} leaves" if leaves > 1 else "in the one leaf"
+        if leaves < every:
+            where = f"in {'each of ' if leaves > 1 else ''}{leaves:,} of the {every:,} leaves"
         head = certificate.head(f"{where} the true event rate", ", the true event rate of its leaf")
         yield f"{head} differs from the calibrated probability by at most {round_up(certificate.epsilon)}."
         yield (
