@@ -14,7 +14,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from calibrant.arrays.columns import check_length, read_floats, refuse_not_finite
 from calibrant.conformal.coverage import Coverage
-from calibrant.conformal.quantiles import check_alpha
+from calibrant.conformal.quantiles import check_alpha, fewest_rows
 from calibrant.conformal.sets import PredictionSets
 from calibrant.guarantees.no_certificate import NoCertificate
 from calibrant.messages import InputError, note, warn
@@ -57,7 +57,7 @@ class ConformalRegressor(ABC, BaseEstimator):
 
     def _rows_needed(self, alpha: float) -> int:
         """Fewest calibration rows with which a set can have an end."""
-        return int(np.ceil(round(1.0 / alpha - 1.0, 9)))
+        return fewest_rows(alpha)
 
     def _ends_of_a_row(self) -> int:
         """Number of intervals that a new row has before they are aggregated."""
@@ -91,6 +91,19 @@ def read_rows(X: Any, y: ArrayLike, least: int = 1) -> tuple[int, Floats]:
     if n < least:
         raise InputError("X", f"has {n} rows", f"pass at least {least}")
     return n, outcomes
+
+
+def is_number(value: Any) -> bool:
+    """Whether a setting is a real number, and no boolean."""
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+
+
+def generator(seed: Any) -> np.random.Generator:
+    """A generator of random numbers from a ``random_state``."""
+    try:
+        return np.random.default_rng(seed)
+    except (TypeError, ValueError):
+        raise InputError("random_state", f"is {seed!r}", "pass an integer of at least 0, or None") from None
 
 
 def predictions(model: Any, X: Any) -> Floats:

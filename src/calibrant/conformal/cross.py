@@ -11,9 +11,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from calibrant.arrays.columns import check_option, check_whole
 from calibrant.conformal.aggregated import AGGREGATES, Aggregate, aggregate_intervals
-from calibrant.conformal.base import ConformalRegressor, Floats, read_rows, take
+from calibrant.conformal.base import ConformalRegressor, Floats, generator, read_rows, take
 from calibrant.conformal.coverage import Coverage, or_none
-from calibrant.conformal.families import Family, family_of
+from calibrant.conformal.families import Family, check_model, family_of
 from calibrant.conformal.quantiles import check_alpha, votes_needed
 from calibrant.conformal.sets import PredictionSets
 from calibrant.guarantees.no_certificate import NoCertificate
@@ -87,9 +87,10 @@ class CrossConformal(ConformalRegressor):
         """Fit one model for each fold to the rows of the other folds."""
         check_alpha(self.alpha)
         check_option("aggregate", self.aggregate, AGGREGATES)
+        check_model(self.model, family_of(self.family))
         n, outcomes = read_rows(X, y, least=2)
         folds = self._folds(n)
-        rng = np.random.default_rng(self.random_state)
+        rng = generator(self.random_state)
         fold = np.empty(n, dtype=np.int64)
         fold[rng.permutation(n)] = np.arange(n) % folds
         scores = np.empty(n)

@@ -77,8 +77,10 @@ class RidgeConformal(ConformalRegressor):
     def predict(self, X: Any) -> Floats:
         """Forecasts of the ridge regression of the old rows."""
         check_is_fitted(self)
-        design = _with_one(self.X_)
-        found: Floats = _with_one(self._new(X)) @ (np.linalg.pinv(self._gram(design)) @ design.T @ self.y_)
+        center, level = self.X_.mean(axis=0), float(self.y_.mean())
+        u, d, vt = _decomposed(self.X_ - center)
+        weights = u.T @ (self.y_ - level) * _shrunk(d, self.penalty) / d
+        found: Floats = level + ((self._new(X) - center) @ vt.T) @ weights
         return found
 
     def _new(self, X: Any) -> Floats:
@@ -87,29 +89,28 @@ class RidgeConformal(ConformalRegressor):
             raise InputError("X", f"has {rows.shape[1]} columns", f"pass {self.X_.shape[1]}, as in fit")
         return rows
 
-    def _gram(self, design: Floats) -> Floats:
-        penalty = np.full(design.shape[1], float(self.penalty))
-        penalty[0] = 0.0
-        found: Floats = design.T @ design + np.diag(penalty)
-        return found
-
     def _calibration_rows(self) -> int:
         return int(self.y_.size)
 
     def _sets(self, X: Any, alpha: float) -> PredictionSets:
         votes = votes_needed(self.y_.size, alpha)
-        ends = [self._intervals(row) for row in _with_one(self._new(X))]
+        ends = [self._intervals(row) for row in self._new(X)]
         return held_by(np.stack([low for low, _ in ends]), np.stack([high for _, high in ends]), votes)
 
     def _intervals(self, row: Floats) -> tuple[Floats, Floats]:
         """For each old row, the values at which its residual is at least as large as the new one: two intervals."""
-        design = np.vstack([_with_one(self.X_), row])
+        rows = np.vstack([self.X_, row])
+        u, d, _ = _decomposed(rows - rows.mean(axis=0))  # centered, so that the intercept is exact at every scale
+        shrunk = _shrunk(d, self.penalty)
+
+        def residual(values: Floats) -> Floats:
+            centered = values - values.mean()
+            left: Floats = centered - u @ (shrunk * (u.T @ centered))
+            return left
+
         center = float(self.y_.mean())  # the intercept is free, so outcomes may be shifted
-        inverse = np.linalg.pinv(self._gram(design))
-        fixed = np.append(self.y_ - center, 0.0)
-        fixed -= design @ (inverse @ (design.T @ fixed))
-        slope = -design @ (inverse @ row)
-        slope[-1] += 1.0
+        fixed = residual(np.append(self.y_ - center, 0.0))
+        slope = residual(np.append(np.zeros(self.y_.size), 1.0))
         low, high = larger_residuals(fixed[:-1], slope[:-1], fixed[-1], slope[-1])
         slack = WIDENED * (np.abs(self.y_ - center).max(initial=0.0) + 1e-300)
         ends = []
@@ -178,5 +179,15 @@ def _matrix(X: Any) -> Floats:
     return rows
 
 
-def _with_one(rows: Floats) -> Floats:
-    return np.column_stack([np.ones(len(rows)), rows])
+def _decomposed(centered: Floats) -> tuple[Floats, Floats, Floats]:
+    """Singular vectors and values of centered rows, without the values that are 0 up to rounding."""
+    u, d, vt = np.linalg.svd(centered, full_matrices=False)
+    kept = d > d.max(initial=0.0) * max(centered.shape) * np.finfo(np.float64).eps
+    return u[:, kept], d[kept], vt[kept]
+
+
+def _shrunk(d: Floats, penalty: float) -> Floats:
+    """How much of each direction the penalty leaves, between 0 and 1."""
+    with np.errstate(over="ignore"):
+        found: Floats = 1.0 / (1.0 + float(penalty) / d / d)
+    return found

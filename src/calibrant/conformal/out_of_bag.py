@@ -14,8 +14,9 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from calibrant.arrays.columns import check_option
 from calibrant.conformal.aggregated import AGGREGATES, Aggregate, aggregate_intervals
-from calibrant.conformal.base import ConformalRegressor, Floats, predictions, read_rows, take
+from calibrant.conformal.base import ConformalRegressor, Floats, generator, predictions, read_rows, take
 from calibrant.conformal.coverage import Coverage, or_none
+from calibrant.conformal.families import check_model
 from calibrant.conformal.forest import bag_counts, is_forest
 from calibrant.conformal.nested import Band
 from calibrant.conformal.quantiles import check_alpha, votes_needed
@@ -48,9 +49,11 @@ class OutOfBag(ConformalRegressor):
         check_alpha(self.alpha)
         check_option("aggregate", self.aggregate, AGGREGATES)
         n, outcomes = read_rows(X, y, least=2)
+        if self.model is not None:
+            check_model(self.model)
         model = clone(RandomForestRegressor(100, min_samples_leaf=5) if self.model is None else self.model)
         self._check(model)
-        rng = np.random.default_rng(self.random_state)
+        rng = generator(self.random_state)
         asked = int(model.n_estimators)
         draws = _draws(model, n)
         if self.draw_trees:

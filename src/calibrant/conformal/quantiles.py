@@ -64,6 +64,17 @@ def votes_needed(n: int, alpha: float) -> int:
     return floor(exact(alpha) * (n + 1))
 
 
+def fewest_rows(alpha: float) -> int:
+    """Fewest calibration rows with which a threshold is finite.
+
+    Examples
+    --------
+    >>> fewest_rows(0.1), fewest_rows(0.05), fewest_rows(0.3)
+    (9, 19, 3)
+    """
+    return ceil(1 / exact(alpha) - 1)
+
+
 def conformal_quantile(
     scores: ArrayLike, alpha: float, sample_weight: ArrayLike | None = None, test_weight: ArrayLike = 1.0
 ) -> Any:

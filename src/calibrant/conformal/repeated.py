@@ -11,10 +11,10 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from calibrant.arrays.columns import check_option, check_whole
-from calibrant.conformal.base import ConformalRegressor, Floats, read_rows, take
+from calibrant.conformal.base import ConformalRegressor, Floats, generator, is_number, read_rows, take
 from calibrant.conformal.coverage import Coverage, or_none
 from calibrant.conformal.depth import held_by, held_by_weight
-from calibrant.conformal.families import Family, family_of
+from calibrant.conformal.families import Family, check_model, family_of
 from calibrant.conformal.quantiles import check_alpha, exact
 from calibrant.conformal.sets import PredictionSets
 from calibrant.guarantees.no_certificate import NoCertificate
@@ -83,12 +83,13 @@ class RepeatedSplitConformal(ConformalRegressor):
         check_alpha(self.alpha)
         check_option("resample", self.resample, ("subsample", "bootstrap"))
         check_whole("splits", self.splits)
+        check_model(self.model, family_of(self.family))
         n, outcomes = read_rows(X, y, least=2)
         share = {"subsample": 0.7, "bootstrap": 1.0}[self.resample] if self.fit_share is None else self.fit_share
-        if not 0.0 < share <= 1.0:
+        if not is_number(share) or not 0.0 < share <= 1.0:
             raise InputError("fit_share", f"must be above 0 and at most 1, got {share!r}")
         size = max(round(n * share), 1)
-        rng = np.random.default_rng(self.random_state)
+        rng = generator(self.random_state)
         self.learned_, self.scores_ = [], []
         for _ in range(self.splits):
             drawn = rng.choice(n, size, replace=self.resample == "bootstrap")

@@ -11,10 +11,10 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from calibrant.arrays.columns import check_length, read_floats, refuse_not_finite
-from calibrant.conformal.base import ConformalRegressor, Floats, read_rows, take
+from calibrant.conformal.base import ConformalRegressor, Floats, generator, is_number, read_rows, take
 from calibrant.conformal.conditional.thresholds import Calibrated, Unseen
 from calibrant.conformal.coverage import Coverage
-from calibrant.conformal.families import Family, family_of
+from calibrant.conformal.families import Family, check_model, family_of
 from calibrant.conformal.nested import Band
 from calibrant.conformal.quantiles import check_alpha, conformal_quantile
 from calibrant.conformal.sets import PredictionSets
@@ -44,7 +44,8 @@ class SplitConformal(ConformalRegressor):
         Share of the rows that is held out.
     prefit
         Whether the model is fitted already: then all rows passed to ``fit`` are new to it, and calibrate. A model in
-        scikit-learn's ``FrozenEstimator`` is always prefit.
+        scikit-learn's ``FrozenEstimator`` is always prefit, as is a tuple of such models; a model with a frozen part
+        needs ``prefit=True``.
     random_state
         Seed of the split.
 
@@ -99,18 +100,18 @@ class SplitConformal(ConformalRegressor):
             :func:`calibrant.shift.known_weights` declares one that is known. The model does not use it.
         """
         check_alpha(self.alpha)
-        prefit = self.prefit or isinstance(self.model, FrozenEstimator)
+        family, prefit = family_of(self.family), self.prefit or _frozen_whole(self.model)
+        check_model(self.model, family, prefit=prefit)
         n, outcomes = read_rows(X, y, least=1 if prefit else 2)
         if prefit:
             held = np.arange(n)
             fitted = held[:0]
         else:
-            if not 0.0 < self.calibration_share < 1.0:
+            if not is_number(self.calibration_share) or not 0.0 < self.calibration_share < 1.0:
                 raise InputError("calibration_share", f"must be between 0 and 1, got {self.calibration_share!r}")
             size = min(max(round(n * self.calibration_share), 1), n - 1)
-            order = np.random.default_rng(self.random_state).permutation(n)
+            order = generator(self.random_state).permutation(n)
             held, fitted = np.sort(order[:size]), np.sort(order[size:])
-        family = family_of(self.family)
         if prefit:
             self.learned_ = family.fit(self.model, X, outcomes, prefit=True)
         else:
@@ -239,6 +240,12 @@ def split_intervals(
     limits = thresholds.at(new.size, groups=new_groups, weights=new_sample_weight, unseen=unseen)
     lower, upper = Band.around(new, speeds[1]).level(limits[0, 0] if len(limits) == 1 else limits[:, 0])
     return PredictionSets.from_intervals(lower, upper, thresholds.certificate())
+
+
+def _frozen_whole(model: Any) -> bool:
+    if isinstance(model, tuple | list):
+        return bool(model) and all(isinstance(each, FrozenEstimator) for each in model)
+    return isinstance(model, FrozenEstimator)
 
 
 def _finite(values: ArrayLike, name: str) -> Floats:

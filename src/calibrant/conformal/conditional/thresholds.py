@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -14,7 +13,7 @@ from calibrant.arrays.keys import Keys, read_keys
 from calibrant.arrays.multiclass.names import first_names
 from calibrant.arrays.sides import RatioWeights, check_weights
 from calibrant.conformal.coverage import Coverage
-from calibrant.conformal.quantiles import conformal_quantile, exact, rank
+from calibrant.conformal.quantiles import conformal_quantile, fewest_rows, rank
 from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.messages import InputError, Voice, note, warn
 from calibrant.numerics import Floats, Ints
@@ -201,17 +200,6 @@ class Thresholds:
             return Coverage(level, self.alpha, "Gupta (2023), Proposition 9.1", upper=upper)
         parts = [name for name, there in (("group", self.groups), ("class", self.classes)) if there is not None]
         return Coverage(level, self.alpha, "Vovk et al. (2005)", target=f"for the rows of each {' and '.join(parts)}")
-
-
-def fewest_rows(alpha: float) -> int:
-    """Fewest calibration rows with which a threshold is finite.
-
-    Examples
-    --------
-    >>> fewest_rows(0.1), fewest_rows(0.05), fewest_rows(0.3)
-    (9, 19, 3)
-    """
-    return ceil(1 / exact(alpha) - 1)
 
 
 def _group_keys(groups: ArrayLike, n: int) -> Keys:

@@ -1,0 +1,119 @@
+"""Conformal sets at hard inputs: columns of large scale, frozen models, and settings that are refused."""
+
+import numpy as np
+import pytest
+from sklearn.ensemble import BaggingRegressor
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from calibrant.conformal import (
+    CrossConformal,
+    OutOfBagConformal,
+    RepeatedSplitConformal,
+    RidgeConformal,
+    Scaled,
+    SplitConformal,
+)
+from calibrant.messages import InputError
+
+
+def rows(n=40, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2))
+    return X, X[:, 0] + rng.normal(size=n)
+
+
+# ------------------------------------------------------------------------------------------------------- large scales
+
+
+@pytest.mark.parametrize(("factor", "shift"), [(1e9, 0.0), (1e9, 1e9), (1e-9, 0.0)])
+def test_ridge_sets_do_not_depend_on_the_scale_of_a_column_without_a_penalty(factor, shift):
+    X, y = rows()
+    scaled = X * [factor, 1.0] + [shift, 0.0]
+    plain = RidgeConformal(0.0, alpha=0.2).fit(X[:-3], y[:-3])
+    other = RidgeConformal(0.0, alpha=0.2).fit(scaled[:-3], y[:-3])
+    np.testing.assert_allclose(other.predict_sets(scaled[-3:]).ends, plain.predict_sets(X[-3:]).ends, rtol=1e-6)
+    np.testing.assert_allclose(other.predict(scaled[-3:]), plain.predict(X[-3:]), rtol=1e-6)
+
+
+@pytest.mark.parametrize("factor", [1.0, 1e9])
+def test_ridge_sets_are_those_of_scikit_learn_fitted_to_each_value(factor):
+    X, y = rows(25)
+    X = X * factor
+    ends = RidgeConformal(alpha=0.2).fit(X[:-1], y[:-1]).predict_sets(X[-1:]).ends[0]
+    for end, step in zip(ends, (1e-4, -1e-4), strict=True):
+        for value, held in ((end + step, True), (end - step, False)):
+            residuals = np.abs((tried := np.append(y[:-1], value)) - Ridge(1.0, solver="svd").fit(X, tried).predict(X))
+            assert (np.mean(residuals >= residuals[-1]) > 0.2) == held
+
+
+def test_ridge_sets_cover_at_every_scale():
+    held = 0
+    for seed in range(300):
+        X, y = rows(12, seed)
+        held += RidgeConformal(alpha=0.2).fit(X[:-1] * 1e9, y[:-1]).predict_sets(X[-1:] * 1e9).covers(y[-1:])[0]
+    assert held >= 300 * 0.8 - 3.1 * np.sqrt(300 * 0.16)
+
+
+# ------------------------------------------------------------------------------------------------------ frozen models
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda m: CrossConformal(m, folds=5),
+        lambda m: CrossConformal(m, folds="leave-one-out"),
+        lambda m: CrossConformal((m, m), family="cqr"),
+        lambda m: CrossConformal((m, LinearRegression()), family="cqr"),
+        lambda m: CrossConformal(LinearRegression(), family=Scaled(m)),
+        lambda m: RepeatedSplitConformal(make_pipeline(StandardScaler(), m)),
+        lambda m: OutOfBagConformal(BaggingRegressor(m)),
+        lambda m: SplitConformal((m, LinearRegression()), family="cqr"),
+        lambda m: SplitConformal(make_pipeline(StandardScaler(), m)),
+        lambda m: SplitConformal(LinearRegression(), family=Scaled(m)),
+    ],
+)
+def test_a_model_that_is_not_fitted_again_has_no_certificate(make):
+    X, y = rows()
+    with pytest.raises(InputError, match="frozen, so it is not fitted again"):
+        make(FrozenEstimator(KNeighborsRegressor(1).fit(X, y))).fit(X, y)
+
+
+def test_frozen_models_calibrate_with_all_rows_that_they_have_not_seen():
+    X, y = rows()
+    frozen = FrozenEstimator(KNeighborsRegressor(3).fit(X[:20], y[:20]))
+    for model, family in ((frozen, "residual"), ((frozen, frozen), "cqr"), (frozen, Scaled(frozen))):
+        found = SplitConformal(model, family=family).fit(X[20:], y[20:])
+        assert found.scores_.size == 20
+    pipeline = make_pipeline(StandardScaler(), KNeighborsRegressor(3)).fit(X[:20], y[:20])
+    assert SplitConformal(FrozenEstimator(pipeline), prefit=True).fit(X[20:], y[20:]).scores_.size == 20
+
+
+# ----------------------------------------------------------------------------------------------------------- settings
+
+
+@pytest.mark.parametrize(
+    ("method", "name"),
+    [
+        (SplitConformal(None), "model"),
+        (SplitConformal(LinearRegression), "model"),
+        (CrossConformal(None), "model"),
+        (SplitConformal(LinearRegression(), calibration_share="x"), "calibration_share"),
+        (RepeatedSplitConformal(LinearRegression(), fit_share="x"), "fit_share"),
+        (SplitConformal(LinearRegression(), random_state=-1), "random_state"),
+        (CrossConformal(LinearRegression(), random_state=-1), "random_state"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_refused(method, name):
+    with pytest.raises(InputError) as caught:
+        method.fit(*rows())
+    assert name in str(caught.value).split()[0]
+
+
+def test_a_tiny_alpha_gives_the_whole_line():
+    X, y = rows()
+    with pytest.warns(UserWarning, match="too few"):
+        assert np.isinf(SplitConformal(LinearRegression()).fit(X, y).predict_sets(X, 1e-320).width).all()
