@@ -418,3 +418,10 @@ def test_an_interval_beside_its_own_share_is_refused_without_a_warning(subtests:
     for lower in [0.9, 1.0, 0.999999]:
         with subtests.test(lower=lower):
             assert not supported("clopper-pearson", [100], [10_000], 0.1, np.array([lower]), np.array([1.0]))
+
+
+def test_a_certificate_of_a_tree_needs_the_provenance_of_its_rows() -> None:
+    """Without it nothing says how many other rows chose the splits."""
+    document = json.loads((Path(__file__).parent / "golden/v1/fitted.tree-honest.json").read_text())
+    assert not refused(document)
+    assert refused(document | {"provenance": None})

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import math
+import sqlite3
+from contextlib import closing
+from decimal import Decimal
+from fractions import Fraction
+
 import duckdb
 import numpy as np
 import pandas as pd
@@ -98,3 +105,69 @@ def test_booleans_are_read_in_every_spelling() -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trees, "RANDOM_ROWS", 2_000)
         prove_model(by_flag, session_of(to_onnx(by_flag, "float32").SerializeToString()))
+
+
+def by_one(name: str, text: bool, cut: float, level: str, missing_left: bool) -> TreeMap:
+    """A split of one column: 0.1 on the left, 0.2 on the right."""
+    return TreeMap(
+        (name,), [text], [1, -1, -1], [cut, 0, 0], (level, "", ""), [1, -1, -1], [2, -1, -1],
+        [missing_left, False, False], (StepMap([], [0.1]), StepMap([], [0.2])),
+    )  # fmt: skip
+
+
+NUMBERS = [
+    0.1, 0.5, 0, 1, True, np.float32(0.1), np.float16(0.1), np.float64(0.1), np.longdouble("0.1"), np.int8(0),
+    np.uint64(1), np.bool_(False), Decimal("0.1"), Fraction(1, 10), 2**70, math.inf, -math.inf, math.nan, None, pd.NA,
+    pd.NaT, np.float32("nan"),
+]  # fmt: skip
+NOT_NUMBERS = ["0.1", "", b"0.1", 1j, dt.date(2020, 1, 1), np.datetime64("2020-01-01"), 10**400, 2**60, [0.1, 0.2], {}]
+
+
+@pytest.mark.parametrize("missing_left", [False, True])
+def test_one_value_is_read_as_apply_reads_a_column(missing_left: bool, subtests: pytest.Subtests) -> None:
+    map_ = by_one("age", False, 0.1, "", missing_left)
+    score = Calibration(map_).scorer()
+    for value in NUMBERS:
+        with subtests.test(repr(value)):
+            assert score(0.5, value) == map_.apply([0.5], {"age": [value]})[0]
+    for value in NOT_NUMBERS:
+        with subtests.test(repr(value)):
+            for call in (lambda v: map_.apply([0.5], {"age": [v]}), lambda v: score(0.5, v)):
+                with pytest.raises(InputError, match="the column 'age'"):
+                    call(value)
+
+
+def test_a_tree_of_the_score_alone_has_a_scorer() -> None:
+    leaves = (StepMap([], [0.1]), StepMap([], [0.2]))
+    map_ = TreeMap((), [], [0, -1, -1], [0.1, 0, 0], ("",) * 3, [1, -1, -1], [2, -1, -1], [False] * 3, leaves)
+    score = Calibration(map_).scorer()
+    assert [score(s) for s in (0.1, np.float32(0.1), 0, 1)] == [0.1, 0.2, 0.1, 0.2]
+
+
+def test_the_empty_text_in_a_model() -> None:
+    """It stands for a missing value there, which the proof says; a tree that splits on it has no model."""
+    map_ = by_one("job", True, 0.0, "student", True)
+    assert map_.apply([0.5] * 2, {"job": ["", None]}).tolist() == [0.2, 0.1]
+    assert [Calibration(map_).scorer()(0.5, job) for job in ("", None)] == [0.2, 0.1]
+    text = Calibration(map_).to_sql("p")
+    rows = duckdb.sql("SELECT * FROM (VALUES (0.5, ''), (0.5, NULL)) AS t(p, job)")
+    assert rows.project(text).fetchall() == [(0.2,), (0.1,)]
+    session = session_of(to_onnx(map_, "float64").SerializeToString())
+    (found,) = session.run(None, {"score": np.array([0.5]), "job": np.array([""], dtype=object)})
+    assert found.tolist() == [0.1]
+    assert "empty text for missing text" in prove_model(map_, session).engine
+    for missing_left in (False, True):
+        with pytest.raises(InputError, match="empty text as a level of 'job'"):
+            to_onnx(by_one("job", True, 0.0, "", missing_left))
+
+
+@pytest.mark.parametrize("missing_left", [False, True])
+def test_numbers_stored_as_text_give_null_on_sqlite(missing_left: bool) -> None:
+    map_ = by_one("age", False, 0.1, "", missing_left)
+    text = Calibration(map_).to_sql("p", "sqlite")
+    values = ["0.5", "0.05", "x", b"0.5", 0.05, 0.5, 0, 1, None]
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("CREATE TABLE t (p REAL, age)")
+        connection.executemany("INSERT INTO t VALUES (0.5, ?)", [(value,) for value in values])
+        found = [each for (each,) in connection.execute(f"SELECT {text} FROM t ORDER BY rowid")]
+    assert found == [None] * 4 + map_.apply([0.5] * 5, {"age": values[4:]}).tolist()

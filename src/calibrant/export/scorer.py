@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from calibrant.arrays.columns import EXACT
+from calibrant.arrays.columns import EXACT, read_floats
 from calibrant.arrays.keys import SPELLINGS, key_text
 from calibrant.export.kinds import cut
 from calibrant.export.sql.dialects import DIALECTS
@@ -361,9 +361,22 @@ def _test(map_: TreeMap, node: int) -> Callable[[Any], bool]:
         name = value if value.__class__ is str else key_text(value, "by")
         return missing if name is None else name in levels
 
-    def up_to(value: Any) -> bool:
-        if value is None or type(value).__name__ == "NAType" or value != value:
-            return missing
-        return bool(value <= cut)
+    if map_.is_text(node):
+        return same
+    column = int(map_.columns_split[node])
+    where = f"the column {map_.names[column - 1]!r}" if column else "scores"
 
-    return same if map_.is_text(node) else up_to
+    def up_to(value: Any) -> bool:
+        if value.__class__ is not float:
+            value = _read_one(value, where)
+        return missing if value != value else bool(value <= cut)
+
+    return up_to
+
+
+def _read_one(value: Any, where: str) -> float:
+    """A number as ``apply`` reads it: a double, NaN if it is missing, or an error."""
+    if value is None:
+        return math.nan
+    whole = value.__class__ is int and -EXACT <= value <= EXACT
+    return float(value if whole or isinstance(value, float | np.floating) else read_floats([value], where)[0])

@@ -103,7 +103,7 @@ def _of_text(limit: Limit, key: str, text: Text) -> str:
 def _(map_: TreeMap, family: Family, graph: Graph, x: str) -> str:
     """The number of the leaf, from the leaves up, then the map of that leaf.
 
-    A text tensor has no missing values: the empty text stands for one, unless it is a level of the tree.
+    A text tensor has no missing values: the empty text stands for one, so it cannot be a level of the tree.
     """
     x = graph.widened(x)
     columns = {name: graph.doubled(name) for name in map_.numbers}
@@ -142,12 +142,17 @@ def _coded(map_: TreeMap, graph: Graph, name: str) -> tuple[str, tuple[str, ...]
     """The number of each row's level among those of a column: one more than the levels for a missing one."""
     split = np.flatnonzero(map_.columns_split == map_.names.index(name) + 1).tolist()
     levels = tuple(dict.fromkeys(map_.levels[node] for node in split))
+    if "" in levels:
+        raise InputError(
+            "map",
+            f"has the empty text as a level of {name!r}, which ONNX cannot tell from a missing value",
+            "replace the empty text before the fit, or use to_sql",
+        )
     texts, numbers = [*levels], [*range(len(levels))]
     if name in map_.booleans:
         numbers = [j for j, level in enumerate(levels) for _ in SPELLINGS[level]]
         texts = [same for level in levels for same in SPELLINGS[level]]
-    if "" not in levels:
-        texts, numbers = [*texts, ""], [*numbers, len(levels)]
+    texts, numbers = [*texts, ""], [*numbers, len(levels)]
     keys: dict[str, Any] = {"keys_strings": texts, "values_int64s": numbers, "default_int64": -1}
     return graph.add("LabelEncoder", name, domain=ML, **keys), levels
 

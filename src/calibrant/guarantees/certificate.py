@@ -65,6 +65,8 @@ class About(ABC):
     """What is tested as one unit when the certificate is checked on fresh rows."""
     intervals: ClassVar[Collection[str]] = BOUNDS.keys()
     """Names of the intervals that such statements can have."""
+    needs_provenance: ClassVar[bool] = False
+    """Whether the provenance of the rows must be known: the statements rest on other rows than were counted."""
     uncovered_rows: int
     """Calibration rows on bin edges that the rows themselves chose; the certificate does not cover them."""
     look: int = 1

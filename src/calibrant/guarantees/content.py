@@ -28,6 +28,8 @@ class Content(NamedTuple):
             return
         if not _describes(certificate, map_, origin):
             raise ValueError("the certificate is not about this map")
+        if origin is None and certificate.about.needs_provenance:
+            raise ValueError("this certificate needs the provenance of its rows")
         if origin is not None and not certificate.rests_on(origin):
             raise ValueError("rows as the provenance describes them cannot support this certificate")
 

@@ -128,6 +128,8 @@ def prove_model(map_: Map, session: Any) -> Proof:
         seen = min(len(found), len(rows.scores))
         rows, found = rows.take(slice(seen)), found[:seen]
     name = f"onnxruntime {onnxruntime.__version__}, {session.get_providers()[0]}, {dtype}"
+    if tree and set(map_.columns) - set(map_.numbers):
+        name += ", with the empty text for missing text"
     return compare(map_, rows, found, name, labels[0] if labels else None)
 
 

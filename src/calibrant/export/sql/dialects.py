@@ -191,6 +191,9 @@ class Dialect:
         Whether booleans are cast to the words true and false.
     stage
         How it names intermediate results; None if no way works on every version.
+    not_number
+        Condition that a column (``{}``) of numbers holds something else, neither number nor NULL; empty if columns
+        have one type.
     runner
         Function from a connection to its engine; None if the tests have no engine to run the text on.
     packages
@@ -211,13 +214,14 @@ class Dialect:
     odd_text: Callable[[str], bool] = _nothing
     booleans: bool = True
     stage: Stage | None = None
+    not_number: str = ""
     runner: Callable[[Any], Engine] | None = None
     packages: tuple[str, ...] = ()
 
     @property
     def nan(self) -> str:
         """Condition that a number that is not NULL is missing, as ``unusable``; empty if there is no NaN."""
-        return "" if self.unusable == NO_NAN else self.unusable.removeprefix(f"{NO_NAN} OR ")
+        return "" if self.unusable == NO_NAN or self.not_number else self.unusable.removeprefix(f"{NO_NAN} OR ")
 
     @property
     def executed(self) -> bool:
@@ -390,6 +394,7 @@ DIALECTS: dict[str, Dialect] = {
         nesting=2,  # the parser of version 3.40 has a stack of 100
         key="CAST({} AS TEXT) COLLATE BINARY",  # a cast keeps the collation of its column
         booleans=False,
+        not_number="typeof({}) NOT IN ('integer', 'real', 'null')",
         stage=Stage("{value} AS {name}", "(SELECT {body} FROM ({value}) AS {name})", "SELECT {}"),
         runner=_on_sqlite,
         packages=("sqlite3",),

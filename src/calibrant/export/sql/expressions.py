@@ -69,8 +69,8 @@ def to_sql(
     Step maps give the same doubles as :meth:`calibrant.maps.Map.apply`, smooth maps agree to 1e-12. A step map after a
     curve is compared in the raw score, and after softmax in the probability; it may take the neighboring step if the
     curve is within rounding of a knot. SQL does not check whether a score is a probability, or whether a row sums to 1:
-    a score outside [0, 1] is clipped to the end of the map. SQLite stores NaN as NULL, and text in a score column gives
-    NULL.
+    a score outside [0, 1] is clipped to the end of the map. SQLite stores NaN as NULL, and text in a score column, or
+    in a column of numbers of a tree, gives NULL.
 
     A group column is cast to text: it may contain text, integers or booleans, as the map's groups do. The text of other
     types differs between engines and matches no group. For engines without booleans, a map of the groups true and false
@@ -115,6 +115,7 @@ def expressions(
     quoted = [quote(name, dialect) for name in columns.values()]
     x = [f"CAST({name} AS {written.real})" for name in quoted]
     unusable = [written.unusable.format(name=name, x=each) for name, each in zip(quoted, x, strict=True)]
+    unusable += [written.not_number.format(keys[name]) for name in map_.numbers if written.not_number]
     missing = " OR ".join([*unusable, *_unknown(map_, keys, dialect)])
     text = Text(written, dialect, (*columns.values(), *groups.values()), keys)
     found: dict[str, str] = {}

@@ -35,6 +35,7 @@ class TreeLeaves(About):
 
     key: ClassVar[str] = "tree-leaves"
     unit: ClassVar[str] = "leaf"
+    needs_provenance: ClassVar[bool] = True
     uncovered_rows: ClassVar[int] = 0  # type: ignore[misc]
 
     def sense(self) -> str:
