@@ -13,14 +13,15 @@ from calibrant.fits.leaves import LeafCounts
 from calibrant.guarantees.bounds import BOUNDS
 from calibrant.maps import LogitAffineMap, TreeMap
 from calibrant.maps.trees import Limit
-from calibrant.messages import InputError, Shown, count_text
+from calibrant.messages import InputError, Phrase, Setting, Shown, count_text
 from calibrant.notebook import table_block
 
-SAME_ROWS = (
-    "The same rows chose the splits and fill the leaves, so the intervals are too narrow: fit with honest=True for "
-    "intervals that hold."
+SAME_ROWS = Phrase(
+    "The same rows chose the splits and fill the leaves, so the intervals are too narrow: fit with {honest} for "
+    "intervals that hold.",
+    honest=Setting("honest", True),
 )
-NO_INTERVALS = "The rows have importance weights, so there are no intervals."
+NO_INTERVALS = Phrase("The rows have importance weights, so there are no intervals.")
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ class Rules(Shown):
         return iter(self.rules)
 
     @property
-    def notes(self) -> tuple[str, ...]:
+    def notes(self) -> tuple[Phrase, ...]:
         """What to know about the intervals."""
         if all(math.isnan(rule.low) for rule in self.rules):
             return (NO_INTERVALS,)
