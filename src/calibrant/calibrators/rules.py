@@ -162,7 +162,7 @@ class Rules(Shown):
 
     def __str__(self) -> str:
         """One line for each rule, and what to know about the intervals."""
-        return "\n".join([*(rule.said(self.unit) for rule in self.rules), *self.notes])
+        return "\n".join([*(rule.said(self.unit) for rule in self.rules), *map(str, self.notes)])
 
     def _repr_html_(self) -> str:
         """For notebooks: a table."""
@@ -179,7 +179,7 @@ class Rules(Shown):
             for rule in self.rules
         ]
         head = ("rule", said, *(["observed"] if curves else []), "interval", self.unit)
-        return table_block(head, rows, notes=self.notes)
+        return table_block(head, rows, notes=[*map(str, self.notes)])
 
 
 def _rule(
