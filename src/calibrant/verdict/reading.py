@@ -95,7 +95,7 @@ def read_evidence(
             raise InputError("y", "is missing", "pass check(scores, y), or check(frame, score=..., label=...)")
         by = by_name(by)
         beside = {} if through is None else through.beside(by)
-        numbers = _numbers(through)  # which split a tree, and are no segments
+        numbers = _numbers(through)  # which split a tree, and are not segments
         if numbers:
             given = by.items() if isinstance(by, Mapping) else ()
             by = {name: column for name, column in given if name not in numbers} or None
