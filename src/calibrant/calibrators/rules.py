@@ -14,21 +14,24 @@ from calibrant.guarantees.bounds import BOUNDS
 from calibrant.guarantees.provenance import Sampling
 from calibrant.maps import LogitAffineMap, TreeMap
 from calibrant.maps.trees import Limit
-from calibrant.messages import InputError, Shown, count_text
+from calibrant.messages import InputError, Phrase, Setting, Shown, count_text
 from calibrant.notebook import table_block
 
-SAME_ROWS = (
-    "The same rows chose the splits and fill the leaves, so the intervals are too narrow: fit with honest=True for "
-    "intervals that hold."
+SAME_ROWS = Phrase(
+    "The same rows chose the splits and fill the leaves, so the intervals are too narrow: fit with {honest} for "
+    "intervals that hold.",
+    honest=Setting("honest", True),
 )
 DEPENDENT = {
-    "grouped": "Rows of a group may depend on each other, so the intervals are too narrow.",
-    "time-ordered": "Rows that are close in time may depend on each other, so the intervals are too narrow.",
-    "out-of-fold": "The scores are out-of-fold, from several models, so the intervals are not exact for one of them.",
-    "selected": "The map was selected among several on the same rows, so the intervals are too narrow.",
+    "grouped": Phrase("Rows of a group may depend on each other, so the intervals are too narrow."),
+    "time-ordered": Phrase("Rows that are close in time may depend on each other, so the intervals are too narrow."),
+    "out-of-fold": Phrase(
+        "The scores are out-of-fold, from several models, so the intervals are not exact for one of them."
+    ),
+    "selected": Phrase("The map was selected among several on the same rows, so the intervals are too narrow."),
 }
 """What to know about the intervals, by how the rows were sampled."""
-NO_INTERVALS = "The rows have importance weights, so there are no intervals."
+NO_INTERVALS = Phrase("The rows have importance weights, so there are no intervals.")
 
 
 @dataclass(frozen=True)
@@ -169,7 +172,7 @@ class Rules(Shown):
         return iter(self.rules)
 
     @property
-    def notes(self) -> tuple[str, ...]:
+    def notes(self) -> tuple[Phrase, ...]:
         """What to know about the intervals."""
         if self.weighted:
             return (NO_INTERVALS,)
@@ -193,7 +196,7 @@ class Rules(Shown):
 
     def __str__(self) -> str:
         """One line for each rule, and what to know about the intervals."""
-        return "\n".join([*(rule.said(self.unit, self.weighted) for rule in self.rules), *self.notes])
+        return "\n".join([*(rule.said(self.unit, self.weighted) for rule in self.rules), *map(str, self.notes)])
 
     def _repr_html_(self) -> str:
         """For notebooks: a table."""
@@ -210,7 +213,7 @@ class Rules(Shown):
             for rule in self.rules
         ]
         head = ("rule", said, *(["observed"] if curves else []), "interval", "weight" if self.weighted else self.unit)
-        return table_block(head, rows, notes=self.notes)
+        return table_block(head, rows, notes=[*map(str, self.notes)])
 
 
 def _rule(

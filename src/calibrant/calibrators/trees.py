@@ -41,7 +41,7 @@ from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.guarantees.provenance import Provenance, Sampling
 from calibrant.guarantees.seeds import seed_refusal
 from calibrant.maps import Map, TreeMap
-from calibrant.messages import InputError, Note, Voice, note
+from calibrant.messages import InputError, Note, Phrase, Setting, Voice, note
 from calibrant.numerics import Floats, Ints
 from calibrant.selection.folds import FOLDS, dependent_folds, shuffled, take_rows
 from calibrant.tallies import Tally, repeat_notes
@@ -54,12 +54,18 @@ MOST_SHOWN = 12
 
 NOT_HONEST = NoCertificate(
     NoCertificateCode.COMMON_ROWS,
-    "the same rows chose the splits and fill the leaves, which the theorems do not cover: fit with honest=True",
+    Phrase(
+        "the same rows chose the splits and fill the leaves, which the theorems do not cover: fit with {honest}",
+        honest=Setting("honest", True),
+    ),
 )
 CURVES = NoCertificate(
     NoCertificateCode.INJECTIVE,
-    "no distribution-free guarantee is possible for an injective map, whatever the number of rows (Gupta 2023, Theorem "
-    "3.3): use CalibrationTree(honest=True) if you need a certificate",
+    Phrase(
+        "no distribution-free guarantee is possible for an injective map, whatever the number of rows (Gupta 2023, "
+        "Theorem 3.3): use a CalibrationTree with {honest} if you need a certificate",
+        honest=Setting("honest", True),
+    ),
 )
 
 SCORE_FEATURE = ""
@@ -310,7 +316,7 @@ class TreeCalibrator(BinaryCalibrator):
         shown = self.rules(unit=voice.nouns.rows)
         lines = [rule.said(shown.unit, shown.weighted) for rule in shown.rules[:MOST_SHOWN]]
         more = [f"and {len(shown) - MOST_SHOWN:,} more: see rules()"] if len(shown) > MOST_SHOWN else []
-        return "\n    ".join([str(self.map_.words), *lines, *more, *shown.notes])
+        return "\n    ".join([str(self.map_.words), *lines, *more, *map(voice.say, shown.notes)])
 
     def _repr_html_(self) -> str:
         """For notebooks: the rules as a table, below the fit in words."""

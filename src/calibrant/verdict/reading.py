@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import Rows, ScoreType, check_rows
-from calibrant.arrays.columns import refuse_names, score_and_label
+from calibrant.arrays.columns import read_floats, refuse_names, score_and_label
 from calibrant.arrays.keys import Keys, read_keys
 from calibrant.arrays.sides import side_column
 from calibrant.maps.base import by_name
 from calibrant.messages import Advice, CalibrantWarning, InputError, Note, Phrase, Setting
-from calibrant.numerics import expit
+from calibrant.numerics import Floats, expit
 from calibrant.selection.folds import Folds
 from calibrant.tallies import GroupedTally, Tally, repeat_notes, repeat_notes_of_rows
 from calibrant.verdict.evidence import (
@@ -95,6 +95,10 @@ def read_evidence(
             raise InputError("y", "is missing", "pass check(scores, y), or check(frame, score=..., label=...)")
         by = by_name(by)
         beside = {} if through is None else through.beside(by)
+        numbers = _numbers(through)  # which split a tree, and are not segments
+        if numbers:
+            given = by.items() if isinstance(by, Mapping) else ()
+            by = {name: column for name, column in given if name not in numbers} or None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", CalibrantWarning)
         rows = check_rows(
@@ -114,7 +118,7 @@ def read_evidence(
         return evidence_of_rows(as_probabilities(rows), segments, said, random_state=random_state)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrantWarning)  # warnings about fits to folds; all rows were checked above
-        rows, segments, seen = through.rows(rows, segments, _taken(beside, kept), random_state)
+        rows, segments, seen = through.rows(rows, segments, _taken(beside, _numbers(through), kept), random_state)
     return replace(evidence_of_rows(rows, segments, said, random_state=random_state), seen=seen)
 
 
@@ -206,15 +210,27 @@ def _refuse_missing(frame: Any, needed: Sequence[str]) -> None:
         )
 
 
-def _taken(columns: Mapping[str, Any], kept: NDArray[np.bool_] | None) -> dict[str, Keys]:
-    """Groups of the rows with positive weight, by column."""
-    keys = {name: _needed_keys(column, name) for name, column in columns.items()}
-    return keys if kept is None else {name: Keys(each.codes[kept], each.names) for name, each in keys.items()}
+def _numbers(through: Through | None) -> tuple[str, ...]:
+    """Columns of numbers that the map needs: features of a tree."""
+    return () if through is None else through.calibration.map.numbers
 
 
-def _needed_keys(column: Any, name: str) -> Keys:
+def _taken(
+    columns: Mapping[str, Any], numbers: Sequence[str], kept: NDArray[np.bool_] | None
+) -> dict[str, Keys | Floats]:
+    """Groups and features of the rows with positive weight, by column."""
+    found = {name: _needed(column, name, name in numbers) for name, column in columns.items()}
+    if kept is None:
+        return found
+    return {
+        name: Keys(each.codes[kept], each.names) if isinstance(each, Keys) else each[kept]
+        for name, each in found.items()
+    }
+
+
+def _needed(column: Any, name: str, number: bool) -> Keys | Floats:
     try:
-        return read_keys(column)
+        return read_floats(column, name) if number else read_keys(column)
     except InputError as error:
         problem = Phrase("needs the column {name!r}, which {problem}", name=name, problem=error.problem)
         raise InputError("calibration", problem, error.fix) from None

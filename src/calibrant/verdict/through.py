@@ -14,9 +14,10 @@ from calibrant.arrays import Rows, ScoreType
 from calibrant.arrays.keys import Keys
 from calibrant.calibration import BY_SEGMENT, Calibration, as_calibration
 from calibrant.guarantees.overlap import Overlap
-from calibrant.maps import Map
+from calibrant.maps import Map, TreeMap
 from calibrant.maps.base import needed_columns
 from calibrant.messages import Argument, InputError, Note, Phrase, Setting, note
+from calibrant.numerics import Floats
 from calibrant.selection.folds import FOLDS, random_folds
 from calibrant.tallies import GroupedTally, Tally
 from calibrant.verdict.evidence import NOT_SEEN, Columns, Seen, Unseen
@@ -42,13 +43,7 @@ class Through:
     def of(cls, given: Any) -> Through:
         """From a fitted calibrator, a calibration, a calibrated classifier or a map."""
         calibration = as_calibration(given)
-        if calibration.map.numbers:
-            raise InputError(
-                "calibration",
-                f"is a tree, which needs numbers in the column {calibration.map.numbers[0]!r}",
-                "pass its probabilities as the scores, as in check(tree.transform(scores, features=...), y)",
-            )
-        again = hasattr(given, "fit_tally") and hasattr(given, "get_params")
+        again = hasattr(given, "fit_tally") and hasattr(given, "get_params") and not _is_tree(calibration)
         return cls(calibration, given if again and not _by_segment(calibration) else None)
 
     def kind(self, score_type: ScoreType | None) -> ScoreType:
@@ -63,7 +58,7 @@ class Through:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Segment columns that the map needs in addition to the scores."""
+        """Columns of segments or features that the map needs in addition to the scores."""
         return self.calibration.map.columns
 
     def beside(self, by: Any) -> dict[str, Any]:
@@ -75,7 +70,7 @@ class Through:
     # -------------------------------------------------------------------------------------------------------- rows
 
     def rows(
-        self, rows: Rows, columns: Columns, groups: Mapping[str, Keys], random_state: int
+        self, rows: Rows, columns: Columns, groups: Mapping[str, Keys | Floats], random_state: int
     ) -> tuple[Rows, Columns, Seen]:
         """Rows of calibrated probabilities with their columns; cross-fitted if the map was fitted to all of them.
 
@@ -94,7 +89,7 @@ class Through:
                 "calibration", "gives no row a probability", "check that these rows have the segments it was fitted to"
             )
         notes = (*rows.other_notes, *_left_out(kept))
-        if overlap is not None and overlap.whole and _by_segment(self.calibration):
+        if overlap is not None and overlap.whole and _by_segment(self.calibration) and not _is_tree(self.calibration):
             notes += (segments_not_crossfitted(),)
         made = Rows(
             scores=np.asarray(again[kept], dtype=np.float64),
@@ -197,6 +192,11 @@ def _by_segment(calibration: Calibration) -> bool:
     """Whether a refit would need the segments, even if the fitted map needs only the score."""
     data = calibration.provenance
     return bool(calibration.map.columns) or (data is not None and data.method in BY_SEGMENT)
+
+
+def _is_tree(calibration: Calibration) -> bool:
+    """Whether a refit would need features, even if no feature splits the fitted tree."""
+    return isinstance(calibration.map, TreeMap)
 
 
 def _mapped(tally: Tally, fitted: Map) -> Tally:

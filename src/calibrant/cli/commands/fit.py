@@ -169,7 +169,14 @@ def fit(
 
     check_output(out, [".json"], force=force)
     entries, parent = origin.entries, _parent(origin.parent)
-    given = {"n_bins": n_bins, "epsilon": epsilon, "alpha": alpha, "loss": loss, "guarantee": guarantee, "look": look}
+    given: dict[str, Any] = {
+        "n_bins": n_bins,
+        "epsilon": epsilon,
+        "alpha": alpha,
+        "loss": loss,
+        "guarantee": guarantee,
+        "look": look,
+    }
     given |= {"features": features, "honest": honest or None}
     calibrator = _calibrator(method, {name: value for name, value in given.items() if value is not None})
     by, split_by = columns.by, _features(features, method, columns, {"--source": sources, "--by": columns.by})
