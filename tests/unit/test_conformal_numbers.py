@@ -19,7 +19,7 @@ from sklearn.tree import DecisionTreeRegressor
 from calibrant import conformal
 from calibrant.conformal.cross import cross_coverage
 from calibrant.conformal.depth import held_by, held_by_weight, plus_interval
-from calibrant.conformal.forest import TOLERANCE, LeafQuantiles
+from calibrant.conformal.forest import TOLERANCE, LeafQuantiles, _FirstAbove
 from calibrant.conformal.full import larger_residuals
 from calibrant.conformal.nested import Band
 from calibrant.conformal.quantiles import rank, votes_needed
@@ -476,6 +476,18 @@ class TestOutOfBag:
                 score = abs(y[i] - own.mean()) / own_spread
                 np.testing.assert_allclose(lower[:, i], forecasts.mean(axis=0) - score * spread, rtol=1e-6, atol=1e-9)
                 np.testing.assert_allclose(upper[:, i], forecasts.mean(axis=0) + score * spread, rtol=1e-6, atol=1e-9)
+
+    def test_a_search_in_float32_finds_what_float64_finds(self) -> None:
+        """Sums equal to the level, groups far from the others, no tree at all: all are decided in float64."""
+        rng = np.random.default_rng(0)
+        for trees in (5, 40):
+            curves = np.cumsum(rng.multinomial(10, np.full(50, 0.02), trees), axis=1) / 10.0
+            curves[0] = 1.0
+            groups = (rng.random((64, trees)) < 0.4).astype(float)
+            groups[0], groups[1] = 0.0, np.arange(trees) == 0
+            levels = np.stack([np.full(64, 0.2 - TOLERANCE), rng.choice([0.5, 0.8, 1.0], 64) + TOLERANCE])
+            exact = (groups @ curves)[None] <= (levels * groups.sum(axis=1))[:, :, None]
+            np.testing.assert_array_equal(_FirstAbove(groups, levels)(curves), exact.sum(axis=2))
 
     def test_an_exact_forecast_without_spread_has_the_score_0(self) -> None:
         """All trees forecast 0 where the outcome is 0: a mean that is off in its last digit is no infinite error."""

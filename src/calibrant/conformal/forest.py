@@ -227,4 +227,5 @@ class _FirstAbove:
 def _count(inside: NDArray[np.bool_]) -> NDArray[Any]:
     """How many of each column are true; in the smallest integers, which is several times as fast."""
     kind = np.uint8 if len(inside) < 256 else np.int64
-    return np.add.reduce(inside.view(np.uint8), axis=0, dtype=kind)
+    found: NDArray[Any] = np.add.reduce(inside.view(np.uint8), axis=0, dtype=kind)
+    return found
