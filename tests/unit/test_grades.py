@@ -184,7 +184,7 @@ def test_bad_columns_are_refused() -> None:
         (lambda: grade_table([10.5], [1], [0.1]), "non-negative integers"),
         (lambda: grade_table([], [], []), "one for each grade"),
         (lambda: grade_table([10], [1], [0.1], alpha=0.0), "alpha"),
-        (lambda: grade_table([10], [1], [0.1], names=["A", "B"]), "names has shape"),
+        (lambda: grade_table([10], [1], [0.1], names=["A", "B"]), "names has 2 values but n has 1"),
         (lambda: grade_table([10], [1], [0.1], sides="three"), "sides"),
         (lambda: pluto_tasche([10], [1], confidence=1.0), "confidence"),
         (lambda: pluto_tasche([10], [1], method="bold"), "method"),
