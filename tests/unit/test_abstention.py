@@ -338,3 +338,14 @@ def test_curves_and_routes_take_a_score_type():
         with pytest.raises(InputError, match="look like percentages"):
             call()
         assert call(score_type="real").score_type == "real"
+
+
+def test_a_model_without_a_threshold_says_why() -> None:
+    """Two models at alpha 0.05 have 0.025 each: log(0.025) / log(0.9) is 35.01, so 36 rows are needed."""
+    scores = {"few": np.full(35, 0.9), "poor": np.full(100, 0.9)}
+    right = {"few": np.ones(35, dtype=int), "poor": np.repeat([0, 1], [50, 50])}
+    printed = str(accept_models(scores, right))
+    assert "few: no threshold (35 rows; at least 36 are needed)" in printed
+    assert "poor: no threshold (50 of 100 rows are wrong)" in printed
+    more = accept_models(scores | {"few": np.full(36, 0.9)}, right | {"few": np.ones(36, dtype=int)})
+    assert more.best == "few"

@@ -99,3 +99,12 @@ def test_halves_of_a_row_share_a_fold() -> None:
 def test_what_cannot_be_is_refused_with_its_reason(call, match: str) -> None:
     with pytest.raises(InputError, match=match):
         call()
+
+
+def test_advice_about_fractions_can_be_followed() -> None:
+    """Labels 0 and 1 read as fractions give integer weights, but counts are refused with fractions."""
+    fitted = cb.PlattScaling().fit([0.2, 0.4, 0.6, 0.8], [0, 1, 0, 1], label_type="fraction")
+    assert not any("weight_type" in str(each) for each in fitted.notes_)
+    with pytest.raises(InputError, match="taken only by functions with the argument label_type"):
+        cb.metrics.desiderata(SCORES, SHARES)
+    assert cb.metrics.brier(SCORES, SHARES, label_type="fraction").value >= 0.0

@@ -178,13 +178,13 @@ def test_a_table_of_bins_and_one_class_are_graded() -> None:
 def test_bad_columns_are_refused() -> None:
     for call, words in (
         (lambda: grade_table([10], [11], [0.1]), "exceed"),
-        (lambda: grade_table([10, 10], [1, 1], [0.1]), "pd has shape"),
+        (lambda: grade_table([10, 10], [1, 1], [0.1]), "pd has 1 value but n has 2"),
         (lambda: grade_table([10], [1], [5.0]), "percentages"),
         (lambda: grade_table([10], [1], [math.nan]), "probabilities"),
         (lambda: grade_table([10.5], [1], [0.1]), "non-negative integers"),
         (lambda: grade_table([], [], []), "one for each grade"),
         (lambda: grade_table([10], [1], [0.1], alpha=0.0), "alpha"),
-        (lambda: grade_table([10], [1], [0.1], names=["A", "B"]), "names has shape"),
+        (lambda: grade_table([10], [1], [0.1], names=["A", "B"]), "names has 2 values but n has 1"),
         (lambda: grade_table([10], [1], [0.1], sides="three"), "sides"),
         (lambda: pluto_tasche([10], [1], confidence=1.0), "confidence"),
         (lambda: pluto_tasche([10], [1], method="bold"), "method"),

@@ -9,9 +9,9 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from calibrant.abstention.accept import Acceptance, accept
-from calibrant.abstention.chain import check_levels, score_rule
+from calibrant.abstention.chain import check_levels, fewest_rows, score_rule
 from calibrant.arrays import ScoreType
-from calibrant.messages import InputError, Shown
+from calibrant.messages import InputError, Shown, plural
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,16 @@ class ModelChoice(Shown):
             share = f"{100 * each.coverage:.1f} % of {each.total:,} rows"
             at = each.threshold
             rule = "everything" if each.everything else "" if at is None else f"if the score is {score_rule(at)}"
-            lines.append(f"  {name}: no threshold" if at is None else f"  {name}: answer {rule}, {share}")
+            lines.append(f"  {name}: no threshold{_why(each)}" if at is None else f"  {name}: answer {rule}, {share}")
         return "\n".join(lines)
+
+
+def _why(found: Acceptance) -> str:
+    """Why a model has no threshold: too few rows for its share of alpha, or too many wrong ones."""
+    fewest = fewest_rows(found.error, found.alpha)
+    if found.total < fewest:
+        return f" ({plural(found.total, 'row')}; at least {fewest:,} are needed)"
+    return f" ({found.total_wrong:,} of {plural(found.total, 'row')} are wrong)"
 
 
 def accept_models(
@@ -100,7 +108,7 @@ def accept_models(
     >>> print(accept_models(stated, right))
     With confidence 95 % for all models together, at most 10 % are wrong:
       a: answer everything, 100.0 % of 400 rows
-      b: no threshold
+      b: no threshold (87 of 400 rows are wrong)
     """
     check_levels(error, alpha)
     for argument, given in (("scores", scores), ("correct", correct), ("groups", groups)):

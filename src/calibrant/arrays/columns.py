@@ -147,10 +147,11 @@ def refuse_other_order(scores: object, y: object) -> None:
         )
 
 
-def check_length(a: NDArray[Any], name: str, n: int) -> None:
-    """Refuse a column whose length differs from that of the scores."""
+def check_length(a: NDArray[Any], name: str, n: int, other: str = "scores") -> None:
+    """Refuse a column whose length differs from that of another, the scores by default."""
     if a.size != n:
-        problem = Phrase("has {found} rows but {scores} has {n}", found=a.size, scores=Argument("scores"), n=n)
+        found = plural(a.size, "row", shown=str(a.size))
+        problem = Phrase("has {found} but {other} has {n}", found=found, other=Argument(other), n=n)
         raise InputError(name, problem, "pass one value per row in both")
 
 

@@ -18,8 +18,8 @@ LabelType = Literal["class", "fraction"]
 """What labels are: one of two classes, or the share of an event."""
 
 FRACTIONS = (
-    "two classes are needed; if these are fractions, the fit of a calibrator, calibrate and metrics take them with "
-    "label_type='fraction', in Python and for one column of scores"
+    "two classes are needed; fractions are taken only by functions with the argument label_type, such as "
+    "PlattScaling().fit, calibrate and metrics.brier: pass label_type='fraction' there, in Python"
 )
 
 labels_minus_one = note("labels-minus-one", "labels -1/1 read as 0/1")

@@ -23,7 +23,7 @@ from calibrant.arrays.columns import (
 )
 from calibrant.arrays.labels import LabelType, encode_labels, label_column, warn_about_labels
 from calibrant.arrays.score_types import ScoreType, refuse_outside, settle_kind
-from calibrant.arrays.sides import Ratio, RatioWeights, check_time, check_weights, side_column
+from calibrant.arrays.sides import Ratio, RatioWeights, check_time, check_weights, integer_weights, side_column
 from calibrant.messages import Advice, InputError, Note, Phrase, Setting, note
 
 second_column_read = note("second-column-read", "two columns of {nouns.probabilities}: the second is read")
@@ -238,7 +238,8 @@ def _fraction_rows(
     when = None if time is None else twice(read_column(time, "time"))
     sides: dict[str, Any] = {"groups": halves.groups, "time": when}
     given = check_rows(halves.scores, halves.labels, halves.weights, score_type=score_type, **sides)
-    kept = tuple(note for note in given.other_notes if note.code != rows_without_weight.code)
+    refused = {rows_without_weight.code, integer_weights.code}  # about halves of rows; counts are refused above
+    kept = tuple(note for note in given.other_notes if note.code not in refused)
     kinds = given.kind_notes if second is None else (*given.kind_notes, second_column_read())
     return replace(given, other_notes=(*kept, labels_as_fractions()), kind_notes=kinds, fractional=True)
 

@@ -115,9 +115,9 @@ def long_run_average(
     Long-run average default rate 1.98 % (95 % CI 1.15 to 2.8 %; one-sided upper bound 2.58 %), from 4 yearly rates from
     1.48 to 2.68 %
     """
-    m, k = check_counts(n, "n"), check_counts(events, "events")
-    check_shapes(m, events=k)
-    check_events(m, k)
+    m, k = check_counts(n, "n", unit="year"), check_counts(events, "events", unit="year")
+    check_shapes(m, unit="year", events=k)
+    check_events(m, k, "year")
     alpha, theta = check_share(alpha, "alpha"), check_correlation(year_correlation, "year_correlation")
     if (m == 0).any():
         raise InputError("n", f"is 0 in year {int(np.argmax(m == 0)) + 1}", "leave years without rows out")

@@ -4,38 +4,46 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays.columns import check_length, is_missing, read_column
-from calibrant.messages import InputError
+from calibrant.messages import InputError, plural
 from calibrant.numerics import Floats, Ints
 
+Unit = Literal["grade", "year", "line"]
+"""What each number of a list is about."""
 
-def check_counts(values: ArrayLike, name: str, dims: tuple[int, ...] = (1,)) -> Ints:
-    """Non-negative integers; one for each grade, or a table of them."""
+
+def check_counts(values: ArrayLike, name: str, dims: tuple[int, ...] = (1,), unit: Unit = "grade") -> Ints:
+    """Non-negative integers; one for each grade or year, or a table of them."""
     array = check_numbers(values, name, "must hold non-negative integers")
     whole = (array >= 0) & (array < 2.0**53) & (array == np.floor(array))
     if array.ndim not in dims or not array.size or not whole.all():
-        each = "one for each grade" if dims == (1,) else "one for each grade, or a row of them for each year"
+        each = f"one for each {unit}" if dims == (1,) else "one for each grade, or a row of them for each year"
         raise InputError(name, f"must be a list of non-negative integers, {each}")
     return array.astype(np.int64)
 
 
-def check_shapes(n: Ints, **others: Any) -> None:
-    """Raise an error unless all have the shape of ``n``."""
+def check_shapes(n: Ints, first: str = "n", unit: Unit = "grade", **others: Any) -> None:
+    """Raise an error unless all have the shape of ``n``, the argument named ``first``."""
     for name, values in others.items():
-        if np.shape(values) != n.shape:
-            raise InputError(name, f"has shape {np.shape(values)} and n {n.shape}", "pass one value for each grade")
+        shape = np.shape(values)
+        if shape != n.shape:
+            problem = f"has shape {shape} and {first} {n.shape}"
+            if len(shape) == n.ndim == 1:
+                problem = f"has {plural(shape[0], 'value')} but {first} has {len(n):,}"
+            raise InputError(name, problem, f"pass one value for each {unit}")
 
 
-def check_events(n: Ints, events: Ints) -> None:
+def check_events(n: Ints, events: Ints, unit: Unit = "grade") -> None:
     """Raise an error if a grade has more defaults than rows."""
     if (events > n).any():
-        wrong = int(np.argmax((events > n).ravel())) + 1
-        raise InputError("events", f"exceed n in grade {wrong}", "check whether the two columns are swapped")
+        *year, place = (int(each) + 1 for each in np.argwhere(events > n)[0])
+        where = f"{unit} {place}" + (f" of year {year[0]}" if year else "")
+        raise InputError("events", f"exceed n in {where}", "check whether the two columns are swapped")
 
 
 def check_pd(pd: ArrayLike, name: str = "pd") -> Floats:
@@ -61,19 +69,19 @@ def check_correlation(correlation: Any, name: str = "correlation") -> float:
     return float(correlation)
 
 
-def check_names(names: Sequence[Any] | None, n: Ints) -> tuple[str, ...]:
+def check_names(names: Sequence[Any] | None, n: Ints, first: str = "n") -> tuple[str, ...]:
     """Names of grades; 1, 2, ... if none are given."""
     if names is None:
         return tuple(str(place + 1) for place in range(len(n)))
-    check_shapes(n, names=np.empty(len(names)))
+    check_shapes(n, first, names=np.empty(len(names)))
     return tuple(str(name) for name in names)
 
 
-def read_names(values: Any, name: str, n: int | None = None) -> NDArray[Any]:
-    """A column of names as text, 2024 for 2024.0; missing ones are refused."""
+def read_names(values: Any, name: str, n: int | None = None, first: str = "n") -> NDArray[Any]:
+    """A column of names as text, 2024 for 2024.0; missing ones and other lengths than that of ``first`` are refused."""
     column = read_column(values, name)
     if n is not None:
-        check_length(column, name, n)
+        check_length(column, name, n, first)
     texts = [_text(each) for each in column.tolist()]
     if any(text == "" for text in texts):
         raise InputError(name, f"is missing in line {texts.index('') + 1}", "fill it in, or leave these lines out")

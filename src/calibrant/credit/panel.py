@@ -291,10 +291,10 @@ def grade_panel(
     >>> panel.whole.events.tolist()
     [3, 20]
     """
-    m, k = check_counts(n, "n"), check_counts(events, "events")
-    check_shapes(m, events=k, pd=pd)
+    m, k = check_counts(n, "n", unit="line"), check_counts(events, "events", unit="line")
+    check_shapes(m, unit="line", events=k, pd=pd)
     p = check_pd(pd)
-    check_events(m, k)
+    check_events(m, k, "line")
     if correlation is not None:
         check_correlation(correlation)
     names = read_names(grade, "grade", len(m))

@@ -89,10 +89,10 @@ def psi(before: ArrayLike, after: ArrayLike, *, names: Sequence[Any] | None = No
     PSI 0.020: stable by the usual limits of 0.1 and 0.25; more than sampling explains (mean 0.004, 95 % quantile 0.012)
     """
     b, a = check_counts(before, "before"), check_counts(after, "after")
-    check_shapes(b, after=a)
+    check_shapes(b, "before", after=a)
     if not b.sum() or not a.sum():
         raise InputError("before" if not b.sum() else "after", "has no rows", "pass the rows of each grade")
-    labels, half = check_names(names, b), 0.5 if (b == 0).any() or (a == 0).any() else 0.0
+    labels, half = check_names(names, b, "before"), 0.5 if (b == 0).any() or (a == 0).any() else 0.0
     used = (b > 0) | (a > 0)
     shares = [np.where(used, column + half, 0.0) for column in (b, a)]
     p, q = (column / column.sum() for column in shares)
@@ -171,7 +171,7 @@ def migration_matrix(before: ArrayLike, after: ArrayLike, *, names: Sequence[Any
     50.0 % stayed, 25.0 % moved to a better grade, 25.0 % to a worse one.
     """
     first = read_names(before, "before")
-    a, b = first.tolist(), read_names(after, "after", len(first)).tolist()
+    a, b = first.tolist(), read_names(after, "after", len(first), "before").tolist()
     if not a:
         raise InputError("before", "is empty", "pass at least one borrower")
     labels = sorted({*a, *b}, key=name_key) if names is None else read_names(list(names), "names").tolist()
@@ -263,7 +263,7 @@ def concentration(amounts: ArrayLike, *, names: Sequence[Any] | None = None) -> 
     values = check_numbers(amounts, "amounts", "must be non-negative numbers")
     if values.ndim != 1 or not len(values) or not (np.isfinite(values) & (values >= 0.0)).all() or not values.sum() > 0:
         raise InputError("amounts", "must be non-negative numbers with a sum above 0, one for each grade")
-    labels = check_names(names, values.astype(np.int64))
+    labels = check_names(names, values.astype(np.int64), "amounts")
     shares = values / values.sum()
     index, size, top = float((shares**2).sum()), len(values), int(np.argmax(shares))
     normalized = (index - 1.0 / size) / (1.0 - 1.0 / size) if size > 1 else 1.0

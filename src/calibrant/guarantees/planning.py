@@ -252,8 +252,8 @@ def plan(
             raise InputError(Setting("n_classes", n_classes), problem, "leave it out: the columns are the classes")
         n_classes, scores = matrix.shape[1], matrix.max(axis=1) if notion == "confidence" else None
     if n_classes is None and notion != "confidence":
-        problem = Phrase("is missing, which {notion} needs", notion=Setting("notion", notion))
-        raise InputError("n_classes", problem, "pass the number of classes")
+        needs = Phrase("is missing, which {notion} needs", notion=Setting("notion", notion))
+        raise InputError("n_classes", needs, "pass the number of classes")
     if points_per_bin is not None:
         return _by_points(n, n_bins, epsilon, alpha, coverage, scheme, scores, n_classes, notion, points_per_bin)
     if n_classes is not None:
@@ -337,8 +337,8 @@ def _by_points(
         given = int(points)
         if given > most:
             each, where = (classes, f"each of {classes:,} predicted classes") if most < rows else (1, "one bin")
-            problem = f"is too few for {given:,} labels in {where}"
-            raise TooFewLabels(Setting("n", rows), problem, f"use at least {given * each:,} labels")
+            wanted = f"is too few for {given:,} labels in {where}"
+            raise TooFewLabels(Setting("n", rows), wanted, f"use at least {given * each:,} labels")
         found = made(given)
         if found.epsilon >= 1.0:
             raise _nothing_guaranteed(rows, f"with {given:,} in each bin", "use more labels per bin")
