@@ -209,7 +209,7 @@ def test_groups_that_are_missing_or_of_another_length_are_refused():
         (NUMBERED, {}, "it has none"),
         (NUMBERED, np.ma.array([3, 3]), "masked"),
         (two, [3, 3], "groups is one column, but this map needs 2: pass them by name"),
-        (two, None, "needs the column 'branch' and 'region'"),
+        (two, None, "needs the columns 'branch' and 'region'"),
         (IdentityMap(), ["a", "b"], "groups is one column, but this map needs none: leave it out"),
         (LogitAffineMap(1.0, 0.0), ["a", "b"], "this map needs none: leave it out"),
     ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-from calibrant import CalibrationTree, ProbabilityCalibrationTree, metrics
+from calibrant import CalibrationTree, ProbabilityCalibrationTree, load, metrics
 from calibrant.fits.features import Features
 from calibrant.fits.trees import grow
 from calibrant.messages import InputError
@@ -175,3 +176,22 @@ def test_what_cannot_be_a_region_is_refused_in_a_sentence() -> None:
 @pytest.mark.filterwarnings("ignore::calibrant.messages.CalibrantWarning")
 def test_one_row_is_one_region() -> None:
     assert pde([0.3], [1], regions=["one"]).value == pytest.approx(0.7)
+
+
+def test_a_tree_that_cannot_be_read_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    x, s = {"age": rng.integers(20, 80, 300)}, rng.random(300)
+    y = (rng.random(300) < np.where(x["age"] > 45, 0.7, 0.2)).astype(int)
+    tree = CalibrationTree(split_on_score=False).fit(s, y, features=x)
+    tree.save(tmp_path / "tree.json")
+    again = tree_regions(load(tmp_path / "tree.json"), x, scores=s)
+    assert again.tolist() == tree_regions(tree, x, scores=s).tolist()
+    for call, match in [
+        (lambda: tree_regions(x, tree, scores=s), "wrong way round"),
+        (lambda: tree_regions(CalibrationTree(), x, scores=s), "tree is not fitted"),
+        (lambda: tree_regions(tree, np.c_[x["age"]], scores=s), "X has no column 'age'.*pass a frame with 'age'"),
+        (lambda: tree_regions(tree, None, scores=s), "X is missing"),
+        (lambda: metrics.desiderata(s, y, truth=s, epsilon="a"), "epsilon"),  # type: ignore[arg-type]
+    ]:
+        with pytest.raises(InputError, match=match):
+            call()

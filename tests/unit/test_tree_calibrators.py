@@ -512,3 +512,37 @@ def test_importance_weights_are_not_called_rows() -> None:
     cal = CalibrationTree(20).fit(scores, y, frame, np.where(y == 1, 3.0, 0.5))
     assert "rows" not in str(cal.rules().rules[0].said(weighted=True))
     assert ", weight " in str(cal)
+
+
+def test_missing_features_are_named() -> None:
+    scores, y, frame = people(400)
+    cal = CalibrationTree(20, max_leaves=3, split_on_score=False, pruning_alpha=0.0).fit(scores, y, frame)
+    column = cal.map_.columns[0]
+    for call in (
+        lambda: cal.transform(scores, features=frame[["age"]].to_numpy()),
+        lambda: cal.predict_proba(scores, frame[["age", "balance"]].to_numpy()),
+        lambda: cal.transform(scores, features={"other": y}),
+    ):
+        with pytest.raises(InputError, match=rf"features has no column '{column}'.*pass a frame with the column"):
+            call()
+    with pytest.raises(InputError, match=r"features holds names, but there is no frame: pass frame\[\['age'\]\]"):
+        CalibrationTree().fit(scores, y, ["age"])
+    with pytest.raises(InputError) as caught:
+        cal.calibration_.transform(scores)
+    assert "one group" not in str(caught.value)
+    assert ("columns" in str(caught.value)) == (len(cal.map_.columns) > 1)
+
+
+@both
+def test_settings_of_the_wrong_type_are_refused(method: Any) -> None:
+    scores, y, frame = people(60)
+    for name, value in (("random_state", "a"), ("pruning_alpha", "a"), ("honest", "yes"), ("split_on_score", "no")):
+        with pytest.raises(InputError, match=name):
+            method(**{"honest": True, name: value}).fit(scores, y, frame)
+
+
+@both
+def test_the_advice_on_weights_is_one_that_the_fit_takes(method: Any) -> None:
+    scores, y, frame = people(300)
+    cal = method(20, honest=True).fit(scores, y, frame, np.where(y == 1, 3.0, 0.5))
+    assert "fit HistogramBinning with weight_type='by-class'" in str(cal.certificate())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal, Self
 
@@ -41,7 +42,7 @@ from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.guarantees.provenance import Provenance, Sampling
 from calibrant.guarantees.seeds import seed_refusal
 from calibrant.maps import Map, TreeMap
-from calibrant.messages import InputError, Note, Phrase, Setting, Voice, note
+from calibrant.messages import InputError, Note, Phrase, Setting, Voice, listed, note
 from calibrant.numerics import Floats, Ints
 from calibrant.selection.folds import FOLDS, dependent_folds, shuffled, take_rows
 from calibrant.tallies import Tally, repeat_notes
@@ -144,15 +145,15 @@ class TreeCalibrator(BinaryCalibrator):
         named = score_and_label(y, score, label)
         if named is not None:
             sides = {"sample_weight": sample_weight, "groups": groups, "time": time}
-            names = [features] if isinstance(features, str) else features
-            if not isinstance(names, list | tuple) or not names or not all(isinstance(each, str) for each in names):
+            chosen = [features] if isinstance(features, str) else features
+            if not isinstance(chosen, list | tuple) or not chosen or not all(isinstance(each, str) for each in chosen):
                 raise InputError(
                     "features", "must name columns of the frame, as score and label do", "pass a list of names"
                 )
             for what, taken in zip(("label", "weight", "group", "time"), (label, *sides.values()), strict=True):
-                if isinstance(taken, str) and taken in names:
+                if isinstance(taken, str) and taken in chosen:
                     raise InputError("features", f"contains {taken!r}, which is the {what} of the rows", "leave it out")
-            scores, y, features, (sample_weight, groups, time) = frame_columns(scores, *named, names, sides)
+            scores, y, features, (sample_weight, groups, time) = frame_columns(scores, *named, chosen, sides)
             score_type = "probability" if score_type is None else score_type
         refuse_places("fit", scores, y, features)
         refuse_names("fit", y=y, sample_weight=sample_weight, groups=groups, time=time)
@@ -169,6 +170,10 @@ class TreeCalibrator(BinaryCalibrator):
             score_type=score_type,
         )
         weights = None if sample_weight is None else read_numbers(sample_weight, "sample_weight")
+        size = len(rows.scores) if weights is None else len(weights)
+        names = isinstance(features, list | tuple) and all(isinstance(each, str) for each in features)
+        if names and features and len(features) != size:  # else it is one column of text
+            raise InputError("features", "holds names, but there is no frame", f"pass frame[{[*features]!r}]")
         table = matching(self._table(features), weights, len(rows.scores))
         self._fit_rows(rows, table, sampling)
         self.classes_ = classes_as_written(rows, y)
@@ -189,8 +194,13 @@ class TreeCalibrator(BinaryCalibrator):
         check_whole("max_leaves", self.max_leaves, 1)
         if self.max_leaves > 1_000:
             raise InputError("max_leaves", f"must be at most 1,000, got {self.max_leaves:,}", "pass a smaller number")
-        if self.pruning_alpha is not None and not 0.0 <= self.pruning_alpha < np.inf:
-            raise InputError("pruning_alpha", f"must be a number from 0 on, got {self.pruning_alpha!r}")
+        alpha = self.pruning_alpha
+        if alpha is not None and not (isinstance(alpha, numbers.Real) and 0.0 <= alpha < np.inf):
+            raise InputError("pruning_alpha", f"must be a number from 0 on, got {alpha!r}")
+        check_option("honest", self.honest, (True, False))
+        check_option("split_on_score", self.split_on_score, (True, False))
+        if self.random_state is not None:
+            check_whole("random_state", self.random_state, 0)
 
     def _fit_rows(self, rows: Rows, table: Table, sampling: Sampling) -> None:
         tally = Tally.from_rows(rows)
@@ -360,7 +370,17 @@ class TreeCalibrator(BinaryCalibrator):
             raise InputError(
                 "features", f"are missing: the tree splits {', '.join(map(repr, needed))}", "pass features=..."
             )
-        return None if features is None or not needed else feature_columns(features)
+        if features is None or not needed:
+            return None
+        found = feature_columns(features)
+        missing = [name for name in needed if name not in found]
+        if missing:
+            raise InputError(
+                "features",
+                f"has no column {missing[0]!r}, which the tree splits: it has {listed([*map(repr, found)])}",
+                f"pass a frame with the {'columns' if len(needed) > 1 else 'column'} {listed([*map(repr, needed)])}",
+            )
+        return found
 
     def predict_proba(self, scores: ArrayLike, features: Any = None) -> NDArray[Any]:
         """Columns ``1 - p`` and ``p``."""

@@ -123,16 +123,7 @@ IMPOSSIBLE_OF_CLASSES = NoCertificate(
 def gate(provenance: Provenance | MulticlassProvenance) -> NoCertificate | None:
     """Why rows with this provenance cannot support a certificate, or None if they can."""
     if provenance.weight_type == "importance":
-        return NoCertificate(
-            NoCertificateCode.IMPORTANCE_WEIGHTS,
-            Phrase(
-                "the rows have importance weights, and the theorems are for unweighted rows; if the weights are counts "
-                "of repeated rows, fit with {counts}; if rows were sampled by class alone, fit with {by_class}; if the "
-                "weights are a known density ratio, fit HistogramBinning in Python with shift.known_weights",
-                counts=Setting("weight_type", "frequency"),
-                by_class=Setting("weight_type", "by-class"),
-            ),
-        )
+        return _weighted(provenance)
     if provenance.weight_type == "fractional-labels":
         return NoCertificate(
             NoCertificateCode.FRACTIONAL_LABELS,
@@ -158,6 +149,25 @@ def gate(provenance: Provenance | MulticlassProvenance) -> NoCertificate | None:
         )
     return _REFUSALS.get(provenance.sampling)
 
+
+def _weighted(provenance: Provenance | MulticlassProvenance) -> NoCertificate:
+    """What to do about importance weights: methods differ in the weights that their fit takes."""
+    said = (
+        "the rows have importance weights, and the theorems are for unweighted rows; if the weights are counts of "
+        "repeated rows, fit with {counts}"
+    )
+    if not isinstance(provenance, MulticlassProvenance):
+        bins = "HistogramBinning " if provenance.method in WITHOUT_CLASS_WEIGHTS else ""
+        said += (
+            f"; if rows were sampled by class alone, fit {bins}with {{by_class}}; if the weights are a known density "
+            "ratio, fit HistogramBinning in Python with shift.known_weights"
+        )
+    settings = {"counts": Setting("weight_type", "frequency"), "by_class": Setting("weight_type", "by-class")}
+    return NoCertificate(NoCertificateCode.IMPORTANCE_WEIGHTS, Phrase(said, **settings))
+
+
+WITHOUT_CLASS_WEIGHTS = ("CalibrationTree", "ProbabilityCalibrationTree")
+"""Methods of one score that cannot correct for rows sampled by class."""
 
 _DECLARED: dict[Sampling, str | Phrase] = {
     "grouped": Phrase(

@@ -55,6 +55,8 @@ class Map:
     kind: ClassVar[str]
     kinds: ClassVar[dict[str, type[Map]]] = {}
     """Where :func:`register` lists the kind: maps of one score here, multiclass maps in ``MulticlassMap``."""
+    of_groups: ClassVar[bool] = True
+    """Whether the columns that it needs are groups, each with a map of its own."""
     exact: ClassVar[bool] = False
     """Whether it only compares and copies numbers, so that every engine must give the same doubles."""
 
@@ -172,10 +174,10 @@ def needed_columns(owner: Map, by: Columns | None, argument: str) -> dict[str, A
         return {}
     if not isinstance(given, Mapping):
         if given is None and needed:
+            columns = f"{'columns' if len(needed) > 1 else 'column'} {listed([*map(repr, needed)])}"
+            fix = ", or use the map of one group where only scores can be passed" if owner.of_groups else ""
             raise InputError(
-                argument,
-                f"is missing: this map needs the column {listed([*map(repr, needed)])} besides the scores",
-                f"pass {argument}, or use the map of one group where only scores can be passed",
+                argument, f"is missing: this map needs the {columns} besides the scores", f"pass {argument}{fix}"
             )
         if given is not None and len(needed) != 1:
             fix = "pass them by name, as {'name': values, ...}" if needed else "leave it out"

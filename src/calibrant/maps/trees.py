@@ -184,6 +184,7 @@ class TreeMap(Map):
     maps: tuple[Map, ...]
 
     kind: ClassVar[str] = "tree"
+    of_groups: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Check the parts: a document may hold anything."""

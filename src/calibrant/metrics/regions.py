@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from calibrant.arrays.columns import check_length, check_whole, read_column, read_floats
 from calibrant.arrays.keys import read_keys
 from calibrant.maps import TreeMap
-from calibrant.messages import Advice, InputError
+from calibrant.messages import Advice, InputError, listed
 from calibrant.numerics import Column, Ints
 
 Regions = Column
@@ -89,7 +89,11 @@ def tree_regions(tree: Any, X: Any, *, scores: Any = None, n_bins: int | None = 
     >>> tree_regions(tree, X).tolist(), tree_regions(tree, X, n_bins=2).tolist()
     ([5, 5, 6, 6, 4, 4, 4, 2], [1, 1, 1, 1, 1, 1, 1, 2])
     """
-    mapped = getattr(tree, "map_", tree)
+    mapped = _mapped(tree)
+    if not isinstance(mapped, TreeMap) and isinstance(_mapped(X), TreeMap):
+        raise InputError("tree", "and X are the wrong way round", "pass tree_regions(tree, X)")
+    if hasattr(tree, "fit_tally") and not hasattr(tree, "map_"):  # a calibrator
+        raise InputError("tree", "is not fitted", "call fit first")
     leaves = _of_map(mapped, X, scores) if isinstance(mapped, TreeMap) else _applied(tree, X)
     if n_bins is None:
         return leaves
@@ -98,14 +102,25 @@ def tree_regions(tree: Any, X: Any, *, scores: Any = None, n_bins: int | None = 
     return np.asarray(_upper(left, right, int(n_bins))[leaves])
 
 
+def _mapped(tree: Any) -> Any:
+    """The map of a fitted calibrator or of a loaded calibration; anything else unchanged."""
+    found = getattr(tree, "map_", getattr(tree, "map", tree))
+    return found if isinstance(found, TreeMap) else tree
+
+
 def _of_map(tree: TreeMap, X: Any, scores: Any) -> Ints:
     """The node of each row in a map."""
     if scores is None:
         raise InputError("scores", "are missing", "pass the scores of the rows before calibration")
     matrix = isinstance(X, np.ndarray) and X.ndim == 2
-    place = tree.route(
-        read_floats(scores, "scores"), {f"x{j}": column for j, column in enumerate(X.T)} if matrix else X
-    )
+    given = {f"x{j}": column for j, column in enumerate(X.T)} if matrix else X
+    try:
+        place = tree.route(read_floats(scores, "scores"), given)
+    except InputError as error:
+        if error.subject != "by":
+            raise
+        fix = f"pass a frame with {listed([*map(repr, tree.columns)])}"
+        raise InputError("X", error.problem, fix if tree.columns else error.fix) from None
     if (place < 0).any():
         raise InputError("scores", "holds values that are missing", Advice.DROP_ROWS)
     return np.asarray(tree.leaves[place], dtype=np.int64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, SupportsFloat
@@ -243,7 +244,7 @@ def closeness(
         problem = Phrase("or {delta} must be given, and not both", delta=Argument("delta"))
         raise InputError("epsilon", problem, "pass epsilon=0.05, or delta=0.1")
     for name, value in (("epsilon", epsilon), ("delta", delta)):
-        if value is not None and not 0.0 <= value <= 1.0:
+        if value is not None and not (isinstance(value, numbers.Real) and 0.0 <= value <= 1.0):
             raise InputError(name, f"must lie in [0, 1], got {value!r}", "pass a number in [0, 1]")
     f, eta = _probabilities(scores, "scores"), _probabilities(truth, "truth")
     check_length(eta, "truth", len(f))
