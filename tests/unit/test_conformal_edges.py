@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 from sklearn.ensemble import BaggingRegressor
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, Ridge
@@ -10,12 +11,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from calibrant.conformal import (
+    Coverage,
     CrossConformal,
     OutOfBagConformal,
     RepeatedSplitConformal,
     RidgeConformal,
     Scaled,
     SplitConformal,
+    recalibrate_distributions,
 )
 from calibrant.messages import InputError
 
@@ -117,3 +120,32 @@ def test_a_tiny_alpha_gives_the_whole_line():
     X, y = rows()
     with pytest.warns(UserWarning, match="too few"):
         assert np.isinf(SplitConformal(LinearRegression()).fit(X, y).predict_sets(X, 1e-320).width).all()
+
+
+# -------------------------------------------------------------------------------------------------------------- words
+
+
+@pytest.mark.parametrize(
+    ("level", "alpha", "shown"),
+    [
+        (1 - 0.1, 0.1, "90 %"),
+        (1 - 0.07, 0.07, "93 %"),
+        (1 - 2 * 0.07, 0.07, "86 %"),
+        (0.718181818, 0.1, "71.81 %"),
+        (0.999999, 0.1, "99.9999 %"),
+        (1 - 1e-5, 1e-5, "99.999 %"),
+        (1 - 1e-17, 1e-17, "99.999999999999999 %"),
+    ],
+)
+def test_a_level_is_printed_rounded_down(level, alpha, shown):
+    assert f"at least {shown} (" in str(Coverage(level, alpha, "a theorem"))
+
+
+def test_the_ranks_of_right_counts_are_not_called_off():
+    rng = np.random.default_rng(0)
+    mean = rng.uniform(0.5, 2.0, 200)
+    found = recalibrate_distributions(stats.poisson(mean), rng.poisson(mean))
+    assert "Furthest off" not in str(found)
+    assert "share of ranks up to each level" in str(found)
+    wrong = str(recalibrate_distributions(stats.poisson(3 * mean), rng.poisson(mean)))
+    assert "outcomes have a rank F(y) of at most" in wrong

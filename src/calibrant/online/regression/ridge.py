@@ -14,6 +14,7 @@ from calibrant.maps import Map, PiecewiseLinearMap
 from calibrant.messages import InputError
 from calibrant.online.base import register
 from calibrant.online.factors import dot
+from calibrant.online.games.bounds import ULP, ULPS
 from calibrant.online.guards import reading
 from calibrant.online.limits import MAX_CLAMP, real, whole, yes_no
 from calibrant.online.regression.base import RegressionForecaster
@@ -125,7 +126,7 @@ class OnlineRidge(RegressionForecaster):
         """
         n, far = self._check_rows(n_rows), real("distance", distance, 0.0, 1e9)
         spent = self._spent if n_rows is None else self._n * math.log1p(n)
-        bound = (far * far + spent) / n + self.clamp * self.clamp if n else math.inf
+        bound = ((far * far + spent) / n + self.clamp * self.clamp) * ULPS + ULP if n else math.inf
         start = "the score" if self.include_score else "zero"
         quantity = (
             f"the Brier score minus that of the best linear function of its {self._n} regressors with coefficients "
