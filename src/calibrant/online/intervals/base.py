@@ -15,10 +15,9 @@ from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.guarantees.online_certificate import OnlineAssumption, OnlineCertificate
 from calibrant.messages import InputError
 from calibrant.numerics import Floats
-from calibrant.online.games.bounds import ULPS
 from calibrant.online.guards import learning, reading
 from calibrant.online.inputs import refuse_unpaired, shown
-from calibrant.online.limits import MAX_ROWS, changed, real
+from calibrant.online.limits import MAX_ROWS, ULPS, changed, real
 from calibrant.online.settings import settings_of
 from calibrant.online.shared import Shared
 from calibrant.online.states import finite, parsed

@@ -14,9 +14,8 @@ from calibrant.maps import Map, PiecewiseLinearMap
 from calibrant.messages import InputError
 from calibrant.online.base import register
 from calibrant.online.factors import dot
-from calibrant.online.games.bounds import ULP, ULPS
 from calibrant.online.guards import reading
-from calibrant.online.limits import MAX_CLAMP, real, whole, yes_no
+from calibrant.online.limits import MAX_CLAMP, ULP, ULPS, real, whole, yes_no
 from calibrant.online.regression.base import RegressionForecaster
 from calibrant.online.regression.families import LARGEST_SIZE, clip, polynomials
 from calibrant.online.regression.group_features import feature_names
