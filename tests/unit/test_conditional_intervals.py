@@ -62,9 +62,10 @@ def test_weights_equal_in_all_rows_change_nothing_and_only_known_ones_are_certif
     assert same.certificate.assumption == "known-ratio"
     guessed = SplitConformal(MODEL, prefit=True).fit(X[OLD], Y[OLD], sample_weight=np.ones(200))
     assert guessed.certificate().code == NoCertificateCode.ESTIMATED_WEIGHTS
-    alone = split_intervals(
-        MODEL.predict(X[OLD]), Y[OLD], [0.0, 1.0], sample_weight=np.ones(200), new_sample_weight=[1.0, 1e9]
-    )
+    with pytest.warns(UserWarning, match="1 of 2 sets hold everything"):
+        alone = split_intervals(
+            MODEL.predict(X[OLD]), Y[OLD], [0.0, 1.0], sample_weight=np.ones(200), new_sample_weight=[1.0, 1e9]
+        )
     assert np.isinf(alone.width).tolist() == [False, True]
 
 

@@ -87,14 +87,14 @@ def test_a_hand_worked_stream() -> None:
     tracker.learn_one(10.0, 11.0)  # a miss: 0.5 + 0.75
     assert tracker.predict_one(10.0) == (8.75, 11.25)
     tracker.learn_one(10.0, 11.25)  # on the end: a hit
-    assert tracker.predict_one((1.0, 2.0)) == (0.0, 3.0)
+    assert tracker.predict_one((1.0, 2.0)) == pytest.approx((0.0, 3.0), abs=1e-15)
     assert (tracker.missed, tracker.n_rows) == (1, 2)
     adaptive = AdaptiveIntervals(0.5, step=0.1, window=2)
     assert adaptive.predict_one(0.0) == (-math.inf, math.inf)
     adaptive.learn_many([0.0, 0.0, 0.0], [1.0, 2.0, 3.0])  # hit; level 0.55 of one score: 1, a miss; 0.5 of two: 2
     assert adaptive.missed == 2
     assert adaptive.level == pytest.approx(0.45)
-    assert adaptive.predict_one(0.0) == (-3.0, 3.0)  # rank 2 of the last two scores, 2 and 3
+    assert adaptive.predict_one(0.0) == pytest.approx((-3.0, 3.0))  # rank 2 of the last two scores, 2 and 3
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -164,3 +164,46 @@ def test_states_that_no_stream_gives_are_refused() -> None:
             AdaptiveIntervals.resume(json.dumps(state | change))
     with pytest.raises(InputError, match="state"):
         QuantileTracking.resume(QuantileTracking(step=1.0).state | {"numbers": [0, 0]})
+
+
+def test_an_outcome_at_the_radius_is_never_missed_by_rounding() -> None:
+    rng = np.random.default_rng(0)
+    forecasts = rng.normal(size=2_000) * 10.0 ** rng.integers(-3, 17, 2_000)
+    outcomes = rng.normal(size=2_000) * 10.0 ** rng.integers(-3, 3, 2_000)
+    for f, y in zip(forecasts.tolist(), outcomes.tolist(), strict=True):
+        tracker = QuantileTracking(step=1e-30, start=abs(y - f)).learn_one(f, y)
+        assert tracker.missed == 0
+        assert tracker.learn_one((f, f), y).learn_one(f, y).missed <= 1
+
+
+@pytest.mark.parametrize("forecaster", [AdaptiveIntervals(), QuantileTracking(step=0.1)])
+def test_huge_and_ragged_numbers_are_refused(forecaster) -> None:
+    for call in (
+        lambda: forecaster.learn_one(1e308, -1e308),
+        lambda: forecaster.learn_many([1e308], [0.0]),
+        lambda: forecaster.learn_many([0.0], [-1e308]),
+        lambda: forecaster.predict_many([[1, 2], [3]]),
+        lambda: forecaster.predict_one((1, [2])),
+    ):
+        with pytest.raises(InputError):
+            call()
+    assert forecaster.n_rows == 0
+    forecaster.resume(type(forecaster).resume(forecaster.to_json()).learn_one(1e300, -1e300).to_json())
+
+
+@pytest.mark.parametrize("missed", [0, 1_000])
+def test_a_number_of_misses_that_no_stream_has_is_refused(missed) -> None:
+    tracker = AdaptiveIntervals(0.1, step=0.5).learn_many(np.zeros(1_000), np.arange(1_000.0))
+    state = tracker.state
+    assert AdaptiveIntervals.resume(state).state == state
+    state["numbers"][1] = missed
+    with pytest.raises(InputError, match="number of misses"):
+        AdaptiveIntervals.resume(state)
+
+
+def test_more_misses_than_the_bound_are_refused() -> None:
+    state = QuantileTracking(0.1, step=1.0).learn_many(np.zeros(1_000), np.ones(1_000)).state
+    assert QuantileTracking.resume(state).state == state
+    state["numbers"][1] = 500
+    with pytest.raises(InputError, match="number of misses"):
+        QuantileTracking.resume(state)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from tests.cases import every
@@ -104,3 +106,8 @@ def test_maps_states_and_refusals() -> None:
     assert isinstance(OnlineRidge().certificate(), NoCertificate)
     assert isinstance(OnlineRidge().certificate(10), NoCertificate)
     assert "within 1 of the score" in str(OnlineRidge().certificate(1_000))
+
+
+def test_the_bound_is_rounded_outward():
+    forecaster = OnlineRidge()
+    assert forecaster.certificate(1_000).bound > (1.0 + 2 * math.log1p(1_000)) / 1_000

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
+from calibrant.guarantees.online_certificate import rounded_down, without
 from calibrant.messages import Shown
 
 Assumption = Literal["exchangeable", "independent", "known-ratio"]
@@ -60,10 +61,18 @@ class Coverage(Shown):
         """Plain data, ready for JSON."""
         return asdict(self)
 
+    @property
+    def percent(self) -> str:
+        """The level in percent, rounded down."""
+        for times in (1, 2):  # the decimal that alpha means, without the rounding of 1 - alpha
+            if self.level == 1.0 - times * self.alpha:
+                return rounded_down(without(self.alpha, times))
+        return rounded_down(self.level)
+
     def __str__(self) -> str:
         about = f" {self.target}" if self.target else ""
         return (
-            f"A new outcome is in its set with probability at least {100 * self.level:.4g} %{about} ({self.theorem}), "
+            f"A new outcome is in its set with probability at least {self.percent}{about} ({self.theorem}), "
             f"if {ASSUMED[self.assumption]}."
         )
 

@@ -70,7 +70,7 @@ class CrossConformal(ConformalRegressor):
     >>> cross = CrossConformal(LinearRegression(), folds=10).fit(X, y)
     >>> print(cross.predict_sets([[0.0]]))
     1 prediction set, mean width 3.069.
-      A new outcome is in its set with probability at least 71.82 % (Gupta (2023), Theorem 9.3),
+      A new outcome is in its set with probability at least 71.81 % (Gupta (2023), Theorem 9.3),
       if old and new rows are independent draws from one population.
       row 0: -1.591 to 1.478
     """

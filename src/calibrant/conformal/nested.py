@@ -85,8 +85,9 @@ class Band:
         center, spread, slack
             The forecast, its spread if there is one, and the rounding of ends.
         """
-        speed = np.ones_like(center) if spread is None else spread
-        return cls(center, center, speed, speed, 0.0, slack)
+        middle = np.asarray(center, dtype=np.float64)
+        speed = np.ones_like(middle) if spread is None else np.asarray(spread, dtype=np.float64)
+        return cls(middle, middle, speed, speed, 0.0, slack)
 
     @classmethod
     def of_quantiles(cls, lower: Floats, upper: Floats) -> Band:

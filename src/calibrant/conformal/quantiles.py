@@ -75,6 +75,12 @@ def fewest_rows(alpha: float) -> int:
     return ceil(1 / exact(alpha) - 1)
 
 
+def check_ratios(weights: Floats, name: str) -> None:
+    """Refuse weights that are not finite or negative."""
+    if not (np.isfinite(weights).all() and (weights >= 0.0).all()):
+        raise InputError(name, "must be finite and not negative", "pass density ratios, or leave it out")
+
+
 def conformal_quantile(
     scores: ArrayLike, alpha: float, sample_weight: ArrayLike | None = None, test_weight: ArrayLike = 1.0
 ) -> Any:
@@ -125,11 +131,14 @@ def conformal_quantile(
         return float(np.partition(values, at - 1)[at - 1]) if at <= values.size else np.inf
     weights, new = read_floats(sample_weight, "sample_weight"), np.asarray(test_weight, dtype=np.float64)
     check_length(weights, "sample_weight", values.size)
-    for name, each in (("sample_weight", weights), ("test_weight", new)):
-        if not (np.isfinite(each).all() and (each >= 0.0).all()):
-            raise InputError(name, "must be finite and not negative", "pass density ratios, or leave it out")
+    check_ratios(weights, "sample_weight")
+    check_ratios(new, "test_weight")
     order = np.argsort(values, kind="stable")
-    total = np.cumsum(weights[order])
+    with np.errstate(over="ignore"):
+        total = np.cumsum(weights[order])
+        largest = new.max(initial=0.0) + (total[-1] if total.size else 0.0)
+    if not np.isfinite(largest):
+        raise InputError("sample_weight", "has a sum that is not finite", "divide all weights by the largest one")
     asked = (1.0 - level) * (new + (total[-1] if total.size else 0.0)) * (1.0 - ROUNDING)
     found = np.append(values[order], np.inf)[np.searchsorted(total, asked, side="left")]
     return float(found) if new.ndim == 0 else found
@@ -141,9 +150,9 @@ def p_values(scores: ArrayLike, new: ArrayLike) -> Floats:
     Parameters
     ----------
     scores
-        Scores of calibration rows.
+        Scores of calibration rows; infinities are allowed.
     new
-        Scores of new rows.
+        Scores of new rows; infinities are allowed.
 
     Returns
     -------
@@ -160,6 +169,8 @@ def p_values(scores: ArrayLike, new: ArrayLike) -> Floats:
     >>> p_values([1.0, 2.0, 3.0], [2.0, 9.0]).tolist()
     [0.75, 0.25]
     """
-    ordered = np.sort(read_floats(scores, "scores"))
-    below = np.searchsorted(ordered, np.asarray(new, dtype=np.float64), side="left")
+    ordered, fresh = np.sort(read_floats(scores, "scores")), np.asarray(new, dtype=np.float64)
+    for each, name in ((ordered, "scores"), (fresh.ravel(), "new")):
+        refuse_missing(each, name, "drop these rows")
+    below = np.searchsorted(ordered, fresh, side="left")
     return np.asarray((1.0 + ordered.size - below) / (ordered.size + 1.0), dtype=np.float64)

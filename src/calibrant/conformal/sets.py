@@ -182,10 +182,9 @@ class PredictionSets(Shown):
         return nw.from_dict(columns, backend=backend).to_native()
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data, ready for JSON: a list of intervals for each row; an infinite end is None."""
+        """Plain data, ready for JSON: the intervals of each row, and the certificate; an infinite end is None."""
         rows = [[[_end(low), _end(high)] for low, high in zip(*self._row(at), strict=True)] for at in range(len(self))]
-        stated = None if self.certificate is None else self.certificate
-        return {"sets": rows, "certificate": stated.to_dict() if isinstance(stated, Coverage) else None}
+        return {"sets": rows, "certificate": None if self.certificate is None else self.certificate.to_dict()}
 
     def _row(self, at: int) -> tuple[list[float], list[float]]:
         place = slice(self.offsets[at], self.offsets[at + 1])

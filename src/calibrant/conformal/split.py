@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from calibrant.arrays.columns import check_length, read_floats, refuse_not_finite
 from calibrant.conformal.base import ConformalRegressor, Floats, generator, is_number, read_rows, take
@@ -16,7 +16,7 @@ from calibrant.conformal.conditional.thresholds import Calibrated, Unseen
 from calibrant.conformal.coverage import Coverage
 from calibrant.conformal.families import Family, check_model, family_of
 from calibrant.conformal.nested import Band
-from calibrant.conformal.quantiles import check_alpha, conformal_quantile
+from calibrant.conformal.quantiles import check_alpha, check_ratios, conformal_quantile
 from calibrant.conformal.sets import PredictionSets
 from calibrant.guarantees.no_certificate import NoCertificate
 from calibrant.messages import InputError
@@ -153,6 +153,8 @@ class SplitConformal(ConformalRegressor):
         if groups is None and sample_weight is None and self.calibrated_.alike:
             return super().predict_sets(X, alpha)
         level = check_alpha(self.alpha if alpha is None else alpha)
+        if _num_samples(X) == 0:
+            raise InputError("X", "is empty", "pass at least one row")
         nested = self.learned_.nested(X)
         limits = self.calibrated_.at(level).at(len(nested), groups=groups, weights=sample_weight, unseen=unseen)
         lower, upper = nested.level(limits[:, 0])
@@ -235,6 +237,8 @@ def split_intervals(
             check_length(each, name, size)
             if (each <= 0.0).any():
                 raise InputError(name, "has values that are not above 0", "pass positive spreads")
+    if new_sample_weight is not None:
+        check_ratios(read_floats(new_sample_weight, "new_sample_weight"), "new_sample_weight")
     scores = Band.around(old, speeds[0]).score(outcomes)
     thresholds = Calibrated(scores, groups, sample_weight).at(check_alpha(alpha))
     limits = thresholds.at(new.size, groups=new_groups, weights=new_sample_weight, unseen=unseen)

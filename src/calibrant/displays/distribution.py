@@ -1,4 +1,4 @@
-"""Calibration of predictive distributions: the share of outcomes up to each quantile, with a band."""
+"""Calibration of predictive distributions: the share of ranks up to each level, with a band."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ POINTS = 201
 
 
 class DistributionDisplay(Display):
-    """Share of outcomes at or below each quantile of the forecasts, with a band for all levels at once.
+    """Share of outcomes whose rank F(y) in the forecasts is at or below each level, with a band for all levels at once.
 
-    Forecasts that are calibrated have a curve near the diagonal: 30 % of the outcomes are at most the 30 % quantile. A
+    Forecasts that are calibrated have a curve near the diagonal: 30 % of the outcomes have a rank of at most 30 %. A
     curve that is flat in the middle, above the diagonal at the left and below it at the right, shows distributions that
     are too narrow.
 
@@ -83,10 +83,10 @@ class DistributionDisplay(Display):
         low, high = self.calibration.band(self._levels)
         ax.plot([0, 1], [0, 1], color=style.GUIDE, linewidth=1.2, linestyle=(0, (5, 2)), zorder=1, label="calibrated")
         ax.fill_between(self._levels, low, high, color=style.COLORS[0], alpha=0.2, linewidth=0, zorder=2, label="band")
-        ax.plot(self._levels, share, color=style.COLORS[0], linewidth=1.6, zorder=3, label="outcomes")
+        ax.plot(self._levels, share, color=style.COLORS[0], linewidth=1.6, zorder=3, label="ranks")
         for which in ("x", "y"):
             style.percent_axis(ax, which, 0.0, 1.0, room=0.02)
-        ax.set_xlabel("Level of the quantile")
-        ax.set_ylabel("Outcomes up to this quantile")
+        ax.set_xlabel("Rank F(y)")
+        ax.set_ylabel("Outcomes up to this rank")
         self._head(ax, "Calibration of distributions")
         style.place_legend(ax, [(self._levels, share), (self._levels, low), (self._levels, high)])

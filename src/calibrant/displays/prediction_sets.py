@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays.columns import check_length, read_floats, refuse_not_finite
+from calibrant.conformal.coverage import Coverage
 from calibrant.displays import style
 from calibrant.displays.base import Display
 from calibrant.messages import InputError
@@ -106,9 +107,8 @@ class PredictionSetsDisplay(Display):
             text = f"{len(self.sets):,} prediction sets, mean width {np.mean(self.sets.width):.4g}."
         else:
             text = str(self.sets.summary(self.y))
-        level = getattr(self.sets.certificate, "level", None)
-        if level is not None:
-            text += f" Guaranteed on average: {style.percent(level, 4)}."
+        if isinstance(self.sets.certificate, Coverage):
+            text += f" Guaranteed on average: {self.sets.certificate.percent}."
         if len(self.sets) > MOST_ROWS:
             text += f" {MOST_ROWS} rows are drawn."
         return text

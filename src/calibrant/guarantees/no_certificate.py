@@ -93,6 +93,16 @@ class NoCertificate(Shown):
         head = "Certificates by segment" if self.code == NoCertificateCode.BY_SEGMENT else "No certificate"
         return f"{head}: {voice.say(self.reason)}."
 
+    def to_dict(self) -> dict[str, str]:
+        """Plain data, ready for JSON: the code, and the reason in words.
+
+        Examples
+        --------
+        >>> NoCertificate(NoCertificateCode.GROUPED, "the rows are grouped").to_dict()
+        {'code': 'grouped', 'reason': 'the rows are grouped'}
+        """
+        return {"code": str(self.code), "reason": PYTHON.say(self.reason)}
+
     def __str__(self) -> str:
         return self.say(PYTHON)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from decimal import ROUND_CEILING, Context
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from enum import StrEnum
 from typing import Any
 
@@ -166,6 +166,32 @@ def rounded_up(bound: float, digits: int) -> str:
     """
     found = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(float(bound))).normalize()
     return f"{found:g}" if 0 < found < 1e-4 else f"{found:,f}"
+
+
+def rounded_down(level: float | Decimal, digits: int = 4) -> str:
+    """A guaranteed probability in percent, rounded down; near 1 it has more digits.
+
+    Examples
+    --------
+    >>> rounded_down(0.71819), rounded_down(0.999999), rounded_down(without(0.07)), rounded_down(without(0.1, 2))
+    ('71.81 %', '99.9999 %', '93 %', '80 %')
+    """
+    exact = level if isinstance(level, Decimal) else Decimal(repr(float(level)))
+    nines = 2 - (100 * without(exact)).adjusted() if exact < 1 else 0
+    found = Context(prec=min(max(digits, nines), 17), rounding=ROUND_FLOOR).multiply(exact, Decimal(100)).normalize()
+    return f"{found:f} %"
+
+
+def without(alpha: float | Decimal, times: int = 1) -> Decimal:
+    """1 - alpha, or less a multiple of it, as the decimal that a user means: 0.93 for 0.07, and never 1.
+
+    Examples
+    --------
+    >>> without(0.07), without(0.1, 2)
+    (Decimal('0.93'), Decimal('0.8'))
+    """
+    exact = alpha if isinstance(alpha, Decimal) else Decimal(repr(float(alpha)))
+    return Context(prec=60, rounding=ROUND_FLOOR).subtract(Decimal(1), times * exact)
 
 
 def main_of(found: OnlineCertificate, empty: float = 1.0) -> OnlineCertificate | NoCertificate:

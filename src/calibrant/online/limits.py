@@ -16,6 +16,9 @@ from calibrant.online.kernels import SEEN
 MAX_ROWS = 2**53
 """Largest number of rows; counts are exact up to here."""
 
+ULPS, ULP = 1.0 + 2.0**-50, 2.0**-51
+"""Factor and term that widen bounds, since forecasts, comparisons and both sides are rounded."""
+
 SLACK = 1e-6
 """Relative rounding error allowed in a number of a state after a very long stream."""
 

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from calibrant.arrays.columns import check_option
+from calibrant.arrays.columns import as_set, check_option, read_column
+from calibrant.arrays.multiclass.names import first_names
 from calibrant.arrays.multiclass.rows import MulticlassRows, check_class_rows, check_class_scores, is_matrix
 from calibrant.arrays.rows import check_rows, check_scores
-from calibrant.arrays.score_types import MulticlassScoreType
+from calibrant.arrays.score_types import MulticlassScoreType, ScoreType
 from calibrant.conformal.classes.sets import ClassSets
 from calibrant.conformal.conditional.thresholds import Calibrated, Thresholds, Unseen
 from calibrant.conformal.coverage import Coverage
@@ -23,6 +24,9 @@ from calibrant.messages import InputError
 from calibrant.numerics import Floats
 
 Empty = Literal["top class", "keep"]
+
+CODED = ({0, 1}, {-1, 1})
+"""Labels of two classes whose event is known."""
 
 
 @dataclass(eq=False)
@@ -58,8 +62,9 @@ class ClassConformal(ABC):
         Parameters
         ----------
         scores
-            Matrix or frame with a probability for each class, or one column of probabilities for two classes. Logits
-            become probabilities by softmax. With an ``estimator``: its features.
+            Matrix or frame with a probability for each class, or one column for two classes: probabilities of the
+            event, or its log-odds with ``score_type="logit"``. Logits become probabilities. With an
+            ``estimator``: its features.
         y
             The true class of each row.
         groups
@@ -68,9 +73,10 @@ class ClassConformal(ABC):
             Density ratio of the new and the calibration population, for rows from another population;
             :func:`calibrant.shift.known_weights` declares one that is known. New rows then need theirs.
         classes
-            The labels in the order of the columns; see :func:`calibrant.calibrate`.
+            The labels in the order of the columns; see :func:`calibrant.calibrate`. For one column two labels, the
+            event last.
         score_type
-            ``"probability"``, ``"logit"`` or ``"independent"``; guessed by default.
+            ``"probability"``, ``"logit"`` or ``"independent"``; guessed by default, for a matrix.
 
         Returns
         -------
@@ -156,6 +162,8 @@ class ClassConformal(ABC):
     def _check(self) -> None:
         """Refuse options that the method cannot use."""
         check_option("empty", self.empty, ("top class", "keep"))
+        if not isinstance(self.by_class, bool | np.bool_):
+            raise InputError("by_class", f"must be True or False, not {self.by_class!r}")
 
     # -------------------------------------------------------------------------------------------------------- rows
 
@@ -165,16 +173,40 @@ class ClassConformal(ABC):
             scores = self._estimated(scores)
         self.one_column_ = not is_matrix(scores)
         if self.one_column_:
-            one = check_rows(scores, y, score_type="probability")
-            return check_class_rows(_two_columns(one.scores), one.labels, classes=(0, 1), score_type="probability")
+            return self._read_one_column(scores, y, classes, score_type)
         return check_class_rows(scores, y, classes=classes, score_type=score_type, loose=self._loose)
+
+    def _read_one_column(self, scores: Any, y: Any, classes: Any, score_type: Any) -> MulticlassRows:
+        check_option("score_type", score_type, (None, "probability", "logit"))
+        self.column_type_: ScoreType = score_type or "probability"
+        if classes is None:
+            found = as_set(read_column(y, "y"), "y")
+            if any(isinstance(label, str) for label in found) or (len(found) == 2 and found not in CODED):
+                names = sorted(found, key=str)
+                raise InputError(
+                    "y",
+                    f"holds the labels {first_names([str(name) for name in names])}, and one column of scores does not "
+                    "say which of them is the event",
+                    f"pass classes={names!r}, the event last, or a matrix with two columns"
+                    if len(names) == 2
+                    else "pass classes=, the event last, or a matrix with two columns",
+                )
+            one = check_rows(scores, y, score_type=self.column_type_)
+            return check_class_rows(
+                _two_columns(one.scores, self.column_type_), one.labels, classes=(0, 1), score_type="probability"
+            )
+        names = list(classes)
+        if len(names) != 2:
+            raise InputError("classes", f"has {len(names)} labels for one column", "pass two of them, the event last")
+        columns = _two_columns(check_scores(scores, self.column_type_), self.column_type_)
+        return check_class_rows(columns, y, classes=names, score_type="probability")
 
     def _new(self, scores: Any) -> Floats:
         """Probabilities of new rows."""
         if self.estimator is not None:
             scores = self._estimated(scores)
         if self.one_column_:
-            return _two_columns(check_scores(scores, "probability"))
+            return _two_columns(check_scores(scores, self.column_type_), self.column_type_)
         matrix, _ = check_class_scores(scores, self.classes_, self.score_type_, self.columns_, masked=lambda: True)
         return probabilities(matrix, self.score_type_)
 
@@ -207,6 +239,8 @@ def probabilities(matrix: Any, score_type: MulticlassScoreType) -> Floats:
     return np.asarray(special.softmax(p, axis=1)) if score_type == "logit" else p
 
 
-def _two_columns(p: Any) -> Floats:
-    second = np.asarray(p, dtype=np.float64)
+def _two_columns(scores: Any, score_type: ScoreType) -> Floats:
+    second = np.asarray(scores, dtype=np.float64)
+    if score_type == "logit":
+        second = np.asarray(special.expit(second))
     return np.column_stack([1.0 - second, second])

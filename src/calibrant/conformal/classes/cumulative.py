@@ -79,7 +79,7 @@ class CumulativeSets(ClassConformal):
         check_option("last", self.last, ("random", "whole"))
         check_whole("free", self.free, 0)
         check_whole("random_state", self.random_state, 0)
-        if not (isinstance(self.penalty, int | float) and 0.0 <= self.penalty < np.inf):
+        if not (isinstance(self.penalty, int | float | np.integer | np.floating) and 0.0 <= self.penalty < np.inf):
             raise InputError("penalty", f"must be a number of at least 0, not {self.penalty!r}", "pass 0 for none")
 
     def _scores(self, p: Floats) -> Floats:

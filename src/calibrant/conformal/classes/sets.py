@@ -151,7 +151,7 @@ class ClassSets(Shown):
             "classes": list(self.classes),
             "sets": [np.flatnonzero(row).tolist() for row in self.members],
             "filled": [] if self.filled is None else np.flatnonzero(self.filled).tolist(),
-            "certificate": self.certificate.to_dict() if isinstance(self.certificate, Coverage) else None,
+            "certificate": None if self.certificate is None else self.certificate.to_dict(),
         }
 
     def __repr__(self) -> str:

@@ -13,7 +13,7 @@ from calibrant.arrays.keys import Keys, read_keys
 from calibrant.arrays.multiclass.names import first_names
 from calibrant.arrays.sides import RatioWeights, check_weights
 from calibrant.conformal.coverage import Coverage
-from calibrant.conformal.quantiles import conformal_quantile, fewest_rows, rank
+from calibrant.conformal.quantiles import check_ratios, conformal_quantile, fewest_rows, rank
 from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.messages import InputError, Voice, note, warn
 from calibrant.numerics import Floats, Ints
@@ -27,6 +27,12 @@ def too_few_rows_for_sets(voice: Voice, few: int, parts: int, alpha: float, need
         return f"{needs}, and there are fewer: every set holds everything"
     return f"{needs} in each group or class, and {few:,} of {parts:,} have fewer: their sets hold everything"
 
+
+weighted_sets_hold_everything = note(
+    "weighted-sets-hold-everything",
+    "{rows:,} of {n:,} sets hold everything: the weights of these rows are too large beside those of the calibration "
+    "rows for alpha = {alpha:g}; use more calibration rows, or a larger alpha",
+)
 
 Unseen = Literal["refuse", "everything"]
 
@@ -156,7 +162,11 @@ class Thresholds:
         if self.scores is not None:
             new = read_floats(weights, "sample_weight")
             check_length(new, "sample_weight", n)
-            return np.asarray(conformal_quantile(self.scores, self.alpha, self.weights, new))[:, None]
+            check_ratios(new, "sample_weight")
+            found = np.asarray(conformal_quantile(self.scores, self.alpha, self.weights, new))
+            if np.isinf(found).any():
+                warn(weighted_sets_hold_everything(rows=int(np.isinf(found).sum()), n=n, alpha=self.alpha))
+            return found[:, None]
         few = self.rows < fewest_rows(self.alpha)
         if few.any():
             warn(too_few_rows_for_sets(int(few.sum()), few.size, self.alpha, fewest_rows(self.alpha)))

@@ -15,7 +15,7 @@ from calibrant.arrays.columns import check_length, read_floats, refuse_not_finit
 from calibrant.conformal.coverage import Coverage
 from calibrant.conformal.quantiles import check_alpha, exact
 from calibrant.conformal.sets import PredictionSets
-from calibrant.guarantees.online_certificate import rounded_up
+from calibrant.guarantees.online_certificate import rounded_down, rounded_up, without
 from calibrant.maps import StepMap
 from calibrant.messages import InputError, Shown
 from calibrant.numerics import Floats
@@ -27,7 +27,7 @@ OUTWARD = 1e-8
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DistributionCalibration(Shown):
-    """The result of :func:`recalibrate_distributions`: how often outcomes fall below each level of the forecasts.
+    """The result of :func:`recalibrate_distributions`: the share of ranks F(y) up to each level.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class DistributionCalibration(Shown):
     left
         The same just below the outcomes, sorted; lower where distributions jump.
     epsilon, alpha
-        With confidence 1 - alpha, the map is at most epsilon away from the truth at every level at once.
+        With confidence 1 - alpha, the map is at most epsilon away from the true share of ranks at every level at once.
 
     Notes
     -----
@@ -66,12 +66,12 @@ class DistributionCalibration(Shown):
 
     @property
     def map(self) -> StepMap:
-        """The map from a level of the forecast to the share of past outcomes at or below it."""
+        """The map from a level to the share of past ranks at or below it."""
         knots, counts = np.unique(self.ranks, return_counts=True)
         return StepMap(knots, np.concatenate([[0.0], np.cumsum(counts) / self.n]))
 
     def band(self, levels: ArrayLike) -> tuple[Floats, Floats]:
-        """Ends of the band for the true share of outcomes at or below each level, simultaneously for all levels.
+        """Ends of the band for the true share of ranks at or below each level, simultaneously for all levels.
 
         Parameters
         ----------
@@ -149,21 +149,26 @@ class DistributionCalibration(Shown):
 
     def __str__(self) -> str:
         """Whether the forecasts are calibrated, where they are furthest off, and how far the map can be off."""
-        sure = f"{100 * (1 - self.alpha):.4g} %"
+        sure = rounded_down(without(self.alpha))
         levels = np.linspace(0.05, 0.95, 19)
-        found = self.map.apply(levels)
-        worst = int(np.abs(found - levels).argmax())
+        found, just_below = self.map.apply(levels), np.searchsorted(self.left, levels, side="right") / self.n
+        off = np.maximum(found - levels, levels - just_below)  # a jump over a level is right at every height between
+        worst = int(off.argmax())
         verdict = "The distributions may be calibrated: nothing in these rows speaks against it."
         if self.rejects:
             verdict = f"With confidence {sure}, the distributions are not calibrated."
         points = rounded_up(100 * self.epsilon, 3)
-        return "\n  ".join([
-            verdict,
-            f"Furthest off: {100 * found[worst]:.1f} % of {self.n:,} outcomes are at most the "
-            f"{100 * levels[worst]:.0f} % quantile.",
-            f"With confidence {sure}, the true share of outcomes up to each quantile is within {points} points of the "
-            "map, at all levels at once, if rows are independent draws of one population.",
-        ])  # fmt: skip
+        lines = [verdict]
+        if off[worst] > 0.0:
+            lines.append(
+                f"Furthest off: {100 * found[worst]:.1f} % of {self.n:,} outcomes have a rank F(y) of at most "
+                f"{100 * levels[worst]:.0f} %."
+            )
+        lines.append(
+            f"With confidence {sure}, the true share of ranks up to each level is within {points} points of the map, "
+            "at all levels at once, if rows are independent draws of one population."
+        )
+        return "\n  ".join(lines)
 
 
 class RecalibratedForecast(Predictive):
@@ -263,9 +268,9 @@ def recalibrate_distributions(forecast: Any, y: ArrayLike, *, alpha: float = 0.1
     >>> found = recalibrate_distributions(GaussianForecast(np.zeros(500), 1.0), y)
     >>> print(found)
     With confidence 90 %, the distributions are not calibrated.
-      Furthest off: 27.2 % of 500 outcomes are at most the 10 % quantile.
-      With confidence 90 %, the true share of outcomes up to each quantile is within 5.44 points of the map, at all
-      levels at once, if rows are independent draws of one population.
+      Furthest off: 27.2 % of 500 outcomes have a rank F(y) of at most 10 %.
+      With confidence 90 %, the true share of ranks up to each level is within 5.44 points of the map, at all levels
+      at once, if rows are independent draws of one population.
     """
     level = check_alpha(alpha)
     outcomes: Floats = read_floats(y, "y")

@@ -6,9 +6,7 @@ import math
 from collections.abc import Sequence
 
 from calibrant.guarantees.online_certificate import RANDOMIZED, OnlineAssumption, OnlineCertificate
-
-ULPS, ULP = 1.0 + 2.0**-50, 2.0**-51
-"""Factor and term that widen bounds, since forecasts, comparisons and both sides are rounded."""
+from calibrant.online.limits import ULP, ULPS
 
 CHANCES, SUMS = 2.0**-49, 2.0**-54
 """Most that rounding of probabilities can add to a mean error for each earlier row, and rounding of sums of outcomes in

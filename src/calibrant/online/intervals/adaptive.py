@@ -8,7 +8,7 @@ from collections import deque
 from typing import ClassVar
 
 from calibrant.online.intervals.base import IntervalForecaster, level_of
-from calibrant.online.limits import changed, real, whole
+from calibrant.online.limits import SLACK, changed, real, whole
 from calibrant.online.settings import read_only
 
 
@@ -99,4 +99,7 @@ class AdaptiveIntervals(IntervalForecaster):
     def _resume(self, numbers: list[float]) -> None:
         if len(numbers) != min(self._seen, self.window):
             raise changed("list of scores")
+        slack = self.step * (SLACK + 2.0**-50 * self.alpha * self._seen)
+        if not -self.step * (1.0 - self.alpha) - slack <= self.level <= 1.0 + self.step * self.alpha + slack:
+            raise changed("number of misses")
         self._recent, self._sorted = deque(numbers), sorted(numbers)

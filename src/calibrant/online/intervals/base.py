@@ -17,7 +17,7 @@ from calibrant.messages import InputError
 from calibrant.numerics import Floats
 from calibrant.online.guards import learning, reading
 from calibrant.online.inputs import refuse_unpaired, shown
-from calibrant.online.limits import MAX_ROWS, changed, real
+from calibrant.online.limits import MAX_ROWS, ULPS, changed, real
 from calibrant.online.settings import settings_of
 from calibrant.online.shared import Shared
 from calibrant.online.states import finite, parsed
@@ -28,6 +28,10 @@ VERSION = 1
 """Version of the state format."""
 
 NUMBERS = "pass one number per row, or two columns: the lower and the upper end of an interval"
+
+
+LARGEST, UNIT = 1e300, "pass them in a larger unit"
+"""Largest forecast and outcome, so that errors are finite, and what to do about larger ones."""
 
 
 class IntervalForecaster(Shared, ABC):
@@ -194,7 +198,7 @@ class IntervalForecaster(Shared, ABC):
             )
         return OnlineCertificate(
             "the share of outcomes outside their intervals",
-            most / n,
+            most * ULPS / n,
             int(n),
             False,
             (OnlineAssumption.IN_ORDER,),
@@ -301,7 +305,7 @@ def one_forecast(forecast: Any) -> Interval:
     >>> one_forecast(2), one_forecast((1, 3.5))
     ((2.0, 2.0), (1.0, 3.5))
     """
-    if isinstance(forecast, tuple | list | np.ndarray) and np.shape(forecast) == (2,):
+    if isinstance(forecast, tuple | list | np.ndarray) and _shape(forecast) == (2,):
         low, high = (_number(end, "forecast", "pass a number, or a pair (lower, upper)") for end in forecast)
     else:
         low = high = _number(forecast, "forecast", "pass a number, or a pair (lower, upper)")
@@ -318,7 +322,7 @@ def many_forecasts(forecasts: Any) -> Floats:
     >>> many_forecasts([1, 2]).tolist(), many_forecasts([[1, 2]]).tolist()
     ([[1.0, 1.0], [2.0, 2.0]], [[1.0, 2.0]])
     """
-    shape = np.shape(forecasts)
+    shape = _shape(forecasts)
     if len(shape) == 2 and shape[1] == 2:
         found = read_array(forecasts, "forecasts", NUMBERS)
     else:
@@ -327,6 +331,7 @@ def many_forecasts(forecasts: Any) -> Floats:
     if not np.isfinite(found).all():
         place = int(np.argmin(np.isfinite(found).all(axis=1)))
         raise InputError("forecasts", f"is not finite in row {place}", "leave out rows without a forecast")
+    _refuse_huge(found, "forecasts")
     crossed = found[:, 0] > found[:, 1]
     if crossed.any():
         raise InputError(
@@ -344,12 +349,15 @@ def _paired(forecasts: Any, outcomes: Any) -> list[tuple[float, float, float]]:
         place = int(np.argmin(np.isfinite(ys)))
         fix = "leave out rows whose outcome is not known yet"
         raise InputError("outcomes", f"is not finite in row {place}", fix)
+    _refuse_huge(ys, "outcomes")
     return [(low, high, y) for (low, high), y in zip(ends.tolist(), ys.tolist(), strict=True)]
 
 
 def _around(low: float, high: float, radius: float) -> Interval:
     if radius == -math.inf:
         return math.inf, -math.inf
+    if 0.0 <= radius < math.inf:  # a rounded error may be below the error by half a unit: see the certificate, Rounding
+        radius = math.nextafter(radius, math.inf)
     return low - radius, high + radius
 
 
@@ -360,4 +368,21 @@ def _number(value: Any, name: str, fix: str) -> float:
         found = math.nan
     if not math.isfinite(found):
         raise InputError(name, f"must be a finite number, not {shown(value)}", fix)
+    if abs(found) > LARGEST:
+        raise InputError(name, f"must be at most {LARGEST:g} in absolute value, not {shown(value)}", UNIT)
     return found
+
+
+def _refuse_huge(values: Floats, name: str) -> None:
+    huge = np.abs(values) > LARGEST
+    if huge.any():
+        place = int(np.argwhere(huge)[0][0])
+        raise InputError(name, f"must be at most {LARGEST:g} in absolute value, but is not in row {place}", UNIT)
+
+
+def _shape(values: Any) -> tuple[int, ...]:
+    """Shape of numbers; lists of different lengths have none."""
+    try:
+        return np.shape(values)
+    except ValueError:
+        return ()

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.online.intervals.base import IntervalForecaster, level_of
-from calibrant.online.limits import changed, real
+from calibrant.online.limits import SLACK, changed, real
 from calibrant.online.settings import read_only
 
 LARGEST = 1e100
@@ -83,7 +83,8 @@ class QuantileTracking(IntervalForecaster):
                 "AdaptiveIntervals, which needs none",
             )
         most = self._highest if n == self._seen else self.largest or 0.0
-        return self.alpha * n + max(most - self.start, 0.0) / self.step + 1.0 - self.alpha
+        rounded = 2.0**-50 * most  # more than the radius loses by rounding, if it is near the largest score
+        return self.alpha * n + (max(most - self.start, 0.0) + rounded) / self.step + 1.0 - self.alpha
 
     def _numbers(self) -> list[float]:
         return [self._highest]
@@ -92,3 +93,6 @@ class QuantileTracking(IntervalForecaster):
         if len(numbers) != 1 or numbers[0] < 0.0:
             raise changed("largest score")
         self._highest = numbers[0]
+        most = self._most_missed(self._seen)
+        if not isinstance(most, NoCertificate) and self._missed > most * (1.0 + SLACK):
+            raise changed("number of misses")

@@ -15,7 +15,7 @@ from calibrant.messages import InputError
 from calibrant.online.base import register
 from calibrant.online.factors import dot
 from calibrant.online.guards import reading
-from calibrant.online.limits import MAX_CLAMP, real, whole, yes_no
+from calibrant.online.limits import MAX_CLAMP, ULP, ULPS, real, whole, yes_no
 from calibrant.online.regression.base import RegressionForecaster
 from calibrant.online.regression.families import LARGEST_SIZE, clip, polynomials
 from calibrant.online.regression.group_features import feature_names
@@ -125,7 +125,7 @@ class OnlineRidge(RegressionForecaster):
         """
         n, far = self._check_rows(n_rows), real("distance", distance, 0.0, 1e9)
         spent = self._spent if n_rows is None else self._n * math.log1p(n)
-        bound = (far * far + spent) / n + self.clamp * self.clamp if n else math.inf
+        bound = ((far * far + spent) / n + self.clamp * self.clamp) * ULPS + ULP if n else math.inf
         start = "the score" if self.include_score else "zero"
         quantity = (
             f"the Brier score minus that of the best linear function of its {self._n} regressors with coefficients "
