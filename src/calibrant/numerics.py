@@ -138,6 +138,19 @@ def to_float32(p: Floats) -> NDArray[np.float32]:
     return out
 
 
+def covariance_root(covariance: Floats) -> Floats:
+    """A matrix R with R R' = the covariance; eigenvalues that rounding made negative are taken as 0.
+
+    Examples
+    --------
+    >>> root = covariance_root(np.array([[2.0, 1.0], [1.0, 2.0]]))
+    >>> np.round(root @ root.T, 12).tolist()
+    [[2.0, 1.0], [1.0, 2.0]]
+    """
+    values, vectors = np.linalg.eigh(covariance)
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
+
+
 def log_loss(p: Floats, n: NDArray[Any], events: NDArray[Any]) -> float:
     r"""Total :math:`-\sum_c [e_c \log p_c + (n_c - e_c) \log(1 - p_c)]` over cells; 0 log 0 counts as 0.
 

@@ -23,7 +23,7 @@ def read_column(values: object, name: str) -> NDArray[Any]:
     """One column as a 1-D numpy array of whatever dtype it has."""
     if isinstance(values, np.ma.MaskedArray):
         raise InputError(name, "is a masked array", f"drop the masked rows and pass a plain array, {name}.compressed()")
-    a = np.asarray(values) if isinstance(values, np.ndarray) else _convert(values, name)
+    a = np.asarray(values) if isinstance(values, np.ndarray) else to_array(values, name)
     if a.ndim == 2 and a.shape[1] == 1:
         a = a.reshape(-1)
     if a.ndim == 0:
@@ -42,7 +42,7 @@ def read_column(values: object, name: str) -> NDArray[Any]:
     return a.astype(object) if a.dtype.kind == "T" else a
 
 
-def _convert(values: Any, name: str | Setting) -> NDArray[Any]:
+def to_array(values: Any, name: str | Setting) -> NDArray[Any]:
     """Read anything that is not a numpy array yet as one; nulls become NaN, None or the library's own missing value."""
     if hasattr(values, "nnz") and (hasattr(values, "toarray") or hasattr(values, "todense")):
         raise InputError(name, "is a sparse matrix", "pass a dense column, such as column.toarray().ravel()")

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays.columns import CHUNK, EXACT, _convert, is_missing
+from calibrant.arrays.columns import CHUNK, EXACT, is_missing, to_array
 from calibrant.messages import InputError, Setting
 
 LONGEST_KEY = 1_000
@@ -86,7 +86,7 @@ def read_keys(values: object, name: str | Setting = "groups") -> Keys:
         return values
     if isinstance(values, np.ma.MaskedArray):
         raise InputError(name, "is a masked array", "pass a plain array with None for rows without a group")
-    given = np.asarray(values) if isinstance(values, np.ndarray) else _convert(values, name)
+    given = np.asarray(values) if isinstance(values, np.ndarray) else to_array(values, name)
     flat, missing = given.reshape(-1), None
     if flat.dtype.kind == "f":
         flat, missing = _whole(flat, name)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from abc import abstractmethod
+from typing import Any, Literal
 
 from calibrant.arrays.columns import check_option
-from calibrant.conformal.base import Floats
+from calibrant.conformal.base import ConformalRegressor, Floats
 from calibrant.conformal.depth import held_by, plus_interval
+from calibrant.conformal.quantiles import votes_needed
 from calibrant.conformal.sets import PredictionSets
 
 Aggregate = Literal["set", "hull", "plus"]
@@ -28,3 +30,20 @@ def aggregate_intervals(lower: Floats, upper: Floats, votes: int, how: Aggregate
         return plus_interval(lower, upper, votes)
     found = held_by(lower, upper, votes)
     return found.hull if how == "hull" else found
+
+
+class Aggregated(ConformalRegressor):
+    """Base class of methods that aggregate one interval for each old row."""
+
+    aggregate: Aggregate
+    scores_: Floats
+
+    @abstractmethod
+    def intervals(self, X: Any) -> tuple[Floats, Floats]:
+        """Lower and upper ends of the intervals that the sets are made of: one for each new and each old row."""
+
+    def _calibration_rows(self) -> int:
+        return int(self.scores_.size)
+
+    def _sets(self, X: Any, alpha: float) -> PredictionSets:
+        return aggregate_intervals(*self.intervals(X), votes_needed(self.scores_.size, alpha), self.aggregate)

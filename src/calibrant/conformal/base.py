@@ -76,6 +76,17 @@ class ConformalRegressor(ABC, BaseEstimator):
         """The certificate of the fitted method."""
 
 
+class MeanOfModels(ConformalRegressor):
+    """Base class of methods that fit several models, each to some of the rows."""
+
+    learned_: list[Any]
+
+    def predict(self, X: Any) -> Floats:
+        """The mean of the forecasts of all models."""
+        check_is_fitted(self)
+        return np.asarray(np.mean([learned.center(X) for learned in self.learned_], axis=0), dtype=np.float64)
+
+
 def take(X: Any, rows: Ints) -> Any:
     """Rows of an array or a data frame, by position."""
     return _safe_indexing(X, rows)

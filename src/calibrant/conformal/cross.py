@@ -10,18 +10,17 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from calibrant.arrays.columns import check_option, check_whole
-from calibrant.conformal.aggregated import AGGREGATES, Aggregate, aggregate_intervals
-from calibrant.conformal.base import ConformalRegressor, Floats, generator, read_rows, take
+from calibrant.conformal.aggregated import AGGREGATES, Aggregate, Aggregated
+from calibrant.conformal.base import Floats, MeanOfModels, generator, read_rows, take
 from calibrant.conformal.coverage import Coverage, or_none
 from calibrant.conformal.families import Family, check_model, family_of
-from calibrant.conformal.quantiles import check_alpha, votes_needed
-from calibrant.conformal.sets import PredictionSets
+from calibrant.conformal.quantiles import check_alpha
 from calibrant.guarantees.no_certificate import NoCertificate
 from calibrant.messages import InputError
 
 
 @dataclass(eq=False, repr=False)
-class CrossConformal(ConformalRegressor):
+class CrossConformal(MeanOfModels, Aggregated):
     r"""Prediction sets in which every row both fits and calibrates: K-fold cross-conformal, CV+ and jackknife+.
 
     Row i is in one fold, and its score :math:`r_i` comes from a model of the other folds. A value y is in the set of a
@@ -113,22 +112,11 @@ class CrossConformal(ConformalRegressor):
             raise InputError("folds", f"is {self.folds}, and there are {n} rows", "pass at most one fold for each row")
         return int(self.folds)
 
-    def predict(self, X: Any) -> Floats:
-        """The mean of the forecasts of all models."""
-        check_is_fitted(self)
-        return np.asarray(np.mean([learned.center(X) for learned in self.learned_], axis=0), dtype=np.float64)
-
     def intervals(self, X: Any) -> tuple[Floats, Floats]:
         """Lower and upper ends of the intervals that the sets are made of: one for each new and each old row."""
         check_is_fitted(self)
         ends = [learned.nested(X).level(self.scores_[None, self.fold_ == k]) for k, learned in enumerate(self.learned_)]
         return np.concatenate([low for low, _ in ends], axis=1), np.concatenate([high for _, high in ends], axis=1)
-
-    def _calibration_rows(self) -> int:
-        return int(self.scores_.size)
-
-    def _sets(self, X: Any, alpha: float) -> PredictionSets:
-        return aggregate_intervals(*self.intervals(X), votes_needed(self.scores_.size, alpha), self.aggregate)
 
     def _certificate(self, alpha: float) -> Coverage | NoCertificate:
         return or_none(cross_coverage(alpha, self.scores_.size, len(self.learned_)))

@@ -13,14 +13,13 @@ from sklearn.ensemble import BaggingRegressor, RandomForestRegressor
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from calibrant.arrays.columns import check_option
-from calibrant.conformal.aggregated import AGGREGATES, Aggregate, aggregate_intervals
-from calibrant.conformal.base import ConformalRegressor, Floats, generator, predictions, read_rows, take
+from calibrant.conformal.aggregated import AGGREGATES, Aggregate, Aggregated
+from calibrant.conformal.base import Floats, generator, predictions, read_rows, take
 from calibrant.conformal.coverage import Coverage, or_none
 from calibrant.conformal.families import check_model
 from calibrant.conformal.forest import bag_counts, is_forest
 from calibrant.conformal.nested import Band
-from calibrant.conformal.quantiles import check_alpha, votes_needed
-from calibrant.conformal.sets import PredictionSets
+from calibrant.conformal.quantiles import check_alpha
 from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.messages import InputError
 
@@ -34,7 +33,7 @@ FIXED_NUMBER = NoCertificate(
 
 
 @dataclass(eq=False, repr=False)
-class OutOfBag(ConformalRegressor):
+class OutOfBag(Aggregated):
     """Base class of out-of-bag methods: the forest, who has seen what, and the number of trees."""
 
     model: Any = None
@@ -87,12 +86,6 @@ class OutOfBag(ConformalRegressor):
             shape = (_num_samples(X), self.scores_.size)
             return np.full(shape, -np.inf), np.full(shape, np.inf)
         return self._ends(X)
-
-    def _calibration_rows(self) -> int:
-        return int(self.scores_.size)
-
-    def _sets(self, X: Any, alpha: float) -> PredictionSets:
-        return aggregate_intervals(*self.intervals(X), votes_needed(self.scores_.size, alpha), self.aggregate)
 
     def _certificate(self, alpha: float) -> Coverage | NoCertificate:
         if not (self.draw_trees and self.sampled_as_drawn_):

@@ -8,10 +8,9 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils.validation import check_is_fitted
 
 from calibrant.arrays.columns import check_option, check_whole
-from calibrant.conformal.base import ConformalRegressor, Floats, generator, is_number, read_rows, take
+from calibrant.conformal.base import MeanOfModels, generator, is_number, read_rows, take
 from calibrant.conformal.coverage import Coverage, or_none
 from calibrant.conformal.depth import held_by, held_by_weight
 from calibrant.conformal.families import Family, check_model, family_of
@@ -22,7 +21,7 @@ from calibrant.messages import InputError
 
 
 @dataclass(eq=False, repr=False)
-class RepeatedSplitConformal(ConformalRegressor):
+class RepeatedSplitConformal(MeanOfModels):
     r"""Prediction sets from the mean p-value over K random splits, by subsampling or the bootstrap.
 
     Split k fits a model to random rows, and the other rows :math:`R_k` give a p-value of each value y. The set is
@@ -100,11 +99,6 @@ class RepeatedSplitConformal(ConformalRegressor):
             self.learned_.append(learned)
             self.scores_.append(scores)
         return self
-
-    def predict(self, X: Any) -> Floats:
-        """The mean of the forecasts of all models."""
-        check_is_fitted(self)
-        return np.asarray(np.mean([learned.center(X) for learned in self.learned_], axis=0), dtype=np.float64)
 
     def _calibration_rows(self) -> int:
         return sum(scores.size for scores in self.scores_)

@@ -286,14 +286,6 @@ def _reached(tree: Tree, leaf: NDArray[np.bool_], node: int) -> bool:
     return True if not len(parents) else not leaf[parents[0]] and _reached(tree, leaf, int(parents[0]))
 
 
-def squared_errors(targets: Floats, weights: Floats | None, rows: Sequence[Ints]) -> Floats:
-    """Squared error of the mean of the targets in each node."""
-    w = np.ones(len(targets)) if weights is None else weights
-    squares = (targets**2).sum(axis=1) * w
-    totals = [(w[each].sum(), (w[each, None] * targets[each]).sum(axis=0), squares[each].sum()) for each in rows]
-    return np.array([s2 - (s1**2).sum() / max(n, np.finfo(float).tiny) for n, s1, s2 in totals])
-
-
 @dataclass(frozen=True, eq=False)
 class Grown:
     """A tree chosen by cross-validation: the tree, its alpha, and the RMSE on held-out rows by alpha."""

@@ -64,10 +64,6 @@ class PathForecast(Shown):
         level = int(self.taxonomy.depths[code]) - 1
         return np.where(self.nodes[:, level] == code, self.probabilities[:, level], np.nan)
 
-    def to_matrix(self, fill: float = np.nan) -> Floats:
-        """Matrix with one column for each of ``taxonomy.nodes``, and ``fill`` where there is no probability."""
-        return scattered(self.nodes, self.probabilities, len(self.taxonomy.nodes), fill)
-
     def narrowest(self, least: float) -> NDArray[Any]:
         """Name of the narrowest node whose probability is at least ``least``; the root if there is none.
 
@@ -308,9 +304,9 @@ def path_scores(
     return top, values
 
 
-def scattered(nodes: NDArray[Any], values: NDArray[Any], width: int, fill: float = np.nan) -> NDArray[Any]:
-    """Values along paths as a matrix of ``width`` columns, ``fill`` elsewhere."""
-    out = np.full((len(nodes), width + 1), fill, dtype=values.dtype)  # values without a node go to an extra column
+def scattered(nodes: NDArray[Any], values: NDArray[Any], width: int) -> NDArray[Any]:
+    """Values along paths as a matrix of ``width`` columns, NaN elsewhere."""
+    out = np.full((len(nodes), width + 1), np.nan, dtype=values.dtype)  # values without a node go to an extra column
     np.put_along_axis(out, np.where(nodes < 0, width, nodes), values, axis=1)
     return np.ascontiguousarray(out[:, :width])
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from calibrant.arrays import Rows, check_rows
 from calibrant.arrays.columns import check_whole
 from calibrant.messages import InputError, Shown
-from calibrant.metrics.binary.bins import Edges, _check_edges
+from calibrant.metrics.binary.bins import Edges, check_edges
 from calibrant.numerics import Floats, Guide
 from calibrant.tallies import Tally
 
@@ -94,7 +94,7 @@ def error_over_time(
     if edges is None:
         inner, chosen = np.arange(1, int(n_bins)) / int(n_bins), f"{int(n_bins)} bins of equal width"
     else:
-        inner = _check_edges(edges)
+        inner = check_edges(edges)
         chosen = f"{len(inner) + 1} bins of given edges"
     paths = _Paths(Guide(inner).locate(rows.scores))
     name = f"calibration error over time, {chosen}"

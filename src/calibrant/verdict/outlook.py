@@ -9,7 +9,7 @@ import numpy as np
 from scipy import special
 
 from calibrant.metrics.binary.likelihood import Parameters
-from calibrant.numerics import Floats
+from calibrant.numerics import Floats, covariance_root
 from calibrant.verdict.shape import Tolerance
 
 DRAWS = 2_000
@@ -43,7 +43,7 @@ def more_labels(parameters: Parameters, limits: Tolerance, rule: Rule, rows: flo
     center, covariance = _joint(parameters)
     half = np.array([limits.intercept, limits.slope])[: len(center)]
     noise = np.random.default_rng(0).standard_normal((DRAWS, len(center)))
-    draws = np.einsum("ij,dj->di", _root(covariance), noise)
+    draws = np.einsum("ij,dj->di", covariance_root(covariance), noise)
     se = np.sqrt(np.diag(covariance))
     inside = float(special.ndtri((1.0 + rule.inside) / 2.0))
     outside = special.ndtri((1.0 + np.array([rule.outside_intercept, rule.outside_slope])) / 2.0)[: len(center)]
@@ -73,11 +73,6 @@ def _joint(parameters: Parameters) -> tuple[Floats, Floats]:
     cross = across * level.se * slope.se
     covariance = np.array([[level.spread.variance, cross], [cross, slope.spread.variance]])
     return np.array([level.value, slope.value - 1.0]), covariance
-
-
-def _root(covariance: Floats) -> Floats:
-    values, vectors = np.linalg.eigh(covariance)
-    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 
 
 def round_up(labels: float) -> int:

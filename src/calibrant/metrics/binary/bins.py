@@ -157,7 +157,7 @@ class Bins:
             return cls._from_regions(*region_rows(scores, y, sample_weight, regions, edges))
         data = rows_or_tally(scores, y, sample_weight)
         if edges is not None:
-            inner = _check_edges(edges)
+            inner = check_edges(edges)
         elif strategy == "width":
             inner = np.arange(1, n_bins) / n_bins
         else:
@@ -320,7 +320,8 @@ def describe(bins: Bins, strategy: Strategy, edges: Edges, regions: Regions = No
     )
 
 
-def _check_edges(edges: ArrayLike | StepMap) -> Floats:
+def check_edges(edges: ArrayLike | StepMap) -> Floats:
+    """Given inner edges of bins, or those of a step map: finite, increasing, above 0 and up to 1."""
     inner = np.asarray(edges.knots if isinstance(edges, StepMap) else edges, dtype=np.float64)
     if inner.ndim != 1 or not np.isfinite(inner).all() or not (np.diff(inner) > 0).all():
         raise InputError("edges", "must be the inner edges of the bins, finite and increasing")

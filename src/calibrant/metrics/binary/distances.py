@@ -29,7 +29,7 @@ from scipy import special
 
 from calibrant.metrics.binary.curves import SplineCurve, fit_spline
 from calibrant.metrics.draws import crossing, sample_cells
-from calibrant.numerics import Floats, expit
+from calibrant.numerics import Floats, covariance_root, expit
 from calibrant.tallies import Clusters, Tally
 
 DRAWS = 600
@@ -78,7 +78,7 @@ def spline_intervals(
     model, units, covariance = found
     noise = _noise(draws, len(model.fitted), units, random_state)
     ends = [_along(model, direction, covariance, noise, confidence) for direction in _directions(model, covariance)]
-    spread = model.distances(model.fitted + noise @ _root(covariance(model.fitted)).T)
+    spread = model.distances(model.fitted + noise @ covariance_root(covariance(model.fitted)).T)
     low, high = np.min([each[0] for each in ends], axis=0), np.max([each[1] for each in ends], axis=0)
     high[-1] = max(high[-1], _highest_maximum(model, covariance, noise, confidence))
     return CurveIntervals(spread.std(axis=0, ddof=1), low, high, units)
@@ -167,7 +167,7 @@ def _inverse(matrix: Floats) -> Floats:
 
 def _at_least(meat: Floats, information: Floats) -> Floats:
     """The variance of the score, in no direction below that of independent rows."""
-    root = _root(information)
+    root = covariance_root(information)
     inverse = np.linalg.pinv(root)
     values, vectors = np.linalg.eigh(inverse @ meat @ inverse.T)
     turned = root @ vectors
@@ -178,11 +178,6 @@ def _noise(draws: int, width: int, units: float, random_state: int) -> Floats:
     rng = np.random.default_rng([int(random_state), 7])
     normal = rng.standard_normal((draws, width))
     return np.asarray(normal * np.sqrt((units - 1.0) / rng.chisquare(units - 1.0, draws))[:, None])
-
-
-def _root(covariance: Floats) -> Floats:
-    values, vectors = np.linalg.eigh(covariance)
-    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 
 
 def _directions(model: SplineModel, covariance: Covariance) -> list[Floats]:
@@ -216,7 +211,7 @@ def _along(
     for step in steps.tolist():
         b = model.diagonal + step * d
         truths.append(model.distances(b[None])[0])
-        samples = model.distances(b + noise @ _root(covariance(b)).T)
+        samples = model.distances(b + noise @ covariance_root(covariance(b)).T)
         shares = ((samples <= model.observed).mean(axis=0), (samples < model.observed).mean(axis=0))
         above, under = (special.ndtri(np.clip(each, 0.5 / draws, 1.0 - 0.5 / draws)) for each in shares)
         upto.append(above)
@@ -253,7 +248,7 @@ def _highest_maximum(model: SplineModel, covariance: Covariance, noise: Floats, 
         for step in steps.tolist():
             b = model.fitted + step * d
             path.append(float(model.distances(b[None])[0, -1]))
-            samples = model.distances(b + noise @ _root(covariance(b)).T)[:, -1]
+            samples = model.distances(b + noise @ covariance_root(covariance(b)).T)[:, -1]
             share = np.clip((samples <= model.observed[-1]).mean(), 0.5 / len(noise), 1.0 - 0.5 / len(noise))
             levels.append(float(special.ndtri(share)))
         found = max(found, crossing(np.array(path), np.array(levels), -wanted))

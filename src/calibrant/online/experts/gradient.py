@@ -7,9 +7,8 @@ from typing import Any, ClassVar
 
 from calibrant.guarantees.no_certificate import NoCertificate
 from calibrant.guarantees.online_certificate import OnlineCertificate
-from calibrant.maps import LogitAffineMap, Map
 from calibrant.online.base import register
-from calibrant.online.experts.logistic_steps import A, B, held_log_odds, link
+from calibrant.online.experts.logistic_steps import A, B, held_log_odds, link, platt_forecast
 from calibrant.online.experts.newton import PlattForecaster, best_platt
 from calibrant.online.guards import reading
 from calibrant.online.kernels import SEEN, Factory, Jit, Step
@@ -23,12 +22,7 @@ def gradient_steps(jit: Jit) -> tuple[Step, Step]:
     """Steps of Zinkevich (2003): against the gradient, shorter by the root of the rows, back to the ball."""
     sqrt = math.sqrt
     expit, feature = link(jit), held_log_odds(jit)
-
-    @jit
-    def predict(state: Any, x: float) -> float:
-        s = state[0]
-        p: float = expit(s[A] * feature(x, s[LOW]) + s[B])
-        return p
+    predict = platt_forecast(jit, expit, feature, LOW)
 
     @jit
     def learn(state: Any, x: float, y: float) -> float:
@@ -108,10 +102,6 @@ class OnlineGradient(PlattForecaster):
             raise changed("slope or intercept")
         if not 0.0 <= numbers[SPENT] <= 0.5 * self.regret(int(n)) * (1.0 + SLACK):
             raise changed("sum of steps")
-
-    def _freeze(self) -> Map:
-        """The current Platt map, which clips scores as the forecaster does."""
-        return LogitAffineMap(self.slope, self.intercept, low=self.clamp, high=1.0 - self.clamp)
 
     @reading
     def certificate(self, n_rows: int | None = None) -> OnlineCertificate | NoCertificate:

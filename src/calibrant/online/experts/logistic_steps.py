@@ -47,6 +47,18 @@ def held_log_odds(jit: Jit) -> Step:
     return feature
 
 
+def platt_forecast(jit: Jit, expit: Step, feature: Step, low: int) -> Step:
+    """The forecast by slope and intercept on the log-odds of a score; ``low`` is the index of the clamp."""
+
+    @jit
+    def predict(state: Any, x: float) -> float:
+        s = state[0]
+        p: float = expit(s[A] * feature(x, s[low]) + s[B])
+        return p
+
+    return predict
+
+
 def platt_steps(jit: Jit) -> tuple[Step, Step]:
     """Gupta (2023), Algorithm 6.1 with two parameters.
 
@@ -55,12 +67,7 @@ def platt_steps(jit: Jit) -> tuple[Step, Step]:
     """
     sqrt = math.sqrt
     expit, feature = link(jit), held_log_odds(jit)
-
-    @jit
-    def predict(state: Any, x: float) -> float:
-        s = state[0]
-        p: float = expit(s[A] * feature(x, s[LOW]) + s[B])
-        return p
+    predict = platt_forecast(jit, expit, feature, LOW)
 
     @jit
     def project(s: Any, a: float, b: float) -> None:

@@ -60,6 +60,10 @@ class PlattForecaster(KernelForecaster):
         """The current intercept b."""
         return float(self._held[B])
 
+    def _freeze(self) -> Map:
+        """The current Platt map, which clips scores as the forecaster does."""
+        return LogitAffineMap(self.slope, self.intercept, low=self.clamp, high=1.0 - self.clamp)
+
     def _regret_certificate(self, n_rows: int | None) -> OnlineCertificate | NoCertificate:
         """By the number of rows, or by the growth of the matrix on the rows learned if that is smaller."""
         n = self._check_rows(n_rows)
@@ -175,10 +179,6 @@ class OnlinePlatt(PlattForecaster):
         super()._check(numbers)
         most = math.log((1.0 - self.clamp) / self.clamp) ** 2
         check_steps(numbers, self._begin(), {D1: most, D2: 1.0}, {L: 1.0}, self.radius)
-
-    def _freeze(self) -> Map:
-        """The current Platt map, which clips scores as the forecaster does."""
-        return LogitAffineMap(self.slope, self.intercept, low=self.clamp, high=1.0 - self.clamp)
 
     @reading
     def certificate(self, n_rows: int | None = None) -> OnlineCertificate | NoCertificate:
