@@ -127,7 +127,7 @@ def accepted(command: str) -> None:
     if "--out" in options:
         Path(options["--out"]).unlink(missing_ok=True)
     for word in words:
-        if word.endswith((".csv", ".parquet")) and not Path(word).exists():
+        if word.endswith((".csv", ".parquet")) and word != options.get("--out") and not Path(word).exists():
             _simulate(Path(word), options)
     done = _run(command)
     assert done.returncode not in MISTAKES, done.stdout

@@ -253,7 +253,7 @@ def test_errors_name_the_argument() -> None:
         (lambda: LeastAmbiguousSets().fit(P, [0, 1, 1, 5], classes=[0, 1, 2]), "y"),
         (lambda: LeastAmbiguousSets().fit(P[:0], []), "scores is empty"),
         (lambda: LeastAmbiguousSets().fit(P, Y).predict_sets(P[:, :2]), "scores has 2 columns"),
-        (lambda: LeastAmbiguousSets(0.4).fit(P, Y).predict_sets(P).covers([0]), "y has 1 rows"),
+        (lambda: LeastAmbiguousSets(0.4).fit(P, Y).predict_sets(P).covers([0]), "y has 1 row"),
         (lambda: LeastAmbiguousSets().fit(P, Y).predict_sets(P, unseen="drop"), "unseen is 'drop'"),
     ):
         with pytest.raises(InputError, match=words):

@@ -68,7 +68,7 @@ def test_errors_name_the_argument() -> None:
     gauss = GaussianForecast([0.0, 1.0], 1.0)
     for call, words in (
         (lambda: recalibrate_distributions(gauss, []), "y is empty"),
-        (lambda: recalibrate_distributions(gauss, [1.0]), "y has 1 rows"),
+        (lambda: recalibrate_distributions(gauss, [1.0]), "y has 1 row"),
         (lambda: recalibrate_distributions(gauss, [1.0, np.nan]), "y has 1 missing value"),
         (
             lambda: recalibrate_distributions(GaussianForecast([0.0, np.nan], 1.0), [1, 2]),

@@ -206,7 +206,7 @@ def test_wrong_input_is_refused_in_one_sentence(subtests) -> None:
         ({"score_time": ["a", "b", "c"]}, "score_time holds text"),
         ({"label_time": [np.nan, np.nan, 3.0]}, "label_time has 1 missing"),
         ({"label_time": [np.nan, -1.0, 3.0]}, "before score_time"),
-        ({"label_time": [0.0]}, "label_time has 1 rows"),
+        ({"label_time": [0.0]}, "label_time has 1 row"),
         ({"label_time": ["", "2026-01-01", "2026-01-01"]}, "label_time and score_time"),
     ]:
         with subtests.test(changed=changed, words=words):

@@ -124,7 +124,7 @@ def test_metric_bias_takes_estimates() -> None:
 
 def test_input_that_cannot_be_used_is_refused_in_words(subtests) -> None:
     for call, words in [
-        (lambda: kendall_tau([0.1, 0.2], [0.5]), "truth has 1 rows"),
+        (lambda: kendall_tau([0.1, 0.2], [0.5]), "truth has 1 row"),
         (lambda: kendall_tau([0.1], [1.5]), "truth must hold probabilities"),
         (lambda: kendall_tau([math.nan], [0.5]), "scores holds values that are missing"),
         (lambda: theoretical_error([-0.1], [0.5]), "scores must hold probabilities"),
@@ -132,7 +132,7 @@ def test_input_that_cannot_be_used_is_refused_in_words(subtests) -> None:
         (lambda: probabilistic_count([]), "scores is empty"),
         (lambda: probabilistic_count([0.1, 0.2], [0.0, 0.0]), "sample_weight must not be negative"),
         (lambda: probabilistic_count([0.1, 0.2], [1.0, -1.0]), "sample_weight must not be negative"),
-        (lambda: probabilistic_count([0.1, 0.2], [1.0]), "sample_weight has 1 rows"),
+        (lambda: probabilistic_count([0.1, 0.2], [1.0]), "sample_weight has 1 row"),
         (lambda: probabilistic_count(Tally.from_arrays([0.1, 0.2], [0, 1]), [1, 1]), "holds its weights already"),
         (lambda: metric_bias([0.1], [0.1, 0.2]), "pass one value of each"),
         (lambda: metric_bias([], []), "pass one value of each"),

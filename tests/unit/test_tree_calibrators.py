@@ -192,7 +192,7 @@ def test_errors_name_the_argument_and_the_fix(method: Any, fitted: dict[str, Any
             call()
     with pytest.raises(InputError, match="features"):
         ProbabilityCalibrationTree().fit(scores, y)
-    with pytest.raises(InputError, match="is a tree"):
+    with pytest.raises(InputError, match="needs the columns 'age', 'balance' and 'job' besides the scores"):
         check(scores, y, calibration=cal)
     with pytest.raises(InputError, match="no features"):
         method().fit_tally(Tally.from_arrays(scores, y))

@@ -15,7 +15,7 @@ from calibrant.arrays.keys import LONGEST_KEY, SPELLINGS, Keys, plain_text, read
 from calibrant.maps.base import Columns, Map, freeze, needed_columns, register
 from calibrant.maps.classes import MulticlassMap
 from calibrant.maps.scores import StepMap
-from calibrant.messages import Argument, InputError, Phrase, listed, plural
+from calibrant.messages import Argument, InputError, Phrase, Shown, listed, plural
 from calibrant.numerics import Floats, Ints, to_float32
 
 Flags = NDArray[np.bool_]
@@ -31,7 +31,7 @@ LEAF = -1
 
 
 @dataclass(frozen=True)
-class Limit:
+class Limit(Shown):
     """What the way to a leaf asks of one column.
 
     Attributes

@@ -161,7 +161,7 @@ def fit(
       calibrant fit rows.csv --label bad --out map.json
       calibrant fit rows.csv --label bad --by region --out map.json
       calibrant fit rows.csv --score 'p_*' --label species --out map.json
-      calibrant fit rows.csv --label bad --method tree --features age,job --honest --out map.json
+      calibrant fit rows.csv --label bad --method tree --features age --out t.json
     """
     from calibrant.cli.files import check_output, is_store
     from calibrant.cli.source import Days, open_source
