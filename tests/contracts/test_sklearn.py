@@ -138,6 +138,7 @@ ROWS_COUNT = (
     MatrixScaling,
     DirichletScaling,
     StructuredScaling,
+    OneAgainstOne,
     TopLabelHistogramBinning,
 )
 BY_ROWS = "weights that are not declared as counts: penalties and bins depend on the number of rows"
