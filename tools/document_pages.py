@@ -2,8 +2,7 @@
 
 python tools/document_pages.py docs/reference/documents.md
 
-The rows are in `docs/documents.csv`. A row without a place needs a reason; "in the making" is the reason of a place
-that is not there yet.
+The rows are in `docs/documents.csv`. A row without a place needs a reason.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 TABLE = ROOT / "docs" / "documents.csv"
 COLUMNS = ["document", "section", "item", "where", "shown by", "reason if absent"]
-UNFINISHED = "in the making"
 
 DOCUMENTS = {
     "Gupta (2022)": "Thesis proposal: post-hoc calibration without distributional assumptions",
@@ -112,7 +110,7 @@ def text() -> str:
 def _place(row: Row) -> str:
     if not row.where:
         return "left out, see the end of this page"
-    return f"{_code(row.where)}{f' ({UNFINISHED})' if row.missing else ''}"
+    return _code(row.where)
 
 
 def _code(names: tuple[str, ...]) -> str:

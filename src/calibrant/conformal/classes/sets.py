@@ -13,9 +13,8 @@ from calibrant.arrays.columns import check_length
 from calibrant.arrays.keys import read_keys
 from calibrant.arrays.labels import label_column
 from calibrant.conformal.coverage import Coverage
-from calibrant.guarantees.certificate import first_few
 from calibrant.guarantees.no_certificate import NoCertificate
-from calibrant.messages import Shown, plural
+from calibrant.messages import Shown, listed, plural
 
 SHOWN = 5
 """Number of sizes that are listed when sets are printed."""
@@ -178,9 +177,12 @@ class ClassSets(Shown):
         sizes, counts = np.unique(self.sizes, return_counts=True)
         shares = [
             f"{percent(count / len(self))} hold {plural(size, 'class', 'classes')}"
-            for size, count in zip(sizes.tolist(), counts.tolist(), strict=True)
+            for size, count in zip(sizes[:SHOWN].tolist(), counts[:SHOWN].tolist(), strict=True)
         ]
-        return f"{first_few(shares, SHOWN)}; mean {self.mean_size:.3g}, largest {sizes[-1]:,}"
+        rest = int(counts[SHOWN:].sum())
+        if rest:
+            shares.append(f"{percent(rest / len(self))} hold more")
+        return f"{listed(shares)}; mean {self.mean_size:.3g}, largest {sizes[-1]:,}"
 
 
 def percent(share: float) -> str:
