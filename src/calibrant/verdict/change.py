@@ -119,8 +119,9 @@ class Crossing(Shown):
     def say(self, voice: Voice) -> str:
         """One line in the words of a voice."""
         rows = voice.nouns.rows
-        up = _moved(self.up, self.up_events, f"{rows} move up", voice)
-        down = _moved(self.down, self.down_events, "move down" if self.up else f"{rows} move down", voice)
+        up = _moved(self.up, self.up_events, f" {rows} move up", voice)
+        named = "" if self.up else f" {rows}"  # the rows are named once
+        down = _moved(self.down, self.down_events, f"{named} move down", voice, "no" if named else "none")
         moved = f"{up}, {down}" if self.up or self.down else f"no {rows} change sides"
         return (
             f"at {self.threshold:g}: {moved}; {self.above_old:,.0f} at or above it before, {self.above_new:,.0f} after"
@@ -190,8 +191,8 @@ def _digits(change: float, width: float) -> int:
     return int(np.clip(1 - np.floor(np.log10(min(sizes))), 4, 9)) if sizes else 4
 
 
-def _moved(rows: float, events: float, what: str, voice: Voice) -> str:
+def _moved(rows: float, events: float, what: str, voice: Voice, zero: str = "no") -> str:
     """How many rows moved, and the share of events among them."""
     if not rows:
-        return f"none {what}" if what.startswith("move") else f"no {what}"
-    return f"{rows:,.0f} {what} ({100.0 * events / rows:.1f} % {voice.nouns.events})"
+        return f"{zero}{what}"
+    return f"{rows:,.0f}{what} ({100.0 * events / rows:.1f} % {voice.nouns.events})"
