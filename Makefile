@@ -19,7 +19,7 @@ DOCS := .venv-docs
 
 .DEFAULT_GOAL := check
 .NOTPARALLEL:
-.PHONY: fast check nightly venv lint types layers lowest torch bench test docs
+.PHONY: fast check nightly venv lint types layers lowest torch bench test docs dist
 
 FAST := -m "not engine and not slow" tests/unit tests/contracts
 
@@ -107,3 +107,7 @@ docs: $(DOCS)/installed
 	$(DOCS)/bin/python -m sphinx --builder html --doctree-dir docs/_build/doctrees --fail-on-warning --keep-going --quiet \
 		docs docs/_build/html
 	$(DOCS)/bin/python tools/docs_links.py docs/_build/html
+
+# The wheel and the source archive, in `dist`: built twice, with the same bits, and nothing but the package in the wheel.
+dist: venv
+	$(BIN)/python tools/build_check.py --out dist
