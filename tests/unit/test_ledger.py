@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bisect
+import dataclasses
 import io
 import json
 import math
@@ -15,15 +17,65 @@ from hypothesis import strategies as st
 
 import calibrant as cb
 from calibrant.live import Counts, LateLearner, Ledger, read_ids
+from calibrant.live import delays as delays_module
+from calibrant.live import ledger as ledger_module
 from calibrant.online import OnlinePlatt
+
+EDGES = [k / 2048 for k in range(8)] + [(8 + k) * 2**e / 2048 for e in range(8) for k in range(8)]
+"""Where the cells of delays begin, as shares of the horizon."""
 
 
 class Definition:
     """The rules of the ledger for one event at a time, in plain Python."""
 
-    def __init__(self, horizon, silence, remember, hold, max_open, max_held, max_remembered):
+    def __init__(self, horizon, silence, remember, hold, max_open, max_held, max_remembered, key_columns=1):
         self.__dict__.update(locals())
         self.now, self.counts, self.rows, self.held, self.corrections = -math.inf, Counts(), {}, [], []
+        self.delays = []
+
+    def cell(self, delay):
+        return bisect.bisect(EDGES, delay / self.horizon) - 1 if delay > 0 else 0
+
+    def learn_delay(self, row):
+        if row["label"] == 1 or self.silence == "unknown":
+            label = row["label"] if self.silence == "unknown" else 0
+            self.delays.append((row["due"] // self.horizon, row["key"], label, self.cell(row["since"] - row["at"])))
+
+    def in_memory(self):
+        return [each for each in self.delays if self.now // self.horizon - each[0] < 6]
+
+    def young(self, least, of_key):
+        """Rows as known now, with the share of their outcomes that has arrived; None if too few delays are known."""
+        labels = (0,) if self.silence == "negative" else (0, 1)
+        known = self.in_memory()
+        if min(sum(each[2] == label for each in known) for label in labels) < least:
+            return None
+        found = []
+        for _, name in sorted((row["due"], name) for name, row in self.in_state("open") if row["at"] <= self.now):
+            row = self.rows[name]
+            cell, mine = self.cell(self.now - row["at"]), [each for each in known if each[1] == row["key"]]
+            own = min(sum(each[2] == label for each in mine) for label in labels) >= of_key
+            shares = {}
+            for label in labels:
+                these = [each[3] for each in (mine if own else known) if each[2] == label]
+                shares[label] = sum(each < cell for each in these) / len(these)
+            seen = row["label"] is not None and self.cell(row["since"] - row["at"]) < cell
+            if min(shares.values()) >= 0.1 and (seen or self.silence == "negative"):
+                label = row["label"] if seen else 0
+                found.append((name, label, shares[label if self.silence == "unknown" else 0], own))
+        return found
+
+    def drift(self):
+        ago = [(self.now // self.horizon - each[0], each[3]) for each in self.in_memory()]
+        groups = [[each for each in ago if each[0] < 2], [each for each in ago if each[0] >= 2]]
+        if not all(groups):
+            return None
+        shares = [[sum(each[1] <= cell for each in group) / len(group) for cell in range(72)] for group in groups]
+        distance = max(abs(one - other) for one, other in zip(*shares, strict=True))
+        apart = sum(each[0] for each in groups[1]) / len(groups[1]) - sum(each[0] for each in groups[0]) / len(
+            groups[0]
+        )
+        return distance, distance / apart
 
     def in_state(self, state):
         return [(name, row) for name, row in self.rows.items() if row["state"] == state]
@@ -60,10 +112,12 @@ class Definition:
             self.count("too_late")
         elif row["state"] == "open" and row["label"] is None:
             self.count("joined")
-            row["label"] = label
+            row.update(label=label, since=max(at, self.now))
+        elif row["state"] == "open" and row["label"] == label:
+            self.count("duplicate_outcomes")
         elif row["state"] == "open":
-            self.count("replaced" if row["label"] != label else "duplicate_outcomes")
-            row["label"] = label
+            self.count("replaced")
+            row.update(label=label, since=max(at, self.now))
         elif row["label"] != label:
             self.count("after_release")
             self.corrections.append((name, row["label"], label))
@@ -87,6 +141,8 @@ class Definition:
             silent = row["label"] is None
             self.counts.open -= 1
             self.count("with_outcome" if not silent else f"silent_{self.silence}")
+            if not silent:
+                self.learn_delay(row)
             if silent and self.silence == "negative":
                 row["label"] = 0
             row.update(state="done", silent=silent, due=row["due"] + self.remember)
@@ -125,6 +181,7 @@ limits = st.fixed_dictionaries(
         "max_open": st.sampled_from([1, 3, 100]),
         "max_held": st.sampled_from([0, 1, 100]),
         "max_remembered": st.sampled_from([0, 2, 100]),
+        "key_columns": st.sampled_from([1, 2]),
     }
 )
 
@@ -138,13 +195,27 @@ def feed(ledger, batch):
     """Register a batch of events of one kind."""
     kind, columns = batch[0][0], list(zip(*(each[1:] for each in batch), strict=True))
     if kind == "predict":
-        ledger.predict(np.array(columns[0]), columns[1], at=np.array(columns[2]), keys=np.array(columns[3]))
+        keys = np.array(columns[3])
+        keys = keys if ledger.key_columns == 1 else np.column_stack([keys, 5 - keys])
+        ledger.predict(np.array(columns[0]), columns[1], at=np.array(columns[2]), keys=keys)
     else:
         ledger.observe(np.array(columns[0]), columns[1], at=np.array(columns[2]))
 
 
-def play(ledger, history):
-    """All events, those of one kind that follow each other in one batch."""
+def young_of(ledger):
+    """Rows that wait with their shares, or None, and the drift."""
+    drift = ledger.delay_drift
+    drift = None if math.isnan(drift.distance) else (drift.distance, drift.per_horizon)
+    try:
+        young = ledger.young()
+    except cb.InputError:
+        return None, drift
+    columns = (young.ids[:, 1], young.labels, young.arrived, young.own)
+    return list(zip(*(each.tolist() for each in columns), strict=True)), drift
+
+
+def play(ledger, history, young=None):
+    """All events, those of one kind that follow each other in one batch; ``young`` lists the rows that wait."""
     told, batch = [], []
     for event in [*history, ("end",)]:
         if batch and event[0] != batch[0][0]:
@@ -152,22 +223,41 @@ def play(ledger, history):
             batch = []
         if event[0] == "advance":
             told += rows_of(ledger.advance(event[1]))
+            if young is not None:
+                young.append(young_of(ledger))
             assert len(ledger) <= ledger.max_open + ledger.max_held + ledger.max_remembered
         elif event[0] != "end":
             batch.append(event)
     return told
 
 
-@settings(max_examples=300, deadline=None)
+@pytest.fixture(scope="module", autouse=True)
+def _few_delays_are_enough():
+    """Short histories have few delays."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ledger_module, "MIN_DELAYS", 1)
+        patch.setattr(delays_module, "MIN_OF_KEY", 2)
+        yield
+
+
+@settings(max_examples=100, deadline=None)
 @given(limits, st.lists(events, max_size=60), st.integers(0, 60))
 def test_the_ledger_does_what_its_definition_says(options, history, cut):
     slow, fast = Definition(**options), Ledger(**options)
-    expected = []
+    expected, expected_young = [], []
     for kind, *event in history:
+        if kind == "predict" and options["key_columns"] == 2:
+            event[3] = [event[3], 5 - event[3]]
         found = getattr(slow, kind)(*event)
         expected += found or []
-    told = play(fast, history)
+        if kind == "advance":
+            expected_young.append((slow.young(1, 2), slow.drift()))
+    young = []
+    told = play(fast, history, young)
     assert told == expected
+    for (rows, drift), (these, this) in zip(young, expected_young, strict=True):
+        assert rows == these
+        assert drift == this or drift == pytest.approx(this, rel=1e-12)
     assert fast.counts == slow.counts
     assert [(int.from_bytes(each.id), each.before, each.after) for each in fast.take_corrections()] == slow.corrections
     assert len(fast) == len(slow.rows) + len(slow.held)
@@ -175,15 +265,42 @@ def test_the_ledger_does_what_its_definition_says(options, history, cut):
     assert fast.counts.outcomes == sum(event[0] == "observe" for event in history)
 
     # A snapshot anywhere changes nothing.
-    first = Ledger(**options)
-    before = play(first, history[:cut])
+    first, before_young, after_young = Ledger(**options), [], []
+    before = play(first, history[:cut], before_young)
     again = Ledger.from_bytes(first.to_bytes())
     assert again.to_bytes() == first.to_bytes()
-    assert before + play(again, history[cut:]) == expected
+    assert before + play(again, history[cut:], after_young) == expected
+    assert before_young + after_young == young
     assert again.counts == fast.counts
     whole = Ledger(**options)
     play(whole, history)
     assert whole.to_bytes() == again.to_bytes()
+
+
+@pytest.mark.parametrize("silence", ["negative", "unknown"])
+def test_rows_that_wait_are_known_as_their_definition_says(silence):
+    """Histories in the order of time, in which many rows wait while the delays of others are known."""
+    rng, compared = np.random.default_rng(5), 0
+    for columns in (1, 2):
+        slow = Definition(12.0, silence, 3.0, 4.0, 100, 100, 100, columns)
+        fast = Ledger(12.0, silence=silence, remember=3.0, hold=4.0, key_columns=columns)
+        for now in range(90):
+            history = [("predict", 10 * now + k, 0.3, float(now), int(rng.integers(2))) for k in range(3)]
+            ids = rng.integers(max(10 * now - 120, 0), 10 * now + 3, 8)
+            history += [("observe", int(each), int(rng.integers(2)), float(now)) for each in ids]
+            feed(fast, history[:3])
+            feed(fast, history[3:])
+            for kind, *event in history:
+                if kind == "predict" and columns == 2:
+                    event[3] = [event[3], 5 - event[3]]
+                getattr(slow, kind)(*event)
+            slow.advance(float(now))
+            fast.advance(float(now))
+            rows, drift = young_of(fast)
+            assert rows == slow.young(1, 2)
+            assert drift == slow.drift() or drift == pytest.approx(slow.drift(), rel=1e-12)
+            compared += len(rows or ())
+    assert compared > 1_000
 
 
 @settings(max_examples=100, deadline=None)
@@ -199,6 +316,10 @@ def test_two_shards_equal_one(history):
         name: sum(asdict(shard.counts)[name] for shard in shards) for name in asdict(one.counts) if name != "stale"
     }
     assert total == {name: value for name, value in asdict(one.counts).items() if name != "stale"}
+    assert (one._delays.pooled == shards[0]._delays.pooled + shards[1]._delays.pooled).all()
+    for key, counts in one._delays.by_key.items():
+        parts = [shard._delays.by_key.get(key, 0) for shard in shards]
+        assert (counts == parts[0] + parts[1]).all()
 
 
 @settings(max_examples=100, deadline=None)
@@ -278,6 +399,13 @@ def test_states_that_nobody_wrote_are_refused():
         head_with(counts=counts | {"held": 0}),
         head_with(corrections=[{"id": "00" * 16, "score": "x"}]),
         head_with(settings={}),
+        head_with(settings=ledger.settings() | {"key_columns": 2}),
+        head_with(settings=ledger.settings() | {"silence": "unknown"}),
+        head_with(period=0.5),
+        head_with(period=None),
+        packed_again({"delay.npy": parts["delay.npy"][:-1] + b"\xff"}),
+        packed_again({"delays.npy": parts["delays.npy"][:-1] + b"\xff"}),
+        packed_again({"key_delays.npy": parts["delays.npy"], "delay_keys.npy": parts["at.npy"]}),
     ]
     for state in states:
         with pytest.raises(cb.InputError, match="state"):
@@ -338,6 +466,10 @@ def test_many_ids_are_found_and_forgotten():
         (lambda: Ledger(1.0).advance(math.nan), "now must hold"),
         (lambda: Ledger(1.0).advance(None), "now must hold"),
         (lambda: Ledger(1.0).advance("x"), "now must hold"),
+        (lambda: Ledger(1.0, key_columns=0), "key_columns"),
+        (lambda: Ledger(1.0, key_columns=2).predict([1], [0.5], at=0.0, keys=[3]), "2 integers per id"),
+        (lambda: Ledger(1.0, key_columns=2).predict([1], [0.5], at=0.0, keys=[[0.5, 1]]), "keys must hold integers"),
+        (lambda: Ledger(1.0).young(), "ledger has released too few outcomes"),
         (lambda: Ledger(1e308).predict([1], [0.5], at=1.7e308), "at must hold finite"),
         (lambda: Ledger(1.0).predict([1], [0.5], at=0.0, keys=np.uint64(2**63 + 5)), "keys"),
         (lambda: Ledger.from_bytes(b"x"), "state is damaged"),
@@ -347,6 +479,73 @@ def test_many_ids_are_found_and_forgotten():
 def test_wrong_input_is_refused(call, match):
     with pytest.raises(cb.InputError, match=match):
         call()
+
+
+def delayed(ledger, pace=4, factor=None, seed=0, both=False):
+    """A stream of 1,000 units of time that runs through a ledger with horizon 100, ``pace`` rows per unit."""
+    rng = np.random.default_rng(seed)
+    n = 1_000 * pace
+    score, key, at = rng.beta(2, 4, n), rng.integers(0, 2, n), np.arange(n) / pace
+    event = rng.random(n) < score
+    delay = rng.exponential(20.0 + 40.0 * key) * (1.0 if factor is None else factor(at))
+    delay = np.where(delay > 100.0, 100.0 * rng.random(n), delay)
+    when = at + delay
+    for now in range(50, 1_001, 50):
+        rows = np.flatnonzero((at > now - 50.0) & (at <= now))
+        ledger.predict(rows, score[rows], at=at[rows], keys=key[rows])
+        seen = np.flatnonzero((when > now - 50.0) & (when <= now) & (event | both))
+        ledger.observe(seen, event[seen], at=when[seen])
+        ledger.advance(float(now))
+    return score
+
+
+def test_early_rows_count_as_they_will_when_all_outcomes_are_known(subtests):
+    for silence in ("negative", "unknown"):
+        with subtests.test(silence=silence):
+            ledger = Ledger(100.0, silence=silence)
+            score = delayed(ledger, pace=40, both=silence == "unknown")
+            young = ledger.young()
+            rates = score[young.ids[:, 1].astype(int)]
+            weights = young.weights(rates if silence == "negative" else None)
+            assert young.own.all()
+            assert (weights * (young.labels - young.scores)).sum() / weights.sum() == pytest.approx(0.0, abs=0.05)
+            assert young.arrived.min() >= 0.1
+            assert not young.drift.warns
+            assert "rows waiting with" in str(young)
+            counted = ledger.counts
+            assert ledger.young().ids.tolist() == young.ids.tolist()
+            assert ledger.counts == counted
+    for wrong in ([0.5], 1.5, [math.nan] * len(young)):
+        with pytest.raises(cb.InputError, match="rates"):
+            dataclasses.replace(young, silent_negatives=True).weights(wrong)
+    with pytest.raises(cb.InputError, match="rates is missing"):
+        dataclasses.replace(young, silent_negatives=True).weights()
+
+
+def test_delays_that_drift_are_seen():
+    steady, moving = Ledger(100.0), Ledger(100.0)
+    delayed(steady, pace=40)
+    delayed(moving, pace=40, factor=lambda at: np.where(at < 700.0, 0.2, 1.0))
+    assert not steady.delay_drift.warns
+    assert moving.delay_drift.warns
+    assert moving.delay_drift.per_horizon > 0.02
+    assert "they drift" in str(moving.delay_drift)
+    assert "not known yet" in str(Ledger(1.0).delay_drift)
+
+
+def test_keys_without_room_share_the_delays_of_all():
+    ledger = Ledger(100.0, max_delay_keys=1)
+    delayed(ledger)
+    young = ledger.young()
+    assert len({*young.keys[young.own].tolist()}) == 1
+    assert len({*young.keys[~young.own].tolist()}) == 1
+    pooled = Ledger(100.0, max_delay_keys=0)
+    delayed(pooled)
+    assert not pooled.young().own.any()
+    ledger.advance(1e6)  # delays of long ago are forgotten
+    assert ledger._delays.by_key == {}
+    with pytest.raises(cb.InputError, match="too few outcomes"):
+        ledger.young()
 
 
 # ------------------------------------------------------------------------------------------------------------- learning

@@ -1,8 +1,10 @@
 """Live calibration: labels that come late, joined by id, and learned in an order that does not mislead."""
 
+from calibrant.live.delays import DelayDrift
 from calibrant.live.ids import read_ids
 from calibrant.live.learner import LateLearner
 from calibrant.live.ledger import Ledger
 from calibrant.live.records import Correction, Counts, Released
+from calibrant.live.young import Young
 
-__all__ = ["Correction", "Counts", "LateLearner", "Ledger", "Released", "read_ids"]
+__all__ = ["Correction", "Counts", "DelayDrift", "LateLearner", "Ledger", "Released", "Young", "read_ids"]

@@ -10,13 +10,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays.columns import check_option, check_whole
+from calibrant.live.delays import ARRAYS, CELLS, DelayDrift, Delays, cells_of, periods_of
 from calibrant.live.held import HeldOutcomes
 from calibrant.live.ids import WIDTH, Ids, IdTable, read_ids
+from calibrant.live.inputs import beside, column, duration, groups_of, rows_of, times
 from calibrant.live.queues import DueQueue
 from calibrant.live.records import Correction, Counts, Released
 from calibrant.live.snapshots import damaged, pack, unpack
+from calibrant.live.young import Young
 from calibrant.messages import InputError, plural
 from calibrant.numerics import Floats, Ints
+from calibrant.shift.maturity import MIN_ARRIVED, MIN_DELAYS
 
 Silence = Literal["negative", "unknown"]
 
@@ -31,14 +35,14 @@ NONE = -1
 
 COLUMNS: dict[str, Any] = {
     "state": np.int8, "label": np.int8, "silent": np.bool_, "corrected": np.bool_, "score": np.float64,
-    "at": np.float64, "due": np.float64, "key": np.int64, "version": np.int64,
+    "at": np.float64, "due": np.float64, "key": np.int64, "version": np.int64, "delay": np.uint8,
 }  # fmt: skip
-"""What is kept of a prediction besides the 16 bytes of its id: 44 bytes."""
+"""What is kept of a prediction besides the 16 bytes of its id: 45 bytes, and 8 for each further column of keys."""
 
 HELD: dict[str, Any] = {"held_ids": np.uint64, "held_label": np.int8, "held_at": np.float64, "held_due": np.float64}
 """The same of an outcome without a prediction, in states."""
 
-LIMITS = ("max_open", "max_held", "max_remembered", "max_corrections")
+LIMITS = ("max_open", "max_held", "max_remembered", "max_corrections", "max_delay_keys")
 
 
 class Ledger:
@@ -70,6 +74,10 @@ class Ledger:
         prediction beyond ``max_open`` is not admitted. To drop the oldest instead would empty the ledger just before
         each release, and to choose by the outcome would bias what is learned. Beyond ``max_remembered`` the oldest are
         forgotten.
+    key_columns
+        Number of integer columns that the key of a prediction has.
+    max_delay_keys
+        Largest number of keys whose delays are counted apart, for :meth:`young`; the delays of others are pooled.
 
     Notes
     -----
@@ -107,20 +115,27 @@ class Ledger:
         max_held: int = 1_000_000,
         max_remembered: int = 10_000_000,
         max_corrections: int = 1_000_000,
+        key_columns: int = 1,
+        max_delay_keys: int = 1_000,
     ) -> None:
-        self.horizon = _duration("horizon", horizon, positive=True)
+        self.horizon = duration("horizon", horizon, positive=True)
         check_option("silence", silence, get_args(Silence))
         self.silence: Silence = silence
-        self.remember = self.horizon if remember is None else _duration("remember", remember)
-        self.hold = self.horizon if hold is None else _duration("hold", hold)
-        for name, limit in zip(LIMITS, (max_open, max_held, max_remembered, max_corrections), strict=True):
+        self.remember = self.horizon if remember is None else duration("remember", remember)
+        self.hold = self.horizon if hold is None else duration("hold", hold)
+        limits = (max_open, max_held, max_remembered, max_corrections, max_delay_keys)
+        for name, limit in zip(LIMITS, limits, strict=True):
             check_whole(name, limit, 0)
+        check_whole("key_columns", key_columns, 1)
         self.max_open, self.max_held, self.max_remembered = max_open, max_held, max_remembered
-        self.max_corrections = max_corrections
+        self.max_corrections, self.max_delay_keys, self.key_columns = max_corrections, max_delay_keys, key_columns
         self.now = -math.inf
         self.counts = Counts()
         self._table = IdTable()
-        self._columns = {name: np.zeros(self._table.rows, dtype=kind) for name, kind in COLUMNS.items()}
+        self._columns = {
+            name: np.zeros(self._shape(name, self._table.rows), dtype=kind) for name, kind in COLUMNS.items()
+        }
+        self._delays = Delays(1 if silence == "negative" else 2, max_delay_keys)
         self._releases, self._forgets, self._held = DueQueue(), DueQueue(), HeldOutcomes(max_held)
         self._corrections: list[Correction] = []
 
@@ -140,16 +155,17 @@ class Ledger:
         at
             When; one time, or one for each.
         keys, versions
-            Integers that come back at the release: a segment, and the number of the map that answered.
+            Integers that come back at the release: a segment, and the number of the map that answered. With several
+            ``key_columns``, keys have one row of integers for each id.
         """
         pairs = read_ids(ids)
         n = len(pairs)
-        score = _column("scores", scores, n, np.float64)
+        score = column("scores", scores, n, np.float64)
         if not np.isfinite(score).all():
             raise InputError("scores", "must be finite")
-        time = _times("at", at, n, self.horizon + self.remember)
-        new = {"score": score, "at": time, "key": _column("keys", keys, n, np.int64)}
-        new["version"] = _column("versions", versions, n, np.int64)
+        time = times("at", at, n, self.horizon + self.remember)
+        new = {"score": score, "at": time, "key": self._keys(keys, n)}
+        new["version"] = column("versions", versions, n, np.int64)
         self._predict(pairs, new)
 
     def observe(self, ids: Any, labels: ArrayLike, *, at: ArrayLike | None = None) -> None:
@@ -166,12 +182,12 @@ class Ledger:
         """
         pairs = read_ids(ids)
         n = len(pairs)
-        label = _column("labels", labels, n, np.float64)
+        label = column("labels", labels, n, np.float64)
         if not np.isin(label, (0.0, 1.0)).all():
             raise InputError("labels", "must be 0 or 1", "leave out outcomes that are not known")
         if at is None and not math.isfinite(self.now):
             raise InputError("at", "is missing, and no time is known yet", "pass it, or call advance first")
-        time = np.full(n, self.now) if at is None else _times("at", at, n, self.hold)
+        time = np.full(n, self.now) if at is None else times("at", at, n, self.hold)
         rows = self._table.find(pairs)
         known = rows >= 0
         self._outcomes(rows[known], label[known].astype(np.int8), time[known])
@@ -197,7 +213,7 @@ class Ledger:
         Released
             Rows in the order in which they are to be learned.
         """
-        now = float(_times("now", now, 1)[0])
+        now = float(times("now", now, 1)[0])
         if now < self.now:
             self.counts.stale += 1
             return self._released(np.empty(0, dtype=np.int64))
@@ -228,7 +244,7 @@ class Ledger:
         rows, order = self._table.find(ids), np.arange(n)
         known = rows >= 0
         late = ~known & (new["at"] + self.horizon <= self.now)
-        group = _groups(ids)
+        group = groups_of(ids)
         first = np.full(int(group.max(initial=-1)) + 1, n)
         wanted = order[~known & ~late]
         np.minimum.at(first, group[wanted], wanted)
@@ -239,10 +255,11 @@ class Ledger:
         overflow = ~known & ~late & ~chosen[first[group]]
         taken = known | after
         before = {
-            name: np.where(known, columns[name][rows], each[np.minimum(first[group], n - 1)])
+            name: np.where(beside(known, each), columns[name][rows], each[np.minimum(first[group], n - 1)])
             for name, each in new.items()
         }
-        same = taken & np.all([before[name] == each for name, each in new.items()], axis=0)
+        equal = [before[name] == each for name, each in new.items()]
+        same = taken & np.all([rows_of(each).all(axis=1) for each in equal], axis=0)
         self.counts.duplicate_predictions += int(same.sum())
         self.counts.conflicting_predictions += int((taken & ~same).sum())
         self.counts.late_predictions += int((late & ~after).sum())
@@ -271,7 +288,7 @@ class Ledger:
         rows = self._table.add(ids)
         if self._table.rows > len(self._columns["state"]):
             for name, column in self._columns.items():
-                grown = np.zeros(self._table.rows, dtype=column.dtype)
+                grown = np.zeros(self._shape(name, self._table.rows), dtype=column.dtype)
                 grown[: len(column)] = column
                 self._columns[name] = grown
         for column in self._columns.values():
@@ -288,7 +305,7 @@ class Ledger:
         self.counts.too_late += int(late.sum())
         came = np.flatnonzero(~late)
         came = came[np.argsort(rows[came], kind="stable")]
-        rows, label = rows[came], label[came]
+        rows, label, at = rows[came], label[came], at[came]
         head = np.ones(len(rows), dtype=bool)
         head[1:] = rows[1:] != rows[:-1]
         before = np.where(head, columns["label"][rows], np.roll(label, 1))
@@ -305,16 +322,26 @@ class Ledger:
         found = np.flatnonzero(~waiting & changed)
         for k in found[np.argsort(came[found])].tolist():
             self._correct(int(rows[k]), int(before[k]), int(label[k]))
+        self._keep_delays(rows[waiting & changed], at[waiting & changed])
         last = np.roll(head, -1)
         columns["label"][rows[last]] = label[last]
         columns["silent"][rows[~waiting]] = False
+
+    def _keep_delays(self, rows: Ints, at: Floats) -> None:
+        """How long it took until the label of these rows was known; of each row, which stand together, the last."""
+        last = np.ones(len(rows), dtype=bool)
+        last[:-1] = rows[1:] != rows[:-1]
+        rows, known = rows[last], np.maximum(at[last], self.now)
+        self._columns["delay"][rows] = cells_of((known - self._columns["at"][rows]) / self.horizon)
 
     def _correct(self, row: int, before: int, after: int) -> None:
         if len(self._corrections) >= self.max_corrections:
             self.counts.dropped_corrections += 1
             return
         pair = self._table.ids[row].astype(">u8").tobytes()
-        numbers = {name: self._columns[name][row].item() for name in ("score", "key", "at", "version")}
+        numbers = {name: self._columns[name][row].item() for name in ("score", "at", "version")}
+        key = self._columns["key"][row].tolist()
+        numbers["key"] = tuple(key) if self.key_columns > 1 else key
         self._corrections.append(Correction(pair, **numbers, before=None if before == NONE else before, after=after))
 
     # ---------------------------------------------------------------------------------------------------- time goes on
@@ -331,11 +358,66 @@ class Ledger:
             self.counts.silent_unknown += quiet
         self._columns["silent"][rows] = silent
         self._columns["state"][rows] = DONE
+        self._count_delays(rows[~silent])
         told = self._released(rows if self.silence == "negative" else rows[~silent])
         due = self._columns["due"][rows] + self.remember
         self._columns["due"][rows] = due
         self._forgets.push(rows, due)
         return told
+
+    def _count_delays(self, rows: Ints) -> None:
+        """Delays of released outcomes; of events alone if silence is negative."""
+        columns = self._columns
+        self._delays.move(float(periods_of(np.array(self.now), self.horizon)))
+        if self.silence == "negative":
+            rows = rows[columns["label"][rows] == 1]
+        label = np.maximum(columns["label"][rows], 0).astype(np.int64) if self.silence == "unknown" else 0
+        periods = periods_of(columns["due"][rows], self.horizon)
+        self._delays.count(periods, columns["key"][rows], np.broadcast_to(label, len(rows)), columns["delay"][rows])
+
+    def young(self) -> Young:
+        """The rows that wait, with the outcomes known so far, to be learned early with maturity weights.
+
+        Nothing changes: the rows are released later as ever. So what learns them is a fit, or a copy of a forecaster,
+        that is made again when more is known, never the forecaster that learns the released rows.
+
+        Returns
+        -------
+        Young
+            Its ``weights`` assume that delays are those of the last horizons, and independent of the score given the
+            key. An outcome is known from its time on, or from when it was registered, if that is later.
+        """
+        columns, needed = self._columns, self._delays.outcomes()
+        if needed.min() < MIN_DELAYS:
+            problem = f"has released too few outcomes to estimate delays ({int(needed.min())} of {MIN_DELAYS})"
+            raise InputError("ledger", problem, "wait until more are released")
+        rows = self._in_order(np.flatnonzero((columns["state"] == OPEN) & (columns["at"] <= self.now)))
+        cells = cells_of((self.now - columns["at"][rows]) / self.horizon)
+        arrived, own = self._delays.arrived(columns["key"][rows], cells)
+        old = arrived.min(axis=1) >= MIN_ARRIVED  # not by the label, which would choose rows by their outcome
+        known = (columns["label"][rows] != NONE) & (columns["delay"][rows] < cells)
+        keep = old & known if self.silence == "unknown" else old
+        rows, known, arrived = rows[keep], known[keep], arrived[keep]
+        label = np.where(known, columns["label"][rows], 0).astype(np.int8)
+        share = arrived[:, 0] if self.silence == "negative" else arrived[np.arange(len(rows)), label]
+        return Young(
+            ids=self._table.ids[rows],
+            scores=columns["score"][rows],
+            labels=label,
+            keys=columns["key"][rows],
+            at=columns["at"][rows],
+            versions=columns["version"][rows],
+            arrived=share,
+            own=own[keep],
+            left_out=int((~old).sum()),
+            drift=self._delays.drift(),
+            silent_negatives=self.silence == "negative",
+        )
+
+    @property
+    def delay_drift(self) -> DelayDrift:
+        """How far the delays of the latest outcomes are from those before."""
+        return self._delays.drift()
 
     def _released(self, rows: Ints) -> Released:
         columns = {name: self._columns[name][rows] for name in ("score", "label", "key", "at", "version", "silent")}
@@ -354,7 +436,9 @@ class Ledger:
 
     def settings(self) -> dict[str, Any]:
         """The arguments of the ledger."""
-        return {name: getattr(self, name) for name in ("horizon", "silence", "remember", "hold", *LIMITS)}
+        return {
+            name: getattr(self, name) for name in ("horizon", "silence", "remember", "hold", "key_columns", *LIMITS)
+        }
 
     def to_bytes(self) -> bytes:
         """Everything the ledger knows; equal ledgers give equal bytes."""
@@ -365,6 +449,7 @@ class Ledger:
             "settings": self.settings(),
             "now": self.now if math.isfinite(self.now) else None,
             "counts": asdict(self.counts),
+            "period": self._delays.period,
             "corrections": [asdict(each) | {"id": each.id.hex()} for each in self._corrections],
         }
         kept = {"ids": ids[order]} | {name: each[rows][order] for name, each in self._columns.items()}
@@ -373,7 +458,7 @@ class Ledger:
         lists = zip(*(each[1:] for each in held), strict=True) if held else ((), (), ())
         rest = dict(zip(list(HELD)[1:], lists, strict=True))
         waiting = {"held_ids": raw} | {name: np.array(each, dtype=HELD[name]) for name, each in rest.items()}
-        return pack(KIND, head, kept | waiting)
+        return pack(KIND, head, kept | waiting | self._delays.arrays(self.key_columns))
 
     @classmethod
     def from_bytes(cls, state: bytes) -> Ledger:
@@ -389,16 +474,19 @@ class Ledger:
         Ledger
             It gives the same rows for the same events, bit for bit.
         """
-        head, columns = unpack(state, KIND, {"ids": np.uint64} | COLUMNS | HELD)
+        head, columns = unpack(state, KIND, {"ids": np.uint64} | COLUMNS | HELD | ARRAYS)
         try:
             ledger = cls(**head["settings"])
             ledger.now = -math.inf if head["now"] is None else _number(head["now"])
             ledger.counts = Counts(**head["counts"])
-            ledger._corrections = [_correction(each) for each in head["corrections"]]
+            ledger._corrections = [_correction(each, ledger.key_columns) for each in head["corrections"]]
+            ledger._delays.fill(head["period"], {name: columns.pop(name) for name in ARRAYS}, ledger.key_columns)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, InputError):
             raise damaged() from None
         held = [columns.pop(name) for name in HELD]
-        if not _well_formed(columns, held) or not _whole(asdict(ledger.counts)):
+        if not _well_formed(columns, held, ledger._shape("key", len(columns["ids"]))) or not _whole(
+            asdict(ledger.counts)
+        ):
             raise damaged()
         ledger._fill(columns, held)
         return ledger
@@ -418,55 +506,24 @@ class Ledger:
         if not agree or len(self._corrections) > self.max_corrections:
             raise damaged()
 
+    def _shape(self, name: str, rows: int) -> tuple[int, ...]:
+        """The shape of a column."""
+        return (rows, self.key_columns) if name == "key" and self.key_columns > 1 else (rows,)
+
+    def _keys(self, keys: ArrayLike, n: int) -> Ints:
+        """Keys of n rows, in one column or several."""
+        if self.key_columns == 1:
+            return column("keys", keys, n, np.int64)
+        given = np.asarray(keys)
+        if given.ndim > 0 and given.shape != (n, self.key_columns):
+            problem = f"has shape {given.shape}, and there are {plural(n, 'id')}"
+            raise InputError("keys", problem, f"pass {self.key_columns} integers per id")
+        shape = (n, self.key_columns)
+        return column("keys", given.reshape(-1) if given.ndim else given, math.prod(shape), np.int64).reshape(shape)
+
     def __len__(self) -> int:
         """Predictions and outcomes in memory: waiting predictions, waiting outcomes and released ids."""
         return len(self._table) + len(self._held)
-
-
-# --------------------------------------------------------------------------------------------------------------- inputs
-
-
-def _groups(ids: Ids) -> Ints:
-    """A number for each id, the same for equal ids."""
-    order = np.lexsort((ids[:, 1], ids[:, 0]))
-    ordered = ids[order]
-    starts = np.zeros(len(ids), dtype=np.int64)
-    starts[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
-    found = np.empty(len(ids), dtype=np.int64)
-    found[order] = np.cumsum(starts)
-    return found
-
-
-def _duration(name: str, value: Any, positive: bool = False) -> float:
-    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or value < 0.0 or (positive and value == 0.0):
-        least = "positive" if positive else "0 or more"
-        fix = "silence means something only after a known time" if name == "horizon" else None
-        raise InputError(name, f"must be a finite number, {least}, got {value!r}", fix)
-    return float(value)
-
-
-def _column(name: str, values: ArrayLike, n: int, kind: Any) -> NDArray[Any]:
-    """One value for each id; a single one is repeated."""
-    what = "integers" if kind is np.int64 else "numbers"
-    try:
-        given = np.asarray(values)
-        array = given.astype(kind, casting="same_kind") if given.size else given.astype(kind)
-    except (TypeError, ValueError):
-        raise InputError(name, f"must hold {what}") from None
-    if given.dtype.kind == "u" and given.size and given.max() > np.iinfo(np.int64).max:
-        raise InputError(name, f"holds {given.max()}", "pass integers below 2**63")
-    if array.ndim > 1 or (array.ndim == 1 and len(array) != n):
-        raise InputError(name, f"has shape {array.shape}, and there are {plural(n, 'id')}", "pass one per id")
-    return np.broadcast_to(array, n)
-
-
-def _times(name: str, values: ArrayLike, n: int, later: float = 0.0) -> Floats:
-    """Times as numbers, to which ``later`` can be added."""
-    times = _column(name, values, n, np.float64)
-    if not (np.abs(times) <= np.finfo(np.float64).max - later).all():
-        raise InputError(name, "must hold finite numbers", "pass times as numbers, such as seconds")
-    return times
 
 
 # --------------------------------------------------------------------------------------------------------------- states
@@ -482,18 +539,24 @@ def _whole(counts: dict[str, Any]) -> bool:
     return all(type(each) is int and each >= 0 for each in counts.values())
 
 
-def _correction(stored: Any) -> Correction:
+def _correction(stored: Any, key_columns: int) -> Correction:
     """A correction of a state."""
-    found = Correction(**(stored | {"id": bytes.fromhex(stored["id"])}))
+    key = stored["key"] if key_columns == 1 else tuple(stored["key"])
+    found = Correction(**(stored | {"id": bytes.fromhex(stored["id"]), "key": key}))
     labels = found.before in (None, 0, 1) and found.after in (0, 1)
-    if not labels or len(found.id) != WIDTH or type(found.key) is not int or type(found.version) is not int:
+    numbers = (*(key if key_columns > 1 else (key,)), found.version)
+    if not labels or len(found.id) != WIDTH or len(numbers) != key_columns + 1:
+        raise ValueError
+    if any(type(each) is not int for each in numbers):
         raise ValueError
     return replace(found, score=_number(found.score), at=_number(found.at))
 
 
-def _well_formed(columns: dict[str, NDArray[Any]], held: list[NDArray[Any]]) -> bool:
+def _well_formed(columns: dict[str, NDArray[Any]], held: list[NDArray[Any]], keys: tuple[int, ...]) -> bool:
     """Whether the arrays of a state fit each other."""
-    for ids, *rest in ([columns["ids"], *(columns[name] for name in COLUMNS)], held):
+    if columns["key"].shape != keys or (columns["delay"] >= CELLS).any():
+        return False
+    for ids, *rest in ([columns["ids"], *(columns[name] for name in COLUMNS if name != "key")], held):
         if ids.ndim != 2 or ids.shape[1] != 2 or any(each.shape != (len(ids),) for each in rest):
             return False
     ids, labels = columns["ids"], (NONE, 0, 1)

@@ -127,7 +127,7 @@ class Released(Shown):
     ids
         Pairs of 8 bytes, as :func:`calibrant.live.read_ids` returns them.
     scores, labels, keys, at, versions
-        One of each per row.
+        One of each per row; of keys in several columns, one row.
     silent
         Whether there was no outcome, so that the label is the negative that silence means.
     """
@@ -165,7 +165,7 @@ class Correction:
 
     id: bytes
     score: float
-    key: int
+    key: int | tuple[int, ...]
     at: float
     version: int
     before: int | None

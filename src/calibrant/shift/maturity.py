@@ -264,11 +264,23 @@ def _weighted(
     keep = mature | kept
     known = Rows(rows.scores[mature], window.labels[mature], given[mature], False, None, None, rows.score_type, ())
     rate, seen = fit_curve(Tally.from_rows(known).for_fitting()).apply(rows.scores[keep]), share[keep]
-    weights = np.where(window.labels[keep] == 1, 1.0 / seen, (1.0 - rate) / (1.0 - rate * seen))
-    weights[mature[keep]] = 1.0
+    weights = maturity_weights(window.labels[keep], rate, np.where(mature[keep], 1.0, seen))
     dropped = int((young & ~kept).sum())
     notes = (_same_delays(), *((_young_dropped(dropped, MIN_ARRIVED),) if dropped else ()))
     return keep, weights * given[keep], (*window.notes, *notes)
+
+
+def maturity_weights(labels: NDArray[Any], rates: Floats, arrived: Floats) -> Floats:
+    """Weights of young rows, given their event rates and the share of events that arrive by their age.
+
+    Examples
+    --------
+    >>> maturity_weights(np.array([1, 0, 0]), np.array([0.5, 0.5, 0.5]), np.array([0.5, 0.5, 1.0])).round(4).tolist()
+    [2.0, 0.6667, 1.0]
+    """
+    with np.errstate(invalid="ignore"):
+        others = np.where(arrived == 1.0, 1.0, (1.0 - rates) / (1.0 - rates * arrived))
+    return np.where(labels == 1, 1.0 / arrived, others)
 
 
 def _timestamps(values: Any, name: str, n: int) -> tuple[Floats, bool]:
