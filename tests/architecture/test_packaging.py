@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 CORE = {"narwhals", "numpy", "scikit-learn", "scipy"}
 EXTRAS = {"cli", "duckdb", "excel", "fast", "onnx", "plot", "spark", "sql", "store"}
 STEPS = ["venv", "lint", "types", "layers", "bench", "test"]
-OTHERS = ["fast", "nightly", "lowest", "torch", "docs", "dist"]
+OTHERS = ["fast", "nightly", "lowest", "torch", "studies", "docs", "dist"]
 
 
 @pytest.fixture(scope="module")
@@ -66,3 +66,11 @@ def test_ci_runs_make_check_and_nothing_of_its_own():
     assert script[0] == "set -euo pipefail"
     assert script[-1] == "make check"
     assert not [line for line in script if re.search(r"\b(pip|pytest|ruff|mypy|lint-imports|benchmarks)\b", line)]
+
+
+def test_each_benchmark_with_a_limit_on_speed_runs_on_every_change(makefile):
+    bench = re.search(r"^bench: venv\n((?:\t.*\n)+)", makefile, re.MULTILINE)[1]
+    studies = re.search(r"^studies: venv\n((?:\t.*\n)+)", makefile, re.MULTILINE)[1]
+    assert all("--gate" in line for line in bench.splitlines())
+    assert not set(bench.splitlines()) & set(studies.splitlines())
+    assert " studies" in re.search(r"^nightly: ((?!export).*)$", makefile, re.MULTILINE)[1]
