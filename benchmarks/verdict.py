@@ -32,9 +32,10 @@ from scipy import optimize, special, stats
 
 from calibrant.arrays import check_rows
 from calibrant.messages import CalibrantWarning
+from calibrant.metrics.tolerance import TOLERANCE
 from calibrant.numerics import Grid
 from calibrant.tallies import Clusters, Tally
-from calibrant.verdict.decision import ALPHA_INTERCEPT, ALPHA_SHAPE, ALPHA_SLOPE, TOLERANCE, Decision, decide
+from calibrant.verdict.decision import ALPHA_INTERCEPT, ALPHA_SHAPE, ALPHA_SLOPE, Decision, decide
 from calibrant.verdict.evidence import Evidence
 
 LEVEL = 1e-3

@@ -24,6 +24,7 @@ from calibrant.displays.multiclass.error import MulticlassErrorDisplay
 from calibrant.export.files import write_whole
 from calibrant.maps.base import by_name
 from calibrant.messages import CalibrantWarning, InputError, MissingPackage
+from calibrant.metrics.tolerance import TOLERANCE
 from calibrant.notebook import page, text_block
 from calibrant.reporting.blocks import Picture, Section
 from calibrant.reporting.contents import Contents, gather
@@ -37,7 +38,6 @@ from calibrant.reporting.sections import sections
 from calibrant.reporting.styles import STYLES, Style, StyleName, StyleVoice
 from calibrant.tallies import Tally
 from calibrant.verdict.check import judge_problems
-from calibrant.verdict.decision import TOLERANCE
 from calibrant.verdict.multiclass.by_class import row_text, voice_of
 from calibrant.verdict.multiclass.classes import AskedNotion, Problems, read_problems
 from calibrant.verdict.verdict import Verdict

@@ -16,8 +16,9 @@ from calibrant.messages import Argument, InputError, Note, Phrase, Voice, note
 from calibrant.metrics.binary.likelihood import Parameter
 from calibrant.metrics.binary.scores import auc
 from calibrant.metrics.chance import Units, units_of
+from calibrant.metrics.tolerance import TOLERANCE
 from calibrant.tallies import GroupedTally, Tally, end_notes, ends_at
-from calibrant.verdict.decision import TOLERANCE, Decision, adjusted, decide, joint_status, physical_rows
+from calibrant.verdict.decision import Decision, adjusted, decide, joint_status, physical_rows
 from calibrant.verdict.discovery import Region
 from calibrant.verdict.discovery import discover as find_region
 from calibrant.verdict.evidence import Evidence, overlap_unknown

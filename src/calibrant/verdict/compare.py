@@ -16,13 +16,13 @@ from calibrant.arrays.score_types import MulticlassScoreType
 from calibrant.decisions import choose_threshold
 from calibrant.messages import Argument, CalibrantWarning, InputError, Phrase, Setting, Text
 from calibrant.metrics.multiclass.scores import losses_of_rows
+from calibrant.metrics.tolerance import TOLERANCE
 from calibrant.metrics.variance import Spread, between
 from calibrant.numerics import CLAMP, Ends, Floats, expit, logit
 from calibrant.tallies import repeat_notes_of_rows
 from calibrant.tallies.cells import mass_below
 from calibrant.verdict.change import Change, Crossing, Difference
 from calibrant.verdict.check import judge, judge_problems
-from calibrant.verdict.decision import TOLERANCE
 from calibrant.verdict.evidence import evidence_of_rows, without_single_groups
 from calibrant.verdict.multiclass.classes import AskedNotion, Problems, as_one_score, from_frame, pair_of, read_problems
 

@@ -9,10 +9,10 @@ from typing import Literal
 
 import numpy as np
 
-from calibrant.messages import InputError
 from calibrant.metrics.binary.likelihood import Parameter, Parameters
 from calibrant.metrics.chance import Chance
 from calibrant.metrics.multiplicity import holm
+from calibrant.metrics.tolerance import TOLERANCE, check_tolerance, slope_room
 from calibrant.metrics.variance import FEWEST_CLUSTERS
 from calibrant.tallies import Tally
 from calibrant.verdict.evidence import Evidence
@@ -31,9 +31,6 @@ class Direction(Enum):
     NOT_EXTREME_ENOUGH = "not extreme enough"
     ONLY_ENDS = "only 0 and 1"
 
-
-TOLERANCE = (0.2, 0.2)
-"""Default tolerance of intercept and slope."""
 
 WITHIN_CONFIDENCE = 0.95
 """Confidence level of the intervals of intercept and slope that must lie within the tolerance for "calibrated"."""
@@ -243,8 +240,7 @@ def joint_status(statuses: Sequence[Status]) -> Status:
 
 
 def _limits(parameters: Parameters, tolerance: tuple[float, float]) -> Tolerance:
-    spread = parameters.likelihood.spread
-    return Tolerance(tolerance[0], tolerance[1] / min(spread, 1.0) if spread > 0.0 else np.inf)
+    return Tolerance(tolerance[0], slope_room(tolerance[1], parameters.likelihood.spread))
 
 
 def _of_calibration(evidence: Evidence, parameters: Parameters, chance: Chance) -> PValues:
@@ -288,14 +284,6 @@ def physical_rows(tally: Tally) -> float:
     """Number of rows, regardless of their weights."""
     rows = tally.cells.rows
     return float(tally.total if tally.counts or rows is None else rows.sum())
-
-
-def check_tolerance(tolerance: tuple[float, float]) -> tuple[float, float]:
-    """Two positive numbers; anything else raises an error."""
-    pair = np.asarray(tolerance, dtype=np.float64)
-    if pair.shape != (2,) or not (np.isfinite(pair).all() and (pair > 0.0).all()):
-        raise InputError("tolerance", f"must be two positive numbers, for intercept and slope, got {tolerance!r}")
-    return float(pair[0]), float(pair[1])
 
 
 def _at_ends(tally: Tally) -> tuple[float, float]:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from calibrant.messages import PYTHON, Voice, listed
-from calibrant.verdict.decision import ALPHA_INTERCEPT, TOLERANCE, Direction
+from calibrant.metrics.tolerance import TOLERANCE
+from calibrant.verdict.decision import ALPHA_INTERCEPT, Direction
 from calibrant.verdict.figures import amount, between, capitalized, digits_apart, p_text, percent, signed_percent
 from calibrant.verdict.multiclass.by_class import class_lines, gain_sentence, joint_headline, judged, row_text
 from calibrant.verdict.outlook import round_up

@@ -1,0 +1,23 @@
+"""The tolerated deviation of intercept and slope, shared by verdicts and monitors."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from calibrant.messages import InputError
+
+TOLERANCE = (0.2, 0.2)
+"""Default tolerance of intercept and slope."""
+
+
+def check_tolerance(tolerance: tuple[float, float]) -> tuple[float, float]:
+    """Two positive numbers; anything else raises an error."""
+    pair = np.asarray(tolerance, dtype=np.float64)
+    if pair.shape != (2,) or not (np.isfinite(pair).all() and (pair > 0.0).all()):
+        raise InputError("tolerance", f"must be two positive numbers, for intercept and slope, got {tolerance!r}")
+    return float(pair[0]), float(pair[1])
+
+
+def slope_room(tolerance: float, spread: float) -> float:
+    """The tolerance of the slope for scores whose log-odds have this spread: wider below 1, unbounded without any."""
+    return tolerance / min(spread, 1.0) if spread > 0.0 else float(np.inf)
