@@ -4,7 +4,20 @@ from calibrant.live.delays import DelayDrift
 from calibrant.live.ids import read_ids
 from calibrant.live.learner import LateLearner
 from calibrant.live.ledger import Ledger
+from calibrant.live.monitor import Alarm, Band, Monitor
 from calibrant.live.records import Correction, Counts, Released
 from calibrant.live.young import Young
 
-__all__ = ["Correction", "Counts", "DelayDrift", "LateLearner", "Ledger", "Released", "Young", "read_ids"]
+__all__ = [
+    "Alarm",
+    "Band",
+    "Correction",
+    "Counts",
+    "DelayDrift",
+    "LateLearner",
+    "Ledger",
+    "Monitor",
+    "Released",
+    "Young",
+    "read_ids",
+]

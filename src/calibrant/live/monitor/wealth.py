@@ -1,0 +1,95 @@
+"""E-processes: the evidence of rows against a hypothesis, as likelihood ratios mixed over alternatives and onsets."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from calibrant.numerics import Floats
+
+START = 0.5
+"""Prior probability that a deviation is there from the first row; the rest is spread over later onsets."""
+
+
+def unspent(row: Floats) -> Floats:
+    """Prior probability that a deviation begins after this row."""
+    return np.asarray((1.0 - START) / np.log2(row + 2.0))
+
+
+def begins_at(row: Floats) -> Floats:
+    """Logarithm of the prior probability that a deviation begins at this row, counted from 1."""
+    grown = np.log1p(1.0 / (row + 1.0)) / math.log(2.0)
+    return np.asarray(math.log(1.0 - START) + np.log(grown) - np.log(np.log2(row + 1.0) * np.log2(row + 2.0)))
+
+
+def log_ratios(p: Floats, y: Floats, tilts: Floats, reach: Floats | None = None) -> Floats:
+    """Log-likelihood ratio of each row (first axis) for each alternative, which tilts the log-odds.
+
+    ``reach`` is by how much the log-odds of a row may be off; the hypothesis is then the nearest probability.
+    """
+    null = p[:, None]
+    if reach is not None:
+        lift = np.expm1(np.copysign(reach[:, None], tilts))
+        null = null * (1.0 + lift) / (1.0 + null * lift)
+    return np.asarray(y[:, None] * tilts - np.log1p(null * np.expm1(tilts)))
+
+
+def running(before: Floats, steps: Floats) -> Floats:
+    """Sums after each row, added in order, so that batches and single rows give the same bits."""
+    return np.asarray(np.add.accumulate(np.concatenate([before[None], steps]), axis=0))
+
+
+def log_sum(terms: Floats) -> Floats:
+    """Logarithm of the sum of exponentials along the last axis."""
+    top = terms.max(axis=-1)
+    return np.asarray(top + np.log(np.exp(terms - top[..., None]).sum(axis=-1)))
+
+
+@dataclass
+class Wealth:
+    """An e-process over alternatives and onsets.
+
+    ``totals`` is the log-likelihood ratio of each alternative since the first row. ``opened`` is the logarithm of the
+    sum, over onsets so far, of their prior probability over the ratio before them.
+    """
+
+    totals: Floats
+    opened: Floats = field(default_factory=lambda: np.zeros(0))
+    rows: int = 0
+
+    @classmethod
+    def new(cls, alternatives: int) -> Wealth:
+        """Without rows: the e-value is 1."""
+        return cls(np.zeros(alternatives), np.full(alternatives, math.log(START)))
+
+    def copy(self) -> Wealth:
+        """A copy, whose arrays are its own."""
+        return Wealth(self.totals.copy(), self.opened.copy(), self.rows)
+
+    def advance(self, ratios: Floats, weights: Floats | None = None) -> Floats:
+        """Take rows, given their log-likelihood ratios, and return the log e-value after each.
+
+        ``weights`` are the rows that each entry stands for, when it sums up several; onsets lie before an entry.
+        """
+        n = len(ratios)
+        if not n:
+            return np.zeros(0)
+        sizes = np.ones(n) if weights is None else weights
+        ends = self.rows + np.cumsum(sizes)
+        if weights is None:
+            begins = begins_at(ends)
+        else:
+            begins = np.log(np.maximum(unspent(ends - sizes) - unspent(ends), np.finfo(np.float64).tiny))
+        totals = running(self.totals, ratios)
+        opened = np.logaddexp.accumulate(np.concatenate([self.opened[None], begins[:, None] - totals[:-1]]), axis=0)[1:]
+        self.totals, self.opened, self.rows = totals[-1], opened[-1], int(ends[-1])
+        mixed = log_sum(totals[1:] + opened) - math.log(ratios.shape[1])
+        return np.asarray(np.logaddexp(mixed, np.log(unspent(ends))))
+
+    @property
+    def log_e(self) -> float:
+        """The log e-value now."""
+        mixed = log_sum(self.totals + self.opened) - math.log(len(self.totals))
+        return float(np.logaddexp(mixed, np.log(unspent(np.array(float(self.rows))))))
