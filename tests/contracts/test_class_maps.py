@@ -15,20 +15,22 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.cases import in_subtests
+from tests.contracts.test_maps import tree_values
 
 import calibrant as cb
 from calibrant.calibration import Calibration
-from calibrant.export import samples
+from calibrant.export import samples, trees
 from calibrant.export.errors import DocumentError
 from calibrant.export.onnx.model import prove_model, session_of, to_onnx
-from calibrant.export.samples import proof_matrix
 from calibrant.export.sql.dialects import engine_of
 from calibrant.export.sql.expressions import to_sql
 from calibrant.export.sql.file import BETWEEN, prove_sql
 from calibrant.export.tolerance import only_copies
+from calibrant.export.trees import proof_rows
 from calibrant.maps import (
     CLASS_KINDS,
     BetaMap,
+    ClassTreeMap,
     ComposeMap,
     GroupedSoftmaxMap,
     IdentityMap,
@@ -102,6 +104,53 @@ def flat_path() -> PathMap:
     )
 
 
+def leaf(*p: float, classes: tuple[str, ...] = ABC, on: str = "probability") -> PerClassMap:
+    return PerClassMap(classes, tuple(StepMap([], [each]) for each in p), on, False)
+
+
+def tree_of_shares(on: str = "probability") -> ClassTreeMap:
+    """Splits of a number, a text and the score of the last class."""
+    return ClassTreeMap(
+        ("age", "job"),
+        [False, True],
+        [3, 4, 2, -1, -1, -1, -1],
+        [41.0, 0.0, 0.25, 0.0, 0.0, 0.0, 0.0],
+        ("", "student", "", "", "", "", ""),
+        [1, 3, 5, -1, -1, -1, -1],
+        [2, 4, 6, -1, -1, -1, -1],
+        [True, *[False] * 6],
+        (
+            leaf(0.5, 0.3, 0.2, on=on),
+            leaf(0.125, 0.25, 0.625, on=on),
+            leaf(0.1, 0.2, 0.7, on=on),
+            leaf(1.0, 0.0, 0.0, on=on),
+        ),
+        ABC,
+        on,
+    )
+
+
+def tree_of_curves(on: str = "probability") -> ClassTreeMap:
+    """One split by a flag, and one by the score of the first class; a softmax map or maps by class in the leaves."""
+    return ClassTreeMap(
+        ("it's",),
+        [True],
+        [3, 0, -1, -1, -1],
+        [0.0, 0.5, 0.0, 0.0, 0.0],
+        ('a "quote"', "", "", "", ""),
+        [1, 3, -1, -1, -1],
+        [2, 4, -1, -1, -1],
+        [False] * 5,
+        (
+            SoftmaxMap(ABC, [0.7], [0.1, -2.0, 0.0], on, 2.0**-32),
+            PerClassMap(ABC, (steps(4), LogitAffineMap(1.3, -0.4), BetaMap(0.7, 1.4, 0.2)), on, True),
+            SoftmaxMap(ABC, [0.7, 1.4, -0.2], [], on, 1e-6),
+        ),
+        ABC,
+        on,
+    )
+
+
 SAMPLES: dict[str, list[MulticlassMap]] = {
     "softmax": [
         SoftmaxMap(AB, [2.0], [], "probability", 1e-9),
@@ -143,6 +192,13 @@ SAMPLES: dict[str, list[MulticlassMap]] = {
         simplex("grid", 5, AB, "logit"),
     ],
     "path": [path(), path("logit"), flat_path()],
+    "class-tree": [
+        tree_of_shares(),
+        tree_of_shares("logit"),
+        tree_of_curves(),
+        tree_of_curves("logit"),
+        ClassTreeMap((), [], [-1], [0.0], ("",), [-1], [-1], [False], (leaf(0.2, 0.3, 0.5),), ABC, "probability"),
+    ],
     "grouped-softmax": [
         GroupedSoftmaxMap(AB, [2.0], [], "probability", 1e-9, "it's", ("x",), [0.5], [0.0, 1.0]),
         GroupedSoftmaxMap(ABC, [0.7], [], "logit", 0.1, "site", ("1", "true"), [0.8, 1.3], RNG.normal(size=6)),
@@ -171,10 +227,21 @@ every_map = in_subtests("map_", BY_KIND)
 @functools.cache
 def rows_for(map_: MulticlassMap) -> Any:
     """Rows of every sort, without missing scores."""
-    rows = proof_matrix(map_)
+    rows = proof_rows(map_).scores
     kept = rows[~np.isnan(rows).any(axis=1)]
     kept.flags.writeable = False
     return kept
+
+
+def applied(map_: MulticlassMap, rows: Any) -> Any:
+    """The images of rows; for a tree with columns that depend on the row alone."""
+    given = np.asarray(rows)
+    if not isinstance(map_, ClassTreeMap) or given.ndim != 2 or given.shape[1] != len(map_.classes):
+        return map_.apply(rows)
+    first = np.nan_to_num(given[:, 0], nan=0.0, posinf=0.0, neginf=0.0).clip(-1e6, 1e6)
+    place = np.floor(997.0 * first).astype(np.int64)
+    values = {name: tree_values(map_, name) for name in map_.columns}
+    return map_.apply(rows, {name: each[place % len(each)] for name, each in values.items()})
 
 
 def some_rows(map_: MulticlassMap, count: int = 50) -> Any:
@@ -198,7 +265,7 @@ def test_json_keeps_every_bit(map_):
     assert back.map == map_
     assert back.to_json() == text
     rows = some_rows(map_)
-    assert back.map.apply(rows).tobytes() == map_.apply(rows).tobytes()
+    assert applied(back.map, rows).tobytes() == applied(map_, rows).tobytes()
     for field in fields(map_):
         value = getattr(map_, field.name)
         if isinstance(value, np.ndarray):
@@ -217,7 +284,7 @@ def test_a_document_with_a_field_that_is_wrong_is_refused_or_read(map_):
                 found = Calibration.from_json(with_wrong)
             except DocumentError:
                 continue
-            assert found.map.apply(some_rows(found.map, 3)).shape == (3, len(found.map.outputs))
+            assert applied(found.map, some_rows(found.map, 3)).shape == (3, len(found.map.outputs))
         if later:  # documents without it have its default
             continue
         lost = {**body, "map": {k: v for k, v in body["map"].items() if k != name}}
@@ -231,16 +298,18 @@ def test_a_document_with_a_field_that_is_wrong_is_refused_or_read(map_):
 @every_map
 def test_nan_in_a_row_gives_nan_in_that_row_and_in_no_other(map_):
     rows = some_rows(map_, 40)
-    clean = map_.apply(rows)
+    clean = applied(map_, rows)
     for column in range(rows.shape[1]):
         dirty = rows.copy()
         dirty[::3, column] = np.nan
         for given in (dirty, dirty.astype(np.float32)):
-            found = map_.apply(given)
+            found = applied(map_, given)
             assert np.isnan(found[::3]).all()
             if map_.kind != "path":  # there NaN says that it abstains
                 assert not np.isnan(np.delete(found, np.s_[::3], axis=0)).any()
-        np.testing.assert_array_equal(np.delete(map_.apply(dirty), np.s_[::3], axis=0), np.delete(clean, np.s_[::3], 0))
+        np.testing.assert_array_equal(
+            np.delete(applied(map_, dirty), np.s_[::3], axis=0), np.delete(clean, np.s_[::3], 0)
+        )
 
 
 @every_map
@@ -248,7 +317,7 @@ def test_finite_rows_have_images_in_the_unit_interval(map_):
     rows = rows_for(map_)
     if map_.on == "probability":
         rows = rows[(rows >= 0).all(axis=1) & (rows <= 1).all(axis=1)]
-    found = map_.apply(rows)
+    found = applied(map_, rows)
     if map_.kind == "path":
         assert (np.isfinite(found).sum(axis=1) >= 1).all()
         found = found[np.isfinite(found)]
@@ -259,7 +328,7 @@ def test_finite_rows_have_images_in_the_unit_interval(map_):
 def test_huge_logits_give_probabilities_without_a_warning(map_):
     size = len(map_.classes)
     rows = np.where(np.eye(size), 1.7e308, -1.7e308)
-    found = map_.apply(np.concatenate([rows, -rows, np.full((1, size), 1.7e308), rows / 1e9]))
+    found = applied(map_, np.concatenate([rows, -rows, np.full((1, size), 1.7e308), rows / 1e9]))
     assert ((found >= 0) & (found <= 1)).sum() >= len(found)
     assert map_.kind == "path" or not np.isnan(found).any()
 
@@ -267,9 +336,9 @@ def test_huge_logits_give_probabilities_without_a_warning(map_):
 @every_map
 def test_float32_is_the_rounded_double(map_):
     single = some_rows(map_, 300).astype(np.float32)
-    out = map_.apply(single)
+    out = applied(map_, single)
     assert out.dtype == np.float32
-    double = map_.apply(single.astype(np.float64))
+    double = applied(map_, single.astype(np.float64))
     assert double.dtype == np.float64
     rounded = double.astype(np.float32)
     kept = ((rounded == 0) & (double > 0)) | ((rounded == 1) & (double < 1))
@@ -280,15 +349,15 @@ def test_float32_is_the_rounded_double(map_):
 @every_map
 def test_rows_are_independent_of_their_neighbors(map_):
     rows = np.resize(some_rows(map_, 300), (40_000, len(map_.classes)))
-    whole = map_.apply(rows)
+    whole = applied(map_, rows)
     assert whole.shape == (40_000, len(map_.outputs))
     for part in (slice(0, 1), slice(7, 13), slice(39_000, 40_000)):
-        np.testing.assert_allclose(map_.apply(rows[part]), whole[part], rtol=1e-14)
-    assert map_.apply(rows[:0]).shape == (0, len(map_.outputs))
+        np.testing.assert_allclose(applied(map_, rows[part]), whole[part], rtol=1e-14)
+    assert applied(map_, rows[:0]).shape == (0, len(map_.outputs))
     with pytest.raises(ValueError, match="shape"):
-        map_.apply(rows[:, :1])
+        applied(map_, rows[:, :1])
     with pytest.raises(ValueError, match="shape"):
-        map_.apply(rows[0])
+        applied(map_, rows[0])
 
 
 # --------------------------------------------------------------------------------------------------------------- values
@@ -308,7 +377,7 @@ def assert_frozen(map_: MulticlassMap) -> None:
 def test_the_callers_array_is_never_written_to(map_):
     rows = some_rows(map_).copy()
     rows.flags.writeable = False
-    assert not np.shares_memory(map_.apply(rows), rows)
+    assert not np.shares_memory(applied(map_, rows), rows)
     assert rows.tobytes() == some_rows(map_).tobytes()
 
 
@@ -322,13 +391,13 @@ COPIES: dict[str, Callable[[MulticlassMap], MulticlassMap]] = {
 
 @every_map
 def test_it_and_its_copies_are_equal_and_frozen(map_):
-    image = map_.apply(some_rows(map_)).tobytes()
+    image = applied(map_, some_rows(map_)).tobytes()
     assert_frozen(map_)
     for way, copied in COPIES.items():
         twin = copied(map_)
         assert twin == map_, way
         assert hash(twin) == hash(map_), way
-        assert twin.apply(some_rows(map_)).tobytes() == image, way
+        assert applied(twin, some_rows(map_)).tobytes() == image, way
         assert_frozen(twin)
 
 
@@ -340,6 +409,12 @@ def test_different_maps_are_different_and_print_one_line():
         assert repr(a).startswith(type(a).__name__)
         assert "\n" not in repr(a)
         assert len(repr(a)) < 200
+
+
+def one_leaf(**wrong: Any) -> tuple[Any, ...]:
+    """The parts of a tree of one leaf, some of them wrong."""
+    tree = SAMPLES["class-tree"][-1]
+    return tuple(wrong.get(each.name, getattr(tree, each.name)) for each in fields(tree))
 
 
 INVALID: list[tuple[type[MulticlassMap], tuple[Any, ...]]] = [
@@ -364,6 +439,21 @@ INVALID: list[tuple[type[MulticlassMap], tuple[Any, ...]]] = [
     (TopMap, (AB, 0, (), "probability")),
     (TopMap, (AB, 3, (IdentityMap(),) * 3, "probability")),
     (TopMap, (AB, 1, (IdentityMap(),) * 3, "probability")),
+    *(
+        (ClassTreeMap, one_leaf(**wrong))
+        for wrong in (
+            {"maps": (IdentityMap(),)},
+            {"maps": ()},
+            {"maps": (leaf(0.5, 0.5, classes=AB),)},
+            {"on": "logit"},
+            {"on": "odds"},
+            {"classes": AB},
+            {"columns_split": [0]},
+            {"columns_split": [3]},
+            {"names": ("age",), "text": [False]},
+            {"maps": (TopMap(ABC, 1, (IdentityMap(),), "probability"),)},
+        )
+    ),
 ]
 
 
@@ -380,6 +470,7 @@ def test_numbers_that_make_no_map_are_refused(subtests):
 def fewer_rows(monkeypatch, full_size):
     if not full_size:
         monkeypatch.setattr(samples, "RANDOM_ROWS", 1_000)
+        monkeypatch.setattr(trees, "RANDOM_CLASS_ROWS", 1_500)
 
 
 def proves(map_: MulticlassMap, connection: Any, dialect: str) -> None:

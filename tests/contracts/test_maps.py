@@ -26,6 +26,7 @@ from calibrant.maps import (
     StepMap,
     TreeMap,
 )
+from calibrant.maps.trees import TreeNodes
 
 LADDER = np.cumsum(np.random.default_rng(0).random(1000)) / 600  # a thousand knots, some above 1
 
@@ -208,13 +209,13 @@ def groups_of(map_: Map, size: int | tuple[int, ...]) -> dict[str, Any] | None:
     return by_column
 
 
-def tree_values(tree: TreeMap, name: str) -> np.ndarray:
+def tree_values(tree: TreeNodes, name: str) -> np.ndarray:
     """Values of a column at and beside every threshold, or at every level, and missing ones."""
-    split = tree.columns_split == tree.names.index(name) + 1
+    split = tree.splits(name)
     if name in tree.numbers:
         cuts = tree.thresholds[split]
         return np.concatenate([cuts, np.nextafter(cuts, np.inf), [np.nan, -np.inf, np.inf]])
-    levels = [level for level, own in zip(tree.levels, split, strict=True) if own]
+    levels = [tree.levels[node] for node in split]
     return np.array([*levels, None, "never listed"], dtype=object)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from tests.contracts.test_class_maps import SAMPLES
+from tests.contracts.test_maps import tree_values
 from tests.documents.make_golden import write
 
 from calibrant.calibration import Calibration
@@ -24,6 +25,7 @@ from calibrant.guarantees.no_certificate import IMPOSSIBLE
 from calibrant.guarantees.provenance import MulticlassProvenance
 from calibrant.maps import (
     BetaMap,
+    ClassTreeMap,
     GroupedSoftmaxMap,
     IdentityMap,
     LogitAffineMap,
@@ -112,8 +114,15 @@ def probes() -> np.ndarray:
 
 
 def images(calibration: Calibration) -> np.ndarray:
-    """Images of the probes; by group those of each group in turn, of a missing one and of one that is not listed."""
+    """Images of the probes; by group those of each group in turn, of a missing one and of one that is not listed.
+
+    Of a tree they are those of values at every split, and missing ones, in turn.
+    """
     rows, map_ = probes(), calibration.map
+    if isinstance(map_, ClassTreeMap):
+        return np.asarray(
+            map_.apply(rows, {name: np.resize(tree_values(map_, name), len(rows)) for name in map_.columns})
+        )
     if not isinstance(map_, GroupedSoftmaxMap):
         return np.asarray(map_.apply(rows))
     groups = np.resize(np.array([*map_.groups, None, "another"], dtype=object), len(rows))

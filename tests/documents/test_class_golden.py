@@ -157,7 +157,9 @@ def _assert_usable(calibration: Any, document: bytes) -> None:
     try:
         if calibration.classes:
             rows = np.full((2, len(calibration.classes)), 1.0 / len(calibration.classes))
-            groups = {name: np.array(["a", None], dtype=object) for name in calibration.map.columns}
+            texts, numbers = np.array(["a", None], dtype=object), np.array([1.0, np.nan])
+            held = calibration.map
+            groups = {name: numbers if name in held.numbers else texts for name in held.columns}
             assert calibration.map.apply(rows, groups or None).shape == (2, len(calibration.map.outputs))
         assert str(calibration)
         assert Calibration.from_json(calibration.to_json()).to_json() == calibration.to_json()

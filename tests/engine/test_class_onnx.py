@@ -55,7 +55,10 @@ def test_any_number_of_rows(subtests: pytest.Subtests) -> None:
             for kind in SAMPLES:
                 map_ = SAMPLES[kind][0]
                 given = np.resize(some_rows(map_), (rows, len(map_.classes))).astype(np.float32)
-                groups = {name: np.full(rows, "x", dtype=object) for name in map_.columns}
+                groups = {
+                    name: np.ones(rows, np.float32) if name in map_.numbers else np.full(rows, "x", dtype=object)
+                    for name in map_.columns
+                }
                 found = run(to_onnx(map_), given, groups)[0]
                 assert found.shape == (rows, len(map_.outputs))
                 assert found.dtype == np.float32

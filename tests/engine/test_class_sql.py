@@ -32,7 +32,7 @@ from calibrant.messages import InputError
 duckdb = pytest.importorskip("duckdb")
 pytestmark = pytest.mark.engine
 
-KEYS = [("softmax", 2), ("top", 3), ("simplex-bins", 3), ("path", 1)]
+KEYS = [("softmax", 2), ("top", 3), ("simplex-bins", 3), ("path", 1), ("class-tree", 0)]
 SPARK = [SAMPLES[kind][place] for kind, place in KEYS]
 READ = [*SPARK, *(SAMPLES[kind][place] for kind, place in [("per-class", 2), ("simplex-bins", 0), ("simplex-bins", 5)])]
 HALVES = PerClassMap(ABC, (StepMap([0.5], [0.2, 0.6]), StepMap([0.5], [0.3, 0.7]), IdentityMap()), "probability", False)
@@ -42,7 +42,8 @@ COOLER = SoftmaxMap(ABC, [1.7], [], "probability", 1e-9)
 def proved(map_: MulticlassMap, engine: Engine) -> cb.Proof:
     """Under names of columns that stages might want for themselves."""
     columns = [("stage", "x1", "Found", "place", "x2", "piece", "rows", "step")[j] for j in range(len(map_.classes))]
-    return prove_sql(map_, BETWEEN.join(to_sql(map_, columns, engine.dialect).values()), columns, engine)
+    by = {name: f"X{place}" for place, name in enumerate(map_.columns, start=3)}
+    return prove_sql(map_, BETWEEN.join(to_sql(map_, columns, engine.dialect, by).values()), columns, engine, by)
 
 
 def test_postgres_gives_what_apply_gives(subtests: pytest.Subtests, postgres: Server) -> None:

@@ -81,7 +81,7 @@ def test_every_map_as_a_module_gives_what_apply_gives(subtests: pytest.Subtests)
     for kind, maps in {**SAMPLES, **CLASS_SAMPLES}.items():
         for j, map_ in enumerate(maps):
             with subtests.test(f"{kind} {j}"):
-                if map_.columns or kind in ("simplex-bins", "path", "tree"):
+                if map_.columns or kind in ("simplex-bins", "path", "tree", "class-tree"):
                     with pytest.raises(InputError, match="to_onnx"):
                         Calibration(map_).to_torch()
                 else:

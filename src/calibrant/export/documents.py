@@ -30,11 +30,14 @@ from calibrant.maps import (
     KINDS,
     Axis,
     ClassAxis,
+    ClassTreeMap,
     Map,
     MulticlassMap,
     PathMap,
+    PerClassMap,
     SimplexBinsMap,
     SimplexScheme,
+    SoftmaxMap,
     TreeMap,
 )
 from calibrant.messages import Phrase
@@ -251,6 +254,8 @@ _TYPES: dict[str, Read] = {
     "SimplexScheme": _one_of(get_args(SimplexScheme)),
     "PathMap": _kind({PathMap.kind: PathMap}),
     "TreeMap": _kind({TreeMap.kind: TreeMap}),
+    "ClassTreeMap": _kind({ClassTreeMap.kind: ClassTreeMap}),
+    "tuple[MulticlassMap, ...]": _tuple(_kind({each.kind: each for each in (PerClassMap, SoftmaxMap)})),
     "SimplexBinsMap": _kind({SimplexBinsMap.kind: SimplexBinsMap}),
     "Floats": _array(_number, np.float64),
     "Ints": _array(_integer, np.int64),

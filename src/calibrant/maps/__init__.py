@@ -13,11 +13,12 @@ from calibrant.maps.paths import PathForecast, PathMap
 from calibrant.maps.scores import *  # noqa: F403
 from calibrant.maps.simplex import SimplexBinsMap, SimplexScheme
 from calibrant.maps.taxonomy import Taxonomy
-from calibrant.maps.trees import TreeMap
+from calibrant.maps.trees import ClassTreeMap, TreeMap
 
 __all__ = [
     "KINDS",
     "ByGroupMap",
+    "ClassTreeMap",
     "Columns",
     "ComposeMap",
     "Direction",

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calibrant.export.onnx.graph import OUTPUT, Graph, Precision, Versions
-from calibrant.export.regions import row_nodes
+from calibrant.export.trees import row_nodes
 from calibrant.maps import MulticlassMap
+from calibrant.messages import InputError
 
 if TYPE_CHECKING:
     import onnx
@@ -27,7 +28,8 @@ def rows_model(map_: MulticlassMap, dtype: Precision, versions: Versions) -> onn
     """The map as a model from ``scores``, n rows of K, to ``calibrated``, n rows of as many as the map gives.
 
     A map of top classes also gives ``label``, the columns of the classes that the probabilities are about. A map by
-    group has one more input, with the name of the column of groups: text, one for each row.
+    group has one more input, with the name of the column of groups: text, one for each row. A tree has an input for
+    each column: numbers of the type of the scores, with NaN for missing values, or text, with the empty text for them.
 
     Edge rules: NaN in a row makes its results NaN and its labels -1; nothing else does, but that a map of paths gives
     NaN where it abstains. Tables of the scores themselves equal :meth:`calibrant.maps.MulticlassMap.apply` on scores of
@@ -47,7 +49,10 @@ def rows_model(map_: MulticlassMap, dtype: Precision, versions: Versions) -> onn
     >>> session.run(["calibrated"], {"scores": np.array([[0.25, 0.75]], dtype=np.float32)})[0].round(3).tolist()
     [[0.10000000149011612, 0.8999999761581421]]
     """
-    graph = Graph(dtype, versions, map_.columns)
+    for name in (ROWS, LABEL):
+        if name in map_.columns:
+            raise InputError("map", f"needs a column named {name!r}, which the model has itself", "rename the column")
+    graph = Graph(dtype, versions, map_.columns, map_.numbers)
     unknown = graph.add("IsNaN", ROWS)
     x = graph.add("Where", unknown, 0.0, ROWS)
     missing = _any(graph, unknown)
@@ -60,7 +65,8 @@ def rows_model(map_: MulticlassMap, dtype: Precision, versions: Versions) -> onn
         outputs[LABEL] = INT64, ("n", len(map_.outputs))
     about = f"Calibrated probabilities of {len(map_.classes)} classes, by a Calibrant map of kind {map_.kind}."
     inputs: dict[str, tuple[int, Any]] = {ROWS: (element, ("n", len(map_.classes)))}
-    return graph.finished(about, inputs | dict.fromkeys(map_.columns, (TEXT, ("n",))), outputs)
+    beside = {name: (element if name in map_.numbers else TEXT, ("n",)) for name in map_.columns}
+    return graph.finished(about, inputs | beside, outputs)
 
 
 def _any(graph: Graph, flags: str) -> str:

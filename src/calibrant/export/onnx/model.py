@@ -20,7 +20,8 @@ from calibrant.export.onnx.scores import score_model
 from calibrant.export.proof import Proof, compare
 from calibrant.export.samples import Rows, unlisted
 from calibrant.export.trees import proof_rows
-from calibrant.maps import Map, MulticlassMap, TopMap, TreeMap
+from calibrant.maps import Map, MulticlassMap, TopMap
+from calibrant.maps.trees import TreeNodes
 from calibrant.messages import InputError, Setting
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def prove_model(map_: Map, session: Any) -> Proof:
     dtype = np.dtype(np.float32 if score.type == "tensor(float)" else np.float64)
     rows = proof_rows(map_)
     with np.errstate(over="ignore", under="ignore"):
-        tree = isinstance(map_, TreeMap)
+        tree = isinstance(map_, TreeNodes)
         groups = {
             name: v.astype(dtype) if name in map_.numbers else v if tree else _without_gaps(map_, name, v)
             for name, v in rows.groups.items()
@@ -118,10 +119,9 @@ def prove_model(map_: Map, session: Any) -> Proof:
     wanted = [OUTPUT, LABEL][: 2 if isinstance(map_, TopMap) else 1]
     if isinstance(map_, MulticlassMap):
         rows = rows.take(~np.isinf(rows.scores).any(axis=1))
-        found, *labels = session.run(wanted, {score.name: rows.scores, **rows.groups})
+        found, *labels = session.run(wanted, {score.name: rows.scores, **_filled(rows)})
     else:
-        empty = {name: v if v.dtype != object else np.where(v == None, "", v) for name, v in rows.groups.items()}  # noqa: E711
-        given = {score.name: rows.scores, **empty}
+        given = {score.name: rows.scores, **_filled(rows)}
         blocks = {name: _in_shape(values, score.shape) for name, values in given.items()}
         runs = (dict(zip(blocks, block, strict=True)) for block in zip(*blocks.values(), strict=True))
         found, labels = np.concatenate([session.run(wanted, run)[0].reshape(-1) for run in runs]), []
@@ -131,6 +131,11 @@ def prove_model(map_: Map, session: Any) -> Proof:
     if tree and set(map_.columns) - set(map_.numbers):
         name += ", with the empty text for missing text"
     return compare(map_, rows, found, name, labels[0] if labels else None)
+
+
+def _filled(rows: Rows) -> dict[str, NDArray[Any]]:
+    """The columns, with the empty text for missing text."""
+    return {name: v if v.dtype != object else np.where(v == None, "", v) for name, v in rows.groups.items()}  # noqa: E711
 
 
 def _without_gaps(map_: Map, name: str, values: NDArray[Any]) -> NDArray[Any]:

@@ -39,7 +39,8 @@ class Text:
         if stage is None:
             return body(self, [f"({value})" for value in values])
         row = fresh("stage", *self.taken)
-        fields = {f"x{place}": value for place, value in enumerate(values, start=1)}
+        letter = _free_letter(self.taken)
+        fields = {f"{letter}{place}": value for place, value in enumerate(values, start=1)}
         inside = replace(self, taken=(*self.taken, row))
         return stage.write(row, fields, body(inside, [stage.field.format(row=row, name=each) for each in fields]))
 
@@ -65,3 +66,9 @@ class Text:
             return inside
         small, zero = self.number(SMALL), self.number(0.0)
         return f"CASE WHEN {x} >= {small} OR {x} < -{small} THEN {inside} ELSE {zero} END"
+
+
+def _free_letter(taken: Sequence[str]) -> str:
+    """A beginning of names that no column in use has, since a name inside a stage hides that of a column."""
+    numbered = {name.rstrip("0123456789").lower() for name in taken if name[-1:].isdigit()}
+    return fresh("x", *numbered)
