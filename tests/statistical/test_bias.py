@@ -23,7 +23,7 @@ INNER = (VALUES[1:] + VALUES[:-1]) / 2
 
 @pytest.fixture(scope="module")
 def repetitions(full_size: bool) -> int:
-    return 4_000 if full_size else 400
+    return 4_000 if full_size else 250
 
 
 def plug_in(sample: Resampled) -> np.ndarray:

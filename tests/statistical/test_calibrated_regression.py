@@ -28,7 +28,7 @@ STRATEGIES = {
 def test_every_group_stays_under_the_bound_after_every_row(subtests, full_size):
     for world in list(groups.WORLDS):
         with subtests.test(world=world):
-            rows = groups.ROWS if full_size else groups.QUICK_ROWS
+            rows = groups.ROWS if full_size else 3_000
             regression = CalibratedRegression(groups.GROUPS)
             run = groups.play(regression, world, rows)
             assert np.max(np.abs(run.errors) / run.bounds()) < 1.0
@@ -75,7 +75,7 @@ def test_continuous_test_functions_stay_under_the_bound_against_who_sees_the_for
                 pick = STRATEGIES[strategy]
                 regression = CalibratedRegression(1, **setting)
                 start, n = regression._start, len(regression.errors)
-                for t in range(50_000 if full_size else 1_500):
+                for t in range(50_000 if full_size else 600):
                     x = [float(t % 5 == 0)]
                     p = regression.predict_one(0.5, x)
                     regression.learn_one(0.5, pick(t, p, regression.errors), x)
@@ -126,7 +126,7 @@ def test_a_test_function_that_jumps_is_beyond_any_forecaster_without_draws():
 def test_squared_errors_are_hardly_above_those_of_the_score_and_of_the_best_line(subtests, full_size):
     for world in ["random", "drift", "halves", "contrary", "one"]:
         with subtests.test(world=world):
-            rows = 10_000 if full_size else 2_000
+            rows = 10_000 if full_size else 1_000
             regression = CalibratedRegression(groups.GROUPS)
             run = groups.play(regression, world, rows)
             n = groups.REGRESSORS
@@ -155,7 +155,7 @@ def replay_scores(world: str, rows: int) -> np.ndarray:
 
 @pytest.mark.slow
 def test_forecasts_and_factors_stay_good_over_many_rows(full_size):
-    rows = 1_000_000 if full_size else 100_000
+    rows = 1_000_000 if full_size else 30_000
     rng = np.random.default_rng(8)
     features = np.ones((rows, 1)) - 1e-9 * (rng.random((rows, 1)) < 0.5)  # all but the same as the constant
     scores = rng.choice([0.0, 1.0, 0.5], rows)

@@ -61,7 +61,7 @@ def test_no_certificate_is_broken_more_often_than_alpha(subtests: pytest.Subtest
         with subtests.test(world=world):
             settings = benchmark.FULL.settings if full_size else (benchmark.Setting(21, 10), benchmark.Setting(600, 5))
             forms = tuple(benchmark.FORMS) if full_size else ("own", "own-g4", "part-g4")
-            rows = benchmark.run(benchmark.Size(1_000 if full_size else 40, settings, forms), [world], seed=1)
+            rows = benchmark.run(benchmark.Size(1_000 if full_size else 25, settings, forms), [world], seed=1)
             bounds = sum(len(benchmark.FORMS[form].bounds) for form in forms)
             assert len(rows) == len(settings) * bounds * 2, "settings, forms and bounds, modes"
             assert not [str(row) for row in rows if row.failures]

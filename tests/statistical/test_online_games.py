@@ -30,7 +30,7 @@ def test_mean_errors_of_draws_are_within_their_bounds(subtests: pytest.Subtests,
     for hedger in adversaries.HEDGERS:
         for name in STRATEGIES:
             with subtests.test(hedger=hedger, name=name):
-                runs, n = (200, 2_000) if full_size else (10, 1_000)
+                runs, n = (200, 2_000) if full_size else (5, 500)
                 make, printed = adversaries.HEDGERS[hedger]
                 errors = [adversaries.play(make(k), STRATEGIES[name], n, seed=k).error for k in range(runs)]
                 assert np.mean(errors) <= min(printed(n), make(0).certificate(n).bound)

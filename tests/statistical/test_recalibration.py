@@ -40,7 +40,7 @@ def test_intervals_cover_as_often_as_they_say(subtests: pytest.Subtests, full_si
     for n, rate in list(product([500, 5_000], [0.5, 0.05])):
         for slope in [1.0, 0.8]:
             with subtests.test(n=n, rate=rate, slope=slope):
-                runs = 4_000 if full_size else 120
+                runs = 4_000 if full_size else 60
                 shift = 0.0 if slope == 1.0 else -0.2
                 intercept, ratio = truths(rate, slope, shift)
                 wanted = {

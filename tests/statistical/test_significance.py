@@ -42,7 +42,7 @@ def test_joined_cells_keep_the_size(monkeypatch: pytest.MonkeyPatch, full_size: 
     monkeypatch.setattr(significance, "EXACT_CELLS", 100)
     monkeypatch.setattr(significance, "COARSE_CELLS", 256)
     monkeypatch.setattr(significance, "BINS_LIMIT", 128)
-    repetitions = 2_000 if full_size else 200
+    repetitions = 2_000 if full_size else 100
     for world in ("uniform", "rare"):
         tallies = [
             benchmark.draw(world, "calibrated", 3_000, np.random.default_rng([3, i])) for i in range(repetitions)
