@@ -14,12 +14,13 @@ BIN := $(VENV)/Scripts
 else
 BIN := $(VENV)/bin
 endif
+JOBS := 2
 LOWEST := .venv-lowest
 DOCS := .venv-docs
 
 .DEFAULT_GOAL := check
 .NOTPARALLEL:
-.PHONY: fast check nightly venv lint types layers lowest torch bench studies test docs dist
+.PHONY: fast check nightly venv lint types layers lowest torch bench studies test docs dist installed extras
 
 FAST := -m "not engine and not slow" tests/unit tests/contracts
 
@@ -56,11 +57,14 @@ layers: venv
 $(LOWEST)/installed: pyproject.toml requirements/lowest.txt
 	$(PYTHON_LOWEST) -m venv $(LOWEST)
 	$(LOWEST)/bin/python -m pip install --quiet "pip>=25.1"
-	$(LOWEST)/bin/python -m pip install --quiet --no-compile --constraint requirements/lowest.txt --editable . --group test
+	$(LOWEST)/bin/python -m pip install --quiet --no-compile --requirement requirements/lowest.txt --group test
 	@touch $@
 
-lowest: $(LOWEST)/installed
-	$(LOWEST)/bin/python -m pytest -n 2 --dist worksteal --lowest $(FAST)
+# The wheel with the lowest versions that it allows, and without extras.
+lowest: dist $(LOWEST)/installed
+	$(LOWEST)/bin/python -m pip install --quiet --no-compile --force-reinstall --no-deps dist/*.whl
+	$(LOWEST)/bin/python -m pip check
+	$(LOWEST)/bin/python -m pytest -n $(JOBS) --dist worksteal --lowest --installed $(FAST)
 
 TORCH := .venv-torch
 
@@ -114,3 +118,16 @@ docs: $(DOCS)/installed
 # The wheel and the source archive, in `dist`: built twice, with the same bits, and nothing but the package in the wheel.
 dist: venv
 	$(BIN)/python tools/build_check.py --out dist
+
+INSTALLED := .venv-installed
+
+# The wheel in an empty environment, with the newest versions of everything: the tests see it, not the checkout.
+installed: dist
+	$(PYTHON) -m venv --clear $(INSTALLED)
+	$(INSTALLED)/bin/python -m pip install --quiet "pip>=25.1"
+	$(INSTALLED)/bin/python -m pip install --quiet --no-compile "$$(echo dist/*.whl)[all]" --group dev
+	$(INSTALLED)/bin/python -m pytest -n $(JOBS) --dist worksteal --installed $(FAST)
+
+# Each extra alone, and the package without one.
+extras: dist
+	$(BIN)/python tools/extras.py dist/*.whl

@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Generator, Mapping
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,6 +18,7 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 
 Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 
+SOURCE = Path(__file__).resolve().parents[1] / "src"
 NO_DATA = "the data folder is not there: set CALIBRANT_DATA"
 
 # Reasons for which a test may be skipped in CI: the reason's text, and why we accept it.
@@ -54,10 +56,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("calibrant")
     group.addoption("--full", action="store_true", help="2,000 hypothesis examples, statistical tests at full size")
     group.addoption("--lowest", action="store_true", help="the lowest dependency versions are installed, no extras")
+    group.addoption("--installed", action="store_true", help="the package must be an installed one, not the checkout")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("full" if config.getoption("--full") else "ci")
+    if config.getoption("--installed") and SOURCE in Path(find_spec("calibrant").origin).resolve().parents:
+        raise pytest.UsageError("calibrant is that of the checkout: run in an environment where the wheel is installed")
     # Registered as a plugin, since hooks in this file would not see the doctests outside `tests`.
     config.pluginmanager.register(Since(), "calibrant-since")
     if os.environ.get("CI", "").lower() in {"1", "true"}:
