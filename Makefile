@@ -41,7 +41,7 @@ venv: $(VENV)/installed
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --no-compile --editable ".[all]" --group dev
+	$(BIN)/python -m pip install --quiet --no-compile $(if $(LOCKED),--constraint requirements/development.txt) --editable ".[all]" --group dev
 	@touch $@
 
 lint: venv

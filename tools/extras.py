@@ -40,7 +40,7 @@ assert done.returncode in {0, 10, 11, 12} and done.stdout, done
 """
 USES = {
     NONE: "cb.check(scores, y); cb.report(scores, y).to_json(); cal.to_sql(); cal.to_python(); cal.to_c()",
-    "plot": "import matplotlib; matplotlib.use('agg'); cb.ReliabilityDisplay.from_predictions(scores, y).plot()",
+    "plot": "cb.ReliabilityDisplay.from_predictions(scores, y).plot()",
     "excel": "import openpyxl; openpyxl.Workbook()",
     "fast": "cb.online.OnlinePlatt().compile()",
     "duckdb": """
@@ -79,7 +79,9 @@ def run(python: Path, code: str, folder: Path) -> subprocess.CompletedProcess[st
     """Run a program in an environment, in a folder of its own, and without this checkout on the path."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     command = [str(python), "-W", "error", "-c", code]
-    return subprocess.run(command, cwd=folder, env=clean, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        command, cwd=folder, env=clean | {"MPLBACKEND": "agg"}, capture_output=True, text=True, check=False
+    )
 
 
 def packages(python: Path) -> int:

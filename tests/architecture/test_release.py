@@ -1,14 +1,15 @@
-"""A release can be made: the archives are reproducible and hold what they should, and their checks can fail."""
+"""A release can be made: archives, lock file, licenses and bill of materials are right, and their checks can fail."""
 
 from __future__ import annotations
 
 import io
+import re
 import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
-from tools import build_check
+from tools import build_check, dependencies, extras
 
 HEAD = f"calibrant-{build_check.version()}"
 FILES = ["src/calibrant/__init__.py", "src/calibrant/py.typed", "README.md", "tests/conftest.py"]
@@ -64,3 +65,43 @@ def test_builds_that_differ_are_refused(tmp_path):
     assert not list(build_check.differences({"a": first}, {"a": first}))
     assert list(build_check.differences({"a": first}, {"a": second}))
     assert list(build_check.differences({"a": first}, {}))
+
+
+def test_the_lock_file_covers_what_development_needs(subtests):
+    versions = dependencies.locked()
+    for requirement in dependencies.required():
+        with subtests.test(requirement.name):
+            assert requirement.specifier.contains(versions[dependencies.canonicalize_name(requirement.name)])
+
+
+def test_the_lock_file_has_versions_and_nothing_else():
+    lines = dependencies.LOCK.read_text(encoding="utf-8").removeprefix(dependencies.HEAD).splitlines()
+    assert lines == sorted(lines)
+    assert not [line for line in lines if not re.fullmatch(r"[a-z0-9-]+==[0-9][0-9a-z.]*", line)]
+
+
+def test_licenses_of_all_that_is_installed_are_allowed():
+    packages = {name: dependencies.license_of(package) for name, (package, _) in dependencies.installed().items()}
+    assert not [line for name, text in packages.items() for line in dependencies.license_problems(name, text)]
+
+
+@pytest.mark.parametrize("expression", ["", "AGPL-3.0-only", "MIT AND GPL-3.0-or-later", "Proprietary"])
+def test_a_license_that_is_not_listed_is_refused(expression):
+    assert not list(dependencies.license_problems("some", "Apache-2.0 WITH LLVM-exception OR (MIT AND 0BSD)"))
+    assert list(dependencies.license_problems("some", expression))
+
+
+def test_the_bill_of_materials_names_every_package_once_and_is_the_same_twice():
+    bill = dependencies.materials()
+    names = [each["name"] for each in bill["components"]]
+    assert {"numpy", "scipy", "scikit-learn", "narwhals", "matplotlib", "joblib"} <= set(names)
+    assert len(names) == len(set(names))
+    known = {each["bom-ref"] for each in [*bill["components"], bill["metadata"]["component"]]}
+    assert {link["ref"] for link in bill["dependencies"]} == known
+    assert {address for link in bill["dependencies"] for address in link["dependsOn"]} <= known
+    assert bill == dependencies.materials()
+
+
+def test_every_extra_is_used_by_its_check():
+    assert set(extras.USES) == {extras.NONE, *extras.extras()}
+    assert set(extras.USES) > extras.WITHOUT
