@@ -1,5 +1,7 @@
 """Live calibration: labels that come late, joined by id, and learned in an order that does not mislead."""
 
+from calibrant.live.bank.bank import Bank
+from calibrant.live.bank.prior import Prior
 from calibrant.live.delays import DelayDrift
 from calibrant.live.ids import read_ids
 from calibrant.live.learner import LateLearner
@@ -11,12 +13,14 @@ from calibrant.live.young import Young
 __all__ = [
     "Alarm",
     "Band",
+    "Bank",
     "Correction",
     "Counts",
     "DelayDrift",
     "LateLearner",
     "Ledger",
     "Monitor",
+    "Prior",
     "Released",
     "Young",
     "read_ids",
