@@ -8,20 +8,31 @@ from calibrant.live.learner import LateLearner
 from calibrant.live.ledger import Ledger
 from calibrant.live.monitor import Alarm, Band, Monitor
 from calibrant.live.records import Correction, Counts, Released
+from calibrant.live.replay.backtest import backtest
+from calibrant.live.replay.learning import Online
+from calibrant.live.replay.policies import Every, Never, Once
+from calibrant.live.replay.result import Backtest, PolicyResult
 from calibrant.live.young import Young
 
 __all__ = [
     "Alarm",
+    "Backtest",
     "Band",
     "Bank",
     "Correction",
     "Counts",
     "DelayDrift",
+    "Every",
     "LateLearner",
     "Ledger",
     "Monitor",
+    "Never",
+    "Once",
+    "Online",
+    "PolicyResult",
     "Prior",
     "Released",
     "Young",
+    "backtest",
     "read_ids",
 ]

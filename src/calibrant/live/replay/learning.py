@@ -1,0 +1,142 @@
+"""Policies that learn row by row, each label when it becomes known."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+
+import numpy as np
+
+from calibrant.live.replay.history import History
+from calibrant.live.replay.policies import FEWEST, Policy, Served, largest_step
+from calibrant.numerics import Floats, Ints
+from calibrant.online import Forecaster, OnlinePlatt, Tracking
+from calibrant.online.base import one_score_forecaster
+
+MANY = 50
+"""Rows from which a call for all of them is faster than one for each."""
+
+
+@dataclass(frozen=True)
+class Online(Policy):
+    """A forecaster of :mod:`calibrant.online` that predicts each row, and learns its label when it becomes known.
+
+    Parameters
+    ----------
+    forecaster
+        A forecaster for one score; each back-test works on a copy of it.
+    label
+        Name in tables; by default that of the class.
+
+    Notes
+    -----
+    Labels are learned in the order in which they become known, ties in the order of the predictions. Rows that are
+    predicted at the same time do not learn from each other.
+    Guarantee: that of the forecaster, if labels come without delay; with a delay none. Edges: until the first label is
+    known, forecasts are those of a new forecaster. Cost: a few microseconds per row. Reference: Gupta (2023), chapter
+    6; Joulani, Gyorgy and Szepesvari (2013), Online learning under delayed feedback.
+
+    Examples
+    --------
+    >>> from calibrant import live, online
+    >>> live.Online(online.OnlinePlatt(half_life=3_000), "Platt, 3,000 rows").name
+    'Platt, 3,000 rows'
+    """
+
+    forecaster: Forecaster
+    label: str | None = None
+
+    needs_rows = True
+
+    def __post_init__(self) -> None:
+        """Refuse a forecaster that needs more than a score."""
+        one_score_forecaster(self.forecaster)
+
+    @property
+    def name(self) -> str:
+        """Name in tables."""
+        return type(self.forecaster).__name__ if self.label is None else self.label
+
+    def serve(self, history: History) -> Served:
+        """A forecast of each row from the labels known before."""
+        learner, turns = copy.deepcopy(self.forecaster), Turns.of(history)
+        scores, labels = history.scores.tolist(), history.events.astype(np.float64).tolist()
+        days, order = history.day.tolist(), turns.order.tolist()
+        out: list[float] = []
+        shown: list[Floats] = []
+        enough, day = first_day_with(history, FEWEST), -1
+        for a, b, c, d in turns.turns():
+            for row in order[c:d]:
+                learner.learn_one(scores[row], labels[row])
+            if days[a] != day:
+                day = days[a]
+                if day >= enough:
+                    shown.append(learner.predict_many(history.score_quantiles))
+            if b - a < MANY:
+                out += [learner.predict_one(score) for score in scores[a:b]]
+            else:
+                out += learner.predict_many(history.scores[a:b]).tolist()
+        return Served(np.array(out), None, largest_step=largest_step(shown))
+
+
+@dataclass(frozen=True, eq=False)
+class Turns:
+    """In which order rows are predicted and labels are learned.
+
+    Attributes
+    ----------
+    order
+        Rows in the order in which their labels are learned.
+    starts, usable
+        Where each group of rows that are predicted together begins, and how many labels are learned before it.
+    rows
+        Number of rows.
+    """
+
+    order: Ints
+    starts: Ints
+    usable: Ints
+    rows: int
+
+    @classmethod
+    def of(cls, history: History) -> Turns:
+        """The order of a history; a group is the rows of a time, or of several on a day without a new label between."""
+        lines = history.rows()
+        order = np.lexsort((lines.at, lines.known_at))
+        order = order[np.isfinite(lines.known_at[order])]
+        new = np.append(True, lines.at[1:] != lines.at[:-1])
+        starts = np.flatnonzero(new)
+        at_once = (lines.known_at <= lines.at).astype(np.int64)  # known at their own time: usable at a later one
+        not_yet = np.add.reduceat(at_once, starts)
+        usable = np.searchsorted(lines.known_at[order], lines.at[starts], side="right") - not_yet
+        kept = np.append(True, (np.diff(usable) > 0) | (np.diff(history.day[starts]) > 0))
+        return cls(order, starts[kept], usable[kept], len(lines.at))
+
+    def turns(self) -> list[tuple[int, int, int, int]]:
+        """For each group: its first row and the row after its last, and the same of the labels learned before it."""
+        ends = np.append(self.starts[1:], self.rows)
+        before = np.append(0, self.usable[:-1])
+        columns = (self.starts, ends, before, self.usable)
+        return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def first_day_with(history: History, fewest: int) -> int:
+    """First day at whose start this many labels of each class are known; the number of days if there is none."""
+    events, others, day = 0, 0, history.days
+    for each, cells in sorted(history.released.items()):
+        events += int(cells.events.sum())
+        others += int((cells.n - cells.events).sum())
+        if min(events, others) >= fewest:
+            day = each
+            break
+    return day
+
+
+def online_platt() -> Online:
+    """Online Platt scaling with its defaults."""
+    return Online(OnlinePlatt(), "online Platt")
+
+
+def tracking() -> Online:
+    """Calibeating around online Platt scaling with its defaults."""
+    return Online(Tracking(OnlinePlatt()), "tracking")
