@@ -8,15 +8,31 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.live.ledger import Ledger
 from calibrant.live.records import Released
 from calibrant.live.snapshots import damaged, pack, unpack
 from calibrant.messages import InputError, Shown
 from calibrant.numerics import Floats
 from calibrant.online import Forecaster, resume
+from calibrant.online.settings import settings_of
 
 KIND = "late-learner"
 """Name in its states."""
+
+
+def draws(forecaster: Forecaster) -> bool:
+    """Whether a forecaster, or an expert of it, draws its forecasts at random.
+
+    Examples
+    --------
+    >>> from calibrant.online import Hedging, OnlinePlatt, Tracking
+    >>> draws(Hedging(OnlinePlatt())), draws(Tracking(OnlinePlatt()))
+    (True, False)
+    """
+    kind: type = type(forecaster)
+    own = "random_state" in settings_of(kind) and getattr(forecaster, "rule", None) != "two-choices"
+    return own or any(map(draws, forecaster.experts))
 
 
 class LateLearner(Shown):
@@ -34,8 +50,11 @@ class LateLearner(Shown):
 
     Notes
     -----
-    Guarantee: that of the forecaster does not hold for its forecasts here, since it learns one horizon late. Its
-    forecasts are those of the same forecaster on the same rows without delay, shifted by one horizon.
+    Guarantee: each forecast is the one that the same forecaster gives after the rows released so far, without delay:
+    the forecasts of one horizon ago, applied to today's scores. The forecaster's own bound is about the forecasts that
+    it gives when each row is learned, and not about those that were given a horizon earlier; see :meth:`certificate`.
+    Forecasters that draw at random are refused: their guarantee needs each outcome before the next forecast, and
+    nothing of it survives, since all forecasts of a horizon would share one draw.
 
     Edges: before the first release, forecasts are those of the forecaster as it was passed. Use a lock around a learner
     that threads share. Cost: that of the ledger
@@ -57,6 +76,9 @@ class LateLearner(Shown):
     def __init__(self, forecaster: Forecaster, ledger: Ledger) -> None:
         if not isinstance(forecaster, Forecaster) or forecaster.takes_rows or forecaster.takes_features:
             raise InputError("forecaster", "must be a forecaster for one score without features")
+        if draws(forecaster):
+            problem = "draws its forecasts at random, which guarantees nothing when outcomes come late"
+            raise InputError("forecaster", problem, "pass one that does not draw, such as OnlinePlatt or Tracking")
         if not isinstance(ledger, Ledger):
             raise InputError("ledger", "must be a Ledger", "pass Ledger(horizon=...)")
         self.forecaster, self.ledger = forecaster, ledger
@@ -112,6 +134,24 @@ class LateLearner(Shown):
             self.forecaster.learn_many(self._waiting[0].scores, self._waiting[0].labels)
             del self._waiting[0]
         return released
+
+    def certificate(self) -> NoCertificate:
+        """Why the forecasts that were given have no certificate.
+
+        Returns
+        -------
+        NoCertificate
+            With the reason. ``forecaster.certificate()`` is about the forecasts when rows are learned.
+        """
+        own = self.forecaster.certificate()
+        if isinstance(own, NoCertificate):
+            return own
+        name = type(self.forecaster).__name__
+        return NoCertificate(
+            NoCertificateCode.NO_THEOREM,
+            f"outcomes are learned one horizon late, and the bound of {name} is about the forecasts that it gives when "
+            "each row is learned, not about those that were given (see forecaster.certificate())",
+        )
 
     def to_bytes(self) -> bytes:
         """Ledger and forecaster as they are now."""
