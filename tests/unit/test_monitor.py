@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from benchmarks.monitor import predictions
@@ -10,7 +16,7 @@ from calibrant.live import Monitor
 from calibrant.live.monitor.boundary import epochs, mixture, of_maximum
 from calibrant.live.monitor.wealth import START, Wealth, begins_at, log_ratios, unspent
 from calibrant.messages import InputError
-from calibrant.tallies import Tally
+from calibrant.tallies import GroupedTally, Tally
 
 
 def stream(rows: int, shift: float = 0.0, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -169,3 +175,211 @@ def test_tallies_have_the_counts_of_the_rows_and_no_more_evidence() -> None:
         off.update_tally(Tally.from_arrays(q[k : k + 500], z[k : k + 500]))
     assert off.alarms
     assert off.alarms[0].row % 500 == 0
+
+
+# ---------------------------------------------------------------------------------------------------------------- state
+
+
+def watched(lag: int = 1) -> Monitor:
+    p, y = stream(900, shift=0.6)
+    monitor = Monitor(lag=lag, n_keys=3, edges=[0.2, 0.5])
+    monitor.update(p, y, np.arange(900) % 4, at=np.arange(900.0))
+    monitor.expect(p, delays=100.0 * p, labeled=y)
+    return monitor
+
+
+@pytest.mark.parametrize("lag", [1, 2])
+def test_a_state_goes_on_with_the_same_bits(lag: int) -> None:
+    monitor = watched(lag)
+    again = Monitor.from_json(monitor.to_json())
+    assert again.to_json() == monitor.to_json()
+    p, y = stream(300, seed=5)
+    keys = np.arange(300) % 3
+    assert again.update(p, y, keys).to_json() == monitor.update(p, y, keys).to_json()
+    assert Monitor.from_json(Monitor().to_json()).to_json() == Monitor().to_json()
+
+
+def test_damaged_states_are_refused() -> None:
+    text = watched().to_json()
+    whole = json.loads(text)
+    for other in ("", "[]", "null", text[:-1], text[: len(text) // 2], text.replace('"monitor"', '"ledger"')):
+        with pytest.raises(InputError):
+            Monitor.from_json(other)
+    with pytest.raises(InputError):
+        Monitor.from_json(None)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="version"):
+        Monitor.from_json(json.dumps(whole | {"version": 2}))
+    for name in whole:
+        for value in (None, "x", -1, True, [[]], {"a": 1}, 1e999):
+            if name == "standing" and value is True:
+                continue
+            with pytest.raises(InputError):
+                Monitor.from_json(json.dumps(whole | {name: value}))
+        with pytest.raises(InputError):
+            Monitor.from_json(json.dumps({key: each for key, each in whole.items() if key != name}))
+
+
+def test_numbers_of_a_state_must_fit() -> None:
+    whole = json.loads(watched().to_json())
+
+    def broken(change: Callable[[Any], None]) -> None:
+        other = copy.deepcopy(whole)
+        change(other)
+        with pytest.raises(InputError):
+            Monitor.from_json(json.dumps(other))
+
+    broken(lambda state: state["runs"][0]["level"][1].append(0.0))
+    broken(lambda state: state["runs"].append(state["runs"][0]))
+    broken(lambda state: state["evidence"]["sums"][0].__setitem__(0, -1.0))
+    broken(lambda state: state["history"].__setitem__("stride", 3))
+    broken(lambda state: state["alarms"][0].__setitem__("part", "moon"))
+    broken(lambda state: state["keys"]["found"].append(state["keys"]["found"][0]))
+    broken(lambda state: state["early"]["scores"]["first"].__setitem__(0, -1))
+    broken(lambda state: state["settings"].__setitem__("level", 2.0))
+    broken(lambda state: state.__setitem__("rows", 3))
+
+
+# ----------------------------------------------------------------------------------------------------------------- keys
+
+
+def test_keys_in_batches_and_one_by_one_give_the_same_bits() -> None:
+    p, y = stream(200, shift=0.5)
+    names = np.array(["a", "b", "c"])[np.random.default_rng(0).integers(0, 3, 200)]
+    whole, single = Monitor(n_keys=2).update(p, y, names), Monitor(n_keys=2)
+    for k in range(200):
+        single.update(p[k : k + 1], y[k : k + 1], names[k : k + 1])
+    assert whole.to_json() == single.to_json()
+    assert whole.rows_beyond > 0
+
+
+def test_a_key_that_is_off_is_listed_and_the_others_are_not() -> None:
+    p, y = stream(6_000)
+    keys = np.arange(6_000) % 6
+    y = np.where(keys == 2, np.random.default_rng(1).random(6_000) < 0.5 * p, y)
+    monitor = Monitor(n_keys=6).update(p, y, keys)
+    assert [each.key for each in monitor.keys_off()] == ["2"]
+    assert monitor.key_band(2).high < 0.0
+    assert monitor.keys == ("0", "1", "2", "3", "4", "5")
+    with pytest.raises(InputError, match="no rows"):
+        monitor.key_band("7")
+
+
+def test_keys_need_a_number_of_keys() -> None:
+    with pytest.raises(InputError, match="n_keys"):
+        Monitor().update([0.5], [1], ["a"])
+    with pytest.raises(InputError, match="keys"):
+        Monitor(n_keys=3).update([0.5], [1], ["a", "b"])
+
+
+def test_tallies_by_key_are_keys() -> None:
+    p, y = stream(4_000)
+    y = np.where(np.arange(4_000) % 2 == 1, np.random.default_rng(1).random(4_000) < 0.5 * p, y)
+    groups = np.array(["even", "odd"])[np.arange(4_000) % 2]
+    monitor = Monitor(n_keys=2)
+    for k in range(0, 4_000, 1_000):
+        part = slice(k, k + 1_000)
+        monitor.update_tally(GroupedTally.from_arrays(p[part], y[part], groups=groups[part], grid=None), at=k)
+    assert [each.key for each in monitor.keys_off()] == ["odd"]
+    assert monitor.key_band("even").rows == 2_000
+
+
+def test_weights_and_other_scores_are_refused_in_tallies() -> None:
+    p, y = stream(50)
+    with pytest.raises(InputError, match="importance"):
+        Monitor().update_tally(Tally.from_arrays(p, y, 0.5 + p))
+    with pytest.raises(InputError, match="probabilities"):
+        Monitor().update_tally(Tally.from_arrays(4.0 * p, y, score_type="logit"))
+
+
+# --------------------------------------------------------------------------------------------------------------- advice
+
+
+@pytest.mark.parametrize(
+    ("shift", "slope", "code"),
+    [(0.0, 1.0, "nothing-to-do"), (0.4, 1.0, "level-moved"), (0.0, 0.6, "refit"), (-0.4, 1.6, "refit")],
+)
+def test_advice_says_what_moved(shift: float, slope: float, code: str) -> None:
+    rng = np.random.default_rng(4)
+    p = predictions(rng, 10_000)
+    x = np.log(p / (1.0 - p))
+    truth = 1.0 / (1.0 + np.exp(-(x + shift + (slope - 1.0) * (x + 0.5))))
+    monitor = Monitor().update(p, rng.random(10_000) < truth)
+    advice = monitor.advice
+    assert advice.code == code
+    assert bool(monitor.alarms) == (code != "nothing-to-do")
+    if code == "level-moved":
+        assert advice.values["shape"] == "fine"
+        assert advice.values["low"] < shift < advice.values["high"]
+        assert "shift by +0." in str(advice)
+    if code == "refit":
+        assert monitor.slope.low < slope < monitor.slope.high
+        assert "estimates" in str(advice)
+
+
+def test_few_rows_are_not_enough_and_a_range_can_be_off() -> None:
+    assert Monitor().advice.code == "not-enough"
+    assert Monitor().update([0.3, 0.4], [0, 1]).advice.code == "not-enough"
+    p, y = stream(12_000)
+    there = (p > 0.4) & (p < 0.5)
+    y = np.where(there, np.random.default_rng(0).random(12_000) < p + 0.3, y)
+    monitor = Monitor(edges=[0.2, 0.4, 0.5, 0.8], tolerance=(0.5, 0.5)).update(p, y)
+    advice = monitor.advice
+    assert (advice.code, advice.values["low"], advice.values["high"]) == ("range-off", 0.4, 0.5)
+
+
+def test_constant_scores_have_no_slope() -> None:
+    y = np.random.default_rng(0).random(8_000) < 0.3
+    monitor = Monitor().update(np.full(8_000, 0.3), y)
+    assert monitor.advice.code == "nothing-to-do"
+
+
+# ----------------------------------------------------------------------------------------------------------------- text
+
+
+def test_early_warnings_name_what_moved() -> None:
+    rng = np.random.default_rng(0)
+    p = predictions(rng, 8_000)
+    steady = Monitor()
+    assert steady.expect(p, delays=rng.exponential(3.0, 8_000), labeled=rng.random(8_000) < 0.9) == ()
+    assert [each.code for each in steady.expect(p[:2_000] ** 2)] == ["scores-drift"]
+    codes = [each.code for each in steady.expect(delays=np.full(2_000, 50.0), labeled=rng.random(2_000) < 0.5)]
+    assert codes == ["scores-drift", "delays-drift", "coverage-drift"]
+    assert not steady.alarms
+    with pytest.raises(InputError, match="delays"):
+        steady.expect(delays=[-1.0])
+    with pytest.raises(InputError, match="labeled"):
+        steady.expect(labeled=[0.5])
+
+
+def test_the_text_states_level_budget_and_assumption() -> None:
+    text = str(watched())
+    assert "level 2 %, slope 2 %, bins 1 %" in text
+    assert "independent given what was known" in text
+    assert "began at about row" in text
+    assert "2 rows" in str(Monitor(lag=2))
+    assert "at most 10% false" in text
+
+
+def test_metrics_are_in_the_format_of_prometheus() -> None:
+    text = watched().prometheus({"model": 'a"\\\n'})
+    names = set()
+    for line in text.splitlines():
+        if line.startswith("#"):
+            assert re.fullmatch(r"# (HELP|TYPE) [a-z_]+ .+", line)
+            continue
+        found = re.fullmatch(r'([a-z_]+)\{model="a\\"\\\\\\n"(,[a-z]+="[^"]*")?\} (\S+)', line)
+        assert found, line
+        float(found[3])
+        names.add(found[1])
+    assert {"calibrant_rows_total", "calibrant_difference", "calibrant_advice", "calibrant_keys_off"} <= names
+    with pytest.raises(InputError, match="labels"):
+        Monitor().prometheus({"1": "x"})
+    with pytest.raises(InputError, match="prefix"):
+        Monitor().prometheus(prefix="a-b")
+
+
+def test_a_long_history_stays_short() -> None:
+    p, y = stream(30_000)
+    table = Monitor().update(p, y).history
+    assert 60 <= len(table["row"]) <= 128
+    assert table["row"] == sorted(table["row"])

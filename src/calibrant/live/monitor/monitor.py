@@ -3,32 +3,43 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, get_args
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from calibrant.arrays.columns import read_floats
+from calibrant.arrays.keys import key_text, read_keys
+from calibrant.live.monitor.advice import advise
 from calibrant.live.monitor.alarms import Alarm, Part
 from calibrant.live.monitor.boundary import of_maximum
+from calibrant.live.monitor.early import Early
 from calibrant.live.monitor.evidence import Band, Evidence
 from calibrant.live.monitor.history import History
+from calibrant.live.monitor.keys import KeyFinding, KeyWatch
 from calibrant.live.monitor.rows import EDGES, Labeled
 from calibrant.live.monitor.run import LOG_SHARES, SHARES, Run
+from calibrant.live.monitor.sets import Range, level_set, slope_set
+from calibrant.live.monitor.state import read, written
+from calibrant.live.monitor.text import prometheus, summary
 from calibrant.live.monitor.wealth import log_sum
-from calibrant.messages import InputError, Setting, Shown, plural
+from calibrant.messages import InputError, Note, Setting, Shown, plural
 from calibrant.metrics.tolerance import TOLERANCE, check_tolerance
 from calibrant.numerics import Column, Floats, Ints
 from calibrant.online.inputs import many_labels, many_scores
-from calibrant.tallies import Tally
+from calibrant.tallies import GroupedTally, Tally
 
 Against = Literal["calibration", "tolerance"]
 
 FIRST_CHUNK, CHUNK = 512, 4096
 """Rows that are taken at once: few at first and after an alarm, since those after an alarm are taken again."""
 
-MOST_LAG = 1_000
-"""Largest lag."""
+MOST_LAG, MOST_KEYS = 1_000, 100_000
+"""Largest lag and number of keys."""
+
+KEPT = 100
+"""Alarms that are kept; all are counted."""
 
 
 class Monitor(Shown):
@@ -50,6 +61,10 @@ class Monitor(Shown):
         when a prediction was made; see the notes.
     edges
         Inner edges of the bins, fixed before the first row.
+    n_keys
+        Largest number of keys; it must be fixed before the first row. 0 for none.
+    false_share
+        Largest mean share of false ones among the keys that are listed as off.
 
     Notes
     -----
@@ -62,6 +77,9 @@ class Monitor(Shown):
     Assumption: with ``lag=1`` the rows must be released in an order that does not depend on the outcomes, and outcomes
     must be independent given what was known at their predictions. With ``lag=L`` row i may depend on rows i - 1 to
     i - L + 1 in any way: rows are dealt into L streams, and an e-value is made of the largest evidence of each.
+
+    Keys: :meth:`keys_off` lists keys whose level is off, by e-BH. ``n_keys`` is fixed beforehand, since a key that
+    comes later would bring fresh evidence.
 
     Edges: without rows the e-value is 1 and bands are everything. Use a lock around a monitor that threads share.
     Cost: about 3 microseconds a row in batches. State: some hundred numbers for each unit of lag.
@@ -97,6 +115,8 @@ class Monitor(Shown):
         against: Against = "calibration",
         lag: int = 1,
         edges: Column = None,
+        n_keys: int = 0,
+        false_share: float = 0.1,
     ) -> None:
         if not isinstance(level, int | float | np.floating) or not 0.0 < level < 1.0:
             raise InputError("level", f"must be a number between 0 and 1, got {level!r}", "pass 0.05")
@@ -104,6 +124,11 @@ class Monitor(Shown):
             raise InputError(Setting("against", against), "is unknown", "pass 'calibration' or 'tolerance'")
         if not isinstance(lag, int | np.integer) or isinstance(lag, bool) or not 1 <= lag <= MOST_LAG:
             raise InputError("lag", f"must be an integer from 1 to {MOST_LAG:,}, got {lag!r}")
+        if not isinstance(n_keys, int | np.integer) or isinstance(n_keys, bool) or not 0 <= n_keys <= MOST_KEYS:
+            raise InputError("n_keys", f"must be an integer from 0 to {MOST_KEYS:,}, got {n_keys!r}")
+        if not isinstance(false_share, int | float | np.floating) or not 0.0 < false_share < 1.0:
+            raise InputError("false_share", f"must be a number between 0 and 1, got {false_share!r}", "pass 0.1")
+        self.n_keys, self.false_share = int(n_keys), float(false_share)
         self.level, self.tolerance, self.against = float(level), check_tolerance(tolerance), against
         self.lag, self.edges = int(lag), _edges(edges)
         self.rows, self.run, self.looks = 0, 1, 0
@@ -113,6 +138,8 @@ class Monitor(Shown):
         self._history = History()
         self._start = (0, 0.0, 0.0)
         self._standing = False
+        self._keys = KeyWatch(self.n_keys, self.lag)
+        self._early = Early()
 
     @property
     def alarms(self) -> tuple[Alarm, ...]:
@@ -121,7 +148,9 @@ class Monitor(Shown):
 
     # -------------------------------------------------------------------------------------------------------- rows
 
-    def update(self, probabilities: ArrayLike, outcomes: ArrayLike, *, at: ArrayLike | None = None) -> Monitor:
+    def update(
+        self, probabilities: ArrayLike, outcomes: ArrayLike, keys: Any = None, *, at: ArrayLike | None = None
+    ) -> Monitor:
         """Take rows in the order of their release; the alarm is looked at after each of them.
 
         Parameters
@@ -130,6 +159,8 @@ class Monitor(Shown):
             The predictions, made before the outcomes.
         outcomes
             0 or 1, or numbers between them.
+        keys
+            The key of each row, text or integers, if ``n_keys`` is set; None for a row without one.
         at
             Times of the rows, for the onset of a change; optional.
 
@@ -140,8 +171,8 @@ class Monitor(Shown):
         """
         p = many_scores(probabilities)
         y = many_labels(outcomes, probabilities, bounded=True)
-        times = np.full(len(p), math.nan) if at is None else np.broadcast_to(read_floats(at, "at"), len(p))
-        rows = Labeled.of(p, y, self.edges, times)
+        times = _times(at, len(p))
+        rows = Labeled.of(p, y, self.edges, times, self._coded(keys, len(p)))
         size = FIRST_CHUNK
         while len(rows):
             before = self.run
@@ -149,13 +180,24 @@ class Monitor(Shown):
             size = FIRST_CHUNK if self.run > before else min(2 * size, CHUNK)
         return self
 
-    def update_tally(self, tally: Tally, *, at: float = math.nan) -> Monitor:
+    def _coded(self, keys: Any, n: int) -> Ints | None:
+        """Places of the keys."""
+        if keys is None or not self.n_keys:
+            if keys is not None:
+                raise InputError("keys", "are given, and n_keys is 0", "pass n_keys=, the largest number of keys")
+            return None
+        found = read_keys(keys, "keys")
+        if found.codes.shape != (n,):
+            raise InputError("keys", f"has shape {found.codes.shape}, and there are {plural(n, 'row')}")
+        return self._keys.code(found.names, found.codes.astype(np.int64))
+
+    def update_tally(self, tally: Tally | GroupedTally, *, at: float = math.nan) -> Monitor:
         """Take the rows of a tally, such as those of a day, and look once.
 
         Parameters
         ----------
         tally
-            Counts by predicted probability.
+            Counts by predicted probability; by key if ``n_keys`` is set.
         at
             Time of the tally; optional.
 
@@ -169,22 +211,28 @@ class Monitor(Shown):
         The rows of a tally have no order. Their outcomes must be independent given what was known at their predictions;
         with ``lag=L``, those of L tallies in a row may depend on each other's.
         """
-        if tally.cells.rows is not None or not tally.counts:
-            raise InputError("tally", "holds importance weights, and a monitor needs counts")
-        kept = tally.n > 0
-        p, n, events = (np.asarray(each[kept], dtype=np.float64) for each in (tally.scores, tally.n, tally.events))
-        if tally.score_type != "probability":
-            raise InputError("tally", "does not hold probabilities", "apply a map first")
-        if not len(p):
+        total = tally.total() if isinstance(tally, GroupedTally) else tally
+        _check_tally(total)
+        rows = _cells(total, self.edges, at)
+        if not len(rows):
             return self
-        rows = Labeled.of(p, events, self.edges, np.full(len(p), at), n=n)
         stream = self.looks % self.lag
         self._runs[stream].day(rows, self._reach)
         log_e = self.log_e
         self._add(rows, np.full(len(rows), stream, dtype=np.int64), np.array([log_e]))
+        if isinstance(tally, GroupedTally) and self.n_keys:
+            self._add_keys(tally, stream)
         if log_e >= -math.log(self.level):
             self._alarm(at)
         return self
+
+    def _add_keys(self, tallies: GroupedTally, stream: int) -> None:
+        for key, tally in sorted(tallies.items(), key=lambda each: str(each[0])):
+            name = ", ".join(map(str, key)) if isinstance(key, tuple) else str(key)
+            rows = _cells(tally, self.edges, math.nan)
+            place = int(self._keys.code((name,), np.zeros(1, dtype=np.int64))[0])
+            if place >= 0 and len(rows):
+                self._keys.found[name].add(rows, stream, self._reach)
 
     def _take(self, rows: Labeled) -> int:
         """Take rows up to the first alarm; how many were taken."""
@@ -220,6 +268,8 @@ class Monitor(Shown):
     def _add(self, rows: Labeled, streams: Ints, log_e: Floats) -> None:
         self._evidence.add(rows, streams)
         self._history.add(rows, self.rows, self.run, log_e)
+        if rows.n is None and self.n_keys:
+            self._keys.add(rows, streams, self._reach)
         self.rows += int(rows.sizes.sum())
         self.looks += len(log_e)
 
@@ -232,16 +282,15 @@ class Monitor(Shown):
     def _alarm(self, at: float) -> None:
         """Record an alarm and begin a new run; the evidence begins again with the first alarm that stands."""
         onset, onset_at, shift = self._history.onset(self.run, self._start)
-        number = self.run if not self._alarms else self._alarms[-1].number + 1
-        self._alarms.append(Alarm(number, self.rows, at, self.part, self.log_e, onset, onset_at, shift))
-        del self._alarms[:-100]
+        self._alarms.append(Alarm(self.alarm_count + 1, self.rows, at, self.part, self.log_e, onset, onset_at, shift))
+        del self._alarms[:-KEPT]
         if not self._standing:
             self._forget()
         self._standing = True
         self._begin()
 
     def restart(self) -> Monitor:
-        """Begin a new run and forget the evidence, after the model or its map was changed.
+        """Begin a new run and forget the evidence, also that of keys, after the model or its map was changed.
 
         Returns
         -------
@@ -249,7 +298,7 @@ class Monitor(Shown):
             Itself. The new run has the full level.
         """
         self._forget()
-        self._standing = False
+        self._standing, self._keys = False, KeyWatch(self.n_keys, self.lag)
         self._begin()
         return self
 
@@ -294,9 +343,182 @@ class Monitor(Shown):
         """Observed minus predicted by bin; their intervals hold together."""
         return self._evidence.bins(self.level * SHARES["bins"])
 
+    @property
+    def alarm_count(self) -> int:
+        """Alarms so far, also those that are no longer kept."""
+        return self._alarms[-1].number if self._alarms else 0
+
+    @property
+    def advice(self) -> Note:
+        """What to do, as a value: ``code`` and ``values`` for programs, and text when printed.
+
+        The codes: ``"nothing-to-do"`` (shift and slope are shown to be within the tolerance), ``"level-moved"``,
+        ``"refit"``, ``"range-off"`` (the scores of one bin) and ``"not-enough"``.
+        """
+        return advise(self._evidence, self.edges, self.level, self.tolerance)
+
+    @property
+    def shift(self) -> Range:
+        """The shift in log-odds that the rows ask for, with the values that agree with them at every look."""
+        return level_set(self._evidence, self.level * SHARES["level"])
+
+    @property
+    def slope(self) -> Range:
+        """The slope on the log-odds, with the values that agree with the rows at every look; 1 is ideal."""
+        return slope_set(self._evidence, self.level * SHARES["slope"], self.level * SHARES["level"])
+
+    @property
+    def history(self) -> dict[str, list[float]]:
+        """Up to 128 points of the stream: row, time, run, sums and evidence, as columns."""
+        return self._history.table()
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys so far, in the order of their first rows."""
+        return tuple(self._keys.found)
+
+    @property
+    def rows_beyond(self) -> int:
+        """Rows, or tallies, of keys that came when ``n_keys`` others were known; they are not judged."""
+        return self._keys.beyond
+
+    def keys_off(self) -> list[KeyFinding]:
+        """Keys that are off: on average at most ``false_share`` of them are not, also if a look decides when to stop.
+
+        Returns
+        -------
+        list of KeyFinding
+            The key with the most evidence first.
+        """
+        return self._keys.off(self.false_share, self.level)
+
+    def key_band(self, key: Any) -> Band:
+        """Observed minus predicted of one key since its first row; the interval holds at all looks for this key alone.
+
+        Parameters
+        ----------
+        key
+            The key.
+        """
+        name = key_text(key, "key")
+        if name is None or name not in self._keys.found:
+            raise InputError("key", f"{key!r} has no rows yet", "see keys")
+        return self._keys.found[name].band(self.level)
+
+    # ------------------------------------------------------------------------------------------------ before outcomes
+
+    def expect(
+        self, probabilities: ArrayLike = (), *, delays: ArrayLike = (), labeled: ArrayLike = ()
+    ) -> tuple[Note, ...]:
+        """Take what is known before or without outcomes, for early warnings; no alarm comes from it.
+
+        Parameters
+        ----------
+        probabilities
+            Predictions as they are made.
+        delays
+            How long outcomes took, in any unit of time.
+        labeled
+            Whether rows had an outcome when it was due.
+
+        Returns
+        -------
+        tuple of Note
+            The warnings that hold now, as in :attr:`warnings`.
+        """
+        p, waits, had = many_scores(probabilities), read_floats(delays, "delays"), read_floats(labeled, "labeled")
+        if waits.size and not (waits >= 0.0).all():
+            raise InputError("delays", "must be numbers of at least 0")
+        if not np.isin(had, (0.0, 1.0)).all():
+            raise InputError("labeled", "must be true or false in every row")
+        self._early.add_scores(p)
+        self._early.add_delays(waits)
+        self._early.add_covered(had.astype(np.int64))
+        return self.warnings
+
+    @property
+    def warnings(self) -> tuple[Note, ...]:
+        """Early warnings, with the codes ``"scores-drift"``, ``"delays-drift"`` and ``"coverage-drift"``.
+
+        Each compares the latest 1,000 to 2,000 values with the first 5,000. Without drift a warning comes with
+        probability at most 0.001 at one look; it is not an alarm.
+        """
+        return self._early.notes()
+
+    # ------------------------------------------------------------------------------------------------------------ text
+
+    def settings(self) -> dict[str, Any]:
+        """The arguments of the monitor."""
+        names = ("level", "against", "lag", "n_keys", "false_share")
+        return {name: getattr(self, name) for name in names} | {
+            "tolerance": list(self.tolerance),
+            "edges": self.edges.tolist(),
+        }
+
+    def to_json(self) -> str:
+        """Everything the monitor knows; equal monitors give equal text."""
+        return written(self)
+
+    @classmethod
+    def from_json(cls, state: str) -> Monitor:
+        """Go on where another was when :meth:`to_json` wrote its state.
+
+        Parameters
+        ----------
+        state
+            What :meth:`to_json` returned.
+
+        Returns
+        -------
+        Monitor
+            It gives the same numbers for the same rows, bit for bit.
+        """
+        return read(state, cls)
+
+    def prometheus(self, labels: Mapping[str, str] | None = None, *, prefix: str = "calibrant") -> str:
+        """The figures in the text format of Prometheus.
+
+        Parameters
+        ----------
+        labels
+            Labels of every metric, such as ``{"model": "churn"}``.
+        prefix
+            Beginning of the names.
+
+        Returns
+        -------
+        str
+            Lines that a server can return as they are.
+        """
+        return prometheus(self, labels or {}, prefix)
+
     def __str__(self) -> str:
-        """The figures."""
-        return f"{plural(self.rows, 'row')}, run {self.run}: {self.band}"
+        """Some lines: band, evidence, advice, alarms, and how the level is spent."""
+        return summary(self)
+
+
+def _times(at: ArrayLike | None, n: int) -> Floats:
+    """Times of rows, NaN for none."""
+    if at is None:
+        return np.full(n, math.nan)
+    found = read_floats(np.atleast_1d(np.asarray(at)), "at")
+    if len(found) not in (1, n):
+        raise InputError("at", f"has {plural(len(found), 'time')}, and there are {plural(n, 'row')}")
+    return np.broadcast_to(found, n)
+
+
+def _check_tally(tally: Tally) -> None:
+    if not tally.counts:
+        raise InputError("tally", "holds importance weights, and a monitor needs counts")
+    if tally.score_type != "probability":
+        raise InputError("tally", "does not hold probabilities", "apply a map first")
+
+
+def _cells(tally: Tally, edges: Floats, at: float) -> Labeled:
+    """The cells of a tally as rows that stand for several."""
+    kept = tally.n > 0
+    p, n, events = (np.asarray(each[kept], dtype=np.float64) for each in (tally.scores, tally.n, tally.events))
+    return Labeled.of(p, events, edges, np.full(len(p), at), n=n)
 
 
 def _edges(given: Column) -> Floats:

@@ -58,8 +58,8 @@ class Run:
         self.center = sums[-1]
         away = rows.x - sums[:, 1] / sums[:, 0]
         room = None if reach is None else reach[0] + reach[1] * np.abs(away)
-        shifts = _ratios(rows, np.broadcast_to(SHIFTS, (len(rows), len(SHIFTS))), room)
-        slopes = _ratios(rows, (SLOPES - 1.0) * away[:, None], room)
+        shifts = ratios_of(rows, np.broadcast_to(SHIFTS, (len(rows), len(SHIFTS))), room)
+        slopes = ratios_of(rows, (SLOPES - 1.0) * away[:, None], room)
         parts = np.column_stack(
             [self.level.advance(shifts, rows.n), self.slope.advance(slopes, rows.n), self._bins(rows, shifts)]
         )
@@ -72,8 +72,8 @@ class Run:
         self.center = centers(self.center, rows)[-1]
         away = rows.x - self.center[1] / self.center[0]
         room = None if reach is None else reach[0] + reach[1] * np.abs(away)
-        shifts = _ratios(rows, np.broadcast_to(SHIFTS, (len(rows), len(SHIFTS))), room)
-        slopes = _ratios(rows, (SLOPES - 1.0) * away[:, None], room)
+        shifts = ratios_of(rows, np.broadcast_to(SHIFTS, (len(rows), len(SHIFTS))), room)
+        slopes = ratios_of(rows, (SLOPES - 1.0) * away[:, None], room)
         total = rows.sizes.sum()[None]
         level, slope = (
             each.advance(ratios.sum(axis=0)[None], total)[0]
@@ -109,7 +109,7 @@ class Run:
         return np.append(parts, log_sum(parts + LOG_SHARES))
 
 
-def _ratios(rows: Labeled, tilts: Floats, room: Floats | None) -> Floats:
+def ratios_of(rows: Labeled, tilts: Floats, room: Floats | None) -> Floats:
     """Log-likelihood ratios of entries; those of a cell are at its mean score, which makes them smaller, not larger."""
     if rows.n is None:
         return log_ratios(rows.p, rows.events, tilts, room)

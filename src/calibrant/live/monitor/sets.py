@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from calibrant.live.monitor.evidence import Evidence
 from calibrant.messages import Shown
+from calibrant.metrics.binary.likelihood import MIN_LOG_ODDS_SPREAD
 from calibrant.numerics import Floats
 
 WIDEST = 8.0
@@ -67,9 +68,10 @@ class Curve:
 
     @property
     def spread(self) -> float:
-        """Root mean square of the log-odds about their center, weighted by rows."""
+        """Root mean square of the log-odds about their center; 0 for nearly constant scores, which have no slope."""
         total = float(self.n.sum())
-        return math.sqrt(float((self.n * self.away**2).sum()) / total) if total else 0.0
+        found = math.sqrt(float((self.n * self.away**2).sum()) / total) if total else 0.0
+        return found if found > MIN_LOG_ODDS_SPREAD else 0.0
 
     def changes(self, shift: Floats, slope: Floats) -> tuple[Floats, Floats]:
         """Change of the sum of predictions, and of that along the log-odds, for pairs of shift and slope."""
@@ -103,7 +105,7 @@ def slope_set(evidence: Evidence, alpha: float, alpha_level: float) -> Range:
     The slope agrees if that interval meets the band of the sum.
     """
     curve = Curve(evidence)
-    if not evidence.rows or curve.spread < 1e-6:
+    if not evidence.rows or curve.spread == 0.0:
         return Range(1.0, -math.inf, math.inf)
     (error, room), (along, radius) = evidence.total(alpha_level), evidence.along(alpha)
 

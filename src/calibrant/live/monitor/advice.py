@@ -1,0 +1,127 @@
+"""What to do, as a value with a code and numbers: nothing, shift, refit, look at a range of scores, or wait."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from calibrant.live.monitor.evidence import Band, Evidence
+from calibrant.live.monitor.run import SHARES
+from calibrant.live.monitor.sets import Curve, Range, level_set, slope_set
+from calibrant.messages import Note, Voice, note
+from calibrant.metrics.tolerance import slope_room
+from calibrant.numerics import Floats
+
+
+@note("nothing-to-do")
+def nothing_to_do(voice: Voice, rows: int, shift: float, slope: float) -> str:
+    """Shift and slope are shown to be within the tolerance."""
+    return (
+        f"nothing to do: shift {shift:+.2f} and slope {slope:.2f} are within the tolerance, shown by {rows:,} "
+        f"{voice.nouns.rows}"
+    )
+
+
+@note("level-moved")
+def level_moved(voice: Voice, rows: int, shift: float, low: float, high: float, slope: float, shape: str) -> str:
+    """The level is off; ``shape`` is "fine" if the slope is shown to be within the tolerance, otherwise "open"."""
+    rest = "shape fine" if shape == "fine" else f"shape not settled yet (slope {slope:.2f}, an estimate)"
+    return f"level moved: shift by {shift:+.2f} in log-odds ({low:+.2f} to {high:+.2f}); {rest}"
+
+
+@note("refit")
+def refit(voice: Voice, rows: int, slope: float, low: float, high: float, shift: float) -> str:
+    """The slope is off."""
+    return f"slope {slope:.2f} ({low:.2f} to {high:.2f}), shift {shift:+.2f}; both are estimates: refit"
+
+
+@note("range-off")
+def range_off(voice: Voice, rows: int, low: float, high: float, difference: float) -> str:
+    """The level of one bin is beyond the tolerance."""
+    return (
+        f"{voice.nouns.scores} from {low:g} to {high:g} are off by {difference:+.4f} per {voice.nouns.row}, beyond the "
+        "tolerance: refit"
+    )
+
+
+@note("not-enough")
+def not_enough(voice: Voice, rows: int) -> str:
+    """Neither within nor beyond."""
+    return f"not enough {voice.nouns.rows} yet ({rows:,}) to tell whether it is within the tolerance"
+
+
+@dataclass(frozen=True)
+class State:
+    """Shift and slope that agree with the evidence, and the room of the tolerance."""
+
+    shift: Range
+    slope: Range
+    room: tuple[float, float]
+
+    @classmethod
+    def of(cls, evidence: Evidence, level: float, tolerance: tuple[float, float]) -> State:
+        """Both sets, each with its share of the level."""
+        alpha, along = level * SHARES["level"], level * SHARES["slope"]
+        room = (tolerance[0], slope_room(tolerance[1], Curve(evidence).spread))
+        return cls(level_set(evidence, alpha), slope_set(evidence, along, alpha), room)
+
+    @property
+    def level_within(self) -> bool:
+        """Whether the shift is shown to be within the tolerance."""
+        return self.shift.inside(-self.room[0], self.room[0])
+
+    @property
+    def slope_within(self) -> bool:
+        """Whether the slope is shown to be within the tolerance."""
+        return self.slope.inside(1.0 - self.room[1], 1.0 + self.room[1])
+
+
+def advise(evidence: Evidence, edges: Floats, level: float, tolerance: tuple[float, float]) -> Note:
+    """What to do, given the evidence."""
+    rows = evidence.rows
+    if not rows:
+        return not_enough(0)
+    state = State.of(evidence, level, tolerance)
+    shift, slope = state.shift, state.slope
+    if slope.excludes(1.0) and not state.slope_within:
+        return refit(rows, slope.value, slope.low, slope.high, shift.value)
+    if shift.excludes(0.0) and not state.level_within:
+        shape = "fine" if state.slope_within else "open"
+        return level_moved(rows, shift.value, shift.low, shift.high, slope.value, shape)
+    worst = _worst(evidence.bins(level * SHARES["bins"]), evidence, state.room)
+    if worst is not None:
+        place, band = worst
+        ends = [0.0, *edges.tolist(), 1.0]
+        return range_off(band.rows, ends[place], ends[place + 1], band.difference)
+    if state.level_within and state.slope_within:
+        return nothing_to_do(rows, shift.value, slope.value)
+    return not_enough(rows)
+
+
+def _worst(bins: list[Band], evidence: Evidence, room: tuple[float, float]) -> tuple[int, Band] | None:
+    """The bin that is shown to be furthest beyond the tolerance, if any."""
+    weight, product = evidence.center.tolist()
+    found: tuple[float, int] | None = None
+    for place, band in enumerate(bins):
+        mean = band.predicted / band.rows if band.rows else 0.0
+        if not 0.0 < mean < 1.0:
+            continue
+        away = abs(math.log(mean / (1.0 - mean)) - product / weight)
+        reach = room[0] + (room[1] * away if math.isfinite(room[1]) else 0.0)
+        low, high = (mean * f / (1.0 + mean * (f - 1.0)) - mean for f in (math.exp(-reach), math.exp(reach)))
+        excess = max(band.low - high, low - band.high)
+        if excess > 0.0 and (found is None or excess > found[0]):
+            found = (excess, place)
+    return None if found is None else (found[1], bins[found[1]])
+
+
+def figures(state: State) -> dict[str, float | None]:
+    """Shift and slope as plain numbers; None where they are not settled."""
+    values = {
+        f"{name}{end}": getattr(each, attribute)
+        for name, each in (("shift", state.shift), ("slope", state.slope))
+        for end, attribute in (("", "value"), ("_low", "low"), ("_high", "high"))
+    }
+    return {name: float(value) if np.isfinite(value) else None for name, value in values.items()}
