@@ -20,7 +20,7 @@ DOCS := .venv-docs
 
 .DEFAULT_GOAL := check
 .NOTPARALLEL:
-.PHONY: fast check nightly venv lint types layers lowest torch bench studies test docs dist installed extras
+.PHONY: fast check nightly venv lint types layers lowest torch bench studies test docs dist installed extras audit release
 
 FAST := -m "not engine and not slow" tests/unit tests/contracts
 
@@ -33,7 +33,7 @@ check: venv lint types layers bench test
 
 # Everything at full size, and the lowest versions of the dependencies. Takes hours.
 nightly: export CI := true
-nightly: venv lint types layers lowest torch bench studies
+nightly: venv lint types layers lowest installed extras torch bench studies
 	$(BIN)/python -m pytest -n 2 --dist worksteal --full
 
 venv: $(VENV)/installed
@@ -57,7 +57,7 @@ layers: venv
 $(LOWEST)/installed: pyproject.toml requirements/lowest.txt
 	$(PYTHON_LOWEST) -m venv $(LOWEST)
 	$(LOWEST)/bin/python -m pip install --quiet "pip>=25.1"
-	$(LOWEST)/bin/python -m pip install --quiet --no-compile --requirement requirements/lowest.txt --group test
+	$(LOWEST)/bin/python -m pip install --quiet --no-compile --requirement requirements/lowest.txt --group test "pandas>=2.2,<3"
 	@touch $@
 
 # The wheel with the lowest versions that it allows, and without extras.
@@ -131,3 +131,16 @@ installed: dist
 # Each extra alone, and the package without one.
 extras: dist
 	$(BIN)/python tools/extras.py dist/*.whl
+
+AUDIT := .venv-audit
+
+# Known weaknesses of the locked versions. Asks a database on the network; a package that it does not know is a failure.
+audit:
+	$(PYTHON) -m venv --clear $(AUDIT)
+	$(AUDIT)/bin/python -m pip install --quiet --no-compile pip-audit
+	$(AUDIT)/bin/pip-audit --strict --disable-pip --no-deps --requirement requirements/development.txt
+
+# What a release needs beside `make check`: the archives, tested where they are installed, and the bill of materials.
+release: export CI := true
+release: venv installed lowest extras audit
+	$(BIN)/python tools/dependencies.py --licenses --materials dist/materials.cdx.json

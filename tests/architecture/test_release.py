@@ -105,3 +105,15 @@ def test_the_bill_of_materials_names_every_package_once_and_is_the_same_twice():
 def test_every_extra_is_used_by_its_check():
     assert set(extras.USES) == {extras.NONE, *extras.extras()}
     assert set(extras.USES) > extras.WITHOUT
+
+
+def test_the_conda_recipe_has_the_version_and_the_dependencies():
+    recipe = (build_check.ROOT / "packaging" / "conda" / "recipe.yaml").read_text(encoding="utf-8")
+    stated = dependencies.project()["project"]
+    assert f'\n  version: "{stated["version"]}"\n' in recipe
+    run = re.search(r"\n  run:\n((?:    - .*\n)+)", recipe)[1]
+    assert re.findall(r"- (\S+ >=[\d.]+)\n", run) == sorted(
+        line.replace(">=", " >=") for line in stated["dependencies"]
+    )
+    assert f'python_min: "{stated["requires-python"].removeprefix(">=")}"' in recipe
+    assert all(f"- {name} = {target}\n" in recipe for name, target in stated["scripts"].items())

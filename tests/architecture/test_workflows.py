@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-WORKFLOWS = {"fast": "make fast", "engines": "make check", "nightly": "make nightly"}
+WORKFLOWS = {"fast": "make fast", "engines": "make check", "nightly": "make nightly", "release": "make release"}
 
 
 def text_of(path: str) -> str:
@@ -42,7 +42,20 @@ def test_a_workflow_may_only_read_and_ends(subtests):
             text = text_of(f".github/workflows/{name}.yml")
             assert "\npermissions:\n  contents: read\n" in text
             assert "\nconcurrency:\n" in text
-            assert text.count("timeout-minutes:") == text.count("runs-on:") == 1
+            assert text.count("timeout-minutes:") == text.count("runs-on:") == (2 if name == "release" else 1)
+
+
+def test_a_release_is_published_without_a_stored_password():
+    text = text_of(".github/workflows/release.yml")
+    build, publish = text.split("\n  publish:\n")
+    assert "id-token: write" not in build
+    assert "\n    permissions:\n      id-token: write" in publish
+    assert "\n    needs: build\n" in publish
+    assert "\n    environment: pypi\n" in publish
+    assert "run:" not in publish
+    assert "secrets." not in text
+    assert "password:" not in text
+    assert re.findall(r"^ +tags: (.*)$", text, re.MULTILINE) == ['["v*"]']
 
 
 def test_hooks_call_make():
