@@ -1,0 +1,178 @@
+"""The learner of one stream: it reads whole blocks, and commits what follows from them under a fence."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from importlib.metadata import version as version_of
+
+import psycopg
+
+from calibrant.messages import InputError
+from calibrant.service.learning.state import Decided, StreamState, begin, whole_blocks
+from calibrant.service.store.log import SECOND, Entries, Kind, append_entry, read
+
+LIMIT = 50_000
+"""Entries that are read at once."""
+
+CHECKPOINT_ENTRIES = 500_000
+"""A state is stored after this number of entries, and when a learner stops."""
+
+
+class FenceLostError(InputError):
+    """Another learner has taken the stream: what this one computed is not committed."""
+
+
+def build() -> str:
+    """What must be the same for a replay to give the same bits."""
+    packages = ", ".join(f"{name} {version_of(name)}" for name in ("calibrant", "numpy"))
+    return f"{packages}, Python {platform.python_version()}, {platform.machine()}"
+
+
+class Learner:
+    """Learns one stream; safe beside others by its fence, a number that each new learner raises.
+
+    Parameters
+    ----------
+    connection
+        A connection of its own, in autocommit mode.
+    stream
+        Number of the stream.
+    """
+
+    def __init__(self, connection: psycopg.Connection, stream: int) -> None:
+        self.connection, self.stream = connection, stream
+        row = connection.execute(
+            "update learner set fence = fence + 1 where stream = %s returning fence, position", [stream]
+        ).fetchone()
+        if row is None:
+            raise InputError("stream", f"{stream} does not exist", "create it first")
+        self.fence, self.committed = row
+        self.state: StreamState | None = load_state(connection, stream)
+        self.stored = self.state.position if self.state else 0
+        while self._position < self.committed:
+            if not self._learn(read_from(connection, stream, self.state), up_to=self.committed):
+                raise InputError("log", f"ends before position {self.committed}, up to which it was learned")
+
+    @property
+    def _position(self) -> int:
+        return self.state.position if self.state else 0
+
+    def step(self) -> int:
+        """Learn the whole blocks that are there, and return how many entries they had."""
+        before = self._position
+        self._learn(read_from(self.connection, self.stream, self.state), up_to=None)
+        if self._position - self.stored >= CHECKPOINT_ENTRIES:
+            self.checkpoint()
+        return self._position - before
+
+    def tick(self) -> bool:
+        """Log what time it is, if entries wait for the end of their block or rows may be due."""
+        row = self.connection.execute(
+            "select extract(epoch from clock_timestamp())::bigint > time / 1000000, exists (select from log "
+            "where log.stream = head.stream and day >= day_of(%s) and log.position > %s and kind <> %s) "
+            "from head where stream = %s",
+            [self.state.time if self.state else 0, self._position, int(Kind.TICK), self.stream],
+        ).fetchone()
+        assert row is not None  # the stream exists
+        later, waits = row
+        is_open = self.state is not None and self.state.learner.ledger.counts.open > 0
+        if not later or not (waits or is_open):
+            return False
+        append_entry(self.connection, self.stream, Kind.TICK)
+        return True
+
+    def checkpoint(self) -> None:
+        """Store the state, if there is a new one."""
+        if self.state is None or self.state.position == self.stored:
+            return
+        store_state(self.connection, self.stream, self.fence, self.state)
+        self.stored = self.state.position
+
+    def _learn(self, entries: Entries, up_to: int | None) -> bool:
+        """Apply whole blocks and commit; those up to a position that is committed are applied again and compared."""
+        if self.state is None and len(entries):
+            self.state = begin(entries)
+        decided: list[Decided] = []
+        for block in whole_blocks(entries, more=False):
+            if up_to is not None and block.position[-1] > up_to:
+                break
+            assert self.state is not None
+            decided.append(self.state.apply(block))
+        if decided:
+            self._commit(decided)
+        return bool(decided)
+
+    def _commit(self, decided: list[Decided]) -> None:
+        versions = [each for found in decided for each in found.versions]
+        promotions = [each for found in decided for each in found.promotions]
+        with self.connection.transaction():
+            check_fence(self.connection, self.stream, self.fence)
+            for version in versions:
+                values = [self.stream, version.number, version.position, version.time, version.document]
+                if not _insert(self.connection, "version", "(stream, number)", values):
+                    self._compare(version.number, version.document)
+            for promotion in promotions:
+                row = [self.stream, promotion.position, promotion.place, promotion.version, promotion.cause]
+                _insert(self.connection, "promotion", "(stream, position, place)", row)
+            self.connection.execute(
+                "update learner set position = greatest(position, %s) where stream = %s", [self._position, self.stream]
+            )
+        self.committed = max(self.committed, self._position)
+
+    def _compare(self, number: int, document: str) -> None:
+        row = self.connection.execute(
+            "select document from version where stream = %s and number = %s", [self.stream, number]
+        ).fetchone()
+        if row is None or row[0] != document:
+            raise InputError(
+                "version", f"{number} comes out otherwise than before", "replay with the build that published it"
+            )
+
+
+def check_fence(connection: psycopg.Connection, stream: int, fence: int) -> None:
+    """Lock the learner's row, and refuse if another one has raised the fence."""
+    row = connection.execute("select fence from learner where stream = %s for update", [stream]).fetchone()
+    if row is None or row[0] != fence:
+        raise FenceLostError("fence", f"{fence} is not the newest of this stream", "stop: another learner has it")
+
+
+def store_state(connection: psycopg.Connection, stream: int, fence: int, state: StreamState) -> None:
+    """Store a state whose position is committed."""
+    raw = state.to_bytes()
+    with connection.transaction():
+        check_fence(connection, stream, fence)
+        values = [stream, state.position, build(), raw, hashlib.blake2b(raw, digest_size=16).digest()]
+        _insert(connection, "checkpoint", "(stream, position)", values)
+
+
+def load_state(connection: psycopg.Connection, stream: int, before: int | None = None) -> StreamState | None:
+    """The newest stored state, at most at a position; None if there is none."""
+    row = connection.execute(
+        "select state, digest from checkpoint where stream = %s and position <= coalesce(%s, position) "
+        "order by position desc limit 1",
+        [stream, before],
+    ).fetchone()
+    if row is None:
+        return None
+    raw, digest = bytes(row[0]), bytes(row[1])
+    if hashlib.blake2b(raw, digest_size=16).digest() != digest:
+        raise InputError("checkpoint", "is damaged", "restore the database, or remove this row to learn again")
+    return StreamState.from_bytes(raw)
+
+
+def read_from(connection: psycopg.Connection, stream: int, state: StreamState | None) -> Entries:
+    """Entries after a state; if they are of one second, all of that second."""
+    after, since, limit = (state.position, state.time, LIMIT) if state else (0, 0, LIMIT)
+    while True:
+        entries = read(connection, stream, after, since, limit)
+        if len(entries) < limit or entries.time[0] // SECOND != entries.time[-1] // SECOND:
+            return entries
+        limit *= 2
+
+
+def _insert(connection: psycopg.Connection, table: str, key: str, values: list[object]) -> bool:
+    """Insert a row unless it is there, and return whether it is new."""
+    places = ", ".join(["%s"] * len(values))
+    text = f"insert into {table} values ({places}) on conflict {key} do nothing"
+    return connection.execute(text, values).rowcount == 1

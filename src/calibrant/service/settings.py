@@ -1,0 +1,117 @@
+"""Settings of a stream: data, versioned by their place in the log."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, get_args
+
+from calibrant.arrays.columns import check_option, check_whole
+from calibrant.live import Ledger
+from calibrant.messages import InputError
+from calibrant.online import Forecaster, OnlineBeta, OnlinePlatt
+
+Mode = Literal["logged", "returned"]
+Promotion = Literal["automatic", "manual"]
+
+FORECASTERS: Mapping[str, Callable[[], Forecaster]] = {"platt": OnlinePlatt, "beta": OnlineBeta}
+"""Forecasters that freeze to a map of the score."""
+
+LARGEST = 366 * 86_400.0
+"""Largest duration in seconds."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a stream answers, learns and publishes.
+
+    Parameters
+    ----------
+    horizon
+        Seconds after a prediction within which its outcome counts.
+    mode
+        ``"logged"``: a prediction is durable before it is answered. ``"returned"``: nothing is stored, and a signed
+        receipt comes back with the outcome.
+    forecaster
+        What learns: ``"platt"`` or ``"beta"``.
+    silence
+        What it means that no outcome came within the horizon, as in :class:`calibrant.live.Ledger`. In the mode
+        ``"returned"`` both outcomes must be sent, so it is ``"unknown"``.
+    remember
+        Seconds for which an id is known after its release; by default one horizon.
+    publish_rows, publish_seconds
+        A version is published when this number of rows was learned since the last one, or after this time if a row
+        was learned.
+    promotion
+        Whether a new version is served at once, or after a person promotes it.
+    skew
+        Seconds by which a time that a client sends may differ from that of the database.
+
+    Examples
+    --------
+    >>> Settings(horizon=3_600.0).mode
+    'logged'
+    >>> Settings(horizon=60.0, mode="returned", silence="negative")
+    Traceback (most recent call last):
+    ...
+    calibrant.messages.InputError: silence is 'negative' and predictions are not stored: pass silence='unknown', ...
+    """
+
+    horizon: float
+    mode: Mode = "logged"
+    forecaster: str = "platt"
+    silence: Literal["negative", "unknown"] = "negative"
+    remember: float | None = None
+    publish_rows: int = 1_000
+    publish_seconds: float = 3_600.0
+    promotion: Promotion = "automatic"
+    skew: float = 300.0
+
+    def __post_init__(self) -> None:
+        for name in ("horizon", "publish_seconds", "skew"):
+            _duration(name, getattr(self, name))
+        if self.remember is not None:
+            _duration("remember", self.remember)
+        check_option("mode", self.mode, get_args(Mode))
+        check_option("forecaster", self.forecaster, tuple(FORECASTERS))
+        check_option("silence", self.silence, ("negative", "unknown"))
+        check_option("promotion", self.promotion, get_args(Promotion))
+        check_whole("publish_rows", self.publish_rows, 1)
+        if self.mode == "returned" and self.silence == "negative":
+            problem = "is 'negative' and predictions are not stored"
+            raise InputError("silence", problem, "pass silence='unknown', and send both outcomes")
+
+    def ledger(self) -> Ledger:
+        """A new ledger with these settings."""
+        return Ledger(self.horizon, silence=self.silence, remember=self.remember)
+
+    def new_forecaster(self) -> Forecaster:
+        """A new forecaster of this kind."""
+        return FORECASTERS[self.forecaster]()
+
+    def document(self) -> dict[str, Any]:
+        """The settings as JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, document: Any) -> Settings:
+        """Settings from a document of :meth:`document`; a name that is not known is refused."""
+        names = {each.name for each in fields(cls)}
+        if not isinstance(document, dict) or "horizon" not in document:
+            raise InputError("settings", "must be an object with a horizon", 'such as {"horizon": 3600}')
+        if unknown := sorted(set(document) - names):
+            raise InputError("settings", f"has no {unknown[0]}", f"the names are {', '.join(sorted(names))}")
+        return cls(**document)
+
+
+def first_entry(settings: Settings) -> str:
+    """The text of the action that begins a stream."""
+    return json.dumps({"action": "settings", "settings": settings.document()}, sort_keys=True, allow_nan=False)
+
+
+def _duration(name: str, value: Any) -> None:
+    number = type(value) in (int, float)
+    if not number or not math.isfinite(value) or not 0.0 < value <= LARGEST:
+        raise InputError(name, f"must be a number of seconds, above 0 and at most {LARGEST:,.0f}, got {value!r}")

@@ -1,0 +1,187 @@
+"""The log of a stream: entries in the order of their commits, appended under a lock and read as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import psycopg
+from numpy.typing import NDArray
+
+from calibrant.live.ids import Ids
+from calibrant.numerics import Floats, Ints
+
+SECOND = 1_000_000
+"""Microseconds: times of the log are integers in this unit."""
+
+FIELDS: dict[str, tuple[str, str]] = {
+    "position": (">i8", "position"),
+    "time": (">i8", "time"),
+    "kind": (">i2", "kind"),
+    "id": ("V16", "coalesce(id, '00000000-0000-0000-0000-000000000000')"),
+    "score": (">f8", "coalesce(score, 0)"),
+    "key": (">i8", "coalesce(hashtextextended(key, 0), 0)"),
+    "at": (">i8", "coalesce(at, 0)"),
+    "predicted": (">i8", "coalesce(predicted, 0)"),
+    "version": (">i4", "coalesce(version, 0)"),
+    "probability": (">f8", "coalesce(probability, 0)"),
+    "label": (">i2", "coalesce(label, -1::smallint)"),
+}
+"""Type in the binary form of COPY and expression of each column; none is null, so that all rows have one length."""
+
+HEADER, TRAILER = 19, 2
+"""Bytes before and after the rows."""
+
+READ = (
+    f"copy (select {', '.join(expression for _, expression in FIELDS.values())} from log "
+    "where stream = %s and position > %s and day >= day_of(%s) order by position limit %s) to stdout (format binary)"
+)
+
+
+class Kind(IntEnum):
+    """What an entry is."""
+
+    PREDICTION = 1
+    OUTCOME = 2
+    OUTCOME_WITH_RECEIPT = 3
+    TICK = 4
+    ACTION = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Entries:
+    """Entries of a log as columns, in order.
+
+    Attributes
+    ----------
+    position, time, kind
+        Place in the log, stream time in microseconds, and :class:`Kind`.
+    id
+        Pairs of 8 bytes, as :func:`calibrant.live.read_ids` returns them.
+    score, key, at, predicted, version, probability, label
+        As logged; ``key`` is a hash of 64 bits, 0 without a key; ``label`` is -1 where there is none.
+    documents
+        The text of each action by its position.
+    """
+
+    position: Ints
+    time: Ints
+    kind: Ints
+    id: Ids
+    score: Floats
+    key: Ints
+    at: Ints
+    predicted: Ints
+    version: Ints
+    probability: Floats
+    label: Ints
+    documents: dict[int, str]
+
+    def __len__(self) -> int:
+        return len(self.position)
+
+    def part(self, start: int, stop: int) -> Entries:
+        """Some of them."""
+        columns = {name: getattr(self, name)[start:stop] for name in FIELDS}
+        return Entries(**columns, documents=self.documents)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What was logged for a prediction.
+
+    Attributes
+    ----------
+    found
+        0: it is new; 1: it was logged before with the same content; 2: its id is in use with another content.
+    probability, version
+        The answer that was logged first, and the version that gave it.
+    """
+
+    found: int
+    probability: float
+    version: int
+
+
+def append_predictions(
+    connection: psycopg.Connection,
+    stream: int,
+    ids: Sequence[UUID],
+    scores: Sequence[float],
+    keys: Sequence[str | None],
+    at: Sequence[int | None],
+    versions: Sequence[int],
+    probabilities: Sequence[float],
+) -> list[Answer]:
+    """Log predictions, and return what was logged first under each id."""
+    values = [stream, list(ids), list(scores), list(keys), list(at), list(versions), list(probabilities)]
+    rows = connection.execute("select * from append_predictions(%s, %s, %s, %s, %s, %s, %s)", values).fetchall()
+    return [Answer(*row) for row in rows]
+
+
+def append_outcomes(
+    connection: psycopg.Connection, stream: int, ids: Sequence[UUID], labels: Sequence[int], at: Sequence[int | None]
+) -> int:
+    """Log outcomes of logged predictions, and return the position of the last."""
+    n = len(ids)
+    values: list[Any] = [stream, list(ids), list(labels), list(at), *([None] * n for _ in range(5))]
+    call = "select append_outcomes(%s, %s, %s::smallint[], %s, %s, %s, %s, %s, %s)"
+    return int(_one(connection, call, values))
+
+
+def append_entry(connection: psycopg.Connection, stream: int, kind: Kind, document: str | None = None) -> int:
+    """Log a tick or an action, and return its position."""
+    return int(_one(connection, "select append_entry(%s, %s::smallint, %s)", [stream, int(kind), document]))
+
+
+def read(connection: psycopg.Connection, stream: int, after: int, since: int, limit: int) -> Entries:
+    """Entries after a position, at most ``limit`` of them.
+
+    Parameters
+    ----------
+    connection
+        A connection.
+    stream
+        Number of the stream.
+    after
+        The last position that is not wanted.
+    since
+        Time of the entry at that position: no later entry has an earlier time.
+    limit
+        Largest number of entries.
+
+    Returns
+    -------
+    Entries
+        Without gaps: a commit holds the lock until it is done, so positions are visible in order.
+    """
+    with connection.cursor() as cursor, cursor.copy(READ, [stream, after, since, limit]) as copy:
+        raw = b"".join(copy)
+    kinds: list[tuple[str, str]] = [("fields", ">i2")]
+    for name, (kind, _) in FIELDS.items():
+        kinds += [(f"{name}_length", ">i4"), (name, kind)]
+    rows: NDArray[Any] = np.frombuffer(raw[HEADER:-TRAILER], dtype=np.dtype(kinds))
+    native: dict[str, Any] = {"i": np.int64, "f": np.float64}
+    columns: dict[str, Any] = {
+        name: rows[name].astype(native[kind[1]]) for name, (kind, _) in FIELDS.items() if kind != "V16"
+    }
+    ids = np.ascontiguousarray(rows["id"]).view(">u8").astype(np.uint64).reshape(-1, 2)
+    actions = columns["position"][columns["kind"] == Kind.ACTION].tolist()
+    return Entries(**columns, id=ids, documents=_documents(connection, stream, since, actions))
+
+
+def _documents(connection: psycopg.Connection, stream: int, since: int, positions: list[int]) -> dict[int, str]:
+    if not positions:
+        return {}
+    text = "select position, document from log where stream = %s and day >= day_of(%s) and position = any(%s)"
+    return dict(connection.execute(text, [stream, since, positions]).fetchall())
+
+
+def _one(connection: psycopg.Connection, call: str, values: Sequence[Any]) -> Any:
+    row = connection.execute(call, values).fetchone()
+    assert row is not None  # a function returns a row
+    return row[0]

@@ -1,0 +1,67 @@
+"""Migrations: numbered SQL files, each run once in its own transaction, under a lock."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+import psycopg
+from psycopg import sql
+
+SCHEMA = "calibrant"
+"""Schema of all tables."""
+
+LOCK = 0x63616C69
+"""Advisory lock of those who migrate."""
+
+
+def migrations() -> dict[int, str]:
+    """The text of each migration by its number, in order."""
+    folder = files("calibrant.service.store") / "migrations"
+    found = {int(each.name[:4]): each.read_text() for each in folder.iterdir() if each.name.endswith(".sql")}
+    return dict(sorted(found.items()))
+
+
+def migrate(connection: psycopg.Connection) -> list[int]:
+    """Bring the schema to the newest number; several processes may try at once.
+
+    Parameters
+    ----------
+    connection
+        A connection of the owner of the schema, in autocommit mode.
+
+    Returns
+    -------
+    list
+        The numbers of the migrations that ran now.
+    """
+    ran = []
+    with connection.transaction():
+        connection.execute("select pg_advisory_xact_lock(%s)", [LOCK])
+        connection.execute(sql.SQL("create schema if not exists {}").format(sql.Identifier(SCHEMA)))
+        connection.execute(sql.SQL("set local search_path to {}").format(sql.Identifier(SCHEMA)))
+        connection.execute("create table if not exists migration (number integer primary key, at timestamptz)")
+        done = {number for (number,) in connection.execute("select number from migration").fetchall()}
+        for number, text in migrations().items():
+            if number not in done:
+                connection.execute(text)
+                connection.execute("insert into migration values (%s, now())", [number])
+                ran.append(number)
+    return ran
+
+
+def connect(address: str) -> psycopg.Connection:
+    """A connection in autocommit mode whose names are those of the service.
+
+    Parameters
+    ----------
+    address
+        A connection string of PostgreSQL.
+
+    Returns
+    -------
+    psycopg.Connection
+        Transactions are asked for where they are needed.
+    """
+    connection = psycopg.connect(address, autocommit=True)
+    connection.execute(sql.SQL("set search_path to {}").format(sql.Identifier(SCHEMA)))
+    return connection

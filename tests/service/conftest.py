@@ -1,0 +1,46 @@
+"""A PostgreSQL server for these tests, and an empty database for each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+
+import psycopg
+import pytest
+from tests.engine.postgres import USER, Server
+
+from calibrant.service.settings import Settings, first_entry
+from calibrant.service.store.migrate import connect, migrate
+
+NUMBERS = count()
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    with Server() as running:
+        yield running
+
+
+@pytest.fixture
+def address(server: Server) -> str:
+    """Connection string of an empty database."""
+    name = f"test{next(NUMBERS)}"
+    with server.connect() as connection:
+        connection.execute(f"create database {name}")
+    return f"host={server.folder} user={USER} dbname={name}"
+
+
+@pytest.fixture
+def database(address: str) -> Iterator[psycopg.Connection]:
+    """A connection to a database with the schema."""
+    connection = connect(address)
+    migrate(connection)
+    yield connection
+    connection.close()
+
+
+@pytest.fixture
+def stream(database: psycopg.Connection) -> int:
+    """A stream with a horizon of two seconds."""
+    text = first_entry(Settings(horizon=2.0, publish_rows=20, publish_seconds=1.0))
+    return int(database.execute("select create_stream('clicks', %s)", [text]).fetchone()[0])  # type: ignore[index]
