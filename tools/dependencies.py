@@ -40,6 +40,7 @@ ALLOWED = {
     "CC0-1.0",
     "HPND",
     "ISC",
+    "LGPL-3.0-only",  # a library that is imported as it is (psycopg)
     "LLVM-exception",
     "MIT",
     "MIT-0",

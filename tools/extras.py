@@ -55,6 +55,7 @@ assert cb.tally(relation, score="score", label="label").n.sum() == 500
     "onnx": "cal.to_onnx('float64'); cal.export_onnx('map.onnx')",
     "sql": "cal.to_sql(dialect='bigquery')",
     "cli": COMMAND_LINE,
+    "service": "from calibrant.service.learning import learner; learner.build()",
 }
 """What each extra is for, as a program."""
 WITHOUT = {"plot", "fast", "store", "onnx", "sql", "cli"}

@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 CORE = {"narwhals", "numpy", "scikit-learn", "scipy"}
-EXTRAS = {"cli", "duckdb", "excel", "fast", "onnx", "plot", "spark", "sql", "store"}
+EXTRAS = {"cli", "service", "duckdb", "excel", "fast", "onnx", "plot", "spark", "sql", "store"}
 STEPS = ["venv", "lint", "types", "layers", "bench", "test"]
 OTHERS = ["fast", "nightly", "lowest", "torch", "studies", "docs", "dist", "installed", "extras", "audit", "release"]
 
