@@ -20,6 +20,7 @@ from calibrant.calibration import Calibration
 from calibrant.calibrators.multiclass.binning import ClasswiseHistogramBinning, TopLabelHistogramBinning
 from calibrant.calibrators.multiclass.hierarchy import PathCalibrator
 from calibrant.calibrators.multiclass.simplex import SimplexBinning
+from calibrant.calibrators.trees import CalibrationTree
 from calibrant.export.documents import FORMAT
 from calibrant.guarantees.no_certificate import IMPOSSIBLE
 from calibrant.guarantees.provenance import MulticlassProvenance
@@ -102,6 +103,9 @@ def documents() -> dict[str, Calibration]:
         "top-label": TopLabelHistogramBinning(50).fit(p, y),
         "class-wise": ClasswiseHistogramBinning(100).fit(p, y, weight_type="frequency"),
         "simplex": SimplexBinning(n_bins=5).fit(p, y, classes=range(3)),
+        "tree-honest": CalibrationTree(20, honest=True, random_state=0).fit(
+            p, y, {"age": 20.0 + 60.0 * p[:, 0], "job": np.where(np.arange(900) % 7 == 0, "a", "b")}, classes=range(3)
+        ),
         "paths": PathCalibrator(TREE, 60).fit(p, leaves[y], classes=leaves),
     }
     return out | {f"fitted.{name}": each.calibration_ for name, each in fitted.items()}

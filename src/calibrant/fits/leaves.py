@@ -163,6 +163,11 @@ class Curves:
         squares = (self.labels[rows] - p) ** 2
         return float(squares.sum() if self.weights is None else (self.weights[rows] * squares).sum())
 
+    def root_probabilities(self) -> Floats:
+        """Probabilities by the curve of all rows, one column."""
+        z = (self.root.slope * self.spread) * self.x + self.root.intercept + self.root.slope * self.center
+        return np.asarray(expit(z))[:, None]
+
     def map(self, fitted: Line) -> Map:
         """The curve of a node as a map."""
         slope = float(fitted.theta[0] / self.spread)
@@ -182,11 +187,13 @@ class LeafCounts:
     Attributes
     ----------
     rows, events
-        Rows and events of each leaf; sums of weights if rows have importance weights.
+        Rows and events of each leaf; sums of weights if rows have importance weights. Of several classes, ``events``
+        has a column for each: the rows of the class.
     rates
-        Mean label of each leaf; NaN without rows.
+        Mean label of each leaf, or shares of its classes; NaN without rows.
     low, middle, high
-        The scores below which a tenth, a half and nine tenths of the leaf's rows lie; NaN without rows.
+        The scores below which a tenth, a half and nine tenths of the leaf's rows lie; NaN without rows. Of several
+        classes, ``middle`` holds the mean probability of each class by the model, and the others are NaN.
     chose
         Rows that chose the splits and are not among these; 0 unless the fit is honest.
     """
@@ -210,3 +217,18 @@ class LeafCounts:
         marks = np.array([np.quantile(each, [0.1, 0.5, 0.9]) if len(each) else [np.nan] * 3 for each in parts])
         with np.errstate(invalid="ignore", divide="ignore"):
             return cls(n, events, events / n, marks[:, 0], marks[:, 1], marks[:, 2], chose)
+
+    @classmethod
+    def of_classes(
+        cls, leaf: Ints, size: int, p: Floats, targets: Floats, weights: Floats | None, chose: int
+    ) -> LeafCounts:
+        """Counted from the leaf of each row: ``p`` and ``targets`` have a column for each class."""
+        w = np.ones(len(leaf)) if weights is None else weights
+        n = np.bincount(leaf, w, minlength=size).astype(np.float64)
+        sums = [
+            np.column_stack([np.bincount(leaf, w * each, minlength=size) for each in side.T]).astype(np.float64)
+            for side in (targets, p)
+        ]
+        nothing = np.full(size, np.nan)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return cls(n, sums[0], sums[0] / n[:, None], nothing, sums[1] / n[:, None], nothing, chose)

@@ -13,14 +13,14 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.fits.features import MISSING, Features, bin_sums
 from calibrant.fits.leaves import LeafModel, Means
-from calibrant.maps import LARGEST, Map, TreeMap
+from calibrant.maps import LARGEST, ClassAxis, ClassTreeMap, Map, MulticlassMap, TreeMap
 from calibrant.numerics import Floats, Ints
 
 
@@ -366,8 +366,26 @@ def errors_of(model: LeafModel, fits: Sequence[Any], rows: Sequence[Ints]) -> Fl
     return np.array([model.error(fit, each) for fit, each in zip(fits, rows, strict=True)])
 
 
-def to_map(tree: Tree, features: Features, maps: Sequence[Map]) -> TreeMap:
-    """The tree with a map in each leaf, in the order of the nodes; the feature without a name is the score.
+@overload
+def to_map(tree: Tree, features: Features, maps: Sequence[Map]) -> TreeMap: ...
+
+
+@overload
+def to_map(
+    tree: Tree, features: Features, maps: Sequence[Map], classes: tuple[str, ...], on: ClassAxis
+) -> ClassTreeMap: ...
+
+
+def to_map(
+    tree: Tree,
+    features: Features,
+    maps: Sequence[Map],
+    classes: tuple[str, ...] = (),
+    on: ClassAxis = "probability",
+) -> TreeMap | ClassTreeMap:
+    """The tree with a map in each leaf, in the order of the nodes.
+
+    The feature without a name is the score; with classes, those that begin with a zero character are their scores.
 
     Examples
     --------
@@ -377,8 +395,10 @@ def to_map(tree: Tree, features: Features, maps: Sequence[Map]) -> TreeMap:
     >>> to_map(tree, x, [StepMap([], [0.5])] * len(tree.leaves))
     TreeMap(1 leaf)
     """
-    used = [j for j in dict.fromkeys(tree.feature[tree.feature >= 0].tolist()) if features.names[j]]
-    place = {j: k + 1 for k, j in enumerate(sorted(used))} | {j: 0 for j, name in enumerate(features.names) if not name}
+    scores = {j: int(name[1:] or 0) for j, name in enumerate(features.names) if not name or name[0] == "\0"}
+    used = sorted(j for j in dict.fromkeys(tree.feature[tree.feature >= 0].tolist()) if j not in scores)
+    first = len(classes) or 1
+    place = {j: k + first for k, j in enumerate(used)} | scores
     thresholds, levels = np.zeros(len(tree.left)), [""] * len(tree.left)
     for node in np.flatnonzero(tree.left >= 0).tolist():
         cut = features.cuts[int(tree.feature[node])][int(tree.cut[node])]
@@ -387,17 +407,11 @@ def to_map(tree: Tree, features: Features, maps: Sequence[Map]) -> TreeMap:
         else:
             thresholds[node] = np.clip(cut, -LARGEST, LARGEST)
     split = np.array([-1 if j < 0 else place[j] for j in tree.feature.tolist()])
-    return TreeMap(
-        tuple(features.names[j] for j in sorted(used)),
-        np.array([features.is_text(j) for j in sorted(used)], dtype=bool),
-        split,
-        thresholds,
-        tuple(levels),
-        tree.left,
-        tree.right,
-        tree.missing_left & (split != 0),
-        tuple(maps),
-    )
+    names, text = tuple(features.names[j] for j in used), np.array([features.is_text(j) for j in used], dtype=bool)
+    nodes = split, thresholds, tuple(levels), tree.left, tree.right, tree.missing_left & (split >= first)
+    if classes:
+        return ClassTreeMap(names, text, *nodes, cast(tuple[MulticlassMap, ...], tuple(maps)), classes, on)
+    return TreeMap(names, text, *nodes, tuple(maps))
 
 
 def _alphas(path: Sequence[Pruned], size: float) -> Floats:

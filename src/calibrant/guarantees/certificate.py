@@ -199,8 +199,9 @@ class Certificate(Shown):
     about
         What the statements are about: :class:`~calibrant.guarantees.about.ScoreBins`,
         :class:`~calibrant.guarantees.about.WeightedBins`, :class:`~calibrant.guarantees.about.MulticlassBins`,
-        :class:`~calibrant.guarantees.about.Regions`, :class:`~calibrant.guarantees.about.PathNodes` or
-        :class:`~calibrant.guarantees.about.TreeLeaves`. The other columns have an entry for each statement.
+        :class:`~calibrant.guarantees.about.Regions`, :class:`~calibrant.guarantees.about.PathNodes`,
+        :class:`~calibrant.guarantees.about.TreeLeaves` or :class:`~calibrant.guarantees.about.ClassLeaves`.
+        The other columns have an entry for each statement.
     outputs
         The probability that the map returns.
     lower, upper

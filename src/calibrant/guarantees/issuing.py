@@ -15,7 +15,7 @@ from calibrant.guarantees.about.classes import MulticlassBins, certified, few_ro
 from calibrant.guarantees.about.paths import PathNodes, with_rows
 from calibrant.guarantees.about.regions import MOST_CLASSES, Regions, by_one_bound, class_sets
 from calibrant.guarantees.about.scores import ScoreBins, WeightedBins
-from calibrant.guarantees.about.trees import TreeLeaves
+from calibrant.guarantees.about.trees import ClassLeaves, TreeLeaves
 from calibrant.guarantees.bounds import BOUNDS, Coverage, Flags, Interval, IntervalName, any_time
 from calibrant.guarantees.certificate import (
     About,
@@ -27,7 +27,7 @@ from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.guarantees.origins import Assumption, BinRule, Source
 from calibrant.guarantees.provenance import MulticlassProvenance, Provenance
 from calibrant.guarantees.weighted import WEIGHTED_BOUNDS, WEIGHTED_NAMES, WeightTable
-from calibrant.maps import StepMap, TreeMap
+from calibrant.maps import ClassTreeMap, StepMap, TreeMap
 from calibrant.maps.paths import PathMap
 from calibrant.maps.simplex import SimplexBinsMap
 from calibrant.messages import Argument, InputError, Phrase, Setting
@@ -405,18 +405,18 @@ def _by_sets(evidence: RegionCounts, alpha: float, interval: IntervalName) -> tu
 
 
 def issue_leaves(
-    tree: TreeMap,
+    tree: TreeMap | ClassTreeMap,
     counts: tuple[Ints, Ints],
     chose: int,
-    provenance: Provenance,
+    provenance: Provenance | MulticlassProvenance,
     alpha: float,
     interval: IntervalName,
     coverage: Coverage,
 ) -> Certificate | NoCertificate:
     """The certificate of a tree of rates, or the reason why there is none.
 
-    ``counts`` are rows and events by leaf, of rows other than the ``chose`` rows that chose the splits
-    (docs/certificates/trees.md).
+    ``counts`` are rows by leaf, and events by leaf or by leaf and class, of rows other than the ``chose`` rows that
+    chose the splits (docs/certificates/trees.md).
     """
     terms = checked_terms(alpha, interval, coverage)
     refusal = gate(provenance)
@@ -427,13 +427,19 @@ def issue_leaves(
         return MOVING_LEAVES
     if tree.constants is None or not (rows > 0).any():
         return NO_BIN
-    about = TreeLeaves(tree, chose)
-    table = tree.constants, *_intervals(about, events, rows, terms), rows, events
+    about: TreeLeaves
+    if isinstance(tree, ClassTreeMap):
+        about = ClassLeaves(tree, chose, tuple(getattr(provenance, "columns", ())))
+    else:
+        about = TreeLeaves(tree, chose)
+    rows, events = np.repeat(rows, about.size), events.ravel()
+    table = tree.constants.ravel(), *_intervals(about, events, rows, terms), rows, events
     assumed, source = (
         (*ASSUMED, Assumption.ONE_DRAW),
         Source("Gupta 2023", "section 3.4.1"),
     )
-    found = Certificate.of(about, table, terms, provenance.score_type, int(rows.sum()), assumed, str(source))
+    n = int(rows.sum()) // about.size
+    found = Certificate.of(about, table, terms, provenance.score_type, n, assumed, str(source))
     return _unless_empty(found, 1.0, "leaf")
 
 

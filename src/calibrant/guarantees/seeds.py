@@ -28,6 +28,7 @@ import math
 import numpy as np
 
 from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
+from calibrant.numerics import Floats
 from calibrant.tallies import Tally
 
 IMPROBABLE = 1e-12
@@ -51,7 +52,16 @@ def seed_refusal(tally: Tally, random_state: int | None) -> NoCertificate | None
     >>> [seed_refusal(*each) is FIXED_DRAW for each in ((tied, None), (tied, 0), (distinct, 0))]
     [False, True, False]
     """
-    return FIXED_DRAW if random_state is not None and largest_probability(tally) > IMPROBABLE else None
+    return pairs_refusal(_pairs(tally), random_state)
+
+
+def pairs_refusal(pairs: Floats, random_state: int | None) -> NoCertificate | None:
+    """The same for the counts of equal rows and labels, whatever a row is."""
+    return FIXED_DRAW if random_state is not None and _probability(pairs) > IMPROBABLE else None
+
+
+def _pairs(tally: Tally) -> Floats:
+    return np.concatenate([tally.events, tally.n - tally.events])
 
 
 def largest_probability(tally: Tally) -> float:
@@ -62,7 +72,10 @@ def largest_probability(tally: Tally) -> float:
     >>> largest_probability(Tally.from_arrays([0.3] * 4, [0, 0, 1, 1]))  # 6 (1/2)^4
     0.375
     """
-    pairs = np.concatenate([tally.events, tally.n - tally.events])
+    return _probability(_pairs(tally))
+
+
+def _probability(pairs: Floats) -> float:
     size = float(pairs.sum())
     counts, times = np.unique(pairs[pairs > 1], return_counts=True)  # a count of 1 has no factorial
     factorials = sum(k * math.lgamma(count + 1.0) for count, k in zip(counts.tolist(), times.tolist(), strict=True))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,9 @@ from calibrant.messages import Argument, InputError, Phrase
 from calibrant.numerics import Ends, Floats, Grid, Ints
 from calibrant.tallies import Clusters, GroupedTally, Tally, cluster_buckets, ends_of_rows, in_effective_rows
 from calibrant.tallies.cells import Cells
+
+if TYPE_CHECKING:
+    from calibrant.arrays.multiclass.rows import MulticlassRows
 
 FOLDS, PERIODS = 5, 8
 SIDES: tuple[tuple[Literal["left", "right"], int], ...] = (("left", 0), ("right", 1))
@@ -143,10 +146,10 @@ class Folds:
 # ------------------------------------------------------------------------------------------------------------ at random
 
 
-def shuffled(rows: Rows, count: int, random_state: int) -> Ints:
+def shuffled(rows: Rows | MulticlassRows, count: int, random_state: int) -> Ints:
     """A fold number for each row, drawn independently of the order of the rows and of rows without weight."""
     weights = np.ones(len(rows.scores)) if rows.weights is None else rows.weights
-    order = np.lexsort((weights, rows.labels, rows.scores))
+    order = np.lexsort((weights, rows.labels, *rows.scores.reshape(len(weights), -1).T[::-1]))
     order = order[weights[order] > 0]
     part = np.zeros(len(weights), dtype=np.int64)
     part[order] = np.random.default_rng(random_state).permutation(len(order)) % count
@@ -240,7 +243,7 @@ def take_rows(rows: Rows, index: NDArray[Any]) -> Rows:
 
 
 def dependent_folds(
-    rows: Rows, count: int, random_state: int = 0
+    rows: Rows | MulticlassRows, count: int, random_state: int = 0
 ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
     """Row numbers to fit and to evaluate: by whole groups, or forward in time."""
     if rows.time is not None:

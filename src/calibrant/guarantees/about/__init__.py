@@ -6,12 +6,12 @@ from calibrant.guarantees.about.classes import MulticlassBins
 from calibrant.guarantees.about.paths import PathNodes
 from calibrant.guarantees.about.regions import Regions
 from calibrant.guarantees.about.scores import ScoreBins, WeightedBins
-from calibrant.guarantees.about.trees import TreeLeaves
+from calibrant.guarantees.about.trees import ClassLeaves, TreeLeaves
 from calibrant.guarantees.certificate import About
 
 ABOUT: dict[str, type[About]] = {
-    each.key: each for each in (ScoreBins, WeightedBins, MulticlassBins, Regions, PathNodes, TreeLeaves)
+    each.key: each for each in (ScoreBins, WeightedBins, MulticlassBins, Regions, PathNodes, TreeLeaves, ClassLeaves)
 }
 """What a certificate can be about, by its name in documents."""
 
-__all__ = ["ABOUT", "MulticlassBins", "PathNodes", "Regions", "ScoreBins", "TreeLeaves", "WeightedBins"]
+__all__ = ["ABOUT", "ClassLeaves", "MulticlassBins", "PathNodes", "Regions", "ScoreBins", "TreeLeaves", "WeightedBins"]

@@ -12,10 +12,11 @@ import numpy as np
 from calibrant.fits.leaves import LeafCounts
 from calibrant.guarantees.bounds import BOUNDS
 from calibrant.guarantees.provenance import Sampling
-from calibrant.maps import LogitAffineMap, TreeMap
+from calibrant.maps import ClassTreeMap, LogitAffineMap, TreeMap
 from calibrant.maps.trees import Limit
 from calibrant.messages import InputError, Phrase, Setting, Shown, count_text
 from calibrant.notebook import table_block
+from calibrant.numerics import Floats
 
 SAME_ROWS = Phrase(
     "The same rows chose the splits and fill the leaves, so the intervals are too narrow: fit with {honest} for "
@@ -31,7 +32,38 @@ DEPENDENT = {
     "selected": Phrase("The map was selected among several on the same rows, so the intervals are too narrow."),
 }
 """What to know about the intervals, by how the rows were sampled."""
+MOST_INTERVALS = 4
+"""Classes whose intervals are printed beside their probabilities; ``to_frame()`` has all."""
 NO_INTERVALS = Phrase("The rows have importance weights, so there are no intervals.")
+
+
+@dataclass(frozen=True)
+class ClassShare:
+    """One class of a leaf.
+
+    Attributes
+    ----------
+    name
+        The class.
+    probability
+        The probability of the class in the leaf; NaN if it depends on the scores.
+    rate, low, high
+        Observed share of the class among the leaf's rows, and its confidence interval, NaN if there is none.
+    events
+        Rows of the class; a sum of weights if rows have importance weights.
+    before, after
+        Mean probability of the class over the leaf's rows by the model, and after its map at these means; NaN for a
+        leaf whose probabilities do not depend on the scores.
+    """
+
+    name: str
+    probability: float
+    rate: float
+    low: float
+    high: float
+    events: float
+    before: float = math.nan
+    after: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -59,6 +91,8 @@ class Rule(Shown):
         Columns that had only true and false in the fit.
     confidence
         Confidence level of the interval.
+    classes
+        Of several classes, what holds for each; then the numbers above that are about events are NaN.
     """
 
     limits: tuple[Limit, ...]
@@ -74,6 +108,7 @@ class Rule(Shown):
     missing: frozenset[str]
     booleans: frozenset[str]
     confidence: float
+    classes: tuple[ClassShare, ...] = ()
 
     @property
     def name(self) -> str:
@@ -85,20 +120,39 @@ class Rule(Shown):
     def interval(self) -> str:
         """The interval in words; empty if there is none."""
         if math.isnan(self.low):
-            return ""
+            return self._class_intervals()
         return f"{100 * self.confidence:g} % CI {_percent(self.low)} to {_percent(self.high)}"
+
+    def _class_intervals(self) -> str:
+        """The intervals of the classes, if there are few enough to read."""
+        if not 0 < len(self.classes) <= MOST_INTERVALS or math.isnan(self.classes[0].low):
+            return ""
+        ends = [f"{_percent(each.low)} to {_percent(each.high)}" for each in self.classes]
+        return f"{100 * self.confidence:g} % CI {', '.join(ends)}"
 
     @property
     def outcome(self) -> str:
-        """What the leaf says, in words: its probability, or how it changes scores."""
+        """What the leaf says, in words: its probabilities, or how it changes scores."""
+        if self.classes:
+            return self._of_classes()
         if not self.examples:
             return f"{_percent(self.probability)} %"
         before, after = ([_score(each) for each in side] for side in zip(*self.examples, strict=True))
         return f"{', '.join(before)} become {', '.join(after)}"
 
+    def _of_classes(self) -> str:
+        if not math.isnan(self.classes[0].probability):
+            return self._listed("probability")
+        return f"a mean of {self._listed('before')} becomes {self._listed('after')}"
+
+    def _listed(self, side: str) -> str:
+        return ", ".join(f"{_percent(getattr(each, side))} % {each.name}" for each in self.classes)
+
     def said(self, unit: str = "rows", weighted: bool = False) -> str:
         """The rule in a line, with this noun for its rows, or the sum of their importance weights."""
         between = f" ({self.interval})" if self.interval and not self.examples else ""
+        if self.classes and not math.isnan(self.classes[0].before):
+            between = f", observed {self._listed('rate')}{between}"
         observed = f", observed {_percent(self.rate)} %" if self.examples and self.rate == self.rate else ""
         observed += f" ({self.interval})" if self.examples and self.interval else ""
         if not (self.rows or weighted):
@@ -115,7 +169,8 @@ class Rule(Shown):
 class Rules(Shown):
     """The leaves of a fitted tree as rules; prints one line for each.
 
-    Leaves of one probability come in its order, the highest first; curves in the order of the tree.
+    Leaves of one probability come in its order, the highest first; curves, and leaves of several classes, in the order
+    of the tree.
 
     Attributes
     ----------
@@ -140,7 +195,7 @@ class Rules(Shown):
     @classmethod
     def of(
         cls,
-        tree: TreeMap,
+        tree: TreeMap | ClassTreeMap,
         counts: LeafCounts,
         missing: frozenset[str],
         booleans: frozenset[str],
@@ -153,13 +208,19 @@ class Rules(Shown):
         """The rules of a tree, from what is in its leaves."""
         if not 0.0 < confidence < 1.0:
             raise InputError("confidence", f"must lie strictly between 0 and 1, got {confidence!r}")
-        low, high = np.full(len(tree.maps), np.nan), np.full(len(tree.maps), np.nan)
+        low, high = np.full(counts.events.shape, np.nan), np.full(counts.events.shape, np.nan)
         if not weighted:
+            rows = counts.rows.reshape(-1, *[1] * (counts.events.ndim - 1))
             ends = BOUNDS["clopper-pearson"](
-                counts.events.astype(np.int64), counts.rows.astype(np.int64), 1 - confidence
+                counts.events.astype(np.int64),
+                np.broadcast_to(rows, counts.events.shape).astype(np.int64),
+                1 - confidence,
             )
-            low, high = (np.where(counts.rows > 0, end, np.nan) for end in ends)
+            low, high = (np.where(rows > 0, end, np.nan) for end in ends)
         kinds = missing, booleans, confidence
+        if isinstance(tree, ClassTreeMap):
+            several = [_class_rule(tree, j, counts, low[j], high[j], *kinds) for j in tree.in_order]
+            return cls(tuple(several), counts.chose > 0, unit, sampling, weighted)
         found = [_rule(tree, j, counts, float(low[j]), float(high[j]), *kinds) for j in tree.in_order]
         if tree.constants is not None:
             found.sort(key=lambda rule: -rule.probability)
@@ -185,6 +246,11 @@ class Rules(Shown):
         return [
             {"rule": rule.name}
             | {name: None if math.isnan(getattr(rule, name)) else getattr(rule, name) for name in names}
+            | {
+                f"{name} of {each.name}": None if math.isnan(getattr(each, name)) else getattr(each, name)
+                for each in rule.classes
+                for name in ("probability", "rate", "low", "high", "events")
+            }
             for rule in self.rules
         ]
 
@@ -201,7 +267,7 @@ class Rules(Shown):
     def _repr_html_(self) -> str:
         """For notebooks: a table."""
         curves = any(rule.examples for rule in self.rules)
-        said = "scores" if curves else "probability"
+        said = "scores" if curves else "probabilities" if self.rules[0].classes else "probability"
         rows = [
             (
                 rule.name,
@@ -239,6 +305,32 @@ def _rule(
         slope, intercept = part.slope, part.intercept
     counted = float(counts.rates[j]), low, high, float(counts.rows[j]), float(counts.events[j])
     return Rule(tree.limits[j], probability, *counted, slope, intercept, examples, missing, booleans, confidence)
+
+
+def _class_rule(
+    tree: ClassTreeMap,
+    j: int,
+    counts: LeafCounts,
+    low: Floats,
+    high: Floats,
+    missing: frozenset[str],
+    booleans: frozenset[str],
+    confidence: float,
+) -> Rule:
+    constants, nothing = tree.constants, np.full(len(tree.classes), np.nan)
+    before = after = nothing
+    if constants is None and counts.rows[j] > 0:
+        before = counts.middle[j]
+        given = np.log(np.maximum(before, np.finfo(float).tiny)) if tree.on == "logit" else before
+        after = tree.maps[j].apply(given[None])[0]
+    columns = (constants[j] if constants is not None else nothing, counts.rates[j], low, high, counts.events[j])
+    numbers = np.column_stack([*columns, before, after]).tolist()
+    classes = tuple(ClassShare(name, *line) for name, line in zip(tree.classes, numbers, strict=True))
+    unknown, rows = math.nan, float(counts.rows[j])
+    return Rule(
+        tree.limits[j], unknown, unknown, unknown, unknown, rows, unknown, unknown, unknown, (), missing, booleans,
+        confidence, classes,
+    )  # fmt: skip
 
 
 def _percent(p: float) -> str:
