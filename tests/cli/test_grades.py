@@ -162,6 +162,20 @@ def test_days_of_a_horizon_are_exact_times_as_in_python(german, subtests) -> Non
             assert 0 < kept.rows < 600
 
 
+def test_a_column_holds_the_horizon_of_each_row(german) -> None:
+    lines = [f"0.2,{int(i % 5 == 0)},2026-01-{1 + i % 20:02d},{7 + 7 * (i % 2)}" for i in range(400)]
+    Path("waits.csv").write_text("\n".join(["score,label,day,wait", *lines]) + "\n", encoding="utf-8")
+    words = ("--time", "day", "--horizon", "wait", "--as-of", "2026-01-20", "--json")
+    done = json.loads(german("check", "waits.csv", *words).stdout)
+    days = np.array([f"2026-01-{1 + i % 20:02d}" for i in range(400)], "datetime64[D]")
+    labels, wait = np.arange(400) % 5 == 0, 7 + 7 * (np.arange(400) % 2)
+    kept = cb.shift.select_mature([0.2] * 400, labels, score_time=days, as_of="2026-01-20", horizon=wait)
+    assert (done["rows"], done["events"]) == (kept.rows, kept.events)
+    assert 0 < kept.rows < 400
+    Path("waits.csv").write_text("\n".join(["score,label,day,wait", *lines, "0.2,0,2026-01-01,soon"]), encoding="utf-8")
+    assert "which is not a number of days" in " ".join(german("check", "waits.csv", *words).stderr.split())
+
+
 def test_a_time_of_the_event_that_is_no_date_is_refused(german) -> None:
     Path("loans.csv").write_text(LOANS.replace("2025-01-01", "soon"), encoding="utf-8")
     words = ("--score", "pd", "--label", "default", "--time", "day", "--horizon", "12mo", "--as-of", "2024-12-31")

@@ -213,3 +213,86 @@ def test_wrong_input_is_refused_in_one_sentence(subtests) -> None:
             usual = {"score_time": [0, 1, 2], "as_of": 10, "horizon": 5}
             with pytest.raises(InputError, match=words):
                 select_mature([0.2, 0.5, 0.7], [0, 1, 1], **{**usual, **changed})
+
+
+def test_a_horizon_for_each_row(subtests) -> None:
+    y, start = [0, 1, 1, 0, 1, 0], [0, 3, 5, 6, 8, 10]
+    for horizon in ([5, 5, 5, 5, 5, 5], np.full(6, 5.0)):
+        with subtests.test(horizon=horizon):
+            rows = select_mature(SCORES, y, score_time=start, as_of=10, horizon=horizon)
+            assert rows.keep.tolist() == [True, True, True, False, False, False]
+    rows = select_mature(SCORES, y, score_time=start, as_of=10, horizon=[20, 5, 5, 4, 1, 1])
+    assert rows.keep.tolist() == [False, True, True, True, True, False]
+    days = ["2026-01-01", "2026-01-01", "2026-01-30"]
+    for horizon in (["1 month", "2 months", "1 month"], [dt.timedelta(30), dt.timedelta(60), dt.timedelta(30)]):
+        with subtests.test(horizon=horizon):
+            rows = select_mature(SCORES[:3], [0, 1, 1], score_time=days, as_of="2026-02-05", horizon=horizon)
+            assert rows.keep.tolist() == [True, False, False]
+    for horizon in ([5, 5], [5, 5, 5, 5, 5, 0], [5, 5, 5, 5, 5, np.nan], [5, 5, 5, 5, 5, None]):
+        with subtests.test(horizon=horizon), pytest.raises(InputError, match="horizon"):
+            select_mature(SCORES, y, score_time=start, as_of=10, horizon=horizon)
+
+
+def test_weights_with_a_horizon_for_each_row_are_those_of_shares_of_it() -> None:
+    p, seen, start, when = many(np.random.default_rng(3))
+    one = select_mature(p, seen, score_time=start, label_time=when, as_of=60, horizon=14, how="weight")
+    scaled = np.where(np.arange(len(p)) % 2, 1.0, 3.0)  # every second row lives on a clock that is three times slower
+    born = 60 - (60 - start) * scaled
+    other = select_mature(
+        p, seen, score_time=born, label_time=born + (when - start) * scaled, as_of=60, horizon=14 * scaled, how="weight"
+    )
+    assert other.keep.tolist() == one.keep.tolist()
+    np.testing.assert_allclose(other.sample_weight, one.sample_weight, rtol=0.02)
+
+
+def test_columns_of_frames_of_every_engine(subtests) -> None:
+    duckdb, pandas, polars = (pytest.importorskip(name) for name in ("duckdb", "pandas", "polars"))
+    frame = pandas.DataFrame({"p": SCORES, "y": [0, 1, 1, 0, 1, 0], "day": [0.0, 3, 5, 6, 8, 10], "wait": [5.0] * 6})
+    frame["when"] = frame["day"] + 1
+    plain = select_mature(SCORES, frame["y"], score_time=frame["day"], label_time=frame["when"], as_of=10, horizon=5)
+    lazy = polars.from_pandas(frame).lazy()
+    for name, each in {"pandas": frame, "polars": lazy, "duckdb": duckdb.from_df(frame)}.items():
+        for horizon in (5, "wait"):
+            with subtests.test(frame=name, horizon=horizon):
+                columns = {"score": "p", "label": "y", "score_time": "day", "label_time": "when"}
+                rows = select_mature(each, **columns, as_of=10, horizon=horizon)
+                assert str(rows) == str(plain)
+                assert rows.labels.tolist() == plain.labels.tolist()
+                assert rows.tally().n.tolist() == [1, 1, 1]
+                assert rows.tally().events.tolist() == [0, 1, 1]
+    with pytest.raises(InputError, match="frame has no column 'nowhere'"):
+        select_mature(frame, score="p", label="y", score_time="nowhere", as_of=10, horizon=5)
+    with pytest.raises(InputError, match="y is missing"):
+        select_mature(SCORES, score_time=[0] * 6, as_of=10, horizon=5)
+
+
+def test_several_classes() -> None:
+    rng = np.random.default_rng(2)
+    n, horizon = 30_000, 14.0
+    scores = rng.dirichlet([2.0, 2.0, 2.0], n)
+    classes = np.array(["a", "b", "c"])[(rng.random(n)[:, None] > np.cumsum(scores, axis=1)).sum(axis=1)]
+    start = rng.uniform(0.0, 60.0, n)
+    delay = horizon * rng.random(n) ** np.array([0.5, 1.0, 2.0])[np.searchsorted(["a", "b", "c"], classes)]
+    known = start + delay <= 60.0
+    seen = np.where(known, classes, None)
+    given = {"score_time": start, "label_time": np.where(known, start + delay, np.nan), "as_of": 60.0}
+    dropped = select_mature(scores, seen, **given, horizon=horizon)
+    assert dropped.keep.tolist() == (start <= 46.0).tolist()
+    assert dropped.sample_weight is None
+    assert dropped.scores.shape == (dropped.rows, 3)
+    assert "instead of" not in str(dropped)
+    rows = select_mature(scores, seen, **given, horizon=np.full(n, horizon), how="weight")
+    assert rows.rows > dropped.rows
+    assert rows.young_events == (known & (start > 46.0)).sum()
+    young = start[rows.keep] > 46.0
+    for place, name in enumerate("abc"):
+        naive = (rows.labels[young] == name).mean() - rows.scores[young, place].mean()
+        gap = np.average((rows.labels[young] == name) - rows.scores[young, place], weights=rows.sample_weight[young])
+        assert abs(gap) < 0.035
+        if name != "b":
+            assert abs(naive) > abs(gap)
+    json.dumps(rows.to_dict(), allow_nan=False)
+    with pytest.raises(InputError, match="several classes"):
+        rows.tally()
+    with pytest.raises(InputError, match="needs label_time"):
+        select_mature(scores, seen, score_time=start, as_of=60.0, horizon=horizon, how="weight")

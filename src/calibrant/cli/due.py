@@ -11,7 +11,7 @@ from calibrant.cli.numbers import type_of
 from calibrant.cli.options import Columns
 from calibrant.cli.voice import Mistake
 from calibrant.export.sql.dialects import quote
-from calibrant.shift.maturity import months_of
+from calibrant.shift.horizons import months_of
 
 WHOLE_DAYS = re.compile(r"\s*(\d{1,5})\s*(?:d|days?)?\s*")
 
@@ -25,7 +25,7 @@ def matured(rows: Any, of: Columns) -> Any:
         return rows
     day = _day(of)
     start = _moment(rows, str(of.time), "--time")
-    end, window_end = _ends(start, str(of.horizon))
+    end, window_end = _ends_by_row(rows, start, of) or _ends(start, str(of.horizon))
     limit = f"TIMESTAMP '{day.isoformat()}'"
     counted = f"count(*), count(*) FILTER (WHERE {end} <= {limit}), count(*) FILTER (WHERE {start} IS NULL)"
     ((total, kept, undated),) = rows.aggregate(counted).fetchall()
@@ -84,6 +84,21 @@ def _ends(start: str, horizon: str) -> tuple[str, str]:
         return end, end
     end = f"({start}::DATE + INTERVAL {months_of(horizon)} MONTH)"
     return end, f"({end} + INTERVAL 1 DAY - INTERVAL 1 MICROSECOND)"
+
+
+def _ends_by_row(rows: Any, start: str, of: Columns) -> tuple[str, str] | None:
+    """The same with the days of each row in a column, if ``--horizon`` names one."""
+    name = str(of.horizon)
+    if name not in rows.columns:
+        return None
+    place = quote(name, "duckdb")
+    days = f"TRY_CAST({place} AS DOUBLE)"
+    wrong = rows.filter(f"NOT coalesce({days} > 0 AND {days} < 100000, false)").limit(1).project(place).fetchall()
+    if wrong:
+        problem = f"contains {wrong[0][0]!r}, which is not a number of days"
+        raise Mistake(f"the column {name!r} (--horizon)", problem, "write days as 365, in every row")
+    end = f"({start} + to_microseconds(CAST({days} * 86400000000 AS BIGINT)))"
+    return end, end
 
 
 def _moment(rows: Any, name: str, option: str) -> str:

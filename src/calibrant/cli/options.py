@@ -112,7 +112,8 @@ AsOf = Annotated[
     str | None, text("--as-of", "DAY", "Day of the evaluation; rows whose --horizon is not over by then are left out.")
 ]
 Horizon = Annotated[
-    str | None, text("--horizon", "12mo", "How long events are counted after --time: 12mo, or a number of days.")
+    str | None,
+    text("--horizon", "12mo", "How long events are counted after --time: 12mo, a number of days, or a column of days."),
 ]
 LabelTime = Annotated[
     str | None,

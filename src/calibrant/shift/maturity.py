@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import math
-import re
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -12,11 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import Rows, ScoreType, check_rows
-from calibrant.arrays.columns import check_length, check_option, read_column, refuse_not_finite
-from calibrant.arrays.sides import check_time, check_weights
+from calibrant.arrays.columns import check_length, check_option, is_missing, need_names, read_column, score_and_label
+from calibrant.arrays.frames import columns_of, read_frame
+from calibrant.arrays.sides import check_weights
 from calibrant.fits.isotonic import fit_curve
 from calibrant.messages import InputError, Note, Setting, Shown, Voice, note, plural
 from calibrant.numerics import Floats
+from calibrant.shift.horizons import delays, lengths, timestamps
 from calibrant.tallies import Tally
 
 How = Literal["drop", "weight"]
@@ -26,8 +26,6 @@ MIN_DELAYS = 20
 
 MIN_ARRIVED = 0.1
 """Young rows are dropped at ages by which a smaller share of events has arrived: weights would exceed ten."""
-
-_DAY = 86_400_000_000  # microseconds
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +37,8 @@ class Matured(Shown):
     keep
         Which of the given rows are kept.
     scores, labels, sample_weight
-        Columns of the kept rows, to pass to other functions; weights are None if all are 1.
+        Columns of the kept rows, to pass to other functions; weights are None if all are 1. Of several classes, scores
+        are a matrix and labels are classes; an event is then an outcome that is known, and rates are NaN.
     rows, events
         Kept rows and events among them, unweighted.
     young, young_events
@@ -52,11 +51,13 @@ class Matured(Shown):
         ``"drop"``: young rows are left out. ``"weight"``: they are weighted for events still to come.
     notes
         Further remarks.
+    score_type
+        What the scores are.
     """
 
     keep: NDArray[np.bool_]
     scores: Floats
-    labels: NDArray[np.uint8]
+    labels: NDArray[Any]
     sample_weight: Floats | None
     rows: int
     events: int
@@ -67,6 +68,15 @@ class Matured(Shown):
     naive_rate: float
     how: How
     notes: tuple[Note, ...] = ()
+    score_type: ScoreType = "probability"
+
+    def tally(self) -> Tally:
+        """The kept rows as counts by score, which add up with others; weights are importance weights."""
+        if self.scores.ndim > 1:
+            raise InputError("scores", "are those of several classes, and a tally counts one score")
+        weights = None if self.sample_weight is None else np.asarray(self.sample_weight, dtype=np.float64)
+        rows = Rows(self.scores, self.labels.astype(np.uint8), weights, False, None, None, self.score_type, ())
+        return Tally.from_rows(rows)
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers; those that are not finite are None."""
@@ -84,7 +94,7 @@ class Matured(Shown):
             f"than the horizon {done} ({plural(self.young_events, 'event')} so far{arrived})."
         )
         lines = [text]
-        if self.young and self.rows:
+        if self.young and self.rows and not math.isnan(self.rate):
             lines.append(
                 f"Counting young rows without an event as negatives would give an event rate of {self.naive_rate:.4f} "
                 f"instead of {self.rate:.4f}{_off(self.naive_rate, self.rate)}."
@@ -93,8 +103,8 @@ class Matured(Shown):
 
 
 def select_mature(
-    scores: ArrayLike,
-    y: ArrayLike,
+    scores: Any,
+    y: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
     *,
     score_time: ArrayLike,
@@ -104,6 +114,8 @@ def select_mature(
     how: How = "drop",
     positive: Any = None,
     score_type: ScoreType | None = None,
+    score: str | None = None,
+    label: str | None = None,
 ) -> Matured:
     r"""Select rows whose outcome is known at ``as_of``, when events can take up to ``horizon`` to be recorded.
 
@@ -120,7 +132,8 @@ def select_mature(
     Parameters
     ----------
     scores, y
-        Scores, and labels as currently known: 1 if an event was observed.
+        Scores, and labels as currently known: 1 if an event was observed. Of three or more classes: a matrix of scores,
+        and the class, missing while it is not known. Or a frame of any engine, with ``score`` and ``label``.
     sample_weight
         Weights of the rows, multiplied with those computed here; rows of weight 0 are ignored.
     score_time
@@ -131,7 +144,7 @@ def select_mature(
         Maximum delay of an event: a number if times are numbers; for dates a ``timedelta``, a number of days, or
         calendar months such as ``"12 months"`` or ``"12mo"``. A window of months ends on the same day of the month, or
         on its last day if the month is shorter, and that day is included: one from 31 December 2023 ends on 31 December
-        2024, and one month from 31 January ends on the last day of February.
+        2024, and one month from 31 January ends on the last day of February. Or one of these for each row.
     label_time
         When each event was recorded; used only where y is 1, and may be missing elsewhere. Required for weighting, and
         to estimate the share of events that have arrived.
@@ -139,6 +152,9 @@ def select_mature(
         ``"drop"`` or ``"weight"``.
     positive, score_type
         The label that counts as the event, and the type of the scores, as in ``fit``.
+    score, label
+        Names of columns, if ``scores`` is a frame; ``score_time``, ``label_time`` and ``sample_weight`` are then names
+        too, and ``horizon`` may be one. These columns are read into memory.
 
     Returns
     -------
@@ -149,7 +165,9 @@ def select_mature(
     -----
     Edge cases: events recorded after as_of are not known yet; events recorded later than the horizon do not count as
     events; rows scored after as_of are dropped. Weighting needs 20 mature events with a delay, and drops young rows of
-    an age at which less than 10 % of events have arrived.
+    an age at which less than 10 % of events have arrived. With a horizon for each row, ages and delays are compared as
+    shares of it. Of several classes, a young row whose class c is known has weight 1 / F_c(a), and rows without a class
+    are dropped; weighting then needs 20 mature rows with a delay of each class.
     Guarantee: no finite-sample guarantee. Dropping is unbiased for mature rows, which are older than the rest.
     Weighting is consistent if delays do not depend on the score or on calendar time and the rate increases with the
     score; both are assumed, not tested. Weights are importance weights, so there are no certificates. Cost: a few
@@ -169,11 +187,21 @@ def select_mature(
     ([0.2, 0.7], [0, 1])
     """
     check_option("how", how, get_args(How))
+    named = score_and_label(y, score, label)
+    if named is not None:
+        taken = _columns(
+            scores, named, horizon, sample_weight=sample_weight, score_time=score_time, label_time=label_time
+        )
+        return select_mature(**taken, as_of=as_of, how=how, positive=positive, score_type=score_type)
+    if y is None:
+        raise InputError("y", "is missing", "pass the labels, or a frame with score= and label=")
+    if _several(scores):
+        return _select_classes(scores, y, sample_weight, score_time, as_of, horizon, label_time, how)
     rows = check_rows(scores, y, positive=positive, score_type=score_type)
     given = np.ones(len(rows.scores))
     if sample_weight is not None:
         given = check_weights(sample_weight, "importance", len(given))[0].astype(np.float64)
-    window = _Window.of(rows, score_time, as_of, horizon, label_time)
+    window = _Window.of(rows.labels, score_time, as_of, horizon, label_time)
     mature = (window.age >= window.horizon) & (given > 0.0)
     young = (window.age >= 0.0) & (window.age < window.horizon) & (given > 0.0)
     share = _arrived(window, mature & (window.labels == 1), given)
@@ -197,6 +225,68 @@ def select_mature(
         naive_rate=_rate(window.labels[counted], given[counted]),
         how=how,
         notes=notes,
+        score_type=rows.score_type,
+    )
+
+
+def _columns(frame: Any, named: tuple[str, str], horizon: Any, **sides: Any) -> dict[str, Any]:
+    """Arguments from the columns of a frame."""
+    there = read_frame(frame).collect_schema().names()
+    if isinstance(horizon, str) and horizon in there:
+        sides["horizon"] = horizon
+    wanted = dict.fromkeys([*named, *need_names(**sides)])
+    taken = {name: column.to_native() for name, column in columns_of(frame, list(wanted)).items()}
+    found = {"scores": taken[named[0]], "y": taken[named[1]], "horizon": horizon}
+    return found | {argument: taken[name] for argument, name in sides.items() if name is not None}
+
+
+def _several(scores: Any) -> bool:
+    shape = getattr(scores, "shape", None) or np.shape(scores)
+    return len(shape) == 2 and shape[1] > 2
+
+
+def _select_classes(
+    scores: Any, y: Any, sample_weight: Any, score_time: Any, as_of: Any, horizon: Any, label_time: Any, how: How
+) -> Matured:
+    """The same for several classes: a row counts if its class is known."""
+    matrix, classes = np.asarray(scores, dtype=np.float64), read_column(y, "y")
+    check_length(classes, "y", len(matrix))
+    known = np.array([not is_missing(each) for each in classes.tolist()], dtype=np.uint8)
+    given = np.ones(len(matrix))
+    if sample_weight is not None:
+        given = check_weights(sample_weight, "importance", len(given))[0].astype(np.float64)
+    window = _Window.of(known, score_time, as_of, horizon, label_time)
+    due, known = window.age >= window.horizon, window.labels == 1
+    mature, young = due & (given > 0.0), (window.age >= 0.0) & ~due & (given > 0.0)
+    share = np.ones(len(known))
+    worst, notes = np.ones(len(known)), window.notes
+    for each in set(classes[known].tolist()) if how == "weight" else ():
+        mine = known & (classes == each)
+        arrived = _arrived(window, mature & mine, given)
+        if np.isnan(arrived).all():
+            raise _too_few_delays()
+        share[mine], worst = arrived[mine], np.minimum(worst, arrived)
+    keep = mature & known
+    if how == "weight":
+        keep = keep | (young & known & (worst >= MIN_ARRIVED))
+        dropped = int((young & (worst < MIN_ARRIVED)).sum())
+        notes = (*notes, _same_delays(), *((_young_dropped(dropped, MIN_ARRIVED),) if dropped else ()))
+    weights = given / np.where(mature, 1.0, np.maximum(share, MIN_ARRIVED)) if how == "weight" else given
+    seen = _arrived(window, mature & known, given)
+    return Matured(
+        keep=keep,
+        scores=matrix[keep],
+        labels=classes[keep],
+        sample_weight=None if how == "drop" and sample_weight is None else weights[keep],
+        rows=int(keep.sum()),
+        events=int(keep.sum()),
+        young=int(young.sum()),
+        young_events=int((young & known).sum()),
+        arrived=float(np.average(seen[young], weights=given[young])) if young.any() else math.nan,
+        rate=math.nan,
+        naive_rate=math.nan,
+        how=how,
+        notes=notes if keep.any() else (*notes, _nothing_mature()),
     )
 
 
@@ -211,17 +301,17 @@ class _Window:
     notes: tuple[Note, ...]
 
     @classmethod
-    def of(cls, rows: Rows, score_time: Any, as_of: Any, horizon: Any, label_time: Any) -> _Window:
-        start, dated = _timestamps(score_time, "score_time", len(rows.scores))
-        now, also_dated = _timestamps([as_of], "as_of", 1)
+    def of(cls, labels: NDArray[np.uint8], score_time: Any, as_of: Any, horizon: Any, label_time: Any) -> _Window:
+        start, dated = timestamps(score_time, "score_time", len(labels))
+        now, also_dated = timestamps([as_of], "as_of", 1)
         if dated != also_dated:
             raise InputError("as_of", "and score_time must both be dates or both be numbers")
-        length, latest = _lengths(horizon, start, dated)
-        labels = rows.labels.copy()
+        length, latest = lengths(horizon, start, dated)
+        labels = labels.copy()
         notes: list[Note] = []
         delay = np.full(len(start), np.nan)
         if label_time is not None:
-            delay = _delays(start, labels == 1, label_time, dated)
+            delay = delays(start, labels == 1, label_time, dated)
             unheard, late = start + delay > now[0], delay > latest
             labels[unheard | late] = 0
             if (unheard & ~late).any():
@@ -239,9 +329,10 @@ def _arrived(window: _Window, event: NDArray[np.bool_], given: Floats) -> Floats
     known = event & ~np.isnan(window.delay)
     if np.count_nonzero(known) < MIN_DELAYS:
         return np.full(len(known), np.nan)
-    order = np.argsort(window.delay[known], kind="stable")
+    delay = (window.delay / window.horizon)[known]
+    order = np.argsort(delay, kind="stable")
     mass = np.append(0.0, np.cumsum(given[known][order]))
-    before = np.searchsorted(window.delay[known][order], window.age, side="right")
+    before = np.searchsorted(delay[order], window.age / window.horizon, side="right")
     return np.asarray(mass[before] / mass[-1])
 
 
@@ -255,11 +346,7 @@ def _weighted(
 ) -> tuple[NDArray[np.bool_], Floats, tuple[Note, ...]]:
     """Rows to keep, their weights and notes."""
     if np.isnan(share).all():
-        raise InputError(
-            Setting("how", "weight"),
-            f"needs label_time and at least {MIN_DELAYS} mature events to estimate delays",
-            "use how='drop'",
-        )
+        raise _too_few_delays()
     kept = young & (share >= MIN_ARRIVED)
     keep = mature | kept
     known = Rows(rows.scores[mature], window.labels[mature], given[mature], False, None, None, rows.score_type, ())
@@ -268,6 +355,14 @@ def _weighted(
     dropped = int((young & ~kept).sum())
     notes = (_same_delays(), *((_young_dropped(dropped, MIN_ARRIVED),) if dropped else ()))
     return keep, weights * given[keep], (*window.notes, *notes)
+
+
+def _too_few_delays() -> InputError:
+    return InputError(
+        Setting("how", "weight"),
+        f"needs label_time and at least {MIN_DELAYS} mature events to estimate delays",
+        "use how='drop'",
+    )
 
 
 def maturity_weights(labels: NDArray[Any], rates: Floats, arrived: Floats) -> Floats:
@@ -281,119 +376,6 @@ def maturity_weights(labels: NDArray[Any], rates: Floats, arrived: Floats) -> Fl
     with np.errstate(invalid="ignore"):
         others = np.where(arrived == 1.0, 1.0, (1.0 - rates) / (1.0 - rates * arrived))
     return np.where(labels == 1, 1.0 / arrived, others)
-
-
-def _timestamps(values: Any, name: str, n: int) -> tuple[Floats, bool]:
-    """Numbers unchanged, dates as microseconds, and whether they are dates."""
-    try:
-        column, _ = check_time(values, n)
-    except InputError as error:  # it refers to the column as "time"
-        raise error.about(name) from None
-    if column.dtype.kind in "biuf":
-        numbers = column.astype(np.float64)
-        if not np.isfinite(numbers).all():
-            refuse_not_finite(numbers, name, "drop these rows or repair the time")
-        return numbers, False
-    try:
-        if column.dtype.kind == "O":
-            column = np.array([_naive(value) for value in column.tolist()], dtype="datetime64[us]")
-        if column.dtype.kind != "M":
-            raise ValueError
-    except (ValueError, TypeError):
-        raise InputError(name, f"has values of type {column.dtype}", "pass numbers, dates or ISO 8601 text") from None
-    return column.astype("datetime64[us]").astype(np.int64).astype(np.float64), True
-
-
-def _naive(value: Any) -> Any:
-    """A timestamp with a time zone, converted to naive UTC: numpy has no time zones."""
-    aware = isinstance(value, dt.datetime) and value.tzinfo is not None
-    return value.astimezone(dt.UTC).replace(tzinfo=None) if aware else value
-
-
-def _delays(start: Floats, event: NDArray[np.bool_], label_time: Any, dated: bool) -> Floats:
-    """Delay from score to event; NaN without an event."""
-    column = read_column(label_time, "label_time")
-    check_length(column, "label_time", len(start))
-    delay = np.full(len(start), np.nan)
-    if not event.any():
-        return delay
-    seen, also_dated = _timestamps(column[event], "label_time", int(event.sum()))
-    if dated != also_dated:
-        raise InputError("label_time", "and score_time must both be dates or both be numbers")
-    delay[event] = seen - start[event]
-    if np.nanmin(delay) < 0.0:
-        row = int(np.nanargmin(delay))
-        raise InputError(
-            "label_time", f"is before score_time, first at row {row} (counted from 0)", "are they swapped?"
-        )
-    return delay
-
-
-def months_of(horizon: Any) -> int | None:
-    """Calendar months in a text such as "12 months", "12mo" or "1 year"; None for anything else.
-
-    Examples
-    --------
-    >>> months_of("12 months"), months_of("6mo"), months_of("1 year"), months_of(365)
-    (12, 6, 12, None)
-    """
-    if not isinstance(horizon, str):
-        return None
-    found = re.fullmatch(r"\s*(\d{1,4})\s*(mo|months?|y|years?)\s*", horizon.lower())
-    if found is None or int(found[1]) == 0:
-        raise InputError(
-            "horizon", f"is {horizon!r}, which is not a number of months", "pass '12 months', a timedelta or days"
-        )
-    return int(found[1]) * (12 if found[2].startswith("y") else 1)
-
-
-def add_months(days: NDArray[np.datetime64], months: int) -> NDArray[np.datetime64]:
-    """Days some calendar months later: the same day of the month, or its last day if it is shorter.
-
-    Examples
-    --------
-    >>> add_months(np.array(["2024-01-31", "2023-12-31", "2024-02-29"], "datetime64[D]"), 1).astype(str).tolist()
-    ['2024-02-29', '2024-01-31', '2024-03-29']
-    """
-    day = days.astype("datetime64[D]")
-    month = day.astype("datetime64[M]")
-    target = month + months
-    first, next_first = target.astype("datetime64[D]"), (target + 1).astype("datetime64[D]")
-    last = (next_first - first).astype(np.int64) - 1
-    into = np.minimum((day - month.astype("datetime64[D]")).astype(np.int64), last)
-    return np.asarray(first + into.astype("timedelta64[D]"))
-
-
-def _lengths(horizon: Any, start: Floats, dated: bool) -> tuple[Floats, Floats]:
-    """Age at which each row is mature, and the longest delay of an event that counts."""
-    months = months_of(horizon)
-    if months is None:
-        length = np.full(len(start), _length(horizon, dated))
-        return length, length
-    if not dated:
-        raise InputError("horizon", "is in calendar months but score_time contains numbers", "pass dates, or a number")
-    days = start.astype(np.int64).view("datetime64[us]").astype("datetime64[D]")
-    end = add_months(days, months).astype("datetime64[us]").astype(np.int64).astype(np.float64)
-    return end - start, end + (_DAY - 1) - start
-
-
-def _length(horizon: Any, dated: bool) -> float:
-    if isinstance(horizon, np.timedelta64):
-        horizon = horizon.astype("timedelta64[us]").item()
-    if isinstance(horizon, dt.timedelta):
-        if not dated:
-            raise InputError(
-                "horizon", "is a timedelta but score_time contains numbers", "pass a number in the same unit"
-            )
-        length = horizon / dt.timedelta(microseconds=1)
-    elif isinstance(horizon, int | float | np.number) and not isinstance(horizon, bool):
-        length = float(horizon) * (_DAY if dated else 1)
-    else:
-        fix = "pass a number, a timedelta or '12 months'"
-        raise InputError("horizon", f"is of type {type(horizon).__name__}", fix)
-    if not 0.0 < length < math.inf:
-        raise InputError("horizon", f"must be above 0 and finite, got {horizon!r}")
-    return length
 
 
 def _rate(labels: NDArray[np.uint8], weights: Floats | None) -> float:
