@@ -1,0 +1,184 @@
+"""Make the table of claims: what the source documents print beside what we find, and whether the two agree.
+
+    python benchmarks/papers/table/compare.py           # all values, benchmarks/papers/claims.csv and docs/papers
+    python benchmarks/papers/table/compare.py --pages   # docs/papers from the stored table
+
+`printed.csv` has the claims with their tolerances, which were written down before our values were worked out;
+`notes.csv` has a reason for each claim that differs or lacks data, by the start of its key or by page and place. A value
+comes from a stored output of a benchmark (`outputs.py`) or is worked out now (`recomputed.py`). The rules:
+
+- equals: ours is within the tolerance of the printed value;
+- at most, at least: ours keeps the printed bound, up to the tolerance;
+- sign: ours has the printed sign, and is larger than the tolerance in size.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import datetime
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+from outputs import READERS, Value, Values, read
+
+CLAIMS = HERE.parent / "claims.csv"
+DOCUMENTS = {
+    "trees": "Torabian (2023)",
+    "estimators": "Rosenberg (2021)",
+    "subsequences": "Foster and Kakade (2006)",
+    "paths": "Gupta (2022)",
+}
+COMMANDS = {
+    "covariate_shift": "benchmarks/covariate_shift.py",
+    "ch5": "benchmarks/papers/ch5.py",
+    "ch6": "benchmarks/papers/ch6.py --full --runs 10",
+    "ch7": "benchmarks/papers/ch7.py --full",
+    "adversaries": "benchmarks/adversaries.py --full",
+    "ch9": "benchmarks/papers/ch9.py --versions 10",
+    "trees": "benchmarks/papers/trees.py --repetitions 5",
+    "bias": "benchmarks/bias.py",
+    "groups": "benchmarks/groups.py",
+    "paths": "benchmarks/paths.py",
+    "ch1": "benchmarks/papers/ch1.py",
+    "ch4": "benchmarks/papers/ch4.py",
+    "estimators": "benchmarks/papers/estimators.py",
+}
+"""What makes the values of a source; all others come from this script."""
+
+ROUNDING = 1e-9
+"""Slack for the last digit of a difference of decimal numbers."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One row of the table."""
+
+    page: str
+    document: str
+    place: str
+    what: str
+    printed: str
+    rule: str
+    tolerance: str
+    ours: str
+    spread: str
+    verdict: str
+    why: str
+    key: str
+    command: str
+    date: str
+
+
+def verdict(printed: str, rule: str, tolerance: str, ours: float | None) -> str:
+    """Whether a value agrees with what is printed: `agrees`, `differs` or `no data`."""
+    if ours is None:
+        return "no data"
+    slack = float(tolerance) + ROUNDING
+    if rule == "sign":
+        sign = {"+": 1.0, "-": -1.0}.get(printed) or float(printed)
+        holds = ours * sign > 0 and abs(ours) > float(tolerance)
+    elif rule == "equals":
+        holds = abs(ours - float(printed)) <= slack
+    elif rule == "at most":
+        holds = ours <= float(printed) + slack
+    elif rule == "at least":
+        holds = ours >= float(printed) - slack
+    else:
+        raise ValueError(f"no rule {rule!r}: write equals, at most, at least or sign")
+    return "agrees" if holds else "differs"
+
+
+def printed_rows() -> list[dict[str, str]]:
+    with (HERE / "printed.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def notes() -> dict[str, str]:
+    with (HERE / "notes.csv").open(encoding="utf-8", newline="") as file:
+        return {row["start"]: row["why"] for row in csv.DictReader(file)}
+
+
+def source(key: str) -> str:
+    return key.partition("/")[0]
+
+
+def values(sources: Iterable[str]) -> Values:
+    """Our values of some sources, by key with the source in front."""
+    out: Values = {}
+    for name in sources:
+        if name in READERS:
+            found = read(name)
+        else:
+            from recomputed import compute
+
+            found = compute(name)
+        out |= {f"{name}/{key}": value for key, value in found.items()}
+    return out
+
+
+def judge(row: Mapping[str, str], value: Value | None, why: Mapping[str, str], date: str) -> Claim:
+    """One row with our value and the verdict."""
+    found = verdict(row["printed"], row["rule"], row["tolerance"], None if value is None else value.value)
+    own = row["key"] or f"{row['page']}/{row['place']}"
+    reasons = [text for start, text in why.items() if own.startswith(start)]
+    command = "python " + COMMANDS.get(source(row["key"]), "benchmarks/papers/table/compare.py") if row["key"] else ""
+    return Claim(
+        page=row["page"],
+        document=DOCUMENTS.get(row["page"], "Gupta (2023)"),
+        place=row["place"],
+        what=row["what"],
+        printed=row["printed"],
+        rule=row["rule"],
+        tolerance=row["tolerance"],
+        ours="" if value is None else f"{value.value:.6g}",
+        spread="" if value is None or value.spread is None else f"{value.spread:.2g}",
+        verdict=found,
+        why="" if found == "agrees" else max(reasons, key=len, default=""),
+        key=row["key"],
+        command=command,
+        date=date if row["key"] else "",
+    )
+
+
+def stored() -> list[Claim]:
+    """The table as it is in the repository."""
+    with CLAIMS.open(encoding="utf-8", newline="") as file:
+        return [Claim(**row) for row in csv.DictReader(file)]
+
+
+def write(claims: Iterable[Claim]) -> None:
+    with CLAIMS.open("w", encoding="utf-8", newline="") as file:
+        lines = csv.DictWriter(file, [each.name for each in fields(Claim)], lineterminator="\n")
+        lines.writeheader()
+        lines.writerows(asdict(claim) for claim in claims)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--pages", action="store_true", help="write the pages from the stored table")
+    if not parser.parse_args().pages:
+        rows, began = printed_rows(), time.process_time()
+        found = values(sorted({source(row["key"]) for row in rows if row["key"]}))
+        why, today = notes(), datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+        write(judge(row, found[row["key"]] if row["key"] else None, why, today) for row in rows)
+        print(f"{time.process_time() - began:.0f} s of processor time")
+    from pages import write_pages
+
+    claims = stored()
+    write_pages(claims)
+    for word in ("agrees", "differs", "no data"):
+        print(f"{word:<8} {sum(claim.verdict == word for claim in claims)}")
+    without = [claim.key or f"{claim.page}/{claim.place}" for claim in claims if claim.verdict != "agrees" and not claim.why]
+    if without:
+        raise SystemExit(f"no reason in notes.csv for {without}")
+
+
+if __name__ == "__main__":
+    main()

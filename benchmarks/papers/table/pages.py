@@ -1,0 +1,88 @@
+"""Pages of the site from the table of claims: one for each chapter, and an index with the counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from compare import Claim
+
+HERE = Path(__file__).parent
+FOLDER = HERE.parents[2] / "docs" / "papers"
+WORDS = {"agrees": "agrees", "differs": "**differs**", "no data": "no data"}
+TITLES = {
+    "ch1": "Gupta (2023), chapter 1: three calibrators of one model",
+    "ch3": "Gupta (2023), section 3.D: covariate shift",
+    "ch4": "Gupta (2023), chapter 4: binning without a split sample",
+    "ch5": "Gupta (2023), chapter 5: several classes",
+    "ch6": "Gupta (2023), chapter 6: online Platt scaling",
+    "ch7": "Gupta (2023), chapter 7: parity calibration",
+    "ch8": "Gupta (2023), chapter 8: two choices",
+    "ch9": "Gupta (2023), chapter 9: conformal prediction",
+    "trees": "Torabian (2023), chapters 2 to 4: trees as calibrators",
+    "estimators": "Rosenberg (2021): estimators of the calibration error",
+    "subsequences": "Foster and Kakade (2006): adversarial subsequences",
+    "paths": "Gupta (2022), section 4.3: path calibration",
+}
+
+
+def write_pages(claims: Sequence[Claim]) -> None:
+    """Write the index and one page for each chapter, with the sentences of `sentences.md` on top."""
+    FOLDER.mkdir(exist_ok=True)
+    said = sentences()
+    for page in TITLES:
+        rows = [claim for claim in claims if claim.page == page]
+        text = f"# {TITLES[page]}\n\n{said[page]}\n\n{_count(rows)}\n\n{_tables(rows)}"
+        (FOLDER / f"{page}.md").write_text(text, encoding="utf-8")
+    (FOLDER / "index.md").write_text(_index(claims, said["index"]), encoding="utf-8")
+
+
+def sentences() -> dict[str, str]:
+    """The sentences of each page."""
+    parts = (HERE / "sentences.md").read_text(encoding="utf-8").split("\n## ")[1:]
+    return {name: text.strip() for name, _, text in (part.partition("\n") for part in parts)}
+
+
+def _count(claims: Sequence[Claim]) -> str:
+    agree, differ, lack = (sum(claim.verdict == word for claim in claims) for word in WORDS)
+    return f"{len(claims)} printed claims: {agree} agree, {differ} differ, {lack} lack data."
+
+
+def _tables(claims: Sequence[Claim]) -> str:
+    """One table for each place, then the reasons, each once."""
+    reasons = list(dict.fromkeys(claim.why for claim in claims if claim.why))
+    lines = []
+    for place, group in groupby(claims, key=lambda claim: claim.place):
+        lines += [f"## {place[0].upper()}{place[1:]}", "", "| what | printed | ours | tolerance | |", "|---|---|---|---|---|"]
+        lines += [_line(claim, reasons) for claim in group]
+        lines.append("")
+    if reasons:
+        lines += ["## Notes", ""] + [f"{number}. {reason}" for number, reason in enumerate(reasons, 1)] + [""]
+    commands = sorted({claim.command for claim in claims if claim.command})
+    lines += ["## Made by", ""] + [f"- `{command}`" for command in commands]
+    return "\n".join(lines) + "\n"
+
+
+def _line(claim: Claim, reasons: Sequence[str]) -> str:
+    ours = f"{claim.ours} ± {claim.spread}" if claim.spread else claim.ours or "-"
+    bound = {"at most": "at most ", "at least": "at least "}.get(claim.rule, "")
+    tolerance = f"same sign{f', above {claim.tolerance}' if float(claim.tolerance) else ''}" if claim.rule == "sign" else ""
+    note = f" (note {reasons.index(claim.why) + 1})" if claim.why else ""
+    cells = (claim.what, f"{bound}{claim.printed}", ours, tolerance or claim.tolerance, WORDS[claim.verdict] + note)
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _index(claims: Sequence[Claim], said: str) -> str:
+    lines = ["# The papers, repeated", "", said, "", _count(claims), ""]
+    lines += ["| page | claims | agree | differ | no data |", "|---|---|---|---|---|"]
+    for page, title in TITLES.items():
+        rows = [claim for claim in claims if claim.page == page]
+        counts = [len(rows), *(sum(claim.verdict == word for claim in rows) for word in WORDS)]
+        lines.append(f"| [{title}]({page}.md) | " + " | ".join(map(str, counts)) + " |")
+    lines += ["", "```{toctree}", ":hidden:", "", *TITLES, "```"]
+    return "\n".join(lines) + "\n"
+
+
