@@ -20,7 +20,7 @@ DOCS := .venv-docs
 
 .DEFAULT_GOAL := check
 .NOTPARALLEL:
-.PHONY: fast check nightly venv lint types layers lowest torch bench studies test docs dist installed extras audit release
+.PHONY: fast check nightly venv lint types layers lowest torch bench studies papers test docs dist installed extras audit release
 
 FAST := -m "not engine and not slow" tests/unit tests/contracts
 
@@ -98,6 +98,11 @@ studies: venv
 	$(BIN)/python benchmarks/adversaries.py
 	$(BIN)/python -W ignore benchmarks/quality.py --quick --jobs 2
 	$(BIN)/python -W ignore benchmarks/multiclass.py --quick --gate
+
+# The table of printed claims beside our values, and docs/papers: about a minute of processor time. Needs the data that
+# CALIBRANT_DATA names.
+papers: venv
+	OMP_NUM_THREADS=1 $(BIN)/python -W ignore benchmarks/papers/table/compare.py
 
 test: venv
 	$(BIN)/python -m pytest -n 2 --dist worksteal

@@ -79,7 +79,7 @@ def values() -> dict[str, tuple[float, float | None]]:
     }
     for key in sorted({key for draw in draws for key in draw}):
         found: Any = [draw[key] for draw in draws if key in draw]
-        out[key] = float(np.mean(found)), float(np.std(found, ddof=1)) if len(found) > 1 else None
+        out[key] = float(np.mean(found)), float(np.std(found, ddof=1)) if np.ptp(found) > 0 else None
     return out
 
 

@@ -6,7 +6,8 @@
 Protocol of section 4.2.2. Features are scaled, and the 30,000 rows are cut once into A, B and C of 10,000, 5,000 and
 15,000. A logistic regression is fitted on A and rescaled by Platt scaling on B, on the score itself as in eq. 1.6. (A
 first look at 20 draws had the log-odds instead: the results of UMD and UMS were the same, those of scaling-binning
-worse.) From C a calibration set of n rows and a test set of 5,000 are drawn without replacement, again and again. All methods have 10 bins:
+worse.) From C a calibration set of n rows and a test set of 5,000 are drawn without replacement, again and again. All
+methods have 10 bins:
 
 - UMD: bins of equal mass from all rows (`HistogramBinning`); UMS: edges from half of the rows, rates from the others;
 - fixed width: ten bins of width 0.1; isotonic: the steps of isotonic regression;

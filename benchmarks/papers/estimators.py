@@ -1,6 +1,6 @@
-"""Rosenberg's slides (2021) on estimators of the calibration error: Figures 2b and 4 of Kumar et al. (2019), beside ours.
+"""Rosenberg's slides (2021) on estimators of the calibration error: Figures 2b and 4 of Kumar et al. (2019).
 
-    python benchmarks/papers/estimators.py            # 1,000 draws for each size
+    python benchmarks/papers/estimators.py            # 300 draws for each size
     python benchmarks/papers/estimators.py --quick    # 100
 
 Data: the VGG-16 of Kumar et al. on CIFAR-10, 10,000 rows, of `CALIBRANT_DATA` (by default `../shared/data`).
@@ -32,7 +32,7 @@ from data_folder import need_data
 from calibrant import HistogramBinning, PlattScaling
 
 Floats = NDArray[np.float64]
-DRAWS, QUICK_DRAWS, CUTS = 1_000, 100, 20
+DRAWS, QUICK_DRAWS, CUTS = 300, 100, 20
 COUNTS = (2, 4, 8, 16, 32, 64, 128)
 SIZES = (500, 1_000, 2_000, 4_000)
 

@@ -10,7 +10,20 @@ ROOT = Path(__file__).parents[2]
 CORE = {"narwhals", "numpy", "scikit-learn", "scipy"}
 EXTRAS = {"cli", "service", "duckdb", "excel", "fast", "onnx", "plot", "spark", "sql", "store"}
 STEPS = ["venv", "lint", "types", "layers", "bench", "test"]
-OTHERS = ["fast", "nightly", "lowest", "torch", "studies", "docs", "dist", "installed", "extras", "audit", "release"]
+OTHERS = [
+    "fast",
+    "nightly",
+    "lowest",
+    "torch",
+    "studies",
+    "papers",
+    "docs",
+    "dist",
+    "installed",
+    "extras",
+    "audit",
+    "release",
+]
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,8 @@
     python benchmarks/papers/table/compare.py --pages   # docs/papers from the stored table
 
 `printed.csv` has the claims with their tolerances, which were written down before our values were worked out;
-`notes.csv` has a reason for each claim that differs or lacks data, by the start of its key or by page and place. A value
-comes from a stored output of a benchmark (`outputs.py`) or is worked out now (`recomputed.py`). The rules:
+`notes.csv` has a reason for each claim that differs or lacks data, by the start of its key or by page and place. A
+value comes from a stored output of a benchmark (`outputs.py`) or is worked out now (`recomputed.py`). The rules:
 
 - equals: ours is within the tolerance of the printed value;
 - at most, at least: ours keeps the printed bound, up to the tolerance;
@@ -16,18 +16,18 @@ from __future__ import annotations
 
 import argparse
 import csv
-import datetime
+import datetime as dt
 import sys
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
+sys.path.insert(0, str(Path(__file__).parent))
 
 from outputs import READERS, Value, Values, read
 
+HERE = Path(__file__).parent
 CLAIMS = HERE.parent / "claims.csv"
 DOCUMENTS = {
     "trees": "Torabian (2023)",
@@ -138,7 +138,7 @@ def judge(row: Mapping[str, str], value: Value | None, why: Mapping[str, str], d
         rule=row["rule"],
         tolerance=row["tolerance"],
         ours="" if value is None else f"{value.value:.6g}",
-        spread="" if value is None or value.spread is None else f"{value.spread:.2g}",
+        spread="" if value is None or not value.spread else f"{value.spread:.2g}",
         verdict=found,
         why="" if found == "agrees" else max(reasons, key=len, default=""),
         key=row["key"],
@@ -166,7 +166,7 @@ def main() -> None:
     if not parser.parse_args().pages:
         rows, began = printed_rows(), time.process_time()
         found = values(sorted({source(row["key"]) for row in rows if row["key"]}))
-        why, today = notes(), datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+        why, today = notes(), dt.datetime.now(tz=dt.UTC).date().isoformat()
         write(judge(row, found[row["key"]] if row["key"] else None, why, today) for row in rows)
         print(f"{time.process_time() - began:.0f} s of processor time")
     from pages import write_pages
@@ -175,7 +175,9 @@ def main() -> None:
     write_pages(claims)
     for word in ("agrees", "differs", "no data"):
         print(f"{word:<8} {sum(claim.verdict == word for claim in claims)}")
-    without = [claim.key or f"{claim.page}/{claim.place}" for claim in claims if claim.verdict != "agrees" and not claim.why]
+    without = [
+        claim.key or f"{claim.page}/{claim.place}" for claim in claims if claim.verdict != "agrees" and not claim.why
+    ]
     if without:
         raise SystemExit(f"no reason in notes.csv for {without}")
 

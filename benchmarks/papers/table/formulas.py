@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from fractions import Fraction
 
 import numpy as np
@@ -10,13 +11,16 @@ from outputs import Value, Values
 from scipy.optimize import brentq
 from scipy.special import beta
 
+from calibrant import CalibrantWarning
 from calibrant.guarantees.bounds import hoeffding, umd_epsilon
 from calibrant.metrics import brier, ece, kendall_tau, log_loss, pde, probabilistic_count
 
 
 def values() -> Values:
     """By key; nothing here is random."""
-    found = _binning() | _unequal_bins() | _online() | _scores() | _cells()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CalibrantWarning)  # examples of one or a few rows
+        found = _binning() | _unequal_bins() | _online() | _scores() | _cells()
     return {name: Value(float(value)) for name, value in found.items()}
 
 

@@ -295,10 +295,11 @@ def adversaries(text: str) -> Values:
 
 def ch9(text: str) -> Values:
     out, data = {}, ""
+    pair = rf"({NUMBER}) \( *({NUMBER})\)"
     for line in text.splitlines():
         if found := re.match(r"(\w+), \d+ versions", line):
             data = found[1]
-        elif found := re.match(rf"   (\S+) +({NUMBER}) \( *({NUMBER})\) .*?[-+]\d+\.\d +({NUMBER}) \( *({NUMBER})\)", line):
+        elif found := re.match(rf"   (\S+) +{pair} .*?[-+]\d+\.\d +{pair}", line):
             out[f"width/{data}/{found[1]}"] = Value(float(found[2]), float(found[3]))
             out[f"coverage/{data}/{found[1]}"] = Value(float(found[4]), float(found[5]))
 

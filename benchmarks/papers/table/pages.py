@@ -56,7 +56,12 @@ def _tables(claims: Sequence[Claim]) -> str:
     reasons = list(dict.fromkeys(claim.why for claim in claims if claim.why))
     lines = []
     for place, group in groupby(claims, key=lambda claim: claim.place):
-        lines += [f"## {place[0].upper()}{place[1:]}", "", "| what | printed | ours | tolerance | |", "|---|---|---|---|---|"]
+        lines += [
+            f"## {place[0].upper()}{place[1:]}",
+            "",
+            "| what | printed | ours | tolerance | |",
+            "|---|---|---|---|---|",
+        ]
         lines += [_line(claim, reasons) for claim in group]
         lines.append("")
     if reasons:
@@ -69,7 +74,9 @@ def _tables(claims: Sequence[Claim]) -> str:
 def _line(claim: Claim, reasons: Sequence[str]) -> str:
     ours = f"{claim.ours} ± {claim.spread}" if claim.spread else claim.ours or "-"
     bound = {"at most": "at most ", "at least": "at least "}.get(claim.rule, "")
-    tolerance = f"same sign{f', above {claim.tolerance}' if float(claim.tolerance) else ''}" if claim.rule == "sign" else ""
+    tolerance = (
+        f"same sign{f', above {claim.tolerance}' if float(claim.tolerance) else ''}" if claim.rule == "sign" else ""
+    )
     note = f" (note {reasons.index(claim.why) + 1})" if claim.why else ""
     cells = (claim.what, f"{bound}{claim.printed}", ours, tolerance or claim.tolerance, WORDS[claim.verdict] + note)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
@@ -84,5 +91,3 @@ def _index(claims: Sequence[Claim], said: str) -> str:
         lines.append(f"| [{title}]({page}.md) | " + " | ".join(map(str, counts)) + " |")
     lines += ["", "```{toctree}", ":hidden:", "", *TITLES, "```"]
     return "\n".join(lines) + "\n"
-
-

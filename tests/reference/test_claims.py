@@ -1,0 +1,99 @@
+"""The table of printed claims: verdicts follow from the values, and a named subset is worked out again."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+TABLE = Path(__file__).parents[2] / "benchmarks" / "papers" / "table"
+AGAIN = ("formulas", "adversaries", "bias", "ch5", "ch6", "ch7", "ch9", "covariate_shift", "groups", "paths", "trees")
+"""Formulas are worked out anew, and stored outputs are read anew. `make papers` works out the rest too."""
+
+
+@pytest.fixture(scope="module")
+def compare() -> ModuleType:
+    sys.path.insert(0, str(TABLE))
+    try:
+        import compare
+    finally:
+        sys.path.remove(str(TABLE))
+    return compare
+
+
+def test_there_are_at_least_180_claims_and_each_is_there_once(compare: ModuleType) -> None:
+    claims = compare.stored()
+    assert len(claims) >= 180
+    assert len({(claim.page, claim.place, claim.what) for claim in claims}) == len(claims)
+
+
+def test_the_table_has_the_printed_values_and_tolerances_that_were_stated(compare: ModuleType) -> None:
+    names = ("page", "place", "what", "printed", "rule", "tolerance", "key")
+    stated = [tuple(row[name] for name in names) for row in compare.printed_rows()]
+    assert [tuple(getattr(claim, name) for name in names) for claim in compare.stored()] == stated
+
+
+def test_no_verdict_contradicts_its_tolerance_and_each_other_than_agrees_has_a_reason(compare: ModuleType) -> None:
+    for claim in compare.stored():
+        ours = float(claim.ours) if claim.ours else None
+        assert claim.verdict == compare.verdict(claim.printed, claim.rule, claim.tolerance, ours), claim
+        assert (claim.why != "") == (claim.verdict != "agrees"), claim
+        assert (claim.command != "") == (claim.date != "") == (claim.verdict != "no data"), claim
+
+
+@pytest.mark.parametrize("source", AGAIN)
+def test_values_that_can_be_had_again_are_those_of_the_table(compare: ModuleType, source: str) -> None:
+    if source == "formulas":
+        sys.path.insert(0, str(TABLE))
+        try:
+            import formulas
+        finally:
+            sys.path.remove(str(TABLE))
+        found = {f"formulas/{key}": value for key, value in formulas.values().items()}
+    else:
+        found = compare.values([source])
+    rows = [claim for claim in compare.stored() if compare.source(claim.key) == source]
+    assert rows
+    for claim in rows:
+        assert float(claim.ours) == pytest.approx(found[claim.key].value, rel=1e-5, abs=1e-12), claim.key
+
+
+@pytest.mark.parametrize(
+    ("printed", "rule", "tolerance", "ours", "word"),
+    [
+        ("0.63", "equals", "0.03", 0.66, "agrees"),
+        ("0.63", "equals", "0.03", 0.6601, "differs"),
+        ("0.1", "at most", "0", 0.1, "agrees"),
+        ("0.1", "at most", "0", 0.10026, "differs"),
+        ("1", "at least", "0.1", 0.9, "agrees"),
+        ("1", "at least", "0.1", 0.89, "differs"),
+        ("+", "sign", "0", 0.0, "differs"),
+        ("-0.5", "sign", "0.1", -0.2, "agrees"),
+        ("-0.5", "sign", "0.1", -0.05, "differs"),
+        ("-", "sign", "0", 0.3, "differs"),
+        ("0.5", "", "", None, "no data"),
+    ],
+)
+def test_verdicts_by_rule(
+    compare: ModuleType, printed: str, rule: str, tolerance: str, ours: float | None, word: str
+) -> None:
+    assert compare.verdict(printed, rule, tolerance, ours) == word
+
+
+def test_a_rule_that_is_not_known_is_refused(compare: ModuleType) -> None:
+    with pytest.raises(ValueError, match="no rule 'about'"):
+        compare.verdict("1", "about", "0", 1.0)
+
+
+def test_pages_are_those_of_the_table(compare: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sys.path.insert(0, str(TABLE))
+    try:
+        import pages
+    finally:
+        sys.path.remove(str(TABLE))
+    kept = {path.name: path.read_text(encoding="utf-8") for path in pages.FOLDER.glob("*.md")}
+    monkeypatch.setattr(pages, "FOLDER", tmp_path)
+    pages.write_pages(compare.stored())
+    assert {path.name: path.read_text(encoding="utf-8") for path in tmp_path.glob("*.md")} == kept
