@@ -19,7 +19,9 @@ from sklearn.tree import DecisionTreeRegressor
 from calibrant import conformal
 from calibrant.conformal.cross import cross_coverage
 from calibrant.conformal.depth import held_by, held_by_weight, plus_interval
-from calibrant.conformal.forest import TOLERANCE, LeafQuantiles, _FirstAbove
+from calibrant.conformal.forests import leaves as forest_module
+from calibrant.conformal.forests.leaves import TOLERANCE, LeafQuantiles, _FirstAbove
+from calibrant.conformal.forests.walk import walk_for, walk_of
 from calibrant.conformal.full import larger_residuals
 from calibrant.conformal.nested import Band
 from calibrant.conformal.quantiles import rank, votes_needed
@@ -488,6 +490,45 @@ class TestOutOfBag:
             levels = np.stack([np.full(64, 0.2 - TOLERANCE), rng.choice([0.5, 0.8, 1.0], 64) + TOLERANCE])
             exact = (groups @ curves)[None] <= (levels * groups.sum(axis=1))[:, :, None]
             np.testing.assert_array_equal(_FirstAbove(groups, levels)(curves), exact.sum(axis=2))
+
+    def test_the_walk_finds_what_the_matrix_of_curves_finds(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Ties, one row in a leaf, groups without a tree, levels of 0 and 1: in plain Python, which numba compiles."""
+        rng = np.random.default_rng(0)
+        for least, kinds in ((1, 200), (5, 200), (3, 4)):
+            X, y = rng.normal(size=(30, 2)), rng.integers(0, kinds, 30).astype(float)
+            forest = RandomForestRegressor(12, min_samples_leaf=least, random_state=0).fit(X, y)
+            leaves = LeafQuantiles(forest, X, y)
+            groups = (rng.random((20, 12)) < 0.4).astype(float)
+            groups[0], groups[1], groups[2] = 0.0, np.arange(12) == 0, 1.0
+            levels = rng.choice([0.0, 0.2, 0.25, 0.5], 20), rng.choice([0.5, 0.75, 0.8, 1.0], 20)
+            asked = leaves.leaves(rng.normal(size=(10, 2))), groups, *levels
+            with monkeypatch.context() as patch:
+                patch.setattr(forest_module, "walk_for", lambda pairs: None)
+                plain = leaves.group_quantiles(*asked)
+                patch.setattr(forest_module, "walk_for", lambda pairs: walk_of(lambda function: function))
+                np.testing.assert_array_equal(leaves.group_quantiles(*asked), plain)
+
+    @pytest.mark.slow
+    def test_compiled_sets_are_the_same_bit_for_bit(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        pytest.importorskip("numba")
+        rng = np.random.default_rng(1)
+        X, new = rng.normal(size=(60, 2)), rng.normal(size=(200, 2))
+        y = X[:, 0] + np.round(rng.normal(size=60), 1)
+        forest = RandomForestRegressor(30, min_samples_leaf=5, random_state=0)
+        for family in ("quantiles", "distribution"):
+            fitted = conformal.QOOB(forest, family=family, random_state=0).fit(X, y)
+            with monkeypatch.context() as patch:
+                patch.setattr(forest_module, "walk_for", lambda pairs: None)
+                plain = fitted.intervals(new)
+            assert fitted.compile() is fitted
+            assert walk_for(new.shape[0] * y.size) is not None
+            np.testing.assert_array_equal(fitted.intervals(new), plain)
+
+    def test_without_numba_compiling_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("calibrant.conformal.forests.qoob.compiled_walk", lambda: None)
+        with pytest.raises(InputError, match="needs numba") as caught:
+            conformal.QOOB().compile()
+        assert "calibrant[fast]" in str(caught.value)
 
     def test_an_exact_forecast_without_spread_has_the_score_0(self) -> None:
         """All trees forecast 0 where the outcome is 0: a mean that is off in its last digit is no infinite error."""

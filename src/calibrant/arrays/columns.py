@@ -268,6 +268,11 @@ def refuse_not_finite(a: NDArray[Any], name: str, fix: Text) -> NoReturn:
     refuse_infinite(a, name, fix)
 
 
+def refuse_without_numba(call: str) -> NoReturn:
+    """Refuse to compile where ``calibrant[fast]`` is not installed."""
+    raise InputError(call, "needs numba, which is not installed", "pip install 'calibrant[fast]'")
+
+
 def refuse_empty(name: str | Setting) -> NoReturn:
     """Raise an error about an empty argument."""
     raise InputError(name, "is empty", "pass at least one row")

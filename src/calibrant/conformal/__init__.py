@@ -11,10 +11,10 @@ from calibrant.conformal.distributions.recalibration import (
     recalibrate_distributions,
 )
 from calibrant.conformal.families import Distribution, Family, Quantiles, Residual, Scaled
+from calibrant.conformal.forests.out_of_bag import OutOfBagConformal
+from calibrant.conformal.forests.qoob import QOOB
 from calibrant.conformal.full import RidgeConformal
 from calibrant.conformal.nested import Band, Nested
-from calibrant.conformal.out_of_bag import OutOfBagConformal
-from calibrant.conformal.qoob import QOOB
 from calibrant.conformal.quantiles import conformal_quantile, p_values
 from calibrant.conformal.repeated import RepeatedSplitConformal
 from calibrant.conformal.sets import PredictionSets, SetSummary

@@ -17,7 +17,7 @@ from sklearn.frozen import FrozenEstimator
 
 from calibrant.arrays.columns import check_option
 from calibrant.conformal.base import predictions
-from calibrant.conformal.forest import LeafDistribution, LeafQuantiles, is_forest
+from calibrant.conformal.forests.leaves import LeafDistribution, LeafQuantiles, is_forest
 from calibrant.conformal.nested import Band, Nested
 from calibrant.conformal.quantiles import check_alpha
 from calibrant.messages import InputError, Setting

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from calibrant.arrays.columns import refuse_without_numba
 from calibrant.messages import CalibrantWarning, InputError, first_line
 from calibrant.numerics import Floats
 from calibrant.online.base import Forecaster
@@ -94,7 +95,7 @@ class KernelForecaster(Forecaster):
         >>> ops = OnlinePlatt().compile()  # doctest: +SKIP
         """
         if compiler() is None:
-            raise InputError("compile()", "needs numba, which is not installed", "pip install 'calibrant[fast]'")
+            refuse_without_numba("compile()")
         if not self._compiles:
             problem = "has an expert that is not written as a kernel, so it cannot be compiled"
             raise InputError(type(self).__name__, problem, "leave compile() out")

@@ -17,7 +17,7 @@ from calibrant.conformal.aggregated import AGGREGATES, Aggregate, Aggregated
 from calibrant.conformal.base import Floats, generator, predictions, read_rows, take
 from calibrant.conformal.coverage import Coverage, or_none
 from calibrant.conformal.families import check_model
-from calibrant.conformal.forest import bag_counts, is_forest
+from calibrant.conformal.forests.leaves import bag_counts, is_forest
 from calibrant.conformal.nested import Band
 from calibrant.conformal.quantiles import check_alpha
 from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
 
+from calibrant.conformal.forests.walk import walk_for
 from calibrant.messages import InputError
 
 Floats = NDArray[np.float64]
@@ -167,11 +168,16 @@ class LeafQuantiles:
             Lower and upper quantile: rows x groups.
         """
         # "at least" and "above" differ by the sign of the tolerance
-        first_above = _FirstAbove(groups, np.stack([low - TOLERANCE, high + TOLERANCE]))
+        levels = np.stack([low - TOLERANCE, high + TOLERANCE])
         found = np.empty((2, len(leaves), len(groups)))
-        for at, row in enumerate(leaves):
-            places, curves = self.curves(row)
-            found[:, at] = np.append(self.values[places], np.inf)[first_above(curves)]
+        if (walk := walk_for(found[0].size)) is not None:
+            of_leaves = self.leaf_start, self.place, self.weight, self.values
+            walk(leaves, *of_leaves, groups.T.copy(), levels * groups.sum(axis=1), found)
+        else:
+            first_above = _FirstAbove(groups, levels)
+            for at, row in enumerate(leaves):
+                places, curves = self.curves(row)
+                found[:, at] = np.append(self.values[places], np.inf)[first_above(curves)]
         none = ~groups.any(axis=1)
         found[0][:, (low <= TOLERANCE) | none] = -np.inf
         found[1][:, none] = np.inf
