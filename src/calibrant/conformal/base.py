@@ -96,7 +96,7 @@ def read_rows(X: Any, y: ArrayLike, least: int = 1) -> tuple[int, Floats]:
     """Number of rows, and the outcomes as finite numbers."""
     n = _num_samples(X)
     outcomes = read_floats(y, "y")
-    check_length(outcomes, "y", n)
+    check_length(outcomes, "y", n, "X")
     if not np.isfinite(outcomes).all():
         refuse_not_finite(outcomes, "y", "drop these rows")
     if n < least:

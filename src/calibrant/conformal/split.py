@@ -226,15 +226,17 @@ def split_intervals(
     """
     old, new = (_finite(each, name) for each, name in ((predicted, "predicted"), (new_predicted, "new_predicted")))
     outcomes = _finite(y, "y")
-    check_length(outcomes, "y", old.size)
+    check_length(outcomes, "y", old.size, "predicted")
     if (spread is None) != (new_spread is None):
         raise InputError("spread", "is given for old or new rows alone", "pass spread and new_spread, or neither")
     speeds: list[Floats | None] = [None, None]
     if spread is not None and new_spread is not None:
         speeds = [_finite(spread, "spread"), _finite(new_spread, "new_spread")]
-        for each, name, size in zip(speeds, ("spread", "new_spread"), (old.size, new.size), strict=True):
+        for each, name, rows, of in zip(
+            speeds, ("spread", "new_spread"), (old, new), ("predicted", "new_predicted"), strict=True
+        ):
             assert each is not None
-            check_length(each, name, size)
+            check_length(each, name, rows.size, of)
             if (each <= 0.0).any():
                 raise InputError(name, "has values that are not above 0", "pass positive spreads")
     if new_sample_weight is not None:

@@ -131,4 +131,5 @@ def walk_of(jit: Callable[..., Any]) -> Callable[..., None]:
             for g in range(groups):
                 found[1, r, g] = values[columns[last - passed[g]]] if passed[g] > 0 else np.inf
 
-    return walk
+    found_by: Callable[..., None] = walk
+    return found_by
