@@ -310,6 +310,12 @@ class TestSplit:
                 make()
             assert caught.value.argument == argument, str(caught.value)
 
+    def test_a_wrong_length_names_the_other_column(self) -> None:
+        with pytest.raises(InputError, match="y has 2 rows but predicted has 1"):
+            conformal.split_intervals([1.0], [1.0, 2.0], [1.0])
+        with pytest.raises(InputError, match="new_spread has 1 row but new_predicted has 2"):
+            conformal.split_intervals([1.0], [1.0], [1.0, 2.0], spread=[1.0], new_spread=[1.0])
+
 
 class TestCross:
     def test_leave_one_out_is_the_definition_on_integers(self) -> None:
