@@ -1,8 +1,10 @@
-"""Chapter 9 of Gupta 2023, nested conformal prediction: Tables 9.2 (mean width) and 9.3 (mean coverage), beside ours.
+"""Chapter 9 of Gupta 2023, nested conformal prediction: Tables 9.2 (width), 9.3 (coverage) and 9.4, beside ours.
 
     python benchmarks/papers/ch9.py                  # 10 versions of each data set
     python benchmarks/papers/ch9.py --versions 2     # quick
     python benchmarks/papers/ch9.py --full           # 100 versions, as printed
+    python benchmarks/papers/ch9.py --shapes         # Table 9.4: sets, their hulls and intervals of jackknife+ style
+    ... --resume runs.jsonl                          # writes each version to the file, and skips those that are in it
 
 Protocol, fixed before the first run:
 
@@ -20,6 +22,8 @@ Protocol, fixed before the first run:
 - The number of trees is fixed, as in the chapter: OOB methods have no certificate here.
 - Sets are those that the chapter defines, not smoothed at ties. No set is shortened or cut at the range of outcomes.
 
+- Table 9.4: QOOB on blog with quantiles of level 0.5, one forest for the three shapes of a version.
+
 Mean over versions, with the standard error of that mean in brackets. `gap` is ours less printed, in standard errors of
 the difference (ours and the printed one together).
 """
@@ -27,8 +31,10 @@ the difference (ours and the printed one together).
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +73,12 @@ PRINTED = {  # of each method: mean width, its standard deviation, coverage
 }
 
 
+SHAPES = {"QOOB": "set", "QOOB-Conv": "hull", "QOOB-JP": "plus"}
+PRINTED_SHAPES = ((14.67, 14.73, 15.36), (0.246, 0.249, 0.248), (0.908, 0.908, 0.911))
+
+Run = dict[str, tuple[float, float]]
+
+
 def rows_of(name: str, folder: Path) -> tuple[Any, Any]:
     """Columns and outcomes of a data set."""
     import pandas as pd
@@ -101,11 +113,15 @@ def methods(seed: int) -> dict[str, Any]:
     return dict(zip(METHODS, found, strict=True))
 
 
-def version(X: Any, y: Any, seed: int) -> dict[str, tuple[float, float]]:
+def parts(n: int, seed: int) -> tuple[Any, Any]:
+    """Rows to fit and to test of one version."""
+    drawn = np.random.default_rng(seed).choice(n, ROWS, replace=False)
+    return drawn[:FITTED], drawn[FITTED:]
+
+
+def version(X: Any, y: Any, seed: int) -> Run:
     """Mean width and coverage of each method on one version."""
-    rng = np.random.default_rng(seed)
-    drawn = rng.choice(len(y), ROWS, replace=False)
-    fit, test = drawn[:FITTED], drawn[FITTED:]
+    fit, test = parts(len(y), seed)
     found = {}
     for name, method in methods(seed).items():
         summary = method.fit(X[fit], y[fit]).predict_sets(X[test]).summary(y[test])
@@ -113,31 +129,66 @@ def version(X: Any, y: Any, seed: int) -> dict[str, tuple[float, float]]:
     return found
 
 
+def shapes(X: Any, y: Any, seed: int) -> Run:
+    """Mean width and coverage of each shape of QOOB on one version, from one forest."""
+    fit, test = parts(len(y), seed)
+    fitted = methods(seed)["QOOB"].set_params(beta=0.5).fit(X[fit], y[fit])
+    found = {}
+    for name, aggregate in SHAPES.items():
+        summary = fitted.set_params(aggregate=aggregate).predict_sets(X[test]).summary(y[test])
+        found[name] = summary.mean_width, summary.coverage
+    return found
+
+
+def runs_of(
+    make: Callable[[Any, Any, int], Run], name: str, folder: Path, versions: int, store: Path | None
+) -> list[Run]:
+    """Runs of all versions of a data set; those that the file holds are read from it, the others are added to it."""
+    lines = store.read_text(encoding="utf-8").splitlines() if store and store.exists() else []
+    kept = {(each["table"], each["data"], each["seed"]): each["run"] for each in map(json.loads, lines)}
+    X, y = rows_of(name, folder)
+    runs = []
+    for seed in range(versions):
+        run = kept.get((make.__name__, name, seed)) or make(X, y, seed)
+        if store and (make.__name__, name, seed) not in kept:
+            with store.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"table": make.__name__, "data": name, "seed": seed, "run": run}) + "\n")
+        runs.append(run)
+    return runs
+
+
+def show(title: str, runs: list[Run], printed: Any) -> None:
+    """Our means beside the printed ones, and the order of widths."""
+    print(f"\n{title}")
+    print("                  width      (se)  printed     (sd)    gap  coverage     (se)  printed")
+    for method, width, error, coverage in zip(runs[0], *printed, strict=True):
+        ours = np.array([run[method] for run in runs])
+        mean, se = ours.mean(axis=0), ours.std(axis=0, ddof=1) / np.sqrt(len(runs))
+        gap = (mean[0] - width) / np.hypot(se[0], error)
+        print(
+            f"   {method:<11}{mean[0]:9.2f} ({se[0]:7.2f}){width:9.2f} ({error:6.2f}){gap:+7.1f}"
+            f"{mean[1]:10.3f} ({se[1]:6.3f}){coverage:9.2f}"
+        )
+    widths = {method: float(np.mean([run[method][0] for run in runs])) for method in runs[0]}
+    print(f"   narrowest first: {', '.join(sorted(widths, key=lambda method: widths[method]))}", flush=True)
+
+
 def main() -> None:
     reader = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     reader.add_argument("--full", action="store_true", help="100 versions")
     reader.add_argument("--versions", type=int, default=10)
     reader.add_argument("--data", nargs="+", choices=list(PRINTED), default=list(PRINTED))
+    reader.add_argument("--shapes", action="store_true", help="Table 9.4 alone, on blog")
+    reader.add_argument("--resume", type=Path, help="a file of versions that are done")
     given = reader.parse_args()
     versions = 100 if given.full else given.versions
-    folder = need_data(*(f"qoob_{name}" for name in given.data))
-    for name in given.data:
+    make, names = (shapes, ["blog"]) if given.shapes else (version, given.data)
+    folder = need_data(*(f"qoob_{name}" for name in names))
+    for name in names:
         start = time.process_time()
-        X, y = rows_of(name, folder)
-        runs = [version(X, y, seed) for seed in range(versions)]
-        print(f"\n{name}, {versions} versions, {time.process_time() - start:.0f} s of CPU time")
-        print("                  width      (se)  printed     (sd)    gap  coverage     (se)  printed")
-        for method, width, error, coverage in zip(METHODS, *PRINTED[name], strict=True):
-            ours = np.array([run[method] for run in runs])
-            mean, se = ours.mean(axis=0), ours.std(axis=0, ddof=1) / np.sqrt(versions)
-            gap = (mean[0] - width) / np.hypot(se[0], error)
-            print(
-                f"   {method:<11}{mean[0]:9.2f} ({se[0]:7.2f}){width:9.2f} ({error:6.2f}){gap:+7.1f}"
-                f"{mean[1]:10.3f} ({se[1]:6.3f}){coverage:9.2f}"
-            )
-        widths = {method: float(np.mean([run[method][0] for run in runs])) for method in runs[0]}
-        ordered = sorted(widths, key=lambda method: widths[method])
-        print(f"   narrowest first: {', '.join(ordered)}", flush=True)
+        runs = runs_of(make, name, folder, versions, given.resume)
+        title = f"{name}, {versions} versions, {time.process_time() - start:.0f} s of CPU time"
+        show(title, runs, PRINTED_SHAPES if given.shapes else PRINTED[name])
 
 
 if __name__ == "__main__":
