@@ -96,6 +96,88 @@ def ever_alarm(
     return found
 
 
+def moved(rng: np.random.Generator, rows: int, before: int, shift: float, slope: float) -> Rows:
+    """Calibrated up to a row; from then on log-odds are shifted, or have another slope about their center."""
+    p = predictions(rng, rows)
+    x = np.log(p / (1.0 - p))
+    z = np.where(np.arange(rows) < before, x, x + shift + (slope - 1.0) * (x + 0.5))
+    return p, (rng.random(rows) < 1.0 / (1.0 + np.exp(-z))).astype(float)
+
+
+CHANGES = {
+    "shift 0.1": (0.1, 1.0),
+    "shift 0.3": (0.3, 1.0),
+    "shift 1.0": (1.0, 1.0),
+    "slope 0.8": (0.0, 0.8),
+    "slope 0.6": (0.0, 0.6),
+}
+
+
+def delay(change: tuple[float, float], before: int, streams: int, most: int = 40_000, seed: int = 1) -> float:
+    """Median rows from a change to the alarm."""
+    found = []
+    for k in range(streams):
+        p, y = moved(np.random.default_rng([seed, k]), before + most, before, *change)
+        monitor, start = Monitor(), 0
+        while start < len(p) and not (monitor.alarms and monitor.alarms[-1].row > before):
+            monitor.update(p[start : start + 500], y[start : start + 500])
+            start += 500
+        late = [each.row - before for each in monitor.alarms if each.row > before]
+        found.append(late[0] if late else np.inf)
+    return float(np.median(found))
+
+
+def repeated_test(streams: int, rows: int, seed: int = 2) -> float:
+    """Share of calibrated streams that a test for one look, repeated every 100 rows at 5 %, ever rejects."""
+    found = 0
+    for k in range(streams):
+        p, y = independent(np.random.default_rng([seed, k]), rows)
+        z = np.cumsum(y - p) / np.sqrt(np.cumsum(p * (1.0 - p)))
+        found += bool((np.abs(z[99::100]) > 1.96).any())
+    return found / streams
+
+
+def key_errors(runs: int, keys: int = 1_000, off: int = 50, rows: int = 60_000, seed: int = 3) -> tuple[float, float]:
+    """Mean share of false keys in the list at the first look with at least 10 of them, and the mean share found."""
+    false, power = [], []
+    for k in range(runs):
+        rng = np.random.default_rng([seed, k])
+        monitor, named = Monitor(n_keys=keys), []
+        for _ in range(rows // 5_000):
+            p, which = predictions(rng, 5_000), rng.integers(0, keys, 5_000)
+            x = np.log(p / (1.0 - p)) + np.where(which < off, 1.5, 0.0)
+            y = (rng.random(5_000) < 1.0 / (1.0 + np.exp(-x))).astype(float)
+            named = [int(each.key) for each in monitor.update(p, y, which).keys_off()]
+            if len(named) >= 10:
+                break
+        false.append(sum(each >= off for each in named) / max(len(named), 1))
+        power.append(sum(each < off for each in named) / off)
+    return float(np.mean(false)), float(np.mean(power))
+
+
+CASES: dict[str, tuple[tuple[float, float], set[str]]] = {
+    "none": ((0.0, 1.0), {"nothing-to-do"}),
+    "shift 0.3": ((0.3, 1.0), {"level-moved"}),
+    "slope 0.7": ((0.0, 0.7), {"refit"}),
+    "shift 0.3 and slope 0.7": ((0.3, 0.7), {"refit"}),
+}
+"""What changed, and the advice that is right."""
+
+
+def advice(case: str, cases: int, rows: int = 10_000, seed: int = 4) -> tuple[float, float]:
+    """Share of streams in which the advice after this many rows speaks, and share that is right among those."""
+    change, right = CASES[case]
+    spoke = fine = 0
+    for k in range(cases):
+        p, y = moved(np.random.default_rng([seed, k]), rows, 0, *change)
+        found = Monitor().update(p, y).advice
+        if found.code == "not-enough" or found.values.get("shape") == "open":
+            continue
+        spoke += 1
+        fine += found.code in right
+    return spoke / cases, fine / max(spoke, 1)
+
+
 def main(arguments: list[str]) -> None:
     """Print all tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -106,6 +188,20 @@ def main(arguments: list[str]) -> None:
     for name, (world, lag) in (CALIBRATED | WRONG).items():
         share = ever_alarm(world, lag, streams, rows) / streams
         print(f"  {name:30s} {100 * share:6.2f} %" + ("   (the lag is wrong)" if name in WRONG else ""), flush=True)
+    few = 20 if quick else 200
+    print("Median rows from a change to the alarm; the change is at the first row, or at row 5,000")
+    for name, change in CHANGES.items():
+        print(f"  {name:30s} {delay(change, 0, few):8,.0f} {delay(change, 5_000, few):8,.0f}", flush=True)
+    share = 100 * repeated_test(streams, rows)
+    print(f"A test for one look, repeated every 100 rows, rejects {share:.1f} % of calibrated streams")
+    false, found = key_errors(3 if quick else 500)
+    print(
+        f"1,000 keys, 50 off: mean share of false ones {false:.4f}; {100 * found:.0f} % of those off found at the stop"
+    )
+    print("Advice after 10,000 rows: speaks, and right among those")
+    for case in CASES:
+        spoke, right = advice(case, 20 if quick else 500)
+        print(f"  {case:30s} {100 * spoke:6.1f} % {100 * right:6.1f} %", flush=True)
 
 
 if __name__ == "__main__":

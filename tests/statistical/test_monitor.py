@@ -68,3 +68,24 @@ def test_the_band_of_a_moving_truth_holds_at_every_look(full_size: bool) -> None
             wrong |= not band.low <= gap <= band.high
         missed += wrong
     assert not too_many(missed, streams, 0.08)
+
+
+@pytest.mark.slow
+def test_few_of_the_keys_that_are_listed_are_false(full_size: bool) -> None:
+    runs, keys, off = (500, 1_000, 50) if full_size else (2, 100, 20)
+    false, found = benchmark.key_errors(runs, keys, off, rows=30_000)
+    assert false <= 0.1
+    assert found > 0.1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", benchmark.CASES)
+def test_advice_is_right_where_it_speaks(case: str, full_size: bool) -> None:
+    cases = 500 if full_size else 5
+    spoke, right = benchmark.advice(case, cases)
+    assert spoke >= (0.8 if full_size else 0.4)
+    assert right >= (0.95 if full_size else 0.75)
+
+
+def test_a_repeated_test_for_one_look_fails() -> None:
+    assert benchmark.repeated_test(200, 5_000) > 0.2

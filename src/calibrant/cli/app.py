@@ -21,10 +21,11 @@ from calibrant.cli.commands.plan import plan
 from calibrant.cli.commands.report import report
 from calibrant.cli.commands.tally import tally
 from calibrant.cli.commands.verify import verify
+from calibrant.cli.commands.watch import watch
 from calibrant.cli.guard import DEBUG, guarded
 from calibrant.cli.options import spread
 
-COMMANDS = (check, fit, apply, export, verify, report, compare, grades, anchor, accept, plan, tally)
+COMMANDS = (check, fit, apply, export, verify, report, compare, grades, anchor, accept, plan, tally, watch)
 """Commands in the order of ``calibrant --help``; name and help come from the function and its docstring."""
 
 app = typer.Typer(

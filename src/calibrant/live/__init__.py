@@ -6,7 +6,7 @@ from calibrant.live.delays import DelayDrift
 from calibrant.live.ids import read_ids
 from calibrant.live.learner import LateLearner
 from calibrant.live.ledger import Ledger
-from calibrant.live.monitor import Alarm, Band, Monitor
+from calibrant.live.monitor import Alarm, Band, KeyFinding, Monitor
 from calibrant.live.records import Correction, Counts, Released
 from calibrant.live.replay.backtest import backtest
 from calibrant.live.replay.learning import Online
@@ -23,6 +23,7 @@ __all__ = [
     "Counts",
     "DelayDrift",
     "Every",
+    "KeyFinding",
     "LateLearner",
     "Ledger",
     "Monitor",

@@ -112,6 +112,8 @@ class KeyWatch:
 
     def off(self, share: float, alpha: float) -> list[KeyFinding]:
         """Keys listed by e-BH with this mean share of false ones, most evidence first."""
+        if not self.found:
+            return []
         ranked = sorted(((state.log_e, name) for name, state in self.found.items()), reverse=True)
         limits = math.log(self.most / share) - np.log(np.arange(1, len(ranked) + 1))
         passed = np.flatnonzero(np.array([log_e for log_e, _ in ranked]) >= limits)

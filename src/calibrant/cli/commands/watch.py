@@ -1,0 +1,163 @@
+"""``calibrant watch``: watch a tally store day by day."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from datetime import date
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from calibrant.cli import console, options
+from calibrant.cli.exits import Exit
+
+if TYPE_CHECKING:
+    from calibrant.live import Monitor
+
+KIND, VERSION = "watch", 1
+
+
+def watch(
+    store: Annotated[
+        str,
+        typer.Argument(callback=options.local, metavar="STORE", show_default=False, help="Folder of a tally store."),
+    ],
+    state: Annotated[
+        str | None, options.path("--state", help_="File that keeps the monitor, so that the next call goes on.")
+    ] = None,
+    map_: Annotated[
+        str | None, options.path("--map", "-m", metavar="MAP.json", help_="Watch the scores after applying this map.")
+    ] = None,
+    level: Annotated[
+        float, typer.Option("--level", metavar="P", help="Probability that a run without deviation ever has an alarm.")
+    ] = 0.05,
+    lag: Annotated[
+        int,
+        typer.Option("--lag", metavar="DAYS", min=1, help="Days after which outcomes were known at a prediction."),
+    ] = 1,
+    keys: Annotated[
+        int, typer.Option("--keys", metavar="N", min=1, help="Largest number of segments of the store.")
+    ] = 1000,
+    tolerance: options.Tolerance = "0.2",
+    as_json: options.Json = False,
+) -> None:
+    """Watch a tally store day by day, with an alarm that keeps its level however often it is looked at.
+
+    Days of the store that were not watched before are taken in order. With --state the monitor is kept in a file, and
+    the next call goes on with the days after. A day that is added before one that was watched is an error.
+
+    Exit code: 0 no alarm on these days, 12 an alarm, 1 input error, 2 usage error.
+
+    Example:
+      calibrant watch clicks --state clicks.json
+    """
+    from calibrant.cli.files import load_map
+    from calibrant.cli.voice import CommandLine, Mistake
+    from calibrant.engine import TallyStore
+    from calibrant.live import Monitor
+    from calibrant.messages import InputError
+    from calibrant.verdict.through import Through
+
+    kept = TallyStore(store)
+    through = None if map_ is None else Through.of(load_map(map_))
+    mark = None if through is None else through.calibration.fingerprint
+    limits = options.tolerance_of(tolerance)
+    try:
+        fresh = Monitor(level=level, lag=lag, tolerance=limits, n_keys=keys if kept.by else 0)
+        monitor, days = (fresh, []) if state is None else _read(state, fresh, mark)
+        new = _new(kept.days, days)
+        lines, before = [], monitor.alarm_count
+        for day in new:
+            tally = kept.window(day, day)
+            mapped = tally if through is None else through.tallies(tally, 0)[0]
+            monitor.update_tally(mapped, at=float(day.toordinal()))
+            lines.append({"day": str(day), "rows": monitor.rows, "log_e": monitor.log_e, "run": monitor.run})
+    except Mistake:
+        raise
+    except InputError as problem:
+        raise Mistake.of(problem, CommandLine()) from None
+    if state is not None:
+        _write(state, monitor, [*days, *new], mark)
+    alarms = [each for each in monitor.alarms if each.number > before]
+    if as_json:
+        console.show_json(_content(monitor, lines, [_alarm(each) for each in alarms]))
+    else:
+        watched = f"{len(new)} new days, {new[0]} to {new[-1]}" if new else "no new day"
+        console.say(f"{store}: {watched}.")
+        for each in alarms:
+            console.say(f"ALARM on {date.fromordinal(int(each.at))}: {each}.", "bold red")
+        console.say(str(monitor))
+    raise typer.Exit(Exit.OFF if alarms else Exit.CALIBRATED)
+
+
+def _new(stored: list[date], watched: list[date]) -> list[date]:
+    """Days that were not watched; all of them must come after those that were."""
+    from calibrant.cli.voice import Mistake
+
+    last = max(watched, default=None)
+    early = [day for day in stored if last is not None and day < last and day not in set(watched)]
+    if early:
+        names = ", ".join(map(str, early[:5])) + (", ..." if len(early) > 5 else "")
+        raise Mistake(
+            "the store",
+            f"has days that were added before {last}, the last day that was watched: {names}",
+            "pass another file with --state to begin again with all days",
+        )
+    return [day for day in stored if last is None or day > last]
+
+
+def _read(path: str, fresh: Monitor, mark: str | None) -> tuple[Monitor, list[date]]:
+    """Monitor and days of a state file; without a file, a fresh monitor."""
+    from calibrant.cli.voice import Mistake
+    from calibrant.live import Monitor
+    from calibrant.messages import InputError
+
+    if not os.path.exists(path):
+        return fresh, []
+    damaged = Mistake(path, "is not a state of calibrant watch, or is damaged", "pass another file with --state")
+    try:
+        with open(path, encoding="utf-8") as file:
+            found = json.load(file)
+        if set(found) != {"kind", "version", "map", "days", "monitor"} or found["kind"] != KIND:
+            raise damaged
+        monitor = Monitor.from_json(json.dumps(found["monitor"]))
+        days = [date.fromisoformat(day) for day in found["days"]]
+    except Mistake:
+        raise
+    except (ValueError, TypeError, OSError, InputError):
+        raise damaged from None
+    if found["version"] != VERSION:
+        raise Mistake(path, f"has another version than {VERSION}", "update calibrant")
+    if found["map"] != mark:
+        raise Mistake("--map", f"is not the map with which {path} was written", "pass the same, or another --state")
+    if monitor.settings() != fresh.settings():
+        raise Mistake(path, "was written with other options", "pass the same options, or another --state")
+    return monitor, days
+
+
+def _write(path: str, monitor: Monitor, days: list[date], mark: str | None) -> None:
+    """Write the state; the old file stays whole until the new one is."""
+    found = {"kind": KIND, "version": VERSION, "map": mark, "days": [str(day) for day in days]}
+    with open(f"{path}.new", "w", encoding="utf-8") as file:
+        json.dump(found | {"monitor": json.loads(monitor.to_json())}, file)
+    os.replace(f"{path}.new", path)
+
+
+def _alarm(alarm: Any) -> dict[str, Any]:
+    onset = None if math.isnan(alarm.onset_at) else str(date.fromordinal(int(alarm.onset_at)))
+    day = str(date.fromordinal(int(alarm.at)))
+    return {"number": alarm.number, "day": day, "part": alarm.part, "onset_estimate": onset, "shift": alarm.shift}
+
+
+def _content(monitor: Monitor, days: list[dict[str, Any]], alarms: list[dict[str, Any]]) -> dict[str, Any]:
+    band, advice = monitor.band, monitor.advice.as_dict()
+    infinite = {name for name, value in advice.items() if isinstance(value, float) and math.isinf(value)}
+    return {
+        "days": days,
+        "alarms": alarms,
+        "advice": {name: None if name in infinite else value for name, value in advice.items()},
+        "band": {name: getattr(band, name) for name in ("rows", "predicted", "observed", "difference", "low", "high")},
+        "segments_off": [each.key for each in monitor.keys_off()],
+    }
