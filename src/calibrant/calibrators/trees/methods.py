@@ -109,7 +109,7 @@ class CalibrationTree(TreeCalibrator):
     >>> answer = np.where(age > 41, rng.choice(["no", "maybe", "yes"], 4000, p=[0.2, 0.6, 0.2]), "no")
     >>> cal = CalibrationTree().fit(p, answer, features={"age": age}, classes=["no", "maybe", "yes"])
     >>> cal.transform(p[:2], features={"age": [30, 60]}).round(2).tolist()
-    [[1.0, 0.0, 0.0], [0.19, 0.6, 0.21]]
+    [[1.0, 0.0, 0.0], [0.2, 0.58, 0.22]]
     """
 
     min_rows: int = 50
