@@ -18,7 +18,7 @@ from calibrant.numerics import Floats, expit
 from calibrant.tallies import SEGMENT_GRID, GroupedTally, Tally
 
 POLICIES: list[Any] = [
-    *("never", "once", "day", "week", "month", "online-platt", "tracking"),
+    *("never", "once", "day", "week", "month", "on-alarm", "online-platt", "tracking", "bank-by-key"),
     live.Every(5, window=30, min_events=5),
     live.Every(10, calibrator=IsotonicCalibrator()),
 ]
@@ -35,32 +35,37 @@ def draw(seed: int, n: int = 1_500, days: float = 90.0, ties: bool = False) -> t
     return expit(z), y.astype(int), at, delay
 
 
+def replay(scores: Any, *rows: Any, **options: Any) -> live.Backtest:
+    """A back-test with a key for each row, which depends on its score alone."""
+    return live.backtest(scores, *rows, keys=(np.asarray(scores, dtype=float) * 1e4).astype(int) % 4, **options)
+
+
 # ----------------------------------------------------------------------------------------------------- no look-ahead
 
 
 @pytest.mark.parametrize("ties", [False, True])
 def test_labels_that_are_not_known_yet_change_nothing_that_was_served(ties, subtests):
-    s, y, at, delay = draw(1, n=700, ties=ties)
-    before = live.backtest(s, y, at, POLICIES, delay=delay)
+    s, y, at, delay = draw(1, n=400, ties=ties)
+    before = replay(s, y, at, POLICIES, delay=delay)
     for now in (12.5, 60.25):
         unknown = (at >= now) | (at + delay > now)
         for garbage in (1 - y, np.full(len(y), np.nan)):
             poisoned = np.where(unknown, garbage, y)
             if np.isnan(poisoned).all():
                 continue
-            after = live.backtest(s, poisoned, at, POLICIES, delay=delay)
+            after = replay(s, poisoned, at, POLICIES, delay=delay)
             for name, each in before.items():
                 with subtests.test(name, now=now):
                     np.testing.assert_array_equal(each.served[at <= now], after[name].served[at <= now])
 
 
 def test_labels_that_are_known_do_change_what_is_served():
-    s, y, at, delay = draw(1)
+    s, y, at, delay = draw(1, n=500)
     known = at + delay <= 60.0
-    before = live.backtest(s, y, at, POLICIES, delay=delay)
-    after = live.backtest(s, np.where(known, 1 - y, y), at, POLICIES, delay=delay)
+    before = replay(s, y, at, POLICIES, delay=delay)
+    after = replay(s, np.where(known, 1 - y, y), at, POLICIES, delay=delay)
     changed = {name for name in before if (before[name].served[at > 61.0] != after[name].served[at > 61.0]).all()}
-    assert changed >= set(before) - {"never", "every 10 days (IsotonicCalibrator)"}
+    assert changed >= set(before) - {"never", "every 10 days (IsotonicCalibrator)", "on alarm"}
 
 
 @pytest.mark.parametrize("ties", [False, True])
@@ -118,7 +123,7 @@ def test_a_window_holds_the_labels_of_its_days():
 
 def test_losses_are_those_of_the_metrics():
     s, y, at, delay = draw(6, n=700)
-    for each in live.backtest(s, y, at, POLICIES, delay=delay).values():
+    for each in replay(s, y, at, POLICIES, delay=delay).values():
         assert each.log_loss == pytest.approx(float(metrics.log_loss(each.served, y).value), abs=1e-8)
         assert each.brier == pytest.approx(float(metrics.brier(each.served, y).value), abs=1e-12)
         assert each.calibration_error == pytest.approx(float(metrics.debiased_ece(each.served, y).value), abs=1e-9)
@@ -126,10 +131,10 @@ def test_losses_are_those_of_the_metrics():
 
 
 def test_the_order_of_rows_does_not_matter():
-    s, y, at, delay = draw(7, n=700)
+    s, y, at, delay = draw(7, n=400)
     mixed = np.random.default_rng(0).permutation(len(s))
-    one = live.backtest(s, y, at, POLICIES, delay=delay)
-    other = live.backtest(s[mixed], y[mixed], at[mixed], POLICIES, delay=delay[mixed])
+    one = replay(s, y, at, POLICIES, delay=delay)
+    other = replay(s[mixed], y[mixed], at[mixed], POLICIES, delay=delay[mixed])
     for name, each in one.items():
         np.testing.assert_array_equal(each.served[mixed], other[name].served)
         assert each.record() == pytest.approx(other[name].record(), nan_ok=True)
@@ -186,6 +191,40 @@ def test_a_map_from_before_is_served_as_it_is():
     np.testing.assert_array_equal(live.backtest(s, y, at, live.Never(found))["never"].served, found.apply(s))
 
 
+# ------------------------------------------------------------------------------------------------- alarms and keys
+
+
+def test_on_alarm_refits_after_a_break_and_not_before():
+    rng = np.random.default_rng(0)
+    at, z = rng.uniform(0, 120, 6_000), rng.normal(-1, 1, 6_000)
+    y = rng.random(6_000) < expit(z - 1.5 * (at > 60))
+    found = live.backtest(expit(z), y, at, ["on-alarm", "never"], delay=2)["on alarm"]
+    assert 1 <= found.refits <= 12
+    assert 62 < float(found.refit_days[0]) < 75
+    assert live.OnAlarm(window=90).name == "on alarm (last 90 days)"
+    with pytest.raises(InputError, match="Monitor without rows"):
+        live.OnAlarm(live.Monitor().update([0.5], [1]))
+
+
+def test_a_bank_learns_at_the_start_of_each_day_what_became_known():
+    s, y, at, delay = draw(18, n=400)
+    keys = np.array(["a", "b", "c"])[np.arange(400) % 3]
+    served = live.backtest(s, y, at, "bank-by-key", delay=delay, keys=keys)["bank by key"].served
+    bank = live.Bank()
+    known = np.maximum(np.floor(at) + 1, np.ceil(at + delay))
+    for day in range(90):
+        due = np.flatnonzero(known == day)
+        due = due[np.argsort(at[due], kind="stable")]
+        if len(due):
+            bank.learn(s[due], keys[due], y[due])
+        today = np.floor(at) == day
+        np.testing.assert_array_equal(served[today], bank.predict(s[today], keys[today]))
+    with pytest.raises(InputError, match="keys is missing"):
+        live.backtest(s, y, at, "bank-by-key")
+    with pytest.raises(InputError, match="must be a Bank"):
+        live.ByKey("bank")
+
+
 # ------------------------------------------------------------------------------------------------------------ stores
 
 
@@ -197,7 +236,7 @@ def test_a_store_gives_what_rows_give(tmp_path):
         today = np.floor(at) == day
         date = dt.date(2026, 1, 1) + dt.timedelta(day)
         store.add(date, GroupedTally.from_arrays(s[today], y[today], groups=country[today]))
-    policies = ["day", "week", "month", "once", "never"]
+    policies = ["day", "week", "month", "once", "never", "on-alarm"]
     dates = np.datetime64("2026-01-01") + (at * 86_400e6).astype("timedelta64[us]")
     rows, counted = live.backtest(s, y, dates, policies, delay=3), live.backtest(store, policies=policies, delay=3)
     assert (counted.rows, counted.events, counted.days) == (rows.rows, rows.events, rows.days)
@@ -231,7 +270,7 @@ def test_edges(subtests):
     }
     for name, (s, y, at) in cases.items():
         with subtests.test(name):
-            found = live.backtest(s, y, at, POLICIES)
+            found = replay(s, y, at, POLICIES)
             assert found.rows == len(s)
             assert all(np.isfinite(each.served).all() and math.isfinite(each.log_loss) for each in found.values())
             json.dumps(found.to_dict(), allow_nan=False)

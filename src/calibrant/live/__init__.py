@@ -9,9 +9,10 @@ from calibrant.live.ledger import Ledger
 from calibrant.live.monitor import Alarm, Band, KeyFinding, Monitor
 from calibrant.live.records import Correction, Counts, Released
 from calibrant.live.replay.backtest import backtest
-from calibrant.live.replay.learning import Online
+from calibrant.live.replay.learning import ByKey, Online
 from calibrant.live.replay.policies import Every, Never, Once
 from calibrant.live.replay.result import Backtest, PolicyResult
+from calibrant.live.replay.watching import OnAlarm
 from calibrant.live.young import Young
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Backtest",
     "Band",
     "Bank",
+    "ByKey",
     "Correction",
     "Counts",
     "DelayDrift",
@@ -28,6 +30,7 @@ __all__ = [
     "Ledger",
     "Monitor",
     "Never",
+    "OnAlarm",
     "Once",
     "Online",
     "PolicyResult",

@@ -10,11 +10,12 @@ import numpy as np
 from calibrant.arrays.columns import is_whole
 from calibrant.engine import TallyStore
 from calibrant.live.replay.history import History
-from calibrant.live.replay.learning import online_platt, tracking
+from calibrant.live.replay.learning import ByKey, online_platt, tracking
 from calibrant.live.replay.policies import Every, Never, Once, Policy, Served, read_policies
 from calibrant.live.replay.result import Backtest, PolicyResult
 from calibrant.live.replay.scoring import Difference, Judged
 from calibrant.live.replay.sentence import Status
+from calibrant.live.replay.watching import OnAlarm
 from calibrant.messages import InputError, Setting
 from calibrant.numerics import Floats
 
@@ -27,8 +28,10 @@ NAMED: dict[str, Callable[[], Policy]] = {
     "day": lambda: Every("day"),
     "week": lambda: Every("week"),
     "month": lambda: Every("month"),
+    "on-alarm": OnAlarm,
     "online-platt": online_platt,
     "tracking": tracking,
+    "bank-by-key": ByKey,
 }
 """Policies by the names that :func:`backtest` and the command line take."""
 
@@ -68,8 +71,9 @@ def backtest(
     time
         When each row was predicted, in any order: dates, or numbers.
     policies
-        Names (``"never"``, ``"once"``, ``"day"``, ``"week"``, ``"month"``, ``"online-platt"``, ``"tracking"``) or
-        values: :class:`Never`, :class:`Once`, :class:`Every`, :class:`Online`.
+        Names (``"never"``, ``"once"``, ``"day"``, ``"week"``, ``"month"``, ``"on-alarm"``, ``"online-platt"``,
+        ``"tracking"``, ``"bank-by-key"``) or values: :class:`Never`, :class:`Once`, :class:`Every`, :class:`OnAlarm`,
+        :class:`Online`, :class:`ByKey`.
     delay
         Time until a label is known: a number of days or a duration, one for all rows or one for each.
     keys

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays import check_labels, check_scores
+from calibrant.arrays import Rows, check_labels, check_scores
 from calibrant.arrays.columns import as_set, check_length, is_missing, read_column
 from calibrant.arrays.sides import side_column
 from calibrant.engine import TallyStore
@@ -174,6 +174,12 @@ class History:
             for day, a, b in zip(released.tolist(), first.tolist(), ends.tolist(), strict=True)
         }
 
+    @cached_property
+    def by_known(self) -> tuple[Ints, Ints]:
+        """Lines in the order of the day at which their labels are usable, and where each day of the history begins."""
+        order = np.argsort(self.known, kind="stable")
+        return order, np.searchsorted(self.known[order], np.arange(self.days + 1))
+
 
 class Usable:
     """Counts of the labels that are usable at the start of a day: all of them, or those of a window of days.
@@ -210,6 +216,21 @@ class Usable:
     def _add(self, cells: Cells, sign: int) -> None:
         where = cells.keys.astype(np.int64) + self._grid.top
         self._sums[:, where] += sign * np.array([cells.n, cells.events, cells.offset], dtype=np.int64)
+
+
+def line_tally(p: Floats, n: Ints, events: Ints, grid: Grid | None = None) -> Tally:
+    """Counts by probability of lines with some rows and events each; exact, or on a grid.
+
+    Examples
+    --------
+    >>> line_tally(np.array([0.2, 0.7]), np.array([3, 1]), np.array([1, 1])).events.tolist()
+    [1, 1]
+    """
+    counted = np.concatenate([events, n - events])
+    kept = counted > 0
+    labels = np.repeat(np.array([1, 0], dtype=np.uint8), len(p))[kept]
+    rows = Rows(np.concatenate([p, p])[kept], labels, counted[kept], True, None, None, "probability", ())
+    return Tally.from_rows(rows, grid)
 
 
 def _first_start(known_at: Floats, day: float) -> Ints:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import copy
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
+from calibrant.live.bank.bank import Bank
 from calibrant.live.replay.history import History
 from calibrant.live.replay.policies import FEWEST, Policy, Served, largest_step
+from calibrant.messages import InputError
 from calibrant.numerics import Floats, Ints
 from calibrant.online import Forecaster, OnlinePlatt, Tracking
 from calibrant.online.base import one_score_forecaster
@@ -77,6 +80,67 @@ class Online(Policy):
             else:
                 out += learner.predict_many(history.scores[a:b]).tolist()
         return Served(np.array(out), None, largest_step=largest_step(shown))
+
+
+@dataclass(frozen=True)
+class ByKey(Policy):
+    """A :class:`Bank` of forecasters by key, which learns at the start of each day the labels that became known.
+
+    Parameters
+    ----------
+    bank
+        A bank for one column of keys, of which each back-test uses a copy; by default ``Bank()``.
+    label
+        Name in tables.
+
+    Notes
+    -----
+    The largest step is that from one day to the next, at the scores and keys of the rows that are predicted.
+    Guarantee: no finite-sample guarantee. Edges: a new key gets the map of the prior. Cost: that of the bank, and one
+    call a day. Reference: that of :class:`Bank`.
+
+    Examples
+    --------
+    >>> from calibrant import live
+    >>> live.ByKey().name
+    'bank by key'
+    """
+
+    bank: Bank | None = None
+    label: str = "bank by key"
+
+    needs_rows = True
+
+    def __post_init__(self) -> None:
+        """Refuse anything but a bank."""
+        if self.bank is not None and not isinstance(self.bank, Bank):
+            raise InputError("bank", "must be a Bank", "pass Bank()")
+
+    @property
+    def name(self) -> str:
+        """Name in tables."""
+        return self.label
+
+    def serve(self, history: History) -> Served:
+        """The forecasts of each day from the labels known at its start."""
+        lines = history.rows()
+        keys = lines.keys
+        if keys is None:
+            raise InputError("keys", "is missing, and the policy 'bank by key' needs it", "pass the key of each row")
+        bank = Bank() if self.bank is None else copy.deepcopy(self.bank)
+        order, starts = history.by_known
+        bounds = np.searchsorted(history.day, np.arange(history.days + 1))
+        out, enough, steps = np.empty(len(history.scores)), first_day_with(history, FEWEST), [math.nan]
+        for day in range(history.days):
+            due, today = order[starts[day] : starts[day + 1]], slice(bounds[day], bounds[day + 1])
+            asked = (history.scores[today], keys[today])
+            before = bank.predict(*asked)
+            if len(due):
+                bank.learn(history.scores[due], keys[due], history.events[due].astype(np.float64))
+            out[today] = bank.predict(*asked)
+            if day > enough and len(before):
+                steps.append(largest_step([before, out[today]]))
+        return Served(out, None, largest_step=float(np.nanmax(steps)) if len(steps) > 1 else math.nan)
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,12 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtrit
 
-from calibrant.arrays import Rows
-from calibrant.live.replay.history import History
+from calibrant.live.replay.history import History, line_tally
 from calibrant.live.replay.policies import HELD
 from calibrant.metrics import debiased_ece, sharpness
 from calibrant.numerics import Floats, Ints
-from calibrant.tallies import Tally
 
 BLOCK = 7
 """Days of a block, if there are ten such blocks: days of a week differ, and days next to each other are alike."""
@@ -62,11 +60,7 @@ class Judged:
 
     def calibration(self, p: Floats) -> tuple[float, float]:
         """Debiased calibration error, and sharpness."""
-        counted = np.concatenate([self.events, self.n - self.events])
-        kept = counted > 0
-        labels = np.repeat(np.array([1, 0], dtype=np.uint8), len(p))[kept]
-        rows = Rows(np.concatenate([p, p])[kept], labels, counted[kept], True, None, None, "probability", ())
-        tally = Tally.from_rows(rows)
+        tally = line_tally(p, self.n, self.events)
         return float(debiased_ece(tally).value), float(sharpness(tally).value)
 
 
