@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from calibrant.live import Bank, Prior
+from calibrant.live import Bank, LateLearner, Ledger, MapGuard, Prior
 from calibrant.live.bank import bank as module
 from calibrant.live.bank.steps import expit_many
-from calibrant.maps import LogitAffineMap, StepMap
+from calibrant.maps import ByGroupMap, LogitAffineMap, StepMap
 from calibrant.messages import InputError
 from calibrant.online import OnlinePlatt
 
@@ -350,3 +350,97 @@ def test_the_exponential_is_right_to_the_last_digits():
     u = np.linspace(-36.0, 36.0, 20_001)
     want = 1.0 / (1.0 + np.exp(-u.astype(np.longdouble)))
     assert float(np.max(np.abs(expit_many(u) - want) / want)) < 4e-16
+
+
+def test_an_estimated_prior_is_near_the_truth_and_the_same_in_merged_shards():
+    rng = np.random.default_rng(10)
+    keys = rng.integers(0, 400, 60_000)
+    z = rng.normal(-1.5, 1.0, len(keys))
+    truth = 0.8 * z - 0.4 + rng.normal(0.0, 0.6, 400)[keys]
+    scores, y = 1.0 / (1.0 + np.exp(-z)), rng.random(len(keys)) < 1.0 / (1.0 + np.exp(-truth))
+    whole = Bank().learn(scores, keys, y)
+    found = whole.estimate_prior()
+    assert found.slope == pytest.approx(0.8, abs=0.06)
+    assert found.intercept == pytest.approx(-0.4, abs=0.12)
+    assert found.level_sd == pytest.approx(0.6, abs=0.1)
+    assert found.slope_sd < 0.12
+    parts = [Bank().learn(scores[keys % 2 == k], keys[keys % 2 == k], y[keys % 2 == k]) for k in (1, 0)]
+    assert Bank.merged(parts).estimate_prior() == found
+    with pytest.raises(InputError, match="bank has 1 keys"):
+        Bank().learn([0.5], [1], [1]).estimate_prior()
+
+
+def test_a_frozen_bank_forecasts_as_the_bank(tmp_path):
+    scores, of, y, w = rows(11)
+    bank = Bank(PRIOR, columns="unit").learn(scores, of, y, w)
+    frozen = bank.freeze()
+    asked = np.linspace(0.0, 1.0, 40)
+    for key in (0, 3, 77):
+        np.testing.assert_allclose(
+            frozen.map.apply(asked, [key] * 40), bank.predict(asked, [key] * 40), rtol=1e-12, atol=0
+        )
+    assert frozen.scorer()(0.3, "3") == pytest.approx(bank.predict([0.3], [3])[0], rel=1e-12)
+    assert frozen.provenance.n == 400
+    assert f"version={bank.version}" in frozen.provenance.meta
+    frozen.save(tmp_path / "map.json")
+    fewer = bank.freeze(min_rows=50)
+    assert 0 < len(fewer.map.groups) < len(frozen.map.groups)
+    left_out = next(group for group in frozen.map.groups if group not in fewer.map.groups)
+    assert fewer.map.apply([0.3], [left_out])[0] == pytest.approx(Bank(PRIOR).predict([0.3], [0])[0], rel=1e-12)
+    assert isinstance(Bank(PRIOR).freeze().map, LogitAffineMap)
+    with pytest.raises(InputError, match="has several columns of keys"):
+        Bank(columns=("a", "b")).freeze()
+
+
+def test_a_bank_learns_late_labels_by_key():
+    scores, of, y, _ = rows(12, n=200)
+    late = LateLearner(Bank(PRIOR), Ledger(horizon=10.0))
+    for start in range(0, 200, 20):
+        part = slice(start, start + 20)
+        late.predict(np.arange(200)[part], scores[part], at=float(start), keys=of[part])
+        hit = np.arange(200)[part][y[part] == 1.0]
+        late.observe(hit, np.ones(len(hit)), at=start + 1.0)
+        late.advance(start + 5.0)
+        if start == 100:
+            late = LateLearner.from_bytes(late.to_bytes())
+    late.advance(1e6)
+    assert late.forecaster.to_bytes() == Bank(PRIOR).learn(scores, of, y).to_bytes()
+    assert late.predict(["new"], [0.5], at=1e6).shape == (1,)
+    with pytest.raises(InputError, match="has several columns of keys"):
+        LateLearner(Bank(columns=("a", "b")), Ledger(10.0))
+
+
+def test_a_guard_caps_steps_and_refuses_thin_evidence_and_reversed_order():
+    guard = MapGuard(np.linspace(0.01, 0.5, 100), max_step=0.3, min_rows=50, min_events=5)
+    old, new = LogitAffineMap(1.0, 0.0), LogitAffineMap(1.2, 0.9)
+    for evidence in ({}, {"rows": 49, "events": 9}, {"rows": 60, "events": 4}, {"rows": math.nan, "events": 9}):
+        with pytest.raises(InputError, match="a published map needs"):
+            guard.admit(new, old, **evidence)
+    enough = {"rows": 60, "events": 9}
+    assert guard.admit(new, None, **enough).map is new
+    found = guard.admit(new, old, **enough)
+    moved = [np.log(m.apply(guard.at) / (1.0 - m.apply(guard.at))) for m in (found.map, old)]
+    assert np.abs(moved[0] - moved[1]).max() == pytest.approx(0.3, rel=1e-9)
+    assert (found.capped, found.step > 0.3) == (1, True)
+    assert guard.admit(LogitAffineMap(1.0, 0.2), old, **enough).capped == 0
+    with pytest.raises(InputError, match="does not keep the order"):
+        guard.admit(LogitAffineMap(-0.1, 0.0), old, **enough)
+    with pytest.raises(InputError, match="only Platt maps"):
+        guard.admit(StepMap([0.1], [0.01, 0.9]), old, **enough)
+    with pytest.raises(InputError, match="scores is empty"):
+        MapGuard([])
+
+
+def test_a_guard_of_maps_by_group():
+    scores, of, y, _ = rows(13)
+    bank, guard = Bank(PRIOR), MapGuard(scores, max_step=0.2, monotone=False)
+    first = bank.freeze().map
+    bank.learn(scores, of, y)
+    second = guard.admit(bank.freeze().map, first)
+    assert second.capped > 0
+    third = guard.admit(bank.freeze().map, second.map)
+    assert third.step < second.step
+    with pytest.raises(InputError, match="has no groups"):
+        guard.admit(first, second.map)
+    with pytest.raises(InputError, match="does not keep the order of scores in group '0'"):
+        MapGuard(scores).admit(ByGroupMap("key", ("0",), (LogitAffineMap(-1.0, 0.0),), None))

@@ -3,6 +3,7 @@
 from calibrant.live.bank.bank import Bank
 from calibrant.live.bank.prior import Prior
 from calibrant.live.delays import DelayDrift
+from calibrant.live.guard import Admitted, MapGuard
 from calibrant.live.ids import read_ids
 from calibrant.live.learner import LateLearner
 from calibrant.live.ledger import Ledger
@@ -16,6 +17,7 @@ from calibrant.live.replay.watching import OnAlarm
 from calibrant.live.young import Young
 
 __all__ = [
+    "Admitted",
     "Alarm",
     "Backtest",
     "Band",
@@ -28,6 +30,7 @@ __all__ = [
     "KeyFinding",
     "LateLearner",
     "Ledger",
+    "MapGuard",
     "Monitor",
     "Never",
     "OnAlarm",

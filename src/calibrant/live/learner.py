@@ -8,7 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+<<<<<<< HEAD
 from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
+=======
+from calibrant.live.bank.bank import Bank
+>>>>>>> 8f3b10c (Freeze a bank to a map by group, guard published maps, and learn late labels by key)
 from calibrant.live.ledger import Ledger
 from calibrant.live.records import Released
 from calibrant.live.snapshots import damaged, pack, unpack
@@ -17,8 +21,8 @@ from calibrant.numerics import Floats
 from calibrant.online import Forecaster, resume
 from calibrant.online.settings import settings_of
 
-KIND = "late-learner"
-"""Name in its states."""
+KIND, KEYED = "late-learner", "late-bank"
+"""Names in its states: with a forecaster, and with a bank."""
 
 
 def draws(forecaster: Forecaster) -> bool:
@@ -44,7 +48,7 @@ class LateLearner(Shown):
     Parameters
     ----------
     forecaster
-        A forecaster of :mod:`calibrant.online` for one score.
+        A forecaster of :mod:`calibrant.online` for one score, or a :class:`Bank` whose keys are one column of integers.
     ledger
         The ledger that joins predictions and outcomes.
 
@@ -73,12 +77,21 @@ class LateLearner(Shown):
     ([0, 1], 2)
     """
 
+<<<<<<< HEAD
     def __init__(self, forecaster: Forecaster, ledger: Ledger) -> None:
         if not isinstance(forecaster, Forecaster) or forecaster.takes_rows or forecaster.takes_features:
             raise InputError("forecaster", "must be a forecaster for one score without features")
         if draws(forecaster):
             problem = "draws its forecasts at random, which guarantees nothing when outcomes come late"
             raise InputError("forecaster", problem, "pass one that does not draw, such as OnlinePlatt or Tracking")
+=======
+    def __init__(self, forecaster: Forecaster | Bank, ledger: Ledger) -> None:
+        if isinstance(forecaster, Bank):
+            if len(forecaster.columns) > 1:
+                raise InputError("forecaster", "has several columns of keys", "pass a bank with one, of integers")
+        elif not isinstance(forecaster, Forecaster) or forecaster.takes_rows or forecaster.takes_features:
+            raise InputError("forecaster", "must be a bank, or a forecaster for one score without features")
+>>>>>>> 8f3b10c (Freeze a bank to a map by group, guard published maps, and learn late labels by key)
         if not isinstance(ledger, Ledger):
             raise InputError("ledger", "must be a Ledger", "pass Ledger(horizon=...)")
         self.forecaster, self.ledger = forecaster, ledger
@@ -99,7 +112,11 @@ class LateLearner(Shown):
         array
             The forecasts, given what was released so far.
         """
-        forecasts = self.forecaster.predict_many(scores)
+        if isinstance(self.forecaster, Bank):
+            of = np.broadcast_to(np.asarray(keys), np.shape(scores)) if np.ndim(keys) == 0 else keys
+            forecasts = self.forecaster.predict(scores, of)
+        else:
+            forecasts = self.forecaster.predict_many(scores)
         self.ledger.predict(ids, scores, at=at, keys=keys, versions=versions)
         return forecasts
 
@@ -131,7 +148,11 @@ class LateLearner(Shown):
         if len(released):
             self._waiting.append(released)
         while self._waiting:
-            self.forecaster.learn_many(self._waiting[0].scores, self._waiting[0].labels)
+            rows = self._waiting[0]
+            if isinstance(self.forecaster, Bank):
+                self.forecaster.learn(rows.scores, rows.keys, rows.labels)
+            else:
+                self.forecaster.learn_many(rows.scores, rows.labels)
             del self._waiting[0]
         return released
 
@@ -159,8 +180,10 @@ class LateLearner(Shown):
             raise InputError(
                 "forecaster", "has refused rows that are not learned yet", "call advance until it succeeds"
             )
-        head = {"forecaster": json.loads(self.forecaster.to_json())}
-        return pack(KIND, head, {"ledger": np.frombuffer(self.ledger.to_bytes(), dtype=np.uint8)})
+        arrays = {"ledger": np.frombuffer(self.ledger.to_bytes(), dtype=np.uint8)}
+        if isinstance(self.forecaster, Bank):
+            return pack(KEYED, {}, arrays | {"bank": np.frombuffer(self.forecaster.to_bytes(), dtype=np.uint8)})
+        return pack(KIND, {"forecaster": json.loads(self.forecaster.to_json())}, arrays)
 
     @classmethod
     def from_bytes(cls, state: bytes) -> LateLearner:
@@ -176,7 +199,12 @@ class LateLearner(Shown):
         LateLearner
             It gives the same forecasts for the same events, bit for bit.
         """
-        head, arrays = unpack(state, KIND, {"ledger": np.uint8})
+        try:
+            arrays = unpack(state, KEYED, {"ledger": np.uint8, "bank": np.uint8})[1]
+        except InputError:  # not of a bank
+            head, arrays = unpack(state, KIND, {"ledger": np.uint8})
+        else:
+            return cls(Bank.from_bytes(arrays["bank"].tobytes()), Ledger.from_bytes(arrays["ledger"].tobytes()))
         if "forecaster" not in head:
             raise damaged()
         return cls(resume(head["forecaster"]), Ledger.from_bytes(arrays["ledger"].tobytes()))

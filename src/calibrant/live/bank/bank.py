@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self, get_args
@@ -9,14 +10,16 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibrant.arrays.columns import check_option, read_floats
+from calibrant.arrays.columns import check_option, check_whole, read_floats
 from calibrant.calibration import Calibration
+from calibrant.guarantees.provenance import Provenance, library_version
+from calibrant.live.bank.estimate import estimated_prior
 from calibrant.live.bank.keys import KeyTable, KeyValues, read_key_column
 from calibrant.live.bank.prior import Prior
-from calibrant.live.bank.steps import CHANGED, ROWS, WIDTH, learn_many, predict_many, row_steps
+from calibrant.live.bank.steps import CHANGED, EVENTS, ROWS, WIDTH, learn_many, maps_of, predict_many, row_steps
 from calibrant.live.bank.stored import ARRAYS, check_records, read, written
 from calibrant.live.snapshots import damaged, pack, unpack
-from calibrant.maps import Map
+from calibrant.maps import ByGroupMap, LogitAffineMap, Map
 from calibrant.messages import InputError, Shown, plural
 from calibrant.numerics import Floats, Ints
 from calibrant.online import Forecaster
@@ -337,12 +340,76 @@ class Bank(Shown):
         self._set_prior()
         return self
 
+    def estimate_prior(self) -> Prior:
+        """The prior that the keys suggest: their mean map, and how far they differ; pass it to :meth:`refresh_prior`.
+
+        Returns
+        -------
+        Prior
+            By generalized least squares and EM over the records of the first crossing; other crossings keep their
+            standard deviations. It is the same, bit for bit, in every bank with the same records.
+        """
+        order = self._places[0][self._tables[0].in_order()]
+        return estimated_prior(self._records.reshape(-1, WIDTH)[order], self._frame, self.prior)
+
     def _set_prior(self) -> None:
         """The numbers that the steps need."""
         kept = [1.0 if each is None else math.exp2(-1.0 / each) for each in self.half_life]
         slope, intercept = self._frame
         self._levels = self.prior.levels(kept)
         self._common = np.array([slope, intercept, self.prior.slope - slope, self.prior.intercept - intercept])
+
+    # ------------------------------------------------------------------------------------------------------ frozen map
+
+    def freeze(self, min_rows: int = 1) -> Calibration:
+        """The current maps as a calibration by group, which can be saved, exported and scored row by row.
+
+        Parameters
+        ----------
+        min_rows
+            Keys with fewer rows are left out: they have the map of the prior, as unknown keys have.
+
+        Returns
+        -------
+        Calibration
+            A Platt map for each key of the only column, with the rows learned and the version of the prior in its
+            provenance. A bank with several columns or crossings has no map by one group, and raises an InputError.
+        """
+        check_whole("min_rows", min_rows, 0)
+        if len(self.columns) > 1 or len(self.crossings) > 1:
+            raise InputError(
+                "Bank",
+                "has several columns of keys, but a map by group has one",
+                "ship to_bytes(), or learn a bank of one column that joins them",
+            )
+        table, records = self._tables[0], self._records.reshape(-1, WIDTH)[: self._used]
+        codes = table.in_order()
+        codes = codes[records[codes, ROWS] >= min_rows]
+        slopes, intercepts = maps_of(records[codes], self._levels, self._common)
+        ends = (self.clamp, 1.0 - self.clamp)
+        pooled = LogitAffineMap(self.prior.slope, self.prior.intercept, "log-odds", *ends)
+        maps = tuple(
+            LogitAffineMap(a, b, "log-odds", *ends) for a, b in zip(slopes.tolist(), intercepts.tolist(), strict=True)
+        )
+        names = tuple(str(name) for name in table.parts[0].names(codes.tolist()))
+        found = ByGroupMap(self.columns[0], names, maps, pooled) if names else pooled
+        return Calibration(found, self._provenance(len(names)))
+
+    def _provenance(self, n_keys: int) -> Provenance:
+        """Rows and events learned, and the versions of bank and prior."""
+        events = float(self._records.reshape(-1, WIDTH)[self._tables[0].in_order(), EVENTS].sum())
+        return Provenance(
+            method="Bank",
+            score_type="probability",
+            n=float(self.n_rows),
+            events=events,
+            weight_type="frequency" if events <= self.n_rows else "importance",
+            sampling="time-ordered",
+            resolution="exact",
+            fingerprint=hashlib.blake2b(self.to_bytes(), digest_size=8).hexdigest(),
+            library=library_version(),
+            meta=(f"version={self.version}", f"prior={self.n_priors}", f"keys={n_keys}"),
+        )
 
     # ---------------------------------------------------------------------------------------------------------- state
 

@@ -199,6 +199,13 @@ def _solved(s: Floats, level: Floats, da: Floats, db: Floats) -> tuple[Floats, F
     return (qbb * ra - qab * rb) * over, (qaa * rb - qab * ra) * over
 
 
+def maps_of(records: Floats, level: Floats, common: Floats) -> tuple[Floats, Floats]:
+    """Slopes and intercepts of keys of the first level."""
+    mean = np.broadcast_to(common[MA], len(records)), np.broadcast_to(common[MB], len(records))
+    da, db = _solved(records, level, *mean)
+    return common[FA] + da, common[FB] + db
+
+
 def learn_many(
     records: Floats, rows: Ints, levels: Floats, common: Floats, z: Floats, y: Floats, w: Floats, versions: Floats
 ) -> Floats:
