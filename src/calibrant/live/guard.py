@@ -61,9 +61,9 @@ class MapGuard(Shown):
 
     Notes
     -----
-    Guarantee: at the quantiles of ``scores``, log-odds of consecutive maps differ by at most ``max_step``. It is no
-    statistical one. Edges: the first map has no step. A group without a map before has that of other groups. Cost: one
-    evaluation of each map at seven scores. Reference: none; it is arithmetic.
+    Guarantee: at the quantiles of ``scores``, log-odds of consecutive maps differ by at most ``max_step``; this is
+    arithmetic, not statistics. Edges: the first map has no step. A group without a map before has that of other groups.
+    Cost: one evaluation of each map at seven scores. Reference: none.
 
     Examples
     --------

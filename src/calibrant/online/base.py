@@ -373,7 +373,11 @@ class Forecaster(Shared):
         return self._freeze()
 
     def _freeze(self) -> Map:
-        raise InputError(type(self).__name__, "has no fixed map, since its forecasts depend on more than the score")
+        raise InputError(
+            type(self).__name__,
+            "has no fixed map, since its forecasts depend on more than the score",
+            "ship its state, or the frozen map of an OnlinePlatt that learned the same rows",
+        )
 
     def certificate(self, n_rows: int | None = None) -> OnlineCertificate | NoCertificate:
         """The guarantee for its first ``n_rows`` forecasts since it was created, or the reason for none.

@@ -185,21 +185,22 @@ class Bank(Shown):
         xs = many_scores(scores)
         ys = many_labels(outcomes, scores, bounded=True)
         columns = self._key_columns(keys, len(xs))
-        ws = np.ones(len(xs)) if weights is None else _weights(weights, len(xs))
+        ws = None if weights is None else _weights(weights, len(xs))
         if self.n_rows + len(xs) > MAX_ROWS:
             raise InputError("scores", "are more rows than a bank can count")
         for table in self._tables:
             table.admit(self._of(columns, table))
-        left_out = ws == 0.0
-        if left_out.any():
-            return self._forecast_some(xs, columns, ys, ws, ~left_out)
-        out = np.empty(len(xs))
+        if ws is not None and len(ws) and not ws.min() > 0.0:
+            return self._forecast_some(xs, columns, ys, ws, ws > 0.0)
+        out, ones = np.empty(len(xs)), np.ones(min(len(xs), CHUNK))
         rows = self._added(columns)
-        versions = np.arange(self.version + 1.0, self.version + 1.0 + len(xs))
+        first = np.arange(self.version + 1.0, self.version + 1.0 + len(ones))
         fast = self._use_fast(len(xs), "learn")
         for start in range(0, len(xs), CHUNK):
             part = slice(start, start + CHUNK)
-            these = (self._levels, self._common, self._log_odds(xs[part]), ys[part], ws[part], versions[part])
+            z = self._log_odds(xs[part])
+            weight = ones[: len(z)] if ws is None else ws[part]
+            these = (self._levels, self._common, z, ys[part], weight, first[: len(z)] + start)
             if fast:
                 row_steps(fast=True)[1](self._records, rows[part].reshape(-1), *these, out[part])
             else:

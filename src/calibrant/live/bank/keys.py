@@ -76,10 +76,10 @@ class Codes:
             return np.full(len(values), -1, dtype=np.int64)
         if isinstance(values, list):
             return np.fromiter(map(self._searched.get, values, repeat(-1)), np.int64, len(values))
-        inside = (values >= 0) & (values < len(self._direct))
-        if inside.all():
+        if not len(values) or (values.min() >= 0 and values.max() < len(self._direct)):
             found = self._direct[values].astype(np.int64)
         else:
+            inside = (values >= 0) & (values < len(self._direct))
             found = np.where(inside, self._direct[np.where(inside, values, 0)], np.int64(-1))
         if self._searched:
             missing = np.flatnonzero(found < 0)
@@ -91,9 +91,9 @@ class Codes:
         if len(values):
             self.kind = kind_of(values)
         found = self.find(values)
-        missing = np.flatnonzero(found < 0)
-        if not len(missing):
+        if not len(found) or found.min() >= 0:
             return found
+        missing = np.flatnonzero(found < 0)
         if isinstance(values, list):
             fresh = list(dict.fromkeys(values[place] for place in missing.tolist()))
             self._searched.update(zip(fresh, range(self._size, self._size + len(fresh)), strict=True))

@@ -154,7 +154,11 @@ class Tracking(BinnedForecaster):
         if isinstance(inner, StepMap):
             return StepMap(inner.knots, np.array([values[_bin_of(p, self.n_bins)] for p in inner.values])).merged()
         if inner.direction is Direction.MIXED:
-            raise InputError("expert", "must have a monotone map for freeze(): otherwise bins are not score intervals")
+            raise InputError(
+                "expert",
+                "must have a monotone map for freeze(): otherwise bins are not score intervals",
+                "ship the frozen map of the expert, or the state",
+            )
         rising = inner.direction.never_falls
         edges = np.arange(1, self.n_bins) / self.n_bins
         edges, values = (edges, values) if rising else (edges[::-1], values[::-1])
