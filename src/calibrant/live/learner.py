@@ -8,11 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-<<<<<<< HEAD
 from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
-=======
 from calibrant.live.bank.bank import Bank
->>>>>>> 8f3b10c (Freeze a bank to a map by group, guard published maps, and learn late labels by key)
 from calibrant.live.ledger import Ledger
 from calibrant.live.records import Released
 from calibrant.live.snapshots import damaged, pack, unpack
@@ -77,21 +74,15 @@ class LateLearner(Shown):
     ([0, 1], 2)
     """
 
-<<<<<<< HEAD
-    def __init__(self, forecaster: Forecaster, ledger: Ledger) -> None:
-        if not isinstance(forecaster, Forecaster) or forecaster.takes_rows or forecaster.takes_features:
-            raise InputError("forecaster", "must be a forecaster for one score without features")
-        if draws(forecaster):
-            problem = "draws its forecasts at random, which guarantees nothing when outcomes come late"
-            raise InputError("forecaster", problem, "pass one that does not draw, such as OnlinePlatt or Tracking")
-=======
     def __init__(self, forecaster: Forecaster | Bank, ledger: Ledger) -> None:
         if isinstance(forecaster, Bank):
             if len(forecaster.columns) > 1:
                 raise InputError("forecaster", "has several columns of keys", "pass a bank with one, of integers")
         elif not isinstance(forecaster, Forecaster) or forecaster.takes_rows or forecaster.takes_features:
             raise InputError("forecaster", "must be a bank, or a forecaster for one score without features")
->>>>>>> 8f3b10c (Freeze a bank to a map by group, guard published maps, and learn late labels by key)
+        elif draws(forecaster):
+            problem = "draws its forecasts at random, which guarantees nothing when outcomes come late"
+            raise InputError("forecaster", problem, "pass one that does not draw, such as OnlinePlatt or Tracking")
         if not isinstance(ledger, Ledger):
             raise InputError("ledger", "must be a Ledger", "pass Ledger(horizon=...)")
         self.forecaster, self.ledger = forecaster, ledger

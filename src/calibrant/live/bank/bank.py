@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from calibrant.arrays.columns import check_option, check_whole, read_floats
 from calibrant.calibration import Calibration
+from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.guarantees.provenance import Provenance, library_version
 from calibrant.live.bank.estimate import estimated_prior
 from calibrant.live.bank.keys import KeyTable, KeyValues, read_key_column
@@ -395,6 +396,10 @@ class Bank(Shown):
         names = tuple(str(name) for name in table.parts[0].names(codes.tolist()))
         found = ByGroupMap(self.columns[0], names, maps, pooled) if names else pooled
         return Calibration(found, self._provenance(len(names)))
+
+    def certificate(self) -> NoCertificate:
+        """Why there is none: rows of a stream are not independent, and posterior means lean toward the prior."""
+        return NoCertificate(NoCertificateCode.NO_THEOREM, "no known theorem covers maps that lean toward a prior")
 
     def _provenance(self, n_keys: int) -> Provenance:
         """Rows and events learned, and the versions of bank and prior."""

@@ -121,7 +121,8 @@ class StreamState:
             return []
         self.version += 1
         self.published, self.rows_published = self.time, self.learner.forecaster.n_rows
-        document = Calibration(self.learner.forecaster.freeze()).to_json()
+        frozen = self.learner.forecaster.freeze()
+        document = (frozen if isinstance(frozen, Calibration) else Calibration(frozen)).to_json()
         if self.settings.promotion == "automatic":
             self._promote(self.position, self.version, "published", promotions)
         return [Version(self.version, self.position, self.time, document)]
