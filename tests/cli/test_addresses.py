@@ -26,6 +26,8 @@ REQUIRED = {
     "accept": ["rows.csv"],
     "plan": ["--epsilon", "0.1", "--n-bins", "5"],
     "tally": ["rows.csv", "--day", "2026-03-01"],
+    "watch": ["kept"],
+    "backtest": ["rows.csv", "--time", "day"],
 }
 
 
@@ -52,7 +54,7 @@ def words_with(command: str, door: str, path: str) -> list[str]:
 
 
 def test_the_doors_are_found():
-    assert len(doors()) == 28
+    assert len(doors()) == 31
     assert {command for command, _ in doors()} == set(REQUIRED)
 
 

@@ -12,6 +12,7 @@ import typer
 from calibrant.cli.commands.accept import accept
 from calibrant.cli.commands.anchor import anchor
 from calibrant.cli.commands.apply import apply
+from calibrant.cli.commands.backtest import backtest
 from calibrant.cli.commands.check import check
 from calibrant.cli.commands.compare import compare
 from calibrant.cli.commands.export import export
@@ -25,7 +26,7 @@ from calibrant.cli.commands.watch import watch
 from calibrant.cli.guard import DEBUG, guarded
 from calibrant.cli.options import spread
 
-COMMANDS = (check, fit, apply, export, verify, report, compare, grades, anchor, accept, plan, tally, watch)
+COMMANDS = (check, fit, apply, export, verify, report, compare, grades, anchor, accept, plan, tally, watch, backtest)
 """Commands in the order of ``calibrant --help``; name and help come from the function and its docstring."""
 
 app = typer.Typer(

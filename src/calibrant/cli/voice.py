@@ -21,6 +21,11 @@ class Mistake(InputError):
 
 
 OPTIONS = {
+    "warm_up": "--warm-up",
+    "reference": "--reference",
+    "policies": "--policy",
+    "keys": "--key",
+    "delay": "--delay",
     "alpha": "--alpha",
     "by": "--by",
     "clamp": "--clamp",
