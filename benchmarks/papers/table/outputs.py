@@ -296,7 +296,8 @@ def adversaries(text: str) -> Values:
 def ch9(text: str) -> Values:
     out, data = {}, ""
     pair = rf"({NUMBER}) \( *({NUMBER})\)"
-    for line in text.splitlines():
+    tables, _, _ = text.partition("ch9.py --shapes")  # Table 9.4 follows, on the same data with other levels
+    for line in tables.splitlines():
         if found := re.match(r"(\w+), \d+ versions", line):
             data = found[1]
         elif found := re.match(rf"   (\S+) +{pair} .*?[-+]\d+\.\d +{pair}", line):
@@ -379,7 +380,8 @@ def groups(text: str) -> Values:
 
 def paths(text: str) -> Values:
     found: dict[tuple[str, str], dict[str, list[float]]] = {}
-    for line in text.splitlines():
+    tables, _, _ = text.partition("ch9.py --shapes")  # Table 9.4 follows, on the same data with other levels
+    for line in tables.splitlines():
         if head := re.match(r"(\S+), ([\d,]+) calibration rows", line):
             table = found.setdefault((head[1], head[2]), {})
         elif row := re.match(rf"((?:leaf|path), .*?) {{2,}}((?:{NUMBER} +)+)", line):
