@@ -209,7 +209,9 @@ def test_on_alarm_refits_after_a_break_and_not_before():
 def test_a_bank_learns_at_the_start_of_each_day_what_became_known():
     s, y, at, delay = draw(18, n=400)
     keys = np.array(["a", "b", "c"])[np.arange(400) % 3]
-    served = live.backtest(s, y, at, "bank-by-key", delay=delay, keys=keys)["bank by key"].served
+    found = live.backtest(s, y, at, ["bank-by-key", "online-platt"], delay=delay, keys=keys)
+    assert [each.cells()[5] for each in found.values()] == ["each day", "each row"]
+    served = found["bank by key"].served
     bank = live.Bank()
     known = np.maximum(np.floor(at) + 1, np.ceil(at + delay))
     for day in range(90):

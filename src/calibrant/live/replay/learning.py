@@ -110,6 +110,7 @@ class ByKey(Policy):
     label: str = "bank by key"
 
     needs_rows = True
+    learns_each = "day"
 
     def __post_init__(self) -> None:
         """Refuse anything but a bank."""

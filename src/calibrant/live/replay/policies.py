@@ -37,7 +37,7 @@ class Served:
     probabilities
         One for each line of the history.
     refits
-        Days at whose start another map was served; None for a policy that learns row by row.
+        Days at whose start another map was served; None for a policy without maps, which learns by row or by day.
     maps
         Map that was served from each of these days on.
     largest_step
@@ -56,6 +56,8 @@ class Policy(ABC):
 
     #: Whether it needs single rows rather than counts by day.
     needs_rows: bool = False
+    #: How often a policy without maps learns: ``"row"`` or ``"day"``.
+    learns_each: str = "row"
 
     @property
     @abstractmethod

@@ -40,11 +40,11 @@ class PolicyResult(Shown):
         Mean over the rows that count; forecasts are held 1e-9 from 0 and 1 in the log loss.
     calibration_error
         :func:`calibrant.metrics.debiased_ece` of all rows together: errors of different signs at different times
-        cancel in it, and :class:`~calibrant.displays.BacktestDisplay` shows them over time.
+        cancel in it; ``predicted`` has the sums by day.
     sharpness
         :func:`calibrant.metrics.sharpness`.
     refits
-        Number of maps that were fitted; None for a policy that learns row by row.
+        Number of maps that were fitted; None for a policy without maps, which learns by row or by day.
     largest_step
         Largest change of the log-odds at an observed score quantile from one map to the next (after the first), or from
         day to day; NaN if there was none.
@@ -111,7 +111,7 @@ class PolicyResult(Shown):
 
     def cells(self) -> list[str]:
         """Its line as text."""
-        refits = "each row" if self.refits is None else f"{self.refits:,}"
+        refits = f"each {self.policy.learns_each}" if self.refits is None else f"{self.refits:,}"
         step = "-" if math.isnan(self.largest_step) else f"{self.largest_step:.2f}"
         change = self.log_loss_change
         ends = "" if math.isnan(change.low) else f" ({change.low:+.4f} to {change.high:+.4f})"
