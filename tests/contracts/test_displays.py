@@ -41,6 +41,7 @@ from calibrant.displays import (
 from calibrant.displays.multiclass import rates as class_rates
 from calibrant.displays.multiclass import regions
 from calibrant.engine import Grid
+from calibrant.live import Monitor
 from calibrant.maps import LogitAffineMap
 from calibrant.metrics.binary.validity import validity_curve
 from calibrant.online import GaussianForecast
@@ -164,6 +165,15 @@ def grades() -> Any:
     )  # fmt: skip
 
 
+def watched(rows: int = 6_000, shift: float = 0.6, **options: Any) -> Any:
+    """A monitor of a stream whose level moves after a third of its rows, and whose model is changed near the end."""
+    rng = np.random.default_rng(5)
+    p = rng.beta(1, 2, rows)
+    odds = p / (1 - p) * np.exp(shift * (np.arange(rows) > rows // 3))
+    y, last = rng.random(rows) < odds / (1 + odds), rows - rows // 5
+    return Monitor(**options).update(p[:last], y[:last]).restart().update(p[last:], y[last:])
+
+
 def sizes() -> dict[int, np.ndarray]:
     """Scores rounded to few values, by their number."""
     return {size: (draw()[0] * size).astype(int) / size + 0.5 / size for size in (1, 2, 4, 8, 16, 32, 64)}
@@ -204,6 +214,9 @@ LISTED: dict[str, Callable[[], Any]] = {
     "class-wise, two": lambda: ClasswiseDisplay.from_predictions(*draw_classes(300, 2)),
     "class errors, many": lambda: MulticlassErrorDisplay.from_predictions(*draw_classes(3_000, 40)),
     "trade-off": lambda: displays.TradeOffDisplay.from_predictions(sizes(), draw()[1], label="Bins"),
+    "monitor": lambda: displays.MonitorDisplay.from_monitor(watched()),
+    "monitor, calm": lambda: displays.MonitorDisplay.from_monitor(watched(shift=0.0, lag=3)),
+    "monitor, few rows": lambda: displays.MonitorDisplay.from_monitor(watched(12)),
     "plan": PlanDisplay.from_sizes,
     "plan, target": lambda: PlanDisplay.from_sizes(epsilon=0.1),
     "plan, one size": lambda: PlanDisplay.from_sizes([300], scheme="ums", coverage="marginal", max_bins=12),
@@ -220,6 +233,7 @@ FIRST = {
     "ForestDisplay": "forest",
     "GradeLightsDisplay": "grade lights",
     "MapDisplay": "map, binning",
+    "MonitorDisplay": "monitor",
     "PlanDisplay": "plan, target",
     "PredictionSetsDisplay": "prediction sets",
     "ReliabilityDisplay": "reliability",

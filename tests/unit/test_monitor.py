@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from benchmarks.monitor import predictions
 
+from calibrant.displays import MonitorDisplay
 from calibrant.live import Monitor
 from calibrant.live.monitor.boundary import epochs, mixture, of_maximum
 from calibrant.live.monitor.wealth import START, Wealth, begins_at, log_ratios, unspent
@@ -383,3 +384,40 @@ def test_a_long_history_stays_short() -> None:
     table = Monitor().update(p, y).history
     assert 60 <= len(table["row"]) <= 128
     assert table["row"] == sorted(table["row"])
+
+
+def test_the_band_of_the_history_is_that_of_every_look() -> None:
+    p, y = stream(1_280)
+    for lag in (1, 5):
+        monitor = Monitor(lag=lag)
+        for end in range(64, 1_281, 64):
+            band = monitor.update(p[end - 64 : end], y[end - 64 : end]).band
+            low, high = (monitor.history[name][-1] for name in ("low", "high"))
+            assert low <= band.low + 1e-12
+            assert high >= band.high - 1e-12
+            assert high - low == pytest.approx(band.high - band.low, rel=1e-9 if lag == 1 else 0.05)
+
+
+def test_a_display_of_a_monitor_has_the_present_and_the_alarms() -> None:
+    p, y = stream(3_000, shift=0.8)
+    monitor = Monitor().update(p, y)
+    data = MonitorDisplay.from_monitor(monitor).data
+    assert data["row"][-1] == 3_000
+    assert data["difference"][-1] == pytest.approx(monitor.band.difference)
+    assert [each["row"] for each in data["alarms"]] == [each.row for each in monitor.alarms]
+    assert data["began"][-1] == monitor.alarms[0].row
+    assert data["tolerated"][0] < 0.0 < data["tolerated"][1]
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_a_display_of_few_rows(rows: int) -> None:
+    data = MonitorDisplay.from_monitor(Monitor().update(np.full(rows, 0.3), np.ones(rows))).data
+    assert data["row"] == [rows]
+    assert data["high"] == [1.0]
+
+
+def test_a_display_needs_a_monitor_with_rows() -> None:
+    with pytest.raises(InputError, match="no rows"):
+        MonitorDisplay.from_monitor(Monitor())
+    with pytest.raises(InputError, match="monitor"):
+        MonitorDisplay.from_monitor([0.1])  # type: ignore[arg-type]

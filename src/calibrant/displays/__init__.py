@@ -5,6 +5,7 @@ from calibrant.displays.distribution import DistributionDisplay
 from calibrant.displays.forest import ForestDisplay
 from calibrant.displays.horizon import HorizonDisplay
 from calibrant.displays.lights import GradeLightsDisplay
+from calibrant.displays.live.monitor import MonitorDisplay
 from calibrant.displays.map import MapDisplay
 from calibrant.displays.multiclass.error import MulticlassErrorDisplay
 from calibrant.displays.multiclass.panels import ClasswiseDisplay
@@ -26,6 +27,7 @@ __all__ = [
     "GradeLightsDisplay",
     "HorizonDisplay",
     "MapDisplay",
+    "MonitorDisplay",
     "MulticlassErrorDisplay",
     "PlanDisplay",
     "PredictionSetsDisplay",

@@ -7,6 +7,7 @@ from dataclasses import astuple, dataclass, field
 
 import numpy as np
 
+from calibrant.live.monitor.boundary import mixture
 from calibrant.live.monitor.rows import Labeled
 from calibrant.live.monitor.wealth import running
 from calibrant.numerics import Floats
@@ -79,8 +80,16 @@ class History:
                 best, found = excess * excess / weight, (row + 1, at, excess / weight)
         return found
 
-    def table(self) -> dict[str, list[float]]:
-        """The points as columns."""
+    def table(self, alpha: float, lag: int) -> dict[str, list[float]]:
+        """The points as columns, with the ends of the band of the mean difference at each.
+
+        The band of several sub-streams is the sum of theirs. The boundary is concave in the sum of squares, so that sum
+        is at most the number of sub-streams times the boundary at the mean of their sums.
+        """
         names = Point.__dataclass_fields__
         columns = list(zip(*map(astuple, self.points), strict=True)) if self.points else [()] * len(names)
-        return {name: list(column) for name, column in zip(names, columns, strict=True)}
+        found = {name: list(column) for name, column in zip(names, columns, strict=True)}
+        n, total, squares = (np.array(found[name], dtype=np.float64) for name in ("n", "difference", "squares"))
+        radius = lag * mixture(squares / lag, alpha / (2.0 * lag)) if len(n) else n
+        ends = {"low": np.maximum((total - radius) / n, -1.0), "high": np.minimum((total + radius) / n, 1.0)}
+        return found | {name: end.tolist() for name, end in ends.items()}

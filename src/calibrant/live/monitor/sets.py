@@ -98,6 +98,14 @@ def level_set(evidence: Evidence, alpha: float) -> Range:
     return Range(*_open(found, WIDEST))
 
 
+def changes_by(evidence: Evidence, shift: float) -> tuple[float, float] | None:
+    """Change of the mean prediction if all log-odds move down or up by this much; None without rows."""
+    if not evidence.rows:
+        return None
+    low, high = (Curve(evidence).changes(np.array([-shift, shift]), np.ones(2))[0] / evidence.rows).tolist()
+    return low, high
+
+
 def slope_set(evidence: Evidence, alpha: float, alpha_level: float) -> Range:
     """Slopes for which some shift agrees with both bands; its error probability is the sum of both.
 
