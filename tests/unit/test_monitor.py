@@ -358,6 +358,7 @@ def test_the_text_states_level_budget_and_assumption() -> None:
     assert "independent given what was known" in text
     assert "began at about row" in text
     assert "2 rows" in str(Monitor(lag=2))
+    assert "later alarms have no proven level" in str(Monitor(lag=2))
     assert "at most 10% false" in text
 
 

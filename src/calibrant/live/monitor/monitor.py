@@ -71,8 +71,8 @@ class Monitor(Shown):
     Guarantee: if each outcome in [0, 1] has its prediction as its mean, given what was known when the prediction was
     made, then a run ever raises an alarm with probability at most ``level``. After an alarm a new run begins with the
     same level. A calibrated stream has at most level / (1 - level) alarms on average, over all time. The bands of
-    level, slope and bins hold at all looks with probability 1 - level together; they need no hypothesis. Proof:
-    ``docs/certificates/monitor.md``.
+    level, slope and bins hold at all looks with probability 1 - level together; they need no hypothesis. With ``lag``
+    above 1 this is proved up to the first alarm only. Proof: ``docs/certificates/monitor.md``.
 
     Assumption: with ``lag=1`` the rows must be released in an order that does not depend on the outcomes, and outcomes
     must be independent given what was known at their predictions. With ``lag=L`` row i may depend on rows i - 1 to

@@ -49,10 +49,16 @@ def summary(monitor: Monitor) -> str:
 def budget(monitor: Monitor) -> str:
     """How the level is spent, and the assumption."""
     shares = ", ".join(f"{name} {100.0 * share * monitor.level:g} %" for name, share in SHARES.items())
-    return (
-        f"Level {100.0 * monitor.level:g} % for each run, at all looks together ({shares}); a calibrated stream has at "
-        f"most {monitor.level / (1.0 - monitor.level):.3f} alarms on average. Assumed: {assumption(monitor.lag)}."
-    )
+    level = f"Level {100.0 * monitor.level:g} %"
+    if monitor.lag > 1:
+        spent = f"{level} up to the first alarm, at all looks together ({shares}); later alarms have no proven level."
+    else:
+        most = monitor.level / (1.0 - monitor.level)
+        spent = (
+            f"{level} for each run, at all looks together ({shares}); a calibrated stream has at most {most:.3f} alarms"
+        )
+        spent += " on average."
+    return f"{spent} Assumed: {assumption(monitor.lag)}."
 
 
 def _e_text(log_e: float) -> str:
