@@ -14,6 +14,9 @@ SOURCE = ROOT / "src" / "calibrant"
 FOLDERS = sorted({path.parent for path in SOURCE.rglob("*.py")})
 MOST_FILES = 18
 
+DATA = {".csv", ".parquet", ".json", ".sql", ".onnx", ".png", ".html", ".txt", ".db", ".duckdb"}
+"""Endings of files that examples write, none of which belongs to the root."""
+
 ENDINGS = ("ations", "ation", "ings", "ing", "ions", "ion", "ers", "er", "ed", "es", "s", "e")
 
 
@@ -46,6 +49,12 @@ def test_names_that_differ_by_an_ending_have_one_stem(subtests: pytest.Subtests)
         with subtests.test(name=name):
             first, second = name.split()
             assert stem(first) == stem(second)
+
+
+def test_the_root_holds_no_data() -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    tracked = listed.stdout.splitlines() or [path.name for path in ROOT.iterdir()]
+    assert not [name for name in tracked if "/" not in name and Path(name).suffix in DATA]
 
 
 def test_generated_lists_are_up_to_date() -> None:
