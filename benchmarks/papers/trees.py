@@ -59,7 +59,7 @@ from bias import GENERATORS, Generator
 from data_folder import data_folder, need_data
 
 from calibrant import CalibrantWarning, IsotonicCalibrator, PlattScaling
-from calibrant.fits.trees import Pruned, Tree, pruning_path
+from calibrant.fits.trees.growth import Pruned, Tree, pruning_path
 from calibrant.metrics import auc, debiased_ece, ece, pde, tree_regions, validity_curve
 from calibrant.metrics.draws import values_only
 

@@ -9,10 +9,10 @@ from scipy import stats
 from calibrant import PlattScaling, SegmentCalibrator, calibrate
 from calibrant.arrays import check_rows
 from calibrant.arrays.keys import read_keys
-from calibrant.fits.multicalibration import Repairs, repair
 from calibrant.fits.scaling import fit_platt
-from calibrant.fits.segments import SegmentCells
-from calibrant.fits.shrinkage import Segmented, fit_scales
+from calibrant.fits.segments.counts import SegmentCells
+from calibrant.fits.segments.multicalibration import Repairs, repair
+from calibrant.fits.segments.shrinkage import Segmented, fit_scales
 from calibrant.numerics import expit
 
 pytestmark = pytest.mark.statistical

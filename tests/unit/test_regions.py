@@ -13,8 +13,8 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 from calibrant import CalibrationTree, ProbabilityCalibrationTree, load, metrics
-from calibrant.fits.features import Features
-from calibrant.fits.trees import grow
+from calibrant.fits.trees.features import Features
+from calibrant.fits.trees.growth import grow
 from calibrant.messages import InputError
 from calibrant.metrics import debiased_ece, ece, pde, tree_regions
 from calibrant.metrics.draws import values_only

@@ -29,9 +29,9 @@ from calibrant import (
 from calibrant.arrays import check_rows
 from calibrant.arrays.keys import read_keys
 from calibrant.engine import apply as engine_apply
-from calibrant.fits.multicalibration import bounded_p, examine, repair, saddlepoint_p
-from calibrant.fits.segments import ALL_ROWS, SegmentCells
-from calibrant.fits.shrinkage import Scales, Segmented, fit_scales, most_probable, shrink
+from calibrant.fits.segments.counts import ALL_ROWS, SegmentCells
+from calibrant.fits.segments.multicalibration import bounded_p, examine, repair, saddlepoint_p
+from calibrant.fits.segments.shrinkage import Scales, Segmented, fit_scales, most_probable, shrink
 from calibrant.maps import ByGroupMap, ComposeMap, LogitAffineMap
 from calibrant.metrics.chance import Chance
 from calibrant.metrics.estimates import Estimate

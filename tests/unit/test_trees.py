@@ -7,8 +7,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from calibrant.fits.features import MISSING, Features
-from calibrant.fits.trees import cross_validated, grow, pruning_path
+from calibrant.fits.trees.features import MISSING, Features
+from calibrant.fits.trees.growth import cross_validated, grow, pruning_path
 
 sklearn_tree = pytest.importorskip("sklearn.tree")
 

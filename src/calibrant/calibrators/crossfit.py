@@ -20,7 +20,7 @@ from calibrant.calibrators.base import BinaryCalibrator, Calibrator, check_calib
 from calibrant.calibrators.multiclass.auto import MulticlassAutoCalibrator
 from calibrant.calibrators.multiclass.base import MulticlassCalibrator
 from calibrant.calibrators.segments import SegmentCalibrator
-from calibrant.fits.segments import By, read_by, taken_keys
+from calibrant.fits.segments.counts import By, read_by, taken_keys
 from calibrant.messages import InputError, Setting
 from calibrant.numerics import Floats
 from calibrant.selection.folds import forward_folds

@@ -17,10 +17,10 @@ from calibrant.arrays.keys import Keys, key_text
 from calibrant.calibrators.auto import AutoCalibrator
 from calibrant.calibrators.base import BinaryCalibrator, both_classes, check_calibrator, refuse_places
 from calibrant.calibrators.descriptions import describe
-from calibrant.fits.multicalibration import Change, repair
 from calibrant.fits.needs import SHRUNKEN_ROWS, minority_rows
-from calibrant.fits.segments import By, SegmentCells, Stages, frame_columns, read_by, taken_keys
-from calibrant.fits.shrinkage import Scales, shrink
+from calibrant.fits.segments.counts import By, SegmentCells, Stages, frame_columns, read_by, taken_keys
+from calibrant.fits.segments.multicalibration import Change, repair
+from calibrant.fits.segments.shrinkage import Scales, shrink
 from calibrant.guarantees.certificate import Certificate, Coverage, IntervalName
 from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.guarantees.provenance import Provenance, Sampling, Status
@@ -95,9 +95,9 @@ class SegmentCalibrator(BinaryCalibrator):
 
     ``segment_method="shrink"``: :math:`a_g \sim N(0, \tau^2)` and :math:`d_g \sim N(0, \sigma^2)`, with the scales that
     make the labels of all segments of a column most likely (empirical Bayes, by Laplace's method). If a few segments
-    are far off and the others are not, those have a wider prior (:func:`~calibrant.fits.shrinkage.fit_scales`). A
-    segment of few rows nearly keeps the global map. Scales of 0 mean that the marginal likelihood, not a test, gives no
-    evidence that segments differ. Several columns are fitted one after the other.
+    are far off and the others are not, those have a wider prior (``fits.segments.shrinkage``).
+    A segment of few rows nearly keeps the global map. Scales of 0 mean that the marginal likelihood, not a test, gives
+    no evidence that segments differ. Several columns are fitted one after the other.
 
     ``segment_method="multicalibrate"``: only segments that differ significantly from the global map are changed. All
     segments of all columns are tested, for intercept and slope, at family-wise significance level ``alpha``; those that
@@ -157,7 +157,7 @@ class SegmentCalibrator(BinaryCalibrator):
     change is at most ``alpha`` if the global map is right for every segment; two things are approximations: that it is
     fitted to the same rows, which is conservative for maps of few parameters, and the tail of the slope test.
     Importance weights that depend on the labels are not covered (see
-    :func:`~calibrant.fits.multicalibration.repair`).
+    :func:`~calibrant.fits.segments.multicalibration.repair`).
     Cost: that of the calibrator, six times on cells; then one pass over the rows, and passes over segments by cells.
     Reference: Efron and Morris (1973) for shrinkage; Hebert-Johnson et al. (2018) for multicalibration.
 

@@ -14,7 +14,7 @@ from scipy import special
 
 from calibrant.arrays import ScoreType, check_rows
 from calibrant.arrays.columns import is_missing, read_numbers
-from calibrant.fits.features import MISSING, Features, bin_sums
+from calibrant.fits.trees.features import MISSING, Features, bin_sums
 from calibrant.maps.base import by_name
 from calibrant.messages import InputError, Shown, plural
 from calibrant.metrics.chance import Chance

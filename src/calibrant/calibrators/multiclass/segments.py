@@ -19,7 +19,7 @@ from calibrant.calibrators.multiclass.auto import MulticlassAutoCalibrator
 from calibrant.calibrators.multiclass.base import MulticlassCalibrator, absent_notes
 from calibrant.fits.multiclass.segments import corrected, fit_correction
 from calibrant.fits.multiclass.softmax import effective_weights, zeros_as
-from calibrant.fits.segments import By, read_by, taken_keys
+from calibrant.fits.segments.counts import By, read_by, taken_keys
 from calibrant.guarantees.certificate import Coverage, IntervalName
 from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.guarantees.provenance import Sampling, Status

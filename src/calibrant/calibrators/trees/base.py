@@ -25,7 +25,9 @@ from calibrant.calibrators.base import (
 from calibrant.calibrators.multiclass.base import MulticlassCalibrator
 from calibrant.calibrators.trees.rules import Rules
 from calibrant.calibrators.trees.samples import ClassScores, OneScore, Sample
-from calibrant.fits.features import (
+from calibrant.fits.ranking import Ranking
+from calibrant.fits.segments.counts import frame_columns
+from calibrant.fits.trees.features import (
     Features,
     Table,
     as_objects,
@@ -36,10 +38,8 @@ from calibrant.fits.features import (
     read_features,
     take_columns,
 )
-from calibrant.fits.leaves import LeafCounts, LeafModel
-from calibrant.fits.ranking import Ranking
-from calibrant.fits.segments import frame_columns
-from calibrant.fits.trees import Grown, cross_validated
+from calibrant.fits.trees.growth import Grown, cross_validated
+from calibrant.fits.trees.leaves import LeafCounts, LeafModel
 from calibrant.guarantees.provenance import Sampling
 from calibrant.maps import ClassTreeMap, Map, TreeMap
 from calibrant.maps.trees import TreeNodes

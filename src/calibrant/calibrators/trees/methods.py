@@ -10,8 +10,8 @@ import numpy as np
 from calibrant.arrays.columns import check_option
 from calibrant.calibrators.trees.base import TreeCalibrator
 from calibrant.calibrators.trees.samples import Sample
-from calibrant.fits.leaves import LeafCounts, LeafModel, Means
-from calibrant.fits.trees import node_fits
+from calibrant.fits.trees.growth import node_fits
+from calibrant.fits.trees.leaves import LeafCounts, LeafModel, Means
 from calibrant.guarantees.certificate import Certificate, Coverage, IntervalName
 from calibrant.guarantees.issuing import issue_leaves
 from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
@@ -150,9 +150,9 @@ class ProbabilityCalibrationTree(TreeCalibrator):
               \quad\text{for } x \text{ in leaf } \ell, \qquad b_\ell \ge 0.
 
     The curve of a node leans on that of the node above, as if that were worth 10 further rows
-    (:mod:`calibrant.fits.leaves`), so a leaf of one class keeps close to its parent. The tree is pruned to the least
-    :math:`\text{RMSE} + \alpha |T|` of these curves. With a matrix of scores of several classes, each leaf has a map
-    :math:`\operatorname{softmax}(t_\ell z + b_\ell)` of the log-probabilities z instead, with :math:`t_\ell \ge 0`.
+    (:mod:`calibrant.fits.trees.leaves`), so a leaf of one class keeps close to its parent. The tree is pruned to the
+    least :math:`\text{RMSE} + \alpha |T|` of these curves. With a matrix of scores of several classes, each leaf has a
+    map :math:`\operatorname{softmax}(t_\ell z + b_\ell)` of the log-probabilities z instead, with :math:`t_\ell \ge 0`.
 
     Parameters
     ----------

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from calibrant.fits.leaves import LeafCounts
+from calibrant.fits.trees.leaves import LeafCounts
 from calibrant.guarantees.bounds import BOUNDS
 from calibrant.guarantees.provenance import Sampling
 from calibrant.maps import ClassTreeMap, LogitAffineMap, TreeMap

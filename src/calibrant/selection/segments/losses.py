@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from calibrant.fits.ranking import Ranking
-from calibrant.fits.segments import SegmentCells
+from calibrant.fits.segments.counts import SegmentCells
 from calibrant.maps import Map, StepMap
 from calibrant.messages import Note, Voice, note
 from calibrant.metrics.binary.scores import auc

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from calibrant.fits.segments import SegmentCells, Stages
-from calibrant.fits.shrinkage import Scales
+from calibrant.fits.segments.counts import SegmentCells, Stages
+from calibrant.fits.segments.shrinkage import Scales
 from calibrant.messages import Shown, count_text, plural
 from calibrant.metrics.estimates import Estimate
 from calibrant.notebook import table_block

@@ -10,8 +10,8 @@ from typing import Literal
 import numpy as np
 from scipy import special
 
-from calibrant.fits.segments import ALL_ROWS, Lines, SegmentCells, Stages
-from calibrant.fits.shrinkage import WIDE, Segmented, most_probable
+from calibrant.fits.segments.counts import ALL_ROWS, Lines, SegmentCells, Stages
+from calibrant.fits.segments.shrinkage import WIDE, Segmented, most_probable
 from calibrant.messages import Shown
 from calibrant.metrics.chance import Chance
 from calibrant.metrics.multiplicity import holm

@@ -18,8 +18,8 @@ from typing import Any, cast, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.fits.features import MISSING, Features, bin_sums
-from calibrant.fits.leaves import LeafModel, Means
+from calibrant.fits.trees.features import MISSING, Features, bin_sums
+from calibrant.fits.trees.leaves import LeafModel, Means
 from calibrant.maps import LARGEST, ClassAxis, ClassTreeMap, Map, MulticlassMap, TreeMap
 from calibrant.numerics import Floats, Ints
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.fits.segments import Lines, SegmentCells, Stages
+from calibrant.fits.segments.counts import Lines, SegmentCells, Stages
 from calibrant.numerics import Floats, Ints, expit
 from calibrant.solvers import softplus
 from calibrant.tallies import Counts

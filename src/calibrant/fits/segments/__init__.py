@@ -1,0 +1,1 @@
+"""Fits that differ by segment: counts by segment, shrinkage toward the global map, and multicalibration."""
