@@ -1,0 +1,185 @@
+"""The blocking client."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any, Self, TypeVar
+
+import httpx
+
+from calibrant.service.client import calls
+from calibrant.service.client.answers import Accepted, Id, Outcome, Prediction, Row
+from calibrant.service.client.calls import LARGEST_BATCH, Call
+from calibrant.service.client.retries import Attempts, Retries
+
+T = TypeVar("T")
+
+
+class Client:
+    """A client of the live service.
+
+    A request that got no answer, or the answer that the service is busy, is sent again with growing waits. That is
+    safe: a prediction with the same id gets the answer that was logged, and a repeated outcome changes nothing. What
+    would do harm twice, such as a roll-back, is sent again only if it was not sent before.
+
+    Parameters
+    ----------
+    address
+        Address of the service, such as ``"https://calibrant.example.org"``.
+    token
+        Token with the scopes that are needed: predict, label, read or admin.
+    timeout
+        Seconds to wait for one answer.
+    retries
+        When to try again; ``Retries(patience=0)`` never does.
+
+    Examples
+    --------
+    >>> client = Client("http://localhost:8000", token="cal_...")
+    >>> print(client.predict("clicks", 0.31, id="order 17"))  # doctest: +SKIP
+    order 17: 0.2871 by version 12 (logged)
+    """
+
+    def __init__(
+        self, address: str, token: str | None = None, *, timeout: float = 10.0, retries: Retries | None = None
+    ) -> None:
+        self.retries = retries or Retries()
+        self._http = httpx.Client(**calls.settings_of_httpx(address, token, timeout))
+
+    def predict(
+        self, stream: str, score: float, *, id: Id | None = None, key: str | None = None, at: datetime | None = None
+    ) -> Prediction:
+        """Ask for one probability.
+
+        Parameters
+        ----------
+        stream
+            Name of the stream.
+        score
+            Score of the model.
+        id
+            Id under which the outcome will be sent; by default a random UUID, which the answer has.
+        key
+            Key, in a keyed stream.
+        at
+            Time of the prediction, with an offset.
+
+        Returns
+        -------
+        Prediction
+            Probability, version and status.
+        """
+        return self.send(calls.predict(stream, score, id, key, at))
+
+    def predict_many(
+        self, stream: str, rows: Iterable[Row | tuple[Any, ...]], *, batch: int = LARGEST_BATCH
+    ) -> list[Prediction]:
+        """Ask for many probabilities, in batches.
+
+        Parameters
+        ----------
+        stream
+            Name of the stream.
+        rows
+            :class:`Row`, or tuples of id, score and optionally key and time.
+        batch
+            Rows of one request, at most 10,000.
+
+        Returns
+        -------
+        list of Prediction
+            In the order of the rows.
+        """
+        return list(self.iter_predictions(stream, rows, batch=batch))
+
+    def iter_predictions(
+        self, stream: str, rows: Iterable[Row | tuple[Any, ...]], *, batch: int = LARGEST_BATCH
+    ) -> Iterator[Prediction]:
+        """The same as :meth:`predict_many`, one batch in memory at a time."""
+        for portion in calls.portions(rows, batch):
+            yield from self.send(calls.predictions(stream, portion))
+
+    def send_outcomes(
+        self, stream: str, outcomes: Iterable[Outcome | tuple[Any, ...]], *, batch: int = LARGEST_BATCH
+    ) -> Accepted:
+        """Send outcomes in batches; they are durable when this returns.
+
+        If a batch fails, those before it are durable. All may be sent again: a repeated outcome changes nothing.
+
+        Parameters
+        ----------
+        stream
+            Name of the stream.
+        outcomes
+            :class:`Outcome`, or tuples of id, outcome and optionally time and receipt.
+        batch
+            Outcomes of one request, at most 10,000.
+
+        Returns
+        -------
+        Accepted
+            How many, and the position of the last.
+        """
+        accepted, position = 0, 0
+        for portion in calls.portions(outcomes, batch):
+            found = self.send(calls.outcomes(stream, portion))
+            accepted, position = accepted + found.accepted, found.position
+        return Accepted(accepted, position)
+
+    def streams(self) -> Any:
+        """The streams that the token may read."""
+        return self.send(calls.ask("streams"))
+
+    def stream(self, stream: str) -> Any:
+        """Settings and report of a stream."""
+        return self.send(calls.ask("streams", stream))
+
+    def versions(self, stream: str) -> Any:
+        """The versions of a stream."""
+        return self.send(calls.ask("streams", stream, "versions"))
+
+    def create_stream(self, name: str, settings: Mapping[str, Any]) -> Any:
+        """Make a new stream; ``settings`` needs at least a horizon in seconds. Needs the scope admin."""
+        return self.send(calls.create_stream(name, settings))
+
+    def promote(self, stream: str, version: int) -> Any:
+        """Serve a version from now on. Needs the scope admin."""
+        return self.send(calls.act(stream, f"versions/{int(version)}/promote"))
+
+    def pin(self, stream: str, version: int | None) -> Any:
+        """Serve one version until further notice, or none in particular with None. Needs the scope admin."""
+        return self.send(calls.act(stream, "pin", {"version": version}))
+
+    def roll_back(self, stream: str) -> Any:
+        """Serve the version that was served before. Needs the scope admin."""
+        return self.send(calls.act(stream, "roll-back", repeatable=False))
+
+    def resume(self, stream: str) -> Any:
+        """Allow automatic promotions again. Needs the scope admin."""
+        return self.send(calls.act(stream, "resume"))
+
+    def send(self, call: Call[T]) -> T:
+        """Send a request of :mod:`calibrant.service.client.calls`, again if needed, and read its answer."""
+        attempts = Attempts(self.retries)
+        while True:
+            try:
+                answer = self._http.request(call.method, call.path, json=call.body)
+            except httpx.TransportError as error:
+                time.sleep(calls.wait_after_failure(call, attempts, error))
+                continue
+            seconds = calls.wait_after_answer(call, attempts, answer)
+            if seconds is None:
+                return calls.read(call, answer)
+            time.sleep(seconds)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
