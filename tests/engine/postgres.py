@@ -31,7 +31,10 @@ def as_server() -> list[str]:
 
 
 class Server:
-    """Started on entry, stopped and removed on exit."""
+    """Started on entry, stopped and removed on exit; further options of PostgreSQL come after :data:`OPTIONS`."""
+
+    def __init__(self, *options: str) -> None:
+        self.options = (*OPTIONS, *options)
 
     def __enter__(self) -> Self:
         # Not in pytest's own folder, which the server's user may not enter.
@@ -42,7 +45,7 @@ class Server:
         make = ["initdb", "--pgdata", data, "--username", USER, "--auth", "trust", "--encoding", "UTF8", "--no-sync"]
         self._run(*make)
         with (self.folder / "log").open("wb") as log:
-            command = [*as_server(), programs() / "postgres", "-D", data, "-k", self.folder, *OPTIONS]
+            command = [*as_server(), programs() / "postgres", "-D", data, "-k", self.folder, *self.options]
             self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd="/", start_new_session=True)
         self._wait()
         return self
@@ -54,7 +57,7 @@ class Server:
         return psycopg.connect(host=str(self.folder), user=USER, dbname="postgres", autocommit=True)
 
     def __exit__(self, *exception: object) -> None:
-        os.killpg(self.process.pid, signal.SIGINT)
+        os.killpg(self.process.pid, signal.SIGQUIT)  # at once, since nothing is kept
         self.process.wait(PATIENCE)
         shutil.rmtree(self.folder)
 

@@ -17,7 +17,7 @@ NUMBERS = count()
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
-    with Server() as running:
+    with Server("-c", "fsync=on", "-c", "max_connections=50") as running:  # the service refuses to start without fsync
         yield running
 
 

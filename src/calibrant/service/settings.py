@@ -15,6 +15,8 @@ from calibrant.online import Forecaster, OnlineBeta, OnlinePlatt
 
 Mode = Literal["logged", "returned"]
 Promotion = Literal["automatic", "manual"]
+Outage = Literal["open", "closed"]
+Stale = Literal["flag", "refuse"]
 
 FORECASTERS: Mapping[str, Callable[[], Forecaster]] = {"platt": OnlinePlatt, "beta": OnlineBeta}
 """Forecasters that freeze to a map of the score."""
@@ -48,6 +50,11 @@ class Settings:
         Whether a new version is served at once, or after a person promotes it.
     skew
         Seconds by which a time that a client sends may differ from that of the database.
+    outage
+        While the database is away: ``"open"`` answers by the last known version, marked as unlogged; ``"closed"``
+        refuses.
+    stale_seconds, stale
+        A version that is older is marked as stale in answers, or refused; by default age does not matter.
 
     Examples
     --------
@@ -68,16 +75,22 @@ class Settings:
     publish_seconds: float = 3_600.0
     promotion: Promotion = "automatic"
     skew: float = 300.0
+    outage: Outage = "open"
+    stale_seconds: float | None = None
+    stale: Stale = "flag"
 
     def __post_init__(self) -> None:
         for name in ("horizon", "publish_seconds", "skew"):
             _duration(name, getattr(self, name))
-        if self.remember is not None:
-            _duration("remember", self.remember)
+        for name in ("remember", "stale_seconds"):
+            if getattr(self, name) is not None:
+                _duration(name, getattr(self, name))
         check_option("mode", self.mode, get_args(Mode))
         check_option("forecaster", self.forecaster, tuple(FORECASTERS))
         check_option("silence", self.silence, ("negative", "unknown"))
         check_option("promotion", self.promotion, get_args(Promotion))
+        check_option("outage", self.outage, get_args(Outage))
+        check_option("stale", self.stale, get_args(Stale))
         check_whole("publish_rows", self.publish_rows, 1)
         if self.mode == "returned" and self.silence == "negative":
             problem = "is 'negative' and predictions are not stored"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -32,6 +34,9 @@ FIELDS: dict[str, tuple[str, str]] = {
     "label": (">i2", "coalesce(label, -1::smallint)"),
 }
 """Type in the binary form of COPY and expression of each column; none is null, so that all rows have one length."""
+
+UUID_TEXT = re.compile("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+"""The one form in which the text of an id is read as a UUID."""
 
 HEADER, TRAILER = 19, 2
 """Bytes before and after the rows."""
@@ -105,6 +110,31 @@ class Answer:
     found: int
     probability: float
     version: int
+
+
+def read_id(text: str) -> UUID:
+    """The 16 bytes under which an id is kept.
+
+    Parameters
+    ----------
+    text
+        An id as clients send it.
+
+    Returns
+    -------
+    UUID
+        The UUID that the text shows in its form of 36 characters; of any other text the BLAKE2b digest.
+
+    Examples
+    --------
+    >>> read_id("00000000-0000-0000-0000-0000000000FF").int
+    255
+    >>> read_id("order 17") == read_id("order 17")
+    True
+    """
+    if len(text) == 36 and UUID_TEXT.fullmatch(text):
+        return UUID(text)
+    return UUID(bytes=hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest())
 
 
 def append_predictions(
