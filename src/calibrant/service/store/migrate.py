@@ -6,6 +6,7 @@ from importlib.resources import files
 
 import psycopg
 from psycopg import sql
+from psycopg_pool import ConnectionPool
 
 SCHEMA = "calibrant"
 """Schema of all tables."""
@@ -38,7 +39,8 @@ def migrate(connection: psycopg.Connection) -> list[int]:
     with connection.transaction():
         connection.execute("select pg_advisory_xact_lock(%s)", [LOCK])
         connection.execute(sql.SQL("create schema if not exists {}").format(sql.Identifier(SCHEMA)))
-        connection.execute(sql.SQL("set local search_path to {}").format(sql.Identifier(SCHEMA)))
+        # Temporary tables come last, so that none takes the place of a table in a function with the owner's rights.
+        connection.execute(sql.SQL("set local search_path to {}, pg_temp").format(sql.Identifier(SCHEMA)))
         connection.execute("create table if not exists migration (number integer primary key, at timestamptz)")
         done = {number for (number,) in connection.execute("select number from migration").fetchall()}
         for number, text in migrations().items():
@@ -46,7 +48,35 @@ def migrate(connection: psycopg.Connection) -> list[int]:
                 connection.execute(text)
                 connection.execute("insert into migration values (%s, now())", [number])
                 ran.append(number)
+        connection.execute((files("calibrant.service.store") / "roles.sql").read_text())
     return ran
+
+
+def open_pool(address: str, size: int = 2, patience: float = 2.0) -> ConnectionPool:
+    """A pool of connections as :func:`connect` makes them, for what is asked now and then.
+
+    Parameters
+    ----------
+    address
+        A connection string of PostgreSQL.
+    size
+        Largest number of connections; none is kept open while it is not used for some minutes.
+    patience
+        Seconds to wait for a connection before ``psycopg_pool.PoolTimeout`` is raised.
+
+    Returns
+    -------
+    psycopg_pool.ConnectionPool
+        Open; close it at the end.
+    """
+
+    def configure(connection: psycopg.Connection) -> None:
+        connection.execute(sql.SQL("set search_path to {}").format(sql.Identifier(SCHEMA)))
+
+    return ConnectionPool(
+        address, min_size=0, max_size=size, timeout=patience, kwargs={"autocommit": True}, configure=configure,
+        check=ConnectionPool.check_connection, open=True,
+    )  # fmt: skip
 
 
 def connect(address: str) -> psycopg.Connection:

@@ -1,0 +1,132 @@
+"""Errors of the HTTP interface: one shape for all of them, without internals."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+import psycopg
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+
+from calibrant.messages import PYTHON, InputError
+from calibrant.service.store.access import ExistsError, NotAllowedError, NotFoundError
+
+RETRY_SECONDS = 5
+"""When to try again after an outage of the database."""
+
+CODES = {400: "bad-request", 404: "not-found", 405: "method-not-allowed", 413: "too-large", 415: "wrong-type"}
+
+
+class Refusal(Exception):
+    """A request that is not served.
+
+    Parameters
+    ----------
+    status
+        Status of HTTP.
+    code
+        For programs: a short name that does not change.
+    argument, problem, fix
+        As those of :class:`calibrant.messages.InputError`.
+    headers
+        Further headers, such as ``Retry-After``.
+
+    Examples
+    --------
+    >>> str(Refusal(409, "conflict", "id", "is in use with another content"))
+    'id is in use with another content'
+    """
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        argument: str | None,
+        problem: str,
+        fix: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(f"{argument} {problem}" if argument else problem)
+        self.status, self.code, self.argument, self.problem, self.fix = status, code, argument, problem, fix
+        self.headers = dict(headers or {})
+
+
+class Problem(BaseModel):
+    """What is wrong with a request."""
+
+    code: str = Field(description="For programs: a short name that does not change.")
+    argument: str | None = Field(description="What it is about, such as a field of the body.")
+    problem: str = Field(description="What is wrong with it.")
+    fix: str | None = Field(description="What to do about it.")
+
+
+class ErrorBody(BaseModel):
+    """The body of every answer with a status from 400."""
+
+    error: Problem
+    request_id: str = Field(description="As in the logs of the service.")
+
+
+def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The errors of a route, for OpenAPI: those of every route with a token, and further ones."""
+    return {status: {"model": ErrorBody} for status in (401, 403, 422, 429, 503, *statuses)}
+
+
+def request_id(request: Request) -> str:
+    """The id of a request, made when it is first asked for."""
+    if not hasattr(request.state, "request_id"):
+        request.state.request_id = uuid.uuid4().hex
+    return str(request.state.request_id)
+
+
+def answer(request: Request, refusal: Refusal) -> JSONResponse:
+    """The response to a request that is not served."""
+    names = ("code", "argument", "problem", "fix")
+    body = {"error": {name: getattr(refusal, name) for name in names}, "request_id": request_id(request)}
+    return JSONResponse(body, refusal.status, refusal.headers)
+
+
+def refusal_of(problem: Exception) -> Refusal:
+    """The refusal for an exception; what is not known is an internal error and says nothing."""
+    match problem:
+        case Refusal():
+            return problem
+        case NotAllowedError():
+            return _refusal(403, "not-allowed", problem)
+        case NotFoundError():
+            return _refusal(404, "not-found", problem)
+        case ExistsError():
+            return _refusal(409, "exists", problem)
+        case InputError():
+            return _refusal(422, "invalid", problem)
+        case RequestValidationError():
+            first = problem.errors()[0]
+            place = [str(part) for part in first["loc"] if part not in ("body", "query", "path")]
+            return Refusal(422, "invalid", ".".join(place) or "body", str(first["msg"]))
+        case HTTPException():
+            code = CODES.get(problem.status_code, "refused")
+            return Refusal(problem.status_code, code, None, str(problem.detail), headers=problem.headers)
+        case psycopg.OperationalError():
+            again = {"Retry-After": str(RETRY_SECONDS)}
+            return Refusal(503, "database", None, "the database does not answer", "try again later", again)
+    return Refusal(500, "internal", None, "something went wrong here", "report the request id")
+
+
+def _refusal(status: int, code: str, problem: InputError) -> Refusal:
+    fix = None if problem.fix is None else str(PYTHON.say(problem.fix))
+    return Refusal(status, code, problem.argument, str(PYTHON.say(problem.problem)), fix)
+
+
+def install(app: FastAPI) -> None:
+    """Answer every error of an application in this shape."""
+
+    async def handle(request: Request, problem: Exception) -> JSONResponse:
+        return answer(request, refusal_of(problem))
+
+    for kind in (Refusal, InputError, RequestValidationError, HTTPException, psycopg.OperationalError, Exception):
+        app.add_exception_handler(kind, handle)
