@@ -527,8 +527,10 @@ class TestOutOfBag:
                 patch.setattr(forest_module, "walk_for", lambda pairs: None)
                 plain = fitted.intervals(new)
             assert fitted.compile() is fitted
-            assert walk_for(new.shape[0] * y.size) is not None
+            walk = walk_for(new.shape[0] * y.size)
+            assert walk is not None
             np.testing.assert_array_equal(fitted.intervals(new), plain)
+            assert len(walk.signatures) == 1, "compiled again for the rows of a forest"
 
     def test_without_numba_compiling_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("calibrant.conformal.forests.qoob.compiled_walk", lambda: None)

@@ -172,7 +172,9 @@ class LeafQuantiles:
         found = np.empty((2, len(leaves), len(groups)))
         if (walk := walk_for(found[0].size)) is not None:
             of_leaves = self.leaf_start, self.place, self.weight, self.values
-            walk(leaves, *of_leaves, groups.T.copy(), levels * groups.sum(axis=1), found)
+            # scikit-learn gives leaves by columns; numba would compile once more for them
+            rows = np.ascontiguousarray(leaves)
+            walk(rows, *of_leaves, groups.T.copy(), levels * groups.sum(axis=1), found)
         else:
             first_above = _FirstAbove(groups, levels)
             for at, row in enumerate(leaves):
