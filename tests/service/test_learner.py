@@ -56,7 +56,7 @@ def test_what_is_learned_is_what_the_ledger_releases(database: psycopg.Connectio
     learner = Learner(database, stream)
     learned(learner)
     assert learner.state is not None
-    own = LateLearner(OnlinePlatt(), Ledger(2.0))
+    own = LateLearner(OnlinePlatt(half_life=50_000.0), Ledger(2.0))
     rows = database.execute(
         "select kind, time, id, score, at, label from log where stream = %s and kind < 3 and position <= %s "
         "order by time / 1000000, kind, position",

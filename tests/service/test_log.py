@@ -9,8 +9,16 @@ import psycopg
 import pytest
 
 from calibrant.live import read_ids
-from calibrant.service.store.log import Answer, Kind, append_entry, append_outcomes, append_predictions, read
-from calibrant.service.store.migrate import connect, migrate
+from calibrant.service.store.log import (
+    Answer,
+    Kind,
+    append_entry,
+    append_outcomes,
+    append_predictions,
+    key_number,
+    read,
+)
+from calibrant.service.store.migrate import connect, migrate, migrations
 
 
 def log_one(
@@ -49,6 +57,7 @@ def test_what_is_read_is_what_was_logged(database: psycopg.Connection, stream: i
     assert found.kind.tolist() == [5, 1, 1, 2, 2, 4, 5]
     assert found.position.tolist() == [1, 2, 3, 4, 5, 6, 7]
     assert found.score.tolist()[1:3] == [0.0, 1.0]
+    assert found.key.tolist()[1:3] == [0, key_number("a")]
     assert found.at[1] == 5
     assert found.at[4] == 17
     assert found.label.tolist() == [-1, -1, -1, 1, 0, -1, -1]
@@ -132,4 +141,4 @@ def test_migrations_run_once(address: str) -> None:
         each.start()
     for each in threads:
         each.join(30.0)
-    assert sorted(map(len, ran)) == [0, 0, 1]
+    assert sorted(map(len, ran)) == [0, 0, len(migrations())]

@@ -9,20 +9,27 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args
 
 from calibrant.arrays.columns import check_option, check_whole
-from calibrant.live import Ledger
+from calibrant.live import Bank, Ledger, Monitor
 from calibrant.messages import InputError
 from calibrant.online import Forecaster, OnlineBeta, OnlinePlatt
+from calibrant.online.limits import real, yes_no
 
 Mode = Literal["logged", "returned"]
 Promotion = Literal["automatic", "manual"]
 Outage = Literal["open", "closed"]
 Stale = Literal["flag", "refuse"]
 
-FORECASTERS: Mapping[str, Callable[[], Forecaster]] = {"platt": OnlinePlatt, "beta": OnlineBeta}
+FORECASTERS: Mapping[str, Callable[..., Forecaster]] = {"platt": OnlinePlatt, "beta": OnlineBeta}
 """Forecasters that freeze to a map of the score."""
+
+FIXED = ("mode", "forecaster", "silence", "keyed")
+"""Settings that cannot change: what was learned depends on them."""
 
 LARGEST = 366 * 86_400.0
 """Largest duration in seconds."""
+
+RANGES = (("max_step", 1e-3, 100.0), ("tolerance", 1e-3, 5.0), ("alarm_level", 1e-9, 0.5), ("trial_level", 1e-9, 0.5))
+"""Smallest and largest value of numbers."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +57,25 @@ class Settings:
         Whether a new version is served at once, or after a person promotes it.
     skew
         Seconds by which a time that a client sends may differ from that of the database.
+    keyed
+        Whether each key has a map of its own, which starts from that of all rows; for ``forecaster="platt"``.
+    half_life
+        Number of rows after which a row counts half in what is learned (of a key: rows of the key); None if rows do not
+        fade.
+    max_step
+        Largest change in log-odds from what is served to a new version, at quantiles of the observed scores.
+    tolerance
+        Tolerated deviation in log-odds, of the level and of the slope: the monitor alarms beyond it, and a version that
+        is worse by less is neither held back nor rolled back.
+    alarm_level
+        Probability that a run of the monitor raises an alarm though the deviation is within the tolerance.
+    trial_level
+        Probability that any version is ever rolled back though it is not worse than the one before it.
+    cool_down
+        Seconds for which a version that a person promoted is judged on its own rows, before the next automatic
+        promotion; one horizon is added.
+    retention_days
+        Days after which entries may be dropped from the log.
     outage
         While the database is away: ``"open"`` answers by the last known version, marked as unlogged; ``"closed"``
         refuses.
@@ -75,13 +101,27 @@ class Settings:
     publish_seconds: float = 3_600.0
     promotion: Promotion = "automatic"
     skew: float = 300.0
+    keyed: bool = False
+    half_life: float | None = 50_000.0
+    max_step: float = 0.5
+    tolerance: float = 0.2
+    alarm_level: float = 0.05
+    trial_level: float = 0.05
+    cool_down: float = 3_600.0
+    retention_days: int = 90
     outage: Outage = "open"
     stale_seconds: float | None = None
     stale: Stale = "flag"
 
     def __post_init__(self) -> None:
-        for name in ("horizon", "publish_seconds", "skew"):
+        for name in ("horizon", "publish_seconds", "skew", "cool_down"):
             _duration(name, getattr(self, name))
+        for name, least, most in RANGES:
+            real(name, getattr(self, name), least, most)
+        if self.half_life is not None:
+            real("half_life", self.half_life, 1.0, 1e15)
+        check_whole("retention_days", self.retention_days, 1)
+        yes_no("keyed", self.keyed)
         for name in ("remember", "stale_seconds"):
             if getattr(self, name) is not None:
                 _duration(name, getattr(self, name))
@@ -95,14 +135,37 @@ class Settings:
         if self.mode == "returned" and self.silence == "negative":
             problem = "is 'negative' and predictions are not stored"
             raise InputError("silence", problem, "pass silence='unknown', and send both outcomes")
+        if self.keyed and self.forecaster != "platt":
+            raise InputError("keyed", f"needs Platt maps, not {self.forecaster!r}", "pass forecaster='platt'")
 
     def ledger(self) -> Ledger:
-        """A new ledger with these settings."""
-        return Ledger(self.horizon, silence=self.silence, remember=self.remember)
+        """A new ledger with these settings; a key has a second column for the bits of the probability."""
+        return Ledger(self.horizon, silence=self.silence, remember=self.remember, key_columns=2, max_delay_keys=0)
 
     def new_forecaster(self) -> Forecaster:
         """A new forecaster of this kind."""
-        return FORECASTERS[self.forecaster]()
+        return FORECASTERS[self.forecaster](half_life=self.half_life)
+
+    def new_bank(self) -> Bank:
+        """A new bank of maps by key."""
+        return Bank(half_life=self.half_life)
+
+    def new_monitor(self) -> Monitor:
+        """A new monitor of what is served."""
+        return Monitor(level=self.alarm_level, tolerance=(self.tolerance, self.tolerance), against="tolerance")
+
+    def check_change(self, new: Settings) -> None:
+        """Refuse settings that a stream with these ones cannot take.
+
+        Parameters
+        ----------
+        new
+            The settings that are wanted.
+        """
+        for name in FIXED:
+            if getattr(self, name) != getattr(new, name):
+                problem = f"is {getattr(self, name)!r} and cannot change, since what was learned depends on it"
+                raise InputError(name, problem, "create another stream")
 
     def document(self) -> dict[str, Any]:
         """The settings as JSON values."""

@@ -105,8 +105,9 @@ class StreamState:
 
     def _predictions(self, block: Entries, chosen: NDArray[np.bool_], at: Any) -> None:
         if chosen.any():
+            keys = np.column_stack([block.key[chosen], block.probability[chosen].view(np.int64)])
             self.learner.ledger.predict(
-                _sixteen(block.id[chosen]), block.score[chosen], at=at[chosen] / SECOND, keys=block.key[chosen],
+                _sixteen(block.id[chosen]), block.score[chosen], at=at[chosen] / SECOND, keys=keys,
                 versions=block.version[chosen],
             )  # fmt: skip
 

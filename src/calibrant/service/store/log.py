@@ -26,7 +26,7 @@ FIELDS: dict[str, tuple[str, str]] = {
     "kind": (">i2", "kind"),
     "id": ("V16", "coalesce(id, '00000000-0000-0000-0000-000000000000')"),
     "score": (">f8", "coalesce(score, 0)"),
-    "key": (">i8", "coalesce(hashtextextended(key, 0), 0)"),
+    "key": (">i8", "coalesce(key_number(key), 0)"),
     "at": (">i8", "coalesce(at, 0)"),
     "predicted": (">i8", "coalesce(predicted, 0)"),
     "version": (">i4", "coalesce(version, 0)"),
@@ -45,6 +45,27 @@ READ = (
     f"copy (select {', '.join(expression for _, expression in FIELDS.values())} from log "
     "where stream = %s and position > %s and day >= day_of(%s) order by position limit %s) to stdout (format binary)"
 )
+
+
+def key_number(key: str | None) -> int:
+    """A key as the number by which a learner knows it, as the function of the same name in the database.
+
+    Parameters
+    ----------
+    key
+        The key, or None for a row without one.
+
+    Returns
+    -------
+    int
+        The first 8 bytes of its SHA-256; 0 without a key.
+
+    Examples
+    --------
+    >>> key_number("north"), key_number(None)
+    (-2578769859280307487, 0)
+    """
+    return 0 if key is None else int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big", signed=True)
 
 
 class Kind(IntEnum):
@@ -68,7 +89,7 @@ class Entries:
     id
         Pairs of 8 bytes, as :func:`calibrant.live.read_ids` returns them.
     score, key, at, predicted, version, probability, label
-        As logged; ``key`` is a hash of 64 bits, 0 without a key; ``label`` is -1 where there is none.
+        As logged; ``key`` is its :func:`key_number`, 0 without a key; ``label`` is -1 where there is none.
     documents
         The text of each action by its position.
     """
