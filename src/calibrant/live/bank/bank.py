@@ -10,11 +10,19 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibrant.arrays.columns import check_option, check_whole, read_floats
+from calibrant.arrays.columns import check_option, check_whole
 from calibrant.calibration import Calibration
 from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.guarantees.provenance import Provenance, library_version
 from calibrant.live.bank.estimate import estimated_prior
+from calibrant.live.bank.inputs import (
+    aligned_records,
+    all_text,
+    read_columns,
+    read_crossings,
+    read_half_lives,
+    read_weights,
+)
 from calibrant.live.bank.keys import KeyTable, KeyValues, read_key_column
 from calibrant.live.bank.prior import Prior
 from calibrant.live.bank.steps import CHANGED, EVENTS, ROWS, WIDTH, learn_many, maps_of, predict_many, row_steps
@@ -32,9 +40,6 @@ Keep = Literal["maps", "deviations"]
 
 CHUNK = 16_384
 """Rows that are prepared and learned at a time, so that they stay in the cache."""
-
-HEAVIEST = 1e9
-"""Largest weight of a row."""
 
 KIND, CHANGES = "bank", "bank-changes"
 """Names in its states: a whole bank, and keys that changed since a version."""
@@ -75,8 +80,9 @@ class Bank(Shown):
     weight multiplies the log-likelihood of its row; a row with weight 0 is left out. Use a lock around a bank that
     threads share.
 
-    Cost: about 50 ns a row compiled, see ``benchmarks/bank.py``; :meth:`compile` takes some seconds, and is called by
-    the first batch of a million rows.
+    Cost: about 100 ns a row compiled, half of it for the steps and half to read rows and keys, as measured by
+    ``benchmarks/bank.py`` with 100,000 integer keys; :meth:`compile` takes some seconds, and is called by the first
+    batch of a million rows.
 
     Reference: West, Harrison and Migon (1985), Dynamic generalized linear models; Efron and Morris (1975);
     docs/decisions/0019-the-bank.md.
@@ -102,9 +108,9 @@ class Bank(Shown):
         half_life: float | Sequence[float] | None = None,
         clamp: float = 1e-5,
     ) -> None:
-        self.columns = _columns(columns)
-        self.crossings = _crossings(crossings, self.columns)
-        self.half_life = _half_lives(half_life, len(self.crossings))
+        self.columns = read_columns(columns)
+        self.crossings = read_crossings(crossings, self.columns)
+        self.half_life = read_half_lives(half_life, len(self.crossings))
         self.clamp = clamp_of(clamp)
         self.prior = Prior() if prior is None else Prior.of(prior)
         self.n_rows = 0
@@ -113,7 +119,7 @@ class Bank(Shown):
         self._oldest = 0  # changes after this version are known by key
         self._tables = tuple(KeyTable(crossing) for crossing in self.crossings)
         self._places: list[Ints] = [np.zeros(0, dtype=np.int64) for _ in self.crossings]
-        self._records = _aligned(64)
+        self._records = aligned_records(64)
         self._used = 0
         self._fast = False
         self._set_prior()
@@ -186,7 +192,7 @@ class Bank(Shown):
         xs = many_scores(scores)
         ys = many_labels(outcomes, scores, bounded=True)
         columns = self._key_columns(keys, len(xs))
-        ws = None if weights is None else _weights(weights, len(xs))
+        ws = None if weights is None else read_weights(weights, len(xs))
         if self.n_rows + len(xs) > MAX_ROWS:
             raise InputError("scores", "are more rows than a bank can count")
         for table in self._tables:
@@ -266,7 +272,7 @@ class Bank(Shown):
         found = {}
         for name, column in given.items():
             label = "keys" if len(self.columns) == 1 else name
-            found[name] = column if type(column) is list and _all_text(column) else read_key_column(column, label)
+            found[name] = column if type(column) is list and all_text(column) else read_key_column(column, label)
             if len(found[name]) != n:
                 raise InputError(label, f"has {len(found[name])} rows but scores has {n}", "pass one for each score")
         return found
@@ -300,7 +306,7 @@ class Bank(Shown):
         self._places[level] = np.append(self._places[level], np.arange(self._used, self._used + new))
         self._used += new
         if self._used * WIDTH > len(self._records):
-            grown = _aligned(max(self._used, 2 * len(self._records) // WIDTH))
+            grown = aligned_records(max(self._used, 2 * len(self._records) // WIDTH))
             grown[: len(self._records)] = self._records
             self._records = grown
 
@@ -601,54 +607,3 @@ class Bank(Shown):
         """Keys, rows and prior."""
         keys = plural(self.n_keys, "key")
         return f"{keys}, {plural(self.n_rows, 'row')}. Prior {self.n_priors}: {self.prior}."
-
-
-# --------------------------------------------------------------------------------------------------------------- inputs
-
-
-def _aligned(keys: int) -> Floats:
-    """Zeros for the records of this many keys, of which each is in one line of the cache."""
-    raw = np.zeros((keys + 1) * WIDTH)
-    start = (-raw.ctypes.data // raw.itemsize) % WIDTH
-    return raw[start : start + keys * WIDTH]
-
-
-def _all_text(values: list[Any]) -> bool:
-    return set(map(type, values)) == {str}
-
-
-def _columns(columns: Any) -> tuple[str, ...]:
-    names = (columns,) if isinstance(columns, str) else tuple(columns)
-    if not names or not all(isinstance(name, str) and name for name in names) or len(set(names)) != len(names):
-        raise InputError("columns", f"must be distinct names of columns, got {columns!r:.60}")
-    return names
-
-
-def _crossings(crossings: Any, columns: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
-    if crossings is None:
-        return (columns,)
-    if isinstance(crossings, str):
-        raise InputError("crossings", "is a single text", "pass a list of tuples of columns")
-    found = tuple((each,) if isinstance(each, str) else tuple(each) for each in crossings)
-    used = [name for each in found for name in each]
-    unknown = sorted(set(used).difference(columns))
-    if unknown or not found or not all(found) or len(set(map(frozenset, found))) != len(found):
-        problem = f"names the unknown column {unknown[0]!r}" if unknown else "must be distinct and not empty"
-        raise InputError("crossings", problem, f"use {', '.join(map(repr, columns))}")
-    return found
-
-
-def _half_lives(given: Any, depth: int) -> tuple[float | None, ...]:
-    each = tuple(given) if isinstance(given, list | tuple | np.ndarray) else (given,) * depth
-    if len(each) != depth:
-        raise InputError("half_life", f"has {len(each)} numbers for {plural(depth, 'crossing')}", "pass one for each")
-    return tuple(None if one is None else real("half_life", one, 1.0, 1e15) for one in each)
-
-
-def _weights(weights: ArrayLike, n: int) -> Floats:
-    found: Floats = read_floats(weights, "weights")
-    if len(found) != n:
-        raise InputError("weights", f"has {len(found)} rows but scores has {n}", "pass one for each score")
-    if found.size and not (found.min() >= 0.0 and found.max() <= HEAVIEST):
-        raise InputError("weights", f"must be from 0 to {HEAVIEST:g}", "leave out rows that do not count")
-    return found
