@@ -12,7 +12,7 @@ from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.live.bank.bank import Bank
 from calibrant.live.ledger import Ledger
 from calibrant.live.records import Released
-from calibrant.live.snapshots import damaged, pack, unpack
+from calibrant.live.snapshots import damaged, pack, unpack_any
 from calibrant.messages import InputError, Shown
 from calibrant.numerics import Floats
 from calibrant.online import Forecaster, resume
@@ -190,15 +190,14 @@ class LateLearner(Shown):
         LateLearner
             It gives the same forecasts for the same events, bit for bit.
         """
-        try:
-            arrays = unpack(state, KEYED, {"ledger": np.uint8, "bank": np.uint8})[1]
-        except InputError:  # not of a bank
-            head, arrays = unpack(state, KIND, {"ledger": np.uint8})
-        else:
-            return cls(Bank.from_bytes(arrays["bank"].tobytes()), Ledger.from_bytes(arrays["ledger"].tobytes()))
+        either = {KIND: {"ledger": np.uint8}, KEYED: {"ledger": np.uint8, "bank": np.uint8}}
+        kind, head, arrays = unpack_any(state, either)
+        ledger = Ledger.from_bytes(arrays["ledger"].tobytes())
+        if kind == KEYED:
+            return cls(Bank.from_bytes(arrays["bank"].tobytes()), ledger)
         if "forecaster" not in head:
             raise damaged()
-        return cls(resume(head["forecaster"]), Ledger.from_bytes(arrays["ledger"].tobytes()))
+        return cls(resume(head["forecaster"]), ledger)
 
     def __str__(self) -> str:
         """What waits and what was learned."""

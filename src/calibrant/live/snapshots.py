@@ -39,26 +39,39 @@ def pack(kind: str, head: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> by
 
 def unpack(state: bytes, kind: str, arrays: dict[str, Any]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Head and arrays of a state, which have the names and types given."""
+    return unpack_any(state, {kind: arrays})[1:]
+
+
+def unpack_any(state: bytes, kinds: dict[str, dict[str, Any]]) -> tuple[str, dict[str, Any], dict[str, NDArray[Any]]]:
+    """Kind, head and arrays of a state of one of several kinds, each with the names and types of its arrays."""
     if not isinstance(state, bytes | bytearray | memoryview):
         raise damaged()
+    raw = bytes(state)
     try:
-        found = _arrays(bytes(state), arrays | {"head": np.uint8})
-        head = json.loads(found.pop("head").tobytes())
+        head = json.loads(_arrays(raw, {"head": np.uint8}, all_of_them=False)["head"].tobytes())
     except UNREADABLE:
         raise damaged() from None
-    if not isinstance(head, dict) or head.pop("kind", None) != kind:
+    kind = head.pop("kind", None) if isinstance(head, dict) else None
+    if not isinstance(kind, str) or kind not in kinds:
         raise damaged()
     if head.pop("version", None) != VERSION:
         raise InputError("state", f"has another version than {VERSION}", "update calibrant")
-    return head, found
+    try:
+        found = _arrays(raw, kinds[kind] | {"head": np.uint8})
+    except UNREADABLE:
+        raise damaged() from None
+    del found["head"]
+    return kind, head, found
 
 
-def _arrays(state: bytes, kinds: dict[str, Any]) -> dict[str, NDArray[Any]]:
-    """The arrays; the size of each is known before it is read."""
-    found = {}
+def _arrays(state: bytes, kinds: dict[str, Any], all_of_them: bool = True) -> dict[str, NDArray[Any]]:
+    """Arrays of a state, or some of them; the size of each is known before it is read."""
+    found, wanted = {}, sorted(f"{name}.npy" for name in kinds)
     with zipfile.ZipFile(io.BytesIO(state)) as packed:
         members = packed.infolist()
-        if sorted(each.filename for each in members) != sorted(f"{name}.npy" for name in kinds):
+        if not all_of_them:
+            members = [each for each in members if each.filename in wanted]
+        if sorted(each.filename for each in members) != wanted:
             raise ValueError
         for each in members:
             if each.compress_type != zipfile.ZIP_STORED or each.flag_bits & 1:
