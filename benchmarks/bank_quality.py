@@ -3,7 +3,7 @@
     python benchmarks/bank_quality.py [--quick]
 
 Every way forecasts each row before it learns it. Given are differences of the log loss to the bank, per row in 1e-4
-nats, with 95 % intervals over paired runs (worlds) or over keys (real data): a positive one means that the bank is
+nats, with 95 % t intervals over paired runs (worlds) or over keys (real data): a positive one means that the bank is
 better. The bank gets the map of a pooled OnlinePlatt(half_life=3_000) as its prior every 50 rows, with
 keep="deviations", and every 2,000 rows the spread between keys that its keys suggest.
 
@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from data_folder import data_folder
 from numpy.typing import NDArray
+from scipy.stats import t as student_t
 
 from calibrant.live import Bank, Prior
 from calibrant.numerics import expit
@@ -148,7 +149,7 @@ def show(title: str, differences: dict[str, list[Floats]]) -> None:
     for name, columns in differences.items():
         cells = []
         for found in columns:
-            half = 1.96 * found.std(ddof=1) / np.sqrt(len(found))
+            half = student_t.ppf(0.975, len(found) - 1) * found.std(ddof=1) / np.sqrt(len(found))
             cells.append(f"{1e4 * found.mean():8.1f} ±{1e4 * half:.1f}")
         print(f"{name:46}" + "".join(f"{cell:>20}" for cell in cells))
 

@@ -74,8 +74,8 @@ def test_the_band_of_a_moving_truth_holds_at_every_look(full_size: bool) -> None
 def test_few_of_the_keys_that_are_listed_are_false(full_size: bool) -> None:
     runs, keys, off = (500, 1_000, 50) if full_size else (2, 100, 20)
     false, found = benchmark.key_errors(runs, keys, off, rows=30_000)
-    assert false <= 0.1
-    assert found > 0.1
+    assert false.mean() <= 0.1
+    assert found.mean() > 0.1
 
 
 @pytest.mark.slow
