@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args
@@ -189,5 +188,5 @@ def first_entry(settings: Settings) -> str:
 
 def _duration(name: str, value: Any) -> None:
     number = type(value) in (int, float)
-    if not number or not math.isfinite(value) or not 0.0 < value <= LARGEST:
+    if not number or not 0.0 < value <= LARGEST:  # false for NaN as well
         raise InputError(name, f"must be a number of seconds, above 0 and at most {LARGEST:,.0f}, got {value!r}")

@@ -7,7 +7,7 @@ import hashlib
 import hmac
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Annotated, Any
 from urllib.parse import parse_qs
@@ -56,6 +56,8 @@ BEARER = HTTPBearer(auto_error=False, description="A token, as `calibrant token 
 class _Kept:
     caller: Caller | None
     at: float
+    again: float
+    """When to look it up again."""
 
 
 class Access:
@@ -112,13 +114,14 @@ class Access:
         place = (digest_of(secret), session)
         kept = self._found.get(place) or self._unknown.get(place)
         now = time.monotonic()
-        if kept is None or now - kept.at > FRESH:
+        if kept is None or now > kept.again:
             try:
                 found = await self._lookup(place)
             except psycopg.OperationalError:
                 if kept is None or kept.caller is None or now - kept.at > GRACE:
                     raise
                 found = kept.caller
+                self._found[place] = replace(kept, again=time.monotonic() + FRESH)
         else:
             found = kept.caller
         if found is not None and found.expires is not None and found.expires <= datetime.now(UTC):
@@ -151,7 +154,8 @@ class Access:
         kept = self._unknown if found is None else self._found
         while len(kept) >= MOST_KEPT:
             kept.pop(next(iter(kept)))
-        kept[place] = _Kept(found, time.monotonic())
+        now = time.monotonic()
+        kept[place] = _Kept(found, now, now + FRESH)
 
     def forget(self, digest: bytes) -> None:
         """Look a token up again when it is used next."""

@@ -69,6 +69,33 @@ end $$;
 create function record_audit(who text, action text, stream text, detail text) returns void
     language sql as 'insert into audit (who, action, stream, detail) values ($1, $2, $3, $4)';
 
+-- The settings of each stream, as the actions in its log say them: the first days of a log are dropped one day.
+create table settings (
+    stream integer not null references stream,
+    position bigint not null,
+    document text not null,
+    primary key (stream, position)
+);
+insert into settings
+    select stream, position, document::json ->> 'settings' from log
+    where kind = 5 and document::json ->> 'action' = 'settings';
+
+create or replace function append_entry(wanted integer, what smallint, content text) returns bigint
+    language plpgsql security definer set search_path from current as $$
+#variable_conflict use_column
+declare
+    was record;
+begin
+    was := lock_head(wanted);
+    insert into log (stream, position, day, time, kind, document)
+        values (wanted, was.place + 1, day_of(was.moment), was.moment, what, content);
+    if content::json ->> 'action' = 'settings' then
+        insert into settings values (wanted, was.place + 1, content::json ->> 'settings');
+    end if;
+    update head set position = was.place + 1, time = was.moment where head.stream = wanted;
+    return was.place + 1;
+end $$;
+
 -- An action of a person, as an entry of the log.
 create function act(caller bytea, wanted text, content text) returns bigint
     language plpgsql security definer set search_path from current as $$
@@ -81,6 +108,20 @@ begin
     end if;
     perform record_audit(who, content::json ->> 'action', wanted, content::json ->> 'version');
     return append_entry(numbered, 5::smallint, content);
+end $$;
+
+-- Removal of an id: the audit does not say which.
+create function erase_by(caller bytea, wanted text, id uuid) returns bigint
+    language plpgsql security definer set search_path from current as $$
+declare
+    who text := caller_name(caller, 'admin', wanted);
+    numbered integer := (select stream.stream from stream where stream.name = wanted);
+begin
+    if numbered is null then
+        raise exception 'no such stream' using errcode = 'no_data_found';
+    end if;
+    perform record_audit(who, 'erase', wanted, null);
+    return erase_id(numbered, id);
 end $$;
 
 create function open_stream(caller bytea, called text, settings text) returns integer
