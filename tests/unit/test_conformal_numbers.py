@@ -514,6 +514,24 @@ class TestOutOfBag:
                 patch.setattr(forest_module, "walk_for", lambda pairs: walk_of(lambda function: function))
                 np.testing.assert_array_equal(leaves.group_quantiles(*asked), plain)
 
+    def test_old_rows_are_scored_together_as_one_by_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Ties, rows that no tree has left out, levels of 0, and rows in parts."""
+        rng = np.random.default_rng(2)
+        X, y = rng.normal(size=(40, 2)), rng.integers(0, 12, 40).astype(float)
+        forest = RandomForestRegressor(6, min_samples_leaf=2, random_state=0).fit(X, y)
+        leaves = LeafQuantiles(forest, X, y)
+        groups = (leaves.counts.T == 0.0).astype(float)
+        groups[3] = 0.0
+        for cells, low, high in ((40 * 40, 0.2, 0.8), (3 * 40, 0.0, 1.0), (1, 0.25, 0.5)):
+            monkeypatch.setattr(forest_module, "CELLS", cells)
+            single = [
+                leaves.group_quantiles(own[None], group[None], np.array([low]), np.array([high]))
+                for own, group in zip(leaves.own_leaves, groups, strict=True)
+            ]
+            np.testing.assert_array_equal(leaves.own_quantiles(groups, low, high), np.array(single)[:, :, 0, 0].T)
+            ranks = [leaves.rank_score(*row) for row in zip(leaves.own_leaves, groups, y, strict=True)]
+            np.testing.assert_allclose(leaves.own_rank_scores(groups, y), ranks, atol=1e-14)
+
     @pytest.mark.slow
     def test_compiled_sets_are_the_same_bit_for_bit(self, monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.importorskip("numba")

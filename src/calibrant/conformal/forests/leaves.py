@@ -8,6 +8,7 @@ would know the row's own outcome.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,9 @@ WINDOW = 0.1
 
 FEW_GROUPS = 16
 """For fewer groups than this there is no first search."""
+
+CELLS = 4_000_000
+"""Old rows are scored in parts of this many pairs of a row and an outcome."""
 
 
 def is_forest(model: Any) -> bool:
@@ -119,12 +123,61 @@ class LeafQuantiles:
 
     def curves(self, leaves: Ints) -> tuple[Ints, Floats]:
         """Of one row: places of the outcomes in its leaves, and the distribution function of each tree at them."""
-        start, size = self.leaf_start[leaves], self.leaf_start[leaves + 1] - self.leaf_start[leaves]
-        entry = np.repeat(start - (np.cumsum(size) - size), size) + np.arange(int(size.sum()))
+        tree, entry = self._entries(leaves)
         places, at = np.unique(self.place[entry], return_inverse=True)
         weight = np.zeros((leaves.size, places.size))
-        weight[np.repeat(np.arange(leaves.size), size), at] = self.weight[entry]
+        weight[tree, at] = self.weight[entry]
         return places, np.cumsum(weight, axis=1)
+
+    def _entries(self, leaves: Ints) -> tuple[Ints, Ints]:
+        """All outcomes in some leaves: which leaf of the list, and the entry in ``place`` and ``weight``."""
+        start, size = self.leaf_start[leaves], self.leaf_start[leaves + 1] - self.leaf_start[leaves]
+        entry = np.repeat(start - (np.cumsum(size) - size), size) + np.arange(int(size.sum()))
+        return np.repeat(np.arange(leaves.size), size), entry
+
+    def own_curves(self, groups: Floats) -> Iterator[tuple[slice, Floats]]:
+        """Of each old row: the sum of the distribution functions of its own group of trees, at all outcomes in order.
+
+        Parameters
+        ----------
+        groups
+            Old rows x trees, 1 where a tree belongs to the group of a row.
+
+        Yields
+        ------
+        tuple
+            A slice of the rows, and a line for each of them.
+        """
+        n, trees = groups.shape
+        step = max(1, CELLS // n)
+        for rows in (slice(first, min(first + step, n)) for first in range(0, n, step)):
+            at, entry = self._entries(self.own_leaves[rows].ravel())
+            weight = self.weight[entry] * groups[rows].ravel()[at]
+            cell = at // trees * n + self.place[entry]
+            jumps = np.bincount(cell, weight, minlength=(rows.stop - rows.start) * n)
+            yield rows, np.cumsum(jumps.reshape(-1, n), axis=1)
+
+    def own_quantiles(self, groups: Floats, low: float, high: float) -> tuple[Floats, Floats]:
+        """Two quantiles of each old row by its own group of trees; see :meth:`group_quantiles`."""
+        size, values = groups.sum(axis=1), np.append(self.values, np.inf)
+        found = np.empty((2, size.size))
+        for rows, curves in self.own_curves(groups):
+            for end, level in zip(found, (low - TOLERANCE, high + TOLERANCE), strict=True):
+                end[rows] = values[(curves <= (level * size[rows])[:, None]).sum(axis=1)]
+        found[0, (size == 0.0) | (low <= TOLERANCE)] = -np.inf
+        found[1, size == 0.0] = np.inf
+        return found[0], found[1]
+
+    def own_rank_scores(self, groups: Floats, y: Floats) -> Floats:
+        """How far the rank of the outcome of each old row is from the middle, by its own group of trees."""
+        size, found = groups.sum(axis=1), np.full(y.size, np.inf)
+        ends = np.stack([np.searchsorted(self.values, y, side) for side in ("left", "right")], axis=1)
+        for rows, curves in self.own_curves(groups):
+            sums = np.take_along_axis(np.pad(curves, ((0, 0), (1, 0))), ends[rows], axis=1)
+            some = size[rows] > 0.0
+            below, upto = (sums[some] / size[rows][some, None]).T
+            found[rows][some] = np.maximum(np.maximum(0.5 - upto, below - 0.5), 0.0)
+        return found
 
     def quantiles(self, X: Any, levels: tuple[float, ...]) -> Floats:
         """Quantiles by all trees: the smallest outcome at which the distribution function reaches the level.

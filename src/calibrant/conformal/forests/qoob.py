@@ -117,14 +117,8 @@ class QOOB(OutOfBag):
         self.leaves_ = LeafQuantiles(self.model_, X, y)
         groups = self._groups()
         if self.family == "distribution":
-            rows = zip(self.leaves_.own_leaves, groups, y, strict=True)
-            return np.array([self.leaves_.rank_score(*row) for row in rows])
-        levels = np.array([self.beta_]), np.array([1.0 - self.beta_])
-        pairs = [
-            self.leaves_.group_quantiles(leaves[None], group[None], *levels)
-            for leaves, group in zip(self.leaves_.own_leaves, groups, strict=True)
-        ]
-        lower, upper = np.array([low for low, _ in pairs]).ravel(), np.array([high for _, high in pairs]).ravel()
+            return self.leaves_.own_rank_scores(groups, y)
+        lower, upper = self.leaves_.own_quantiles(groups, self.beta_, 1.0 - self.beta_)
         with np.errstate(invalid="ignore"):
             return Band.of_quantiles(lower, upper).score(y)
 
