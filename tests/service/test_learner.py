@@ -68,8 +68,8 @@ def test_what_is_learned_is_what_the_ledger_releases(database: psycopg.Connectio
             own.predict([id], [score], at=at / SECOND)
         else:
             own.observe([id], [label], at=at / SECOND)
-    assert learner.state.learner.forecaster.to_json() == own.forecaster.to_json()
-    assert learner.state.learner.forecaster.n_rows > 50
+    assert learner.state.forecaster.to_json() == own.forecaster.to_json()
+    assert learner.state.forecaster.n_rows > 50
 
 
 def test_the_steps_of_reading_do_not_matter(database: psycopg.Connection, stream: int) -> None:
@@ -160,3 +160,20 @@ def test_a_damaged_checkpoint_is_refused(database: psycopg.Connection, stream: i
     database.execute("update checkpoint set state = set_byte(state, 100, 255 - get_byte(state, 100))")
     with pytest.raises(Exception, match="checkpoint is damaged"):
         Learner(database, stream)
+
+
+def test_the_learner_tells_figures_of_now_and_of_each_day(database: psycopg.Connection, stream: int) -> None:
+    fill(database, stream, 12)
+    learner = Learner(database, stream)
+    learned(learner)
+    assert learner.state is not None
+    position, document = database.execute("select position, document from report").fetchone()  # type: ignore[misc]
+    found = json.loads(document)
+    assert position == learner.state.position
+    assert found["rows_learned"] == learner.state.forecaster.n_rows
+    assert sum(each["n"] for each in found["reliability"]) == found["rows_learned"]
+    assert 0.0 < found["coverage"] < 1.0
+    assert 0.0 < found["label_lag_seconds"]["p50"] <= found["label_lag_seconds"]["p90"] <= 2.0
+    day, of_day = database.execute("select day, document from daily").fetchone()  # type: ignore[misc]
+    assert str(day) == "2033-05-18"
+    assert json.loads(of_day)["n"] == found["rows_learned"]

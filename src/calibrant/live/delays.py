@@ -136,6 +136,15 @@ class Delays:
         """Outcomes in memory, by label."""
         return np.asarray(self.pooled.sum(axis=(0, 2)))
 
+    def quantile(self, share: float) -> float:
+        """The delay within which this share of the outcomes in memory came, as a share of the horizon; NaN for none."""
+        counts = np.cumsum(self.pooled.sum(axis=(0, 1)))
+        if not counts[-1]:
+            return math.nan
+        cell = int(np.searchsorted(counts, share * counts[-1]))
+        shift, first = (cell // 8 - 1, cell % 8 + 8) if cell >= 8 else (0, cell)
+        return min((first + 1) << shift, FINEST) / FINEST
+
     def arrived(self, keys: Ints, cells: NDArray[np.uint8]) -> tuple[Floats, NDArray[np.bool_]]:
         """Share of the outcomes that come before the cell of each row's age, by label, and whether by its own key."""
         found = _share(self.pooled)[:, cells].T

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibrant.arrays.columns import check_whole
-from calibrant.maps import ByGroupMap, LogitAffineMap, Map
+from calibrant.maps import BetaMap, ByGroupMap, LogitAffineMap, Map
 from calibrant.messages import InputError, Shown, plural
 from calibrant.numerics import Floats, logit
 from calibrant.online.inputs import many_scores
@@ -51,8 +51,8 @@ class MapGuard(Shown):
     scores
         Scores as observed; steps are measured at their quantiles from 1 % to 99 %.
     max_step
-        Largest change in log-odds from one published map to the next. A Platt map beyond it is moved a part of the way;
-        another kind of map is refused.
+        Largest change in log-odds from one published map to the next. Beyond it a Platt or beta map is moved a part
+        of the way, and another kind of map is refused.
     min_rows, min_events
         Evidence that a map needs; less is refused.
     monotone
@@ -150,20 +150,24 @@ class MapGuard(Shown):
         step = float(np.abs(moved).max())
         if step <= self.max_step:
             return Admitted(new, step, 0)
-        alike = isinstance(new, LogitAffineMap) and isinstance(old, LogitAffineMap)
-        if not alike or (new.on, new.low, new.high) != (old.on, old.low, old.high):  # type: ignore[attr-defined]
+        moved_map = _between(old, new, self.max_step / step)
+        if moved_map is None:
             raise InputError(
                 "new",
-                f"moves by {step:.3f} in log-odds, and only Platt maps can be moved a part of the way",
+                f"moves by {step:.3f} in log-odds, and only Platt and beta maps can be moved a part of the way",
                 f"keep the published map, or pass a larger max_step than {self.max_step:g}",
             )
-        assert isinstance(new, LogitAffineMap)
-        assert isinstance(old, LogitAffineMap)
-        share = self.max_step / step
-        slope = old.slope + share * (new.slope - old.slope)
-        return Admitted(
-            replace(new, slope=slope, intercept=old.intercept + share * (new.intercept - old.intercept)), step, 1
-        )
+        return Admitted(moved_map, step, 1)
+
+
+def _between(old: Map, new: Map, share: float) -> Map | None:
+    """The map whose log-odds are a share of the way from one map to another; None if they are of other kinds."""
+    for kind, names in ((LogitAffineMap, ("slope", "intercept")), (BetaMap, ("a", "b", "c"))):
+        if isinstance(new, kind) and isinstance(old, kind):
+            same = all(getattr(new, name) == getattr(old, name) for name in ("on", "low", "high") if hasattr(new, name))
+            pairs = {name: (getattr(old, name), getattr(new, name)) for name in names}
+            return replace(new, **{name: a + share * (b - a) for name, (a, b) in pairs.items()}) if same else None
+    return None
 
 
 def _parts(map_: Map) -> Iterator[tuple[str | None, Map]]:

@@ -20,6 +20,7 @@ from calibrant.live.snapshots import damaged, pack, unpack
 from calibrant.live.young import Young
 from calibrant.messages import InputError, plural
 from calibrant.numerics import Floats, Ints
+from calibrant.online.limits import real
 from calibrant.shift.maturity import MIN_ARRIVED, MIN_DELAYS
 
 Silence = Literal["negative", "unknown"]
@@ -231,6 +232,30 @@ class Ledger:
             self.counts.forgotten_early += beyond
         return released
 
+    def rename(self, old: bytes, new: bytes) -> None:
+        """Replace an id by another one and its key by 0, wherever the ledger holds it; for erasure.
+
+        Parameters
+        ----------
+        old
+            The 16 bytes of an id; if it is not known, nothing changes.
+        new
+            16 bytes which are not the id of a row.
+        """
+        pairs = [np.frombuffer(each, dtype=">u8").astype(np.uint64) for each in (old, new)]
+        self._corrections = [replace(each, id=new, key=0) if each.id == old else each for each in self._corrections]
+        head, columns = unpack(self.to_bytes(), KIND, {"ids": np.uint64} | COLUMNS | HELD | ARRAYS)
+        columns = {name: each.copy() for name, each in columns.items()}
+        for name in ("ids", "held_ids"):
+            own = (columns[name] == pairs[0]).all(axis=1)
+            columns[name][own] = pairs[1]
+            if name == "ids":
+                columns["key"][own] = 0
+            order = np.lexsort((columns[name][:, 1], columns[name][:, 0]))
+            for each in (name, *(COLUMNS if name == "ids" else list(HELD)[1:])):
+                columns[each] = columns[each][order]
+        vars(self).update(vars(Ledger.from_bytes(pack(KIND, head, columns))))
+
     def take_corrections(self) -> list[Correction]:
         """The corrections since the last call, in the order in which they came."""
         found, self._corrections = self._corrections, []
@@ -413,6 +438,22 @@ class Ledger:
             drift=self._delays.drift(),
             silent_negatives=self.silence == "negative",
         )
+
+    def delay_quantile(self, share: float) -> float:
+        """Time within which a share of the outcomes of the last horizons came, after their prediction.
+
+        Parameters
+        ----------
+        share
+            Such as 0.5 for the median.
+
+        Returns
+        -------
+        float
+            Rounded up to a cell of an eighth of its size; NaN before the first outcome is released. If silence is
+            negative, of events alone.
+        """
+        return self.horizon * self._delays.quantile(real("share", share, 0.0, 1.0))
 
     @property
     def delay_drift(self) -> DelayDrift:

@@ -257,6 +257,23 @@ class Bank(Shown):
     def __len__(self) -> int:
         return self._used
 
+    def rows_of_top(self, keys: int) -> int:
+        """The smallest number of rows that at most this many keys of the first crossing have, for :meth:`freeze`.
+
+        Parameters
+        ----------
+        keys
+            Largest number of keys.
+
+        Returns
+        -------
+        int
+            At least 1.
+        """
+        check_whole("keys", keys, 0)
+        rows = np.sort(self._records.reshape(-1, WIDTH)[self._places[0], ROWS])[::-1]
+        return 1 if len(rows) <= keys else int(rows[keys]) + 1
+
     def _key_columns(self, keys: Any, n: int) -> dict[str, KeyValues]:
         """The columns of keys by name."""
         if len(self.columns) == 1 and not isinstance(keys, Mapping):

@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 import platform
 from importlib.metadata import version as version_of
+from typing import Any
 
 import psycopg
 
 from calibrant.messages import InputError
+from calibrant.service.learning.figures import date_of
+from calibrant.service.learning.report import report, text_of
 from calibrant.service.learning.state import Decided, StreamState, begin, whole_blocks
 from calibrant.service.store.log import SECOND, Entries, Kind, append_entry, read
 
@@ -48,7 +51,8 @@ class Learner:
         if row is None:
             raise InputError("stream", f"{stream} does not exist", "create it first")
         self.fence, self.committed = row
-        self.state: StreamState | None = load_state(connection, stream)
+        self._new: dict[int, str] = {}
+        self.state: StreamState | None = self._with_find(load_state(connection, stream))
         self.stored = self.state.position if self.state else 0
         while self._position < self.committed:
             if not self._learn(read_from(connection, stream, self.state), up_to=self.committed):
@@ -76,7 +80,7 @@ class Learner:
         ).fetchone()
         assert row is not None  # the stream exists
         later, waits = row
-        is_open = self.state is not None and self.state.learner.ledger.counts.open > 0
+        is_open = self.state is not None and self.state.ledger.counts.open > 0
         if not later or not (waits or is_open):
             return False
         append_entry(self.connection, self.stream, Kind.TICK)
@@ -92,16 +96,27 @@ class Learner:
     def _learn(self, entries: Entries, up_to: int | None) -> bool:
         """Apply whole blocks and commit; those up to a position that is committed are applied again and compared."""
         if self.state is None and len(entries):
-            self.state = begin(entries)
+            self.state = self._with_find(begin(entries))
         decided: list[Decided] = []
         for block in whole_blocks(entries, more=False):
             if up_to is not None and block.position[-1] > up_to:
                 break
             assert self.state is not None
             decided.append(self.state.apply(block))
+            self._new |= {version.number: version.document for version in decided[-1].versions}
         if decided:
             self._commit(decided)
+            self._new.clear()
         return bool(decided)
+
+    def _with_find(self, state: StreamState | None) -> StreamState | None:
+        if state is not None:
+            state.find = self._document
+        return state
+
+    def _document(self, number: int) -> str:
+        """The document of a version, of those that are not committed yet or of the table."""
+        return self._new[number] if number in self._new else document_of(self.connection, self.stream, number)
 
     def _commit(self, decided: list[Decided]) -> None:
         versions = [each for found in decided for each in found.versions]
@@ -115,19 +130,60 @@ class Learner:
             for promotion in promotions:
                 row = [self.stream, promotion.position, promotion.place, promotion.version, promotion.cause]
                 _insert(self.connection, "promotion", "(stream, position, place)", row)
+            for found in decided:
+                self._name_keys(found.keys)
+            if self._position > self.committed:
+                self._tell({day: each for found in decided for day, each in found.days.items()})
             self.connection.execute(
                 "update learner set position = greatest(position, %s) where stream = %s", [self._position, self.stream]
             )
         self.committed = max(self.committed, self._position)
 
+    def _tell(self, days: dict[int, dict[str, Any]]) -> None:
+        """Write the figures of now, of the current day and of days that ended."""
+        state = self.state
+        assert state is not None  # there is a position
+        if state.figures.day >= 0:
+            days |= {state.figures.day: state.today()}
+        for day, document in days.items():
+            self.connection.execute(
+                "insert into daily values (%s, %s, %s) on conflict (stream, day) "
+                "do update set document = excluded.document",
+                [self.stream, date_of(day), text_of(document)],
+            )
+        names: dict[int, str] = dict(
+            self.connection.execute("select number, name from key_name where stream = %s", [self.stream]).fetchall()
+        )
+        self.connection.execute(
+            "insert into report values (%s, %s, %s, %s) on conflict (stream) do update "
+            "set position = excluded.position, time = excluded.time, document = excluded.document",
+            [self.stream, state.position, state.time, text_of(report(state, names))],
+        )
+
+    def _name_keys(self, keys: dict[int, int]) -> None:
+        """Keep the text of keys, each read from an entry that has it."""
+        if keys:
+            self.connection.execute(
+                "insert into key_name select stream, key_number(key), key from log where stream = %s and "
+                "position = any(%s) and key is not null on conflict (stream, number) do nothing",
+                [self.stream, list(keys.values())],
+            )
+
     def _compare(self, number: int, document: str) -> None:
-        row = self.connection.execute(
-            "select document from version where stream = %s and number = %s", [self.stream, number]
-        ).fetchone()
-        if row is None or row[0] != document:
+        if document_of(self.connection, self.stream, number) != document:
             raise InputError(
                 "version", f"{number} comes out otherwise than before", "replay with the build that published it"
             )
+
+
+def document_of(connection: psycopg.Connection, stream: int, number: int) -> str:
+    """The document of a version."""
+    row = connection.execute(
+        "select document from version where stream = %s and number = %s", [stream, number]
+    ).fetchone()
+    if row is None:
+        raise InputError("version", f"{number} does not exist", "see the table version")
+    return str(row[0])
 
 
 def check_fence(connection: psycopg.Connection, stream: int, fence: int) -> None:

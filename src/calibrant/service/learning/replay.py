@@ -82,6 +82,7 @@ def replay(
         entries = read_from(connection, stream, state)
         before = state.position if state else 0
         state = state or begin(entries)
+        state.find = lambda number: versions[number]
         for block in whole_blocks(entries, more=False):
             if block.position[-1] > end:
                 break

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.calibration import Calibration
-from calibrant.live import LateLearner
+from calibrant.live import Bank, Ledger, Monitor
 from calibrant.live.ids import Ids
 from calibrant.live.snapshots import damaged, pack, unpack
 from calibrant.messages import InputError
+from calibrant.online import resume
+from calibrant.service.learning.decisions import Decisions, Promotion, Version, check_document
+from calibrant.service.learning.figures import ARRAYS, Figures, Rows
+from calibrant.service.learning.publishing import map_of, restarted
 from calibrant.service.settings import Settings
 from calibrant.service.store.log import SECOND, Entries, Kind
 
@@ -22,56 +25,77 @@ KIND = "stream"
 """Name in its states."""
 
 NEVER = -1
-"""The time of the last version before there is one."""
+"""A time that has not come."""
+
+FASTER = 10
+"""After an alarm versions are published this much sooner, for one horizon."""
 
 
-@dataclass(frozen=True)
-class Version:
-    """A map that was published: never changed."""
-
-    number: int
-    position: int
-    time: int
-    document: str
-
-
-@dataclass(frozen=True)
-class Promotion:
-    """A decision about what is served from a position on; the last one counts."""
-
-    position: int
-    place: int
-    version: int
-    cause: str
-
-
-@dataclass(frozen=True)
+@dataclass
 class Decided:
-    """What a block led to."""
+    """What a block led to.
 
-    versions: list[Version]
-    promotions: list[Promotion]
+    Attributes
+    ----------
+    versions, promotions
+        Versions that were published, and decisions about what is served.
+    days
+        Figures of days that ended, by the number of the day since 1970.
+    keys
+        New keys whose sums are kept: their numbers, and the position of an entry with each.
+    erased
+        Ids to remove from the log, and the ids in their place.
+    """
+
+    versions: list[Version] = field(default_factory=list)
+    promotions: list[Promotion] = field(default_factory=list)
+    days: dict[int, dict[str, Any]] = field(default_factory=dict)
+    keys: dict[int, int] = field(default_factory=dict)
+    erased: dict[str, str] = field(default_factory=dict)
 
 
 class StreamState:
     """What is known after the entries of a log up to a position.
 
     The entries of one second are one block. A block moves the time to its second, so that rows which are due are
-    released and learned; then come its predictions, its outcomes and its actions, each in their order; then a version
-    is published if one is due. Only whole blocks are applied, so the state depends on the log alone.
+    released, judged with what was served, and learned; then come its predictions, its outcomes and its actions, each in
+    their order; then a version is published if one is due. Only whole blocks are applied, so the state depends on the
+    log alone.
 
     Parameters
     ----------
     settings
         Settings of the stream.
+
+    Attributes
+    ----------
+    find
+        The document of a version that was published: needed when a person promotes one that is not held here. A version
+        never changes, so this does not make the state depend on anything but the log.
     """
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.position, self.time = 0, 0
-        self.learner = LateLearner(settings.new_forecaster(), settings.ledger())
-        self.version, self.published, self.rows_published = 0, NEVER, 0
-        self.served = 0
+        self.ledger = settings.ledger()
+        self.forecaster = settings.new_forecaster()
+        self.bank = settings.new_bank() if settings.keyed else None
+        self.monitor = settings.new_monitor()
+        self.figures = Figures()
+        self.decisions = Decisions()
+        self.published, self.rows_published = NEVER, 0
+        self.alarmed, self.fast_until = NEVER, NEVER
+        self.find: Callable[[int], str] = _not_found
+
+    @property
+    def version(self) -> int:
+        """The newest version."""
+        return self.decisions.newest
+
+    @property
+    def served(self) -> int:
+        """The version that is served."""
+        return self.decisions.served
 
     # ------------------------------------------------------------------------------------------------------- events
 
@@ -92,58 +116,144 @@ class StreamState:
             raise InputError("block", f"does not begin at position {self.position + 1}", "read the log in order")
         now = int(block.time[0]) // SECOND
         self.position, self.time = int(block.position[-1]), int(block.time[-1])
-        self.learner.advance(float(now))
-        self._predictions(block, block.kind == Kind.PREDICTION, block.at)
-        self._predictions(block, block.kind == Kind.OUTCOME_WITH_RECEIPT, block.predicted)
+        decided = Decided()
+        self._release(float(now), decided)
+        self._predictions(block, block.kind == Kind.PREDICTION, block.at, decided)
+        self._predictions(block, block.kind == Kind.OUTCOME_WITH_RECEIPT, block.predicted, decided)
         came = (block.kind == Kind.OUTCOME) | (block.kind == Kind.OUTCOME_WITH_RECEIPT)
         if came.any():
-            self.learner.observe(_sixteen(block.id[came]), block.label[came], at=block.at[came] / SECOND)
-        promotions: list[Promotion] = []
+            self.ledger.observe(_sixteen(block.id[came]), block.label[came], at=block.at[came] / SECOND)
+            self.ledger.take_corrections()  # they are counted; nothing is learned from them
         for position in block.position[block.kind == Kind.ACTION].tolist():
-            self._act(json.loads(block.documents[position]), position, promotions)
-        return Decided(self._publish(promotions), promotions)
+            self._act(json.loads(block.documents[position]), position, decided)
+        self._publish(decided)
+        return decided
 
-    def _predictions(self, block: Entries, chosen: NDArray[np.bool_], at: Any) -> None:
-        if chosen.any():
-            keys = np.column_stack([block.key[chosen], block.probability[chosen].view(np.int64)])
-            self.learner.ledger.predict(
-                _sixteen(block.id[chosen]), block.score[chosen], at=at[chosen] / SECOND, keys=keys,
-                versions=block.version[chosen],
-            )  # fmt: skip
+    def _predictions(self, block: Entries, chosen: NDArray[np.bool_], at: Any, decided: Decided) -> None:
+        if not chosen.any():
+            return
+        keys = np.column_stack([block.key[chosen], block.probability[chosen].view(np.int64)])
+        self.ledger.predict(
+            _sixteen(block.id[chosen]), block.score[chosen], at=at[chosen] / SECOND, keys=keys,
+            versions=block.version[chosen],
+        )  # fmt: skip
+        for number, place in self.figures.meet(keys[:, 0]):
+            decided.keys[number] = int(block.position[chosen][place])
 
-    def _act(self, document: dict[str, Any], position: int, promotions: list[Promotion]) -> None:
-        if document["action"] == "promote" and 0 <= document["version"] <= self.version:
-            self._promote(position, document["version"], "person", promotions)
+    # ----------------------------------------------------------------------------------------------------- releases
 
-    def _publish(self, promotions: list[Promotion]) -> list[Version]:
-        rows = self.learner.forecaster.n_rows - self.rows_published
-        passed = self.published == NEVER or self.time - self.published >= self.settings.publish_seconds * SECOND
-        if not rows or not (rows >= self.settings.publish_rows or passed):
-            return []
-        self.version += 1
-        self.published, self.rows_published = self.time, self.learner.forecaster.n_rows
-        frozen = self.learner.forecaster.freeze()
-        document = (frozen if isinstance(frozen, Calibration) else Calibration(frozen)).to_json()
-        if self.settings.promotion == "automatic":
-            self._promote(self.position, self.version, "published", promotions)
-        return [Version(self.version, self.position, self.time, document)]
+    def _release(self, now: float, decided: Decided) -> None:
+        """Rows that are due are judged with what was served, counted and learned."""
+        released = self.ledger.advance(now)
+        if self.fast_until != NEVER and self.time >= self.fast_until:
+            self.fast_until = NEVER
+            self.monitor.restart()  # rows from here on were served after the alarm
+        if not len(released):
+            return
+        keys, served = released.keys[:, 0].copy(), released.keys[:, 1].copy().view(np.float64)
+        rows = Rows(released.scores, keys, released.labels, served, released.at)
+        rolled = self.decisions.judge(rows, self.settings, self.position, self.find)
+        if rolled is not None:
+            decided.promotions.append(rolled)
+        alarms = self.monitor.alarm_count
+        self.monitor.update(rows.served, rows.labels, at=rows.at)
+        self._count(rows, decided)
+        if self.bank is not None:
+            self.bank.learn(rows.scores, rows.keys, rows.labels)
+        self.forecaster.learn_many(rows.scores, rows.labels)
+        if self.monitor.alarm_count > alarms:
+            self.alarmed = self.time
+            if self.fast_until == NEVER:
+                self.fast_until = self.time + int(self.settings.horizon * SECOND)
+                self.forecaster = restarted(self.forecaster, self.settings.new_forecaster())
 
-    def _promote(self, position: int, version: int, cause: str, promotions: list[Promotion]) -> None:
-        promotions.append(Promotion(position, len(promotions), version, cause))
-        self.served = version
+    def _count(self, rows: Rows, decided: Decided) -> None:
+        """Count rows; figures of days that end are reported."""
+        days = np.maximum(np.maximum.accumulate(np.floor(rows.at / 86_400.0).astype(np.int64)), self.figures.day)
+        for day in np.unique(days).tolist():
+            if day != self.figures.day and self.figures.day >= 0:
+                decided.days[self.figures.day] = self.today()
+            self.figures.add(rows.part(days == day), day)
+
+    def today(self) -> dict[str, Any]:
+        """Figures of the day of the last released rows."""
+        band = self.monitor.band
+        return self.figures.of_day(band.low, band.high)
+
+    # ------------------------------------------------------------------------------------------------------ actions
+
+    def _act(self, document: dict[str, Any], position: int, decided: Decided) -> None:
+        action = document.get("action")
+        if action == "settings":
+            self._change(document.get("settings"))
+        elif action == "erase":
+            old, new = document["id"], document["to"]
+            self.ledger.rename(bytes.fromhex(old), bytes.fromhex(new))
+            decided.erased[old] = new
+        elif action == "publish":
+            try:
+                check_document(document["document"], keyed=self.settings.keyed)
+            except InputError:
+                return
+            decided.versions.append(self.decisions.publish(document["document"], position, self.time))
+        else:
+            promotion = self.decisions.act(document, position, self.time, self.settings, self.find)
+            if promotion is not None:
+                decided.promotions.append(promotion)
+
+    def _change(self, document: Any) -> None:
+        """New settings hold from here on; those that cannot be taken change nothing."""
+        try:
+            new = Settings.of(document)
+            self.settings.check_change(new)
+        except InputError:
+            return
+        watching = ("tolerance", "alarm_level")
+        if any(getattr(new, name) != getattr(self.settings, name) for name in watching):
+            self.monitor = new.new_monitor()
+        self.settings = new
+        self.ledger.horizon, self.ledger.remember = new.horizon, new.horizon if new.remember is None else new.remember
+
+    # ------------------------------------------------------------------------------------------------------ versions
+
+    def _publish(self, decided: Decided) -> None:
+        rows = self.forecaster.n_rows - self.rows_published
+        fast = self.fast_until != NEVER
+        sooner = FASTER if fast else 1
+        passed = self.published == NEVER or (
+            self.time - self.published >= self.settings.publish_seconds * SECOND / sooner
+        )
+        if not rows or not (rows >= max(1, self.settings.publish_rows // sooner) or passed):
+            return
+        self.published, self.rows_published = self.time, self.forecaster.n_rows
+        learned = map_of(self.forecaster, self.bank, together=fast)
+        version, promotion = self.decisions.learned(
+            learned, self.figures.window, self.settings, self.position, self.time, self.find
+        )
+        decided.versions.append(version)
+        if promotion is not None:
+            decided.promotions.append(promotion)
 
     # -------------------------------------------------------------------------------------------------------- state
 
     def to_bytes(self) -> bytes:
         """Everything that is known; equal states give equal bytes."""
-        numbers = {name: getattr(self, name) for name in NUMBERS}
-        head = {"settings": self.settings.document(), "numbers": numbers}
-        return pack(KIND, head, {"learner": np.frombuffer(self.learner.to_bytes(), dtype=np.uint8)})
+        head = {
+            "settings": self.settings.document(),
+            "numbers": {name: getattr(self, name) for name in NUMBERS},
+            "decisions": self.decisions.stored(),
+            "forecaster": self.forecaster.state,
+            "monitor": self.monitor.to_json(),
+        }
+        bank = b"" if self.bank is None else self.bank.to_bytes()
+        raw = {"ledger": self.ledger.to_bytes(), "bank": bank}
+        arrays = {name: np.frombuffer(each, dtype=np.uint8) for name, each in raw.items()}
+        return pack(KIND, head, arrays | self.figures.arrays())
 
     @classmethod
     def from_bytes(cls, state: bytes) -> StreamState:
         """A state that goes on where another was when :meth:`to_bytes` wrote it."""
-        head, arrays = unpack(state, KIND, {"learner": np.uint8})
+        head, arrays = unpack(state, KIND, {"ledger": np.uint8, "bank": np.uint8} | ARRAYS)
         numbers = head.get("numbers")
         if not isinstance(numbers, dict) or set(numbers) != set(NUMBERS):
             raise damaged()
@@ -152,11 +262,20 @@ class StreamState:
         found = cls(Settings.of(head.get("settings")))
         for name, number in numbers.items():
             setattr(found, name, number)
-        found.learner = LateLearner.from_bytes(arrays["learner"].tobytes())
+        found.ledger = Ledger.from_bytes(arrays["ledger"].tobytes())
+        found.bank = Bank.from_bytes(arrays["bank"].tobytes()) if found.settings.keyed else None
+        found.forecaster = resume(head["forecaster"])
+        found.monitor = Monitor.from_json(head["monitor"])
+        found.figures = Figures.of(arrays)
+        found.decisions = Decisions.of(head["decisions"])
         return found
 
 
-NUMBERS = ("position", "time", "version", "published", "rows_published", "served")
+NUMBERS = ("position", "time", "published", "rows_published", "alarmed", "fast_until")
+
+
+def _not_found(number: int) -> str:
+    raise InputError("version", f"{number} is not known here", "set find, which reads versions")
 
 
 def begin(entries: Entries) -> StreamState:

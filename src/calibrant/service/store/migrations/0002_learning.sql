@@ -20,3 +20,11 @@ create table daily (
 create function key_number(key text) returns bigint
     language sql immutable strict parallel safe
     return ('x' || substr(encode(sha256(convert_to(key, 'UTF8')), 'hex'), 1, 16))::bit(64)::bigint;
+
+-- The text of keys whose sums the learner keeps.
+create table key_name (
+    stream integer not null references stream,
+    number bigint not null,
+    name text not null,
+    primary key (stream, number)
+);
