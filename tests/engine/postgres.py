@@ -13,6 +13,7 @@ from typing import Any, Self
 
 PATIENCE = 60.0
 USER = "calibrant"
+MEMORY = "/dev/shm"
 OPTIONS = ("-c", "listen_addresses=", "-c", "fsync=off", "-c", "shared_buffers=32MB", "-c", "max_connections=10")
 
 
@@ -31,14 +32,18 @@ def as_server() -> list[str]:
 
 
 class Server:
-    """Started on entry, stopped and removed on exit; further options of PostgreSQL come after :data:`OPTIONS`."""
+    """Started on entry, stopped and removed on exit; further options of PostgreSQL come after :data:`OPTIONS`.
 
-    def __init__(self, *options: str) -> None:
+    With ``in_memory`` its folder is on a disk in memory, if there is one, so that ``fsync`` costs little.
+    """
+
+    def __init__(self, *options: str, in_memory: bool = False) -> None:
         self.options = (*OPTIONS, *options)
+        self.where = MEMORY if in_memory and Path(MEMORY).is_dir() else None
 
     def __enter__(self) -> Self:
         # Not in pytest's own folder, which the server's user may not enter.
-        self.folder = Path(tempfile.mkdtemp(prefix="calibrant-postgres-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="calibrant-postgres-", dir=self.where))
         if os.geteuid() == 0:
             shutil.chown(self.folder, "postgres")
         data = self.folder / "data"

@@ -8,8 +8,10 @@ from itertools import count
 import psycopg
 import pytest
 from tests.engine.postgres import USER, Server
+from tests.service.live_service import Running, config
 
 from calibrant.service.settings import Settings, first_entry
+from calibrant.service.store.access import issue_token
 from calibrant.service.store.migrate import connect, migrate
 
 NUMBERS = count()
@@ -17,7 +19,8 @@ NUMBERS = count()
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
-    with Server("-c", "fsync=on", "-c", "max_connections=50") as running:  # the service refuses to start without fsync
+    options = ("-c", "fsync=on", "-c", "max_connections=50")  # the service refuses to start without fsync
+    with Server(*options, in_memory=True) as running:
         yield running
 
 
@@ -44,3 +47,16 @@ def stream(database: psycopg.Connection) -> int:
     """A stream with a horizon of two seconds."""
     text = first_entry(Settings(horizon=2.0, publish_rows=20, publish_seconds=1.0, alarm_level=1e-9))
     return int(database.execute("select create_stream('clicks', %s)", [text]).fetchone()[0])  # type: ignore[index]
+
+
+@pytest.fixture
+def token(database: psycopg.Connection) -> str:
+    """A token for everything."""
+    return issue_token(database, None, "tests", ("predict", "label", "read", "admin"))[1]
+
+
+@pytest.fixture
+def service(address: str, stream: int, token: str) -> Iterator[Running]:
+    """The service with the stream ``clicks``, which is logged."""
+    with Running(config(address), token) as running:
+        yield running

@@ -1,0 +1,190 @@
+"""The application: routes, limits on bodies, request ids and logs, start and end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import os
+import re
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from socket import socket as Socket
+from types import FrameType
+
+import uvicorn
+from fastapi import FastAPI, Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from calibrant.service.api import access, admin, errors, health, outcomes, predict
+from calibrant.service.api.serving.process import LOG, JsonLines, Process
+from calibrant.service.config import Config
+from calibrant.service.store.migrate import open_pool
+
+REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+"""A request id of a client that is taken as it is."""
+
+POOL_SIZE = 4
+"""Connections of pages, tokens and administration."""
+
+GRACEFUL_SECONDS = 30
+"""Longest time for which open requests are waited for at the end."""
+
+
+def create_app(config: Config) -> FastAPI:
+    """The service as an application of ASGI.
+
+    Parameters
+    ----------
+    config
+        Configuration of the process.
+
+    Returns
+    -------
+    FastAPI
+        To be run by uvicorn, or by :func:`run`. ``app.state.service`` is the :class:`Process`.
+
+    Examples
+    --------
+    >>> app = create_app(Config(database="dbname=calibrant"))
+    >>> app.title
+    'Calibrant'
+    """
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        app.state.service = process = Process(config)
+        pool = open_pool(config.database, POOL_SIZE)
+        app.state.access = access.Access(pool)
+        try:
+            await process.start()
+            yield
+        finally:
+            await process.stop()
+            await asyncio.to_thread(pool.close)
+
+    app = FastAPI(
+        title="Calibrant", summary="Calibrated probabilities of a live model", version="1", lifespan=lifespan,
+        docs_url=None, redoc_url=None, openapi_url=None,
+    )  # fmt: skip
+    errors.install(app)
+    for each in (health, predict, outcomes, admin, access):
+        app.include_router(each.router)
+    app.add_middleware(Envelope, largest=config.body_bytes)
+    return app
+
+
+class Envelope:
+    """Gives each request an id, refuses bodies that say that they are too large, and logs what was answered.
+
+    The log has method, route, status and time; never a path, a query or a body, which may hold ids.
+
+    Parameters
+    ----------
+    app
+        The application inside.
+    largest
+        Bytes of the largest body.
+    """
+
+    def __init__(self, app: ASGIApp, largest: int) -> None:
+        self.app, self.largest = app, largest
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        given = length = b""
+        for name, value in scope["headers"]:
+            if name == b"x-request-id":
+                given = value
+            elif name == b"content-length":
+                length = value
+        id = given if REQUEST_ID.fullmatch(given) else os.urandom(8).hex().encode()
+        scope.setdefault("state", {})["request_id"] = id.decode()
+        begun, status = time.perf_counter(), 0
+
+        async def answer(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message["headers"], (b"x-request-id", id)]
+            await send(message)
+
+        if length and (not length.isdigit() or int(length) > self.largest):
+            await self._refuse(scope, receive, answer)
+        else:
+            await self.app(scope, receive, answer)
+        level = logging.DEBUG if status < 400 else logging.INFO if status < 500 else logging.WARNING
+        if LOG.isEnabledFor(level):
+            fields = {"method": scope["method"], "route": _route(scope), "status": status, "request_id": id.decode()}
+            fields["seconds"] = round(time.perf_counter() - begun, 6)
+            LOG.log(level, "request", extra={"fields": fields})
+
+    async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
+        problem = f"has more than {self.largest:,} bytes"
+        refusal = errors.Refusal(413, "too-large", "body", problem, "send less at once", {"Connection": "close"})
+        await errors.answer(Request(scope), refusal)(scope, receive, send)
+
+
+def _route(scope: Scope) -> str:
+    """The path of the route with names in place of values."""
+    return str(getattr(scope.get("route"), "path", "none"))
+
+
+# ------------------------------------------------------------------------------------------------------------- running
+
+
+class Server(uvicorn.Server):
+    """A server that drains: after a signal ``/ready`` says no for a while, then open requests are finished.
+
+    A second signal ends the waiting.
+
+    Parameters
+    ----------
+    config
+        Configuration of the process.
+    """
+
+    def __init__(self, config: Config) -> None:
+        app = create_app(config)
+        super().__init__(
+            uvicorn.Config(
+                app, host=config.host, port=config.port, log_config=None, access_log=False, server_header=False,
+                timeout_graceful_shutdown=GRACEFUL_SECONDS,
+            )
+        )  # fmt: skip
+        self._app, self._seconds, self._until = app, config.drain_seconds, math.inf
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin to drain."""
+        process: Process | None = getattr(self._app.state, "service", None)
+        if process is None or process.is_draining:
+            self._until = 0.0
+        else:
+            process.is_draining = True
+            self._until = time.monotonic() + self._seconds
+
+    async def on_tick(self, counter: int) -> bool:
+        """Stop when the time is over."""
+        if time.monotonic() >= self._until:
+            self.should_exit = True
+        return await super().on_tick(counter)
+
+
+def run(config: Config, socket: Socket | None = None) -> None:
+    """Serve until a signal comes, with a log of JSON lines.
+
+    Parameters
+    ----------
+    config
+        Configuration of the process.
+    socket
+        One that listens, such as one that several processes share; by default the host and port of the configuration.
+    """
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonLines())
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    Server(config).run(sockets=None if socket is None else [socket])

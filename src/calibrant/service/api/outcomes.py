@@ -1,0 +1,81 @@
+"""Outcomes over HTTP: acknowledged when they are durable."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from calibrant.messages import InputError
+from calibrant.service.api import bodies
+from calibrant.service.api.bodies import Given, Skewed
+from calibrant.service.api.errors import Refusal, responses
+from calibrant.service.api.predict import STREAM, away, busy, enter
+from calibrant.service.api.serving.commits import BusyError, Outcome
+from calibrant.service.api.serving.links import UnavailableError
+from calibrant.service.api.serving.process import Process
+from calibrant.service.api.serving.versions import Served
+
+router = APIRouter(tags=["predictions and outcomes"])
+
+ACCEPTED: dict[str, Any] = {
+    "type": "object",
+    "required": ["accepted", "position"],
+    "properties": {
+        "accepted": {"type": "integer", "minimum": 1},
+        "position": {"type": "integer", "minimum": 1, "description": "Position of the last one in the log."},
+    },
+}
+
+
+@router.post(
+    "/v1/streams/{stream}/outcomes",
+    summary="Send outcomes",
+    response_class=Response,
+    responses=bodies.answered(ACCEPTED, "They are durable.") | responses(404, 408, 413),
+    openapi_extra=STREAM | bodies.described(bodies.listed("outcomes", bodies.OUTCOME, 10_000)),
+)
+async def outcomes(request: Request) -> Response:
+    """Outcomes of predictions, in the order in which they are to count. Scope: label.
+
+    All of them are logged, or none: if one is invalid, or its receipt is forged or has expired, the request is refused.
+    They can be sent again; those that were logged before change nothing. Of a stream in the mode ``returned``, each
+    outcome needs its receipt.
+    """
+    process, served = await enter(request, "label")
+    body = bodies.parse(await bodies.read_body(request, process.config.body_bytes))
+    given = bodies.rows_in(body, "outcomes", process.config.batch_rows)
+    now = process.now()
+    try:
+        rows = [_row(process, served, row, now, place) for place, row in enumerate(given)]
+    except Refusal as problem:
+        what = "skew" if isinstance(problem, Skewed) else problem.code
+        process.count("refused", served.name, what, len(given))
+        raise
+    try:
+        positions = await process.outcomes.commit(served.stream, rows)
+    except BusyError:
+        process.count("refused", served.name, "busy", len(given))
+        raise busy() from None
+    except UnavailableError:
+        process.count("refused", served.name, "database", len(given))
+        raise away() from None
+    process.count("outcomes", served.name, "logged", len(rows))
+    return Response(f'{{"accepted":{len(rows)},"position":{positions[-1]}}}', media_type="application/json")
+
+
+def _row(process: Process, served: Served, row: Any, now: int, place: int) -> Outcome:
+    where = f"outcomes[{place}]."
+    found: Given = bodies.read_outcome(row, served.settings, now, where)
+    if found.receipt is None:
+        if served.settings.mode == "returned":
+            raise Refusal(422, "receipt-missing", f"{where}receipt", "is missing", "send it as it came")
+        return found.id, found.label, found.at, None, None, None, None, None
+    try:
+        said = process.receipts.read(served.stream, served.name, found.receipt, now)
+    except InputError as problem:
+        fix = None if problem.fix is None else str(problem.fix)
+        raise Refusal(422, "receipt", f"{where}receipt", str(problem.problem), fix) from None
+    if said.id != found.id:
+        raise Refusal(422, "receipt", f"{where}receipt", "is of another id", "send the one that came with this id")
+    return found.id, found.label, found.at, said.score, said.key, said.at, said.version, said.probability

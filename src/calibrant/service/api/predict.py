@@ -1,0 +1,211 @@
+"""Predictions over HTTP: one row, or a batch."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from fastapi import APIRouter, Request, Response
+
+from calibrant.service.api import bodies
+from calibrant.service.api.access import BEARER, Access
+from calibrant.service.api.bodies import Row, Skewed
+from calibrant.service.api.errors import RETRY_SECONDS, Refusal, responses
+from calibrant.service.api.serving.commits import Answered, BusyError
+from calibrant.service.api.serving.links import UnavailableError
+from calibrant.service.api.serving.process import Process
+from calibrant.service.api.serving.receipts import named
+from calibrant.service.api.serving.versions import Served
+from calibrant.service.store.log import SECOND
+
+router = APIRouter(tags=["predictions and outcomes"])
+
+FOUND = ("logged", "repeated", "conflict")
+"""Status by what the log found."""
+
+RETRY = {"Retry-After": str(RETRY_SECONDS)}
+
+STALE = ',"stale":true'
+
+text_of = json.encoder.encode_basestring_ascii
+"""Text as JSON, the way ``json.dumps`` writes it."""
+
+
+class Answer(NamedTuple):
+    """The answer to a row."""
+
+    probability: float
+    version: int
+    status: str
+    receipt: str | None
+
+
+class Asked(NamedTuple):
+    """What a request for predictions needs: process, what the stream serves, time, and the age of its version."""
+
+    process: Process
+    served: Served
+    now: int
+    age: float | None
+    stale: bool
+
+
+async def enter(request: Request, scope: str) -> tuple[Process, Served]:
+    """The process and the stream of a request whose token allows a scope; limits are checked on the way."""
+    process: Process = request.app.state.service
+    access: Access = request.app.state.access
+    name = request.path_params["stream"]
+    caller = await access.caller(request, scope, name)
+    if process.config.rate and (wait := process.rates.wait(caller.number, name)):
+        again = {"Retry-After": str(math.ceil(wait))}
+        raise Refusal(429, "rate", "token", f"sends more than {process.config.rate:g} requests a second", None, again)
+    served = process.streams.get(name)
+    if served is None:
+        try:
+            served = await process.find(name)
+        except UnavailableError:
+            raise away() from None
+        if served is None:
+            raise Refusal(404, "not-found", "stream", "does not exist", "create it, or correct the name")
+    return process, served
+
+
+async def ask(request: Request) -> Asked:
+    """What a request for predictions needs; a version that is too old is refused if the settings say so."""
+    process, served = await enter(request, "predict")
+    now = process.now()
+    age = served.age(now)
+    settings = served.settings
+    stale = settings.stale_seconds is not None and (age is None or age > settings.stale_seconds)
+    if stale and settings.stale == "refuse":
+        process.count("refused", served.name, "stale")
+        raise Refusal(503, "stale", "version", f"is older than {settings.stale_seconds:g} seconds", None, RETRY)
+    if settings.mode == "returned" and not process.receipts.can_sign:
+        raise Refusal(503, "no-receipt-keys", None, "this process cannot sign receipts", "set CALIBRANT_RECEIPT_KEYS")
+    return Asked(process, served, now, age, stale)
+
+
+def away() -> Refusal:
+    """The database is away, and the request needs it."""
+    return Refusal(503, "database", None, "the database does not answer", "try again later", RETRY)
+
+
+def busy() -> Refusal:
+    """Too many rows wait for their commit."""
+    return Refusal(503, "busy", None, "too many rows wait for their commit", "try again later", {"Retry-After": "1"})
+
+
+async def predicted(asked: Asked, rows: Sequence[Row]) -> list[Answer]:
+    """Answers to rows, in their order, when they are durable if the stream is logged."""
+    process, served = asked.process, asked.served
+    score, version = served.score, served.version
+    found = [score(row.score, row.key) for row in rows]
+    if served.settings.mode == "returned":
+        process.count("predictions", served.name, "returned", len(rows))
+        return _signed(asked, rows, found, "returned")
+    logged = [
+        (row.id, row.score, row.key, row.at, version, probability) for row, probability in zip(rows, found, strict=True)
+    ]
+    try:
+        answers: Sequence[Answered] = await process.predictions.commit(served.stream, logged)
+    except BusyError:
+        process.count("refused", served.name, "busy")
+        raise busy() from None
+    except UnavailableError:
+        if served.settings.outage == "closed":
+            process.count("refused", served.name, "database")
+            raise away() from None
+        process.count("predictions", served.name, "unlogged", len(rows))
+        if served.settings.silence == "unknown" and process.receipts.can_sign:
+            return _signed(asked, rows, found, "unlogged")
+        return [Answer(probability, version, "unlogged", None) for probability in found]
+    result = [Answer(probability, by, FOUND[what], None) for what, probability, by in answers]
+    for status in {each.status for each in result}:
+        process.count("predictions", served.name, status, sum(each.status == status for each in result))
+    return result
+
+
+def _signed(asked: Asked, rows: Sequence[Row], found: Sequence[float], status: str) -> list[Answer]:
+    """Answers with receipts."""
+    served, sign = asked.served, asked.process.receipts.signed
+    stream, version, name = served.stream, served.version, named(served.name)
+    now, kept = asked.now, round(served.settings.horizon * SECOND)
+    found_at = [now if row.at is None else row.at for row in rows]
+    return [
+        Answer(p, version, status, sign(stream, name, row.id.bytes, row.score, row.key, at, version, p, at + kept))
+        for row, at, p in zip(rows, found_at, found, strict=True)
+    ]
+
+
+def written(asked: Asked, text: str, answer: Answer) -> str:
+    """The JSON of an answer."""
+    probability, version, status, receipt = answer
+    age = "null" if asked.age is None or version != asked.served.version else f"{asked.age:.3f}"
+    shown = "null" if status == "conflict" else repr(probability)
+    ends = (f',"receipt":"{receipt}"' if receipt else "") + (STALE if asked.stale else "")
+    head = f'{{"id":{text_of(text)},"probability":{shown},"version":{version},"age_seconds":{age}'
+    return f'{head},"status":"{status}"{ends}}}'
+
+
+STREAM: dict[str, Any] = {
+    "parameters": [
+        {"name": "stream", "in": "path", "required": True, "schema": {"type": "string"}, "description": "Its name."}
+    ],
+    "security": [{BEARER.scheme_name: []}],
+}
+"""What OpenAPI says of every route of a stream."""
+
+
+@router.post(
+    "/v1/streams/{stream}/predict",
+    summary="Predict one row",
+    response_class=Response,
+    responses=bodies.answered(bodies.ANSWER, "The answer; of a logged stream when it is durable.")
+    | responses(404, 408, 409, 413),
+    openapi_extra=STREAM | bodies.described(bodies.ROW),
+)
+async def predict(request: Request) -> Response:
+    """The probability of one score. Scope: predict.
+
+    The same id with the same content gives the answer that was logged first; with another content it is a conflict.
+    """
+    asked = await ask(request)
+    body = bodies.parse(await bodies.read_body(request, asked.process.config.body_bytes))
+    row = _row(asked, body)
+    (answer,) = await predicted(asked, (row,))
+    if answer.status == "conflict":
+        raise Refusal(409, "conflict", "id", "is in use with another content", "use a new id, or send the same content")
+    return Response(written(asked, row.text, answer), media_type="application/json")
+
+
+@router.post(
+    "/v1/streams/{stream}/predictions",
+    summary="Predict a batch",
+    response_class=Response,
+    responses=bodies.answered(bodies.listed("rows", bodies.ANSWER, 10_000), "An answer to each row.")
+    | responses(404, 408, 413),
+    openapi_extra=STREAM | bodies.described(bodies.listed("rows", bodies.ROW, 10_000)),
+)
+async def predictions(request: Request) -> Response:
+    """The probabilities of many scores. Scope: predict.
+
+    If a row is invalid, nothing is predicted or logged. A row whose id is in use with another content has the status
+    ``conflict`` and no probability; the others are answered.
+    """
+    asked = await ask(request)
+    body = bodies.parse(await bodies.read_body(request, asked.process.config.body_bytes))
+    given = bodies.rows_in(body, "rows", asked.process.config.batch_rows)
+    rows = [_row(asked, row, f"rows[{place}].") for place, row in enumerate(given)]
+    answers = await predicted(asked, rows)
+    shown = ",".join(written(asked, row.text, answer) for row, answer in zip(rows, answers, strict=True))
+    return Response(f'{{"rows":[{shown}]}}', media_type="application/json")
+
+
+def _row(asked: Asked, row: Any, where: str = "") -> Row:
+    try:
+        return bodies.read_row(row, asked.served.settings, asked.now, where)
+    except Skewed:
+        asked.process.count("refused", asked.served.name, "skew")
+        raise

@@ -1,0 +1,187 @@
+"""One serving process: what it serves, what waits for a commit, and what it counted."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import time
+from collections import Counter
+from typing import Any
+
+import psycopg
+from starlette.concurrency import run_in_threadpool
+
+from calibrant.service.api.serving.commits import (
+    Answered,
+    Committer,
+    Outcome,
+    Prediction,
+    append_outcomes,
+    append_predictions,
+)
+from calibrant.service.api.serving.limits import Rates
+from calibrant.service.api.serving.links import Link, UnavailableError, connect
+from calibrant.service.api.serving.receipts import Receipts
+from calibrant.service.api.serving.versions import Served, forget, keep, kept, read_clock, read_served
+from calibrant.service.config import Config
+
+LOG = logging.getLogger("calibrant.service")
+
+SOONEST = 0.1
+"""Seconds between two looks for a stream that is not known."""
+
+
+class Process:
+    """What a serving process holds; made by :func:`calibrant.service.api.app.create_app`.
+
+    Parameters
+    ----------
+    config
+        Its configuration.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.receipts = Receipts(config.receipt_keys)
+        self.rates = Rates(config.rate)
+        self.counts: Counter[tuple[str, str, str]] = Counter()
+        """Events by kind, stream and what became of them: ("predictions", "clicks", "logged")."""
+        self.streams: dict[str, Served] = {}
+        self.offset = 0
+        """Clock of the database minus the clock of this machine, in microseconds."""
+        self.is_draining = False
+        self.reader = Link(config.database, config.commit_seconds)
+        self.predictions: Committer[Prediction, Answered] = Committer(
+            Link(config.database, config.commit_seconds), append_predictions, config.queue_rows
+        )
+        self.outcomes: Committer[Outcome, int] = Committer(
+            Link(config.database, config.commit_seconds), append_outcomes, config.queue_rows
+        )
+        self._looked = 0.0
+        self._tasks: list[asyncio.Task[None]] = []
+
+    # ------------------------------------------------------------------------------------------------ start and end
+
+    async def start(self) -> None:
+        """Load what is served; a database that is away does not stop it, one that may lose commits does."""
+        if self.config.cache is not None and self.config.cache.is_dir():
+            self.streams = await run_in_threadpool(kept, self.config.cache)
+        try:
+            await (await connect(self.config.database, self.config.commit_seconds)).close()
+        except (psycopg.Error, TimeoutError, OSError):
+            LOG.warning("started without database")
+        await self._poll_once()
+        self._tasks = [asyncio.create_task(each) for each in (self._poll(), *self._workers())]
+
+    def _workers(self) -> list[Any]:
+        return [self.predictions.work(), self.outcomes.work()]
+
+    async def stop(self) -> None:
+        """End all tasks and connections."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for link in self._links():
+            await link.close()
+
+    def _links(self) -> tuple[Link, Link, Link]:
+        return self.reader, self.predictions.link, self.outcomes.link
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the database answered last time."""
+        return all(link.is_up for link in self._links())
+
+    # ------------------------------------------------------------------------------------------------------- polling
+
+    async def _poll(self) -> None:
+        while True:
+            await asyncio.sleep(self.config.poll_seconds)
+            await self._poll_once()
+
+    async def _poll_once(self) -> None:
+        """Look for new versions, settings and streams, and connect again what was cut."""
+        with contextlib.suppress(UnavailableError):
+            await self.look()
+            for committer in (self.predictions, self.outcomes):
+                if not committer.link.is_up:
+                    await committer.link.run(read_clock)
+
+    async def look(self) -> None:
+        """Read what all streams serve now."""
+        before = time.time_ns()
+        clock = await self.reader.run(read_clock)
+        self.offset = clock - (before + time.time_ns()) // 2_000
+        known = self.streams
+        found = await self.reader.run(lambda connection: read_served(connection, known))
+        self.streams, self._looked = found, time.monotonic()
+        if self.config.cache is not None:
+            await run_in_threadpool(self._keep, known, found)
+
+    def _keep(self, known: dict[str, Served], found: dict[str, Served]) -> None:
+        assert self.config.cache is not None  # the caller has asked
+        try:
+            for name, served in found.items():
+                if known.get(name) != served or not (self.config.cache / f"{name}.json").exists():
+                    keep(self.config.cache, served)
+            for name in known.keys() - found.keys():
+                forget(self.config.cache, name)
+        except OSError:
+            LOG.exception("cache not written")
+
+    async def find(self, name: str) -> Served | None:
+        """What a stream serves; one that is not known is looked for in the database."""
+        served = self.streams.get(name)
+        if served is None and time.monotonic() - self._looked > SOONEST:
+            await self.look()
+            served = self.streams.get(name)
+        return served
+
+    # ------------------------------------------------------------------------------------------------------- helpers
+
+    def now(self) -> int:
+        """The time of the database in microseconds, as far as it is known here."""
+        return time.time_ns() // 1_000 + self.offset
+
+    def count(self, kind: str, stream: str, what: str, n: int = 1) -> None:
+        """Count events."""
+        self.counts[kind, stream, what] += n
+
+    def served(self, name: str) -> dict[str, Any]:
+        """What a stream serves, for pages and metrics."""
+        found = self.streams[name]
+        return {
+            "stream": found.stream, "settings": found.settings, "version": found.version,
+            "age_seconds": found.age(self.now()),
+        }  # fmt: skip
+
+    def log(self, event: str, **fields: Any) -> None:
+        """A line for the log of the process."""
+        LOG.info(event, extra={"fields": fields})
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object for each event of the log.
+
+    Examples
+    --------
+    >>> record = logging.makeLogRecord({"levelname": "INFO", "msg": "started", "created": 0.0})
+    >>> JsonLines().format(record)
+    '{"time": "1970-01-01T00:00:00.000Z", "level": "info", "event": "started"}'
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line; of an exception its kind and place, since its text may hold what a client sent."""
+        moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        shown = {"time": f"{moment}.{int(record.created % 1 * 1_000):03d}Z", "level": record.levelname.lower()}
+        shown |= {"event": record.getMessage()} | getattr(record, "fields", {})
+        if record.exc_info and record.exc_info[0] is not None:
+            shown["exception"] = record.exc_info[0].__name__
+            trace = record.exc_info[2]
+            while trace is not None and trace.tb_next is not None:
+                trace = trace.tb_next
+            if trace is not None:
+                shown["place"] = f"{trace.tb_frame.f_globals.get('__name__')}:{trace.tb_lineno}"
+        return json.dumps(shown, default=str)

@@ -1,0 +1,61 @@
+"""Outcomes over HTTP: durable when acknowledged, all or none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+import pytest
+from tests.service.live_service import Running
+from tests.service.test_predict import moment
+
+from calibrant.service.store.log import Kind, read
+
+
+def test_outcomes_are_logged_in_their_order(database: psycopg.Connection, stream: int, service: Running) -> None:
+    service.post("predict", {"id": "a", "score": 0.25})
+    sent = [{"id": "a", "outcome": 1, "at": moment(-1)}, {"id": "b", "outcome": 0}, {"id": "a", "outcome": 0}]
+    assert service.post("outcomes", {"outcomes": sent}) == {"accepted": 3, "position": 5}
+    assert service.post("outcomes", {"outcomes": sent[:1]}) == {"accepted": 1, "position": 6}
+    entries = read(database, stream, 2, 0, 10)
+    assert entries.kind.tolist() == [Kind.OUTCOME] * 4
+    assert entries.label.tolist() == [1, 0, 0, 1]
+
+
+WRONG: list[tuple[Any, str]] = [
+    ([], "outcomes[1]"), ({"id": "a"}, "outcomes[1].outcome"), ({"id": "a", "outcome": 2}, "outcomes[1].outcome"),
+    ({"id": "a", "outcome": True}, "outcomes[1].outcome"), ({"id": "a", "outcome": 0.0}, "outcomes[1].outcome"),
+    ({"outcome": 1}, "outcomes[1].id"), ({"id": "a", "outcome": 1, "score": 1}, "outcomes[1]"),
+    ({"id": "a", "outcome": 1, "at": moment(1_000)}, "outcomes[1].at"),
+    ({"id": "a", "outcome": 1, "at": moment(-1_000)}, "outcomes[1].at"),
+    ({"id": "a", "outcome": 1, "receipt": 5}, "outcomes[1].receipt"),
+    ({"id": "a", "outcome": 1, "receipt": "forged"}, "outcomes[1].receipt"),
+]  # fmt: skip
+
+
+def test_one_wrong_outcome_refuses_all(
+    database: psycopg.Connection, stream: int, service: Running, subtests: pytest.Subtests
+) -> None:
+    for document, argument in WRONG:
+        with subtests.test(document=repr(document)[:60]):
+            error = service.post("outcomes", {"outcomes": [{"id": "fine", "outcome": 1}, document]}, 422)["error"]
+            assert error["argument"] == argument
+    for document in ({}, {"outcomes": 3}, {"outcomes": []}, {"outcomes": [], "more": 1}):
+        service.post("outcomes", document, 422)
+    assert len(read(database, stream, 1, 0, 10)) == 0
+
+
+def test_batches_and_bodies_have_limits(service: Running) -> None:
+    rows = [{"id": "a", "outcome": 1}] * 10_001
+    assert service.post("outcomes", {"outcomes": rows}, 413)["error"]["code"] == "too-many-rows"
+    too_large = service.client.post("/v1/streams/clicks/outcomes", content=b" " * (8 << 20) + b" ")
+    assert (too_large.status_code, too_large.json()["error"]["code"]) == (413, "too-large")
+
+
+def test_a_body_in_parts_has_the_same_limit(service: Running) -> None:
+    def parts() -> Any:
+        for _ in range(9):
+            yield b" " * (1 << 20)
+
+    answer = service.client.post("/v1/streams/clicks/outcomes", content=parts())
+    assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too-large")

@@ -1,0 +1,128 @@
+"""Predictions over HTTP: one row and batches, each id once, and what is refused."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from tests.service.live_service import Running, wait_for
+
+from calibrant.calibration import Calibration
+from calibrant.maps import LogitAffineMap
+from calibrant.service.store.log import Kind, read, read_id
+
+MAP = Calibration(LogitAffineMap(0.5, 0.3))
+
+
+def promote(database: psycopg.Connection, stream: int, number: int) -> None:
+    """Publish a version as a learner would, and promote it."""
+    values = [stream, number, 1, 1_000_000, MAP.to_json()]
+    database.execute("insert into version values (%s, %s, %s, %s, %s)", values)
+    database.execute("insert into promotion values (%s, %s, 0, %s, 'published')", [stream, number, number])
+
+
+def moment(seconds: float = 0.0) -> str:
+    return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat()
+
+
+def test_a_prediction_is_logged_and_repeated(database: psycopg.Connection, stream: int, service: Running) -> None:
+    first = service.post("predict", {"id": "a", "score": 0.25, "key": "k"})
+    assert first == {"id": "a", "probability": 0.25, "version": 0, "age_seconds": None, "status": "logged"}
+    assert service.post("predict", {"id": "a", "score": 0.25, "key": "k"}) == first | {"status": "repeated"}
+    entries = read(database, stream, 1, 0, 10)
+    assert entries.kind.tolist() == [Kind.PREDICTION]
+    assert entries.id.tobytes() == b"".join(
+        int.from_bytes(read_id("a").bytes[k : k + 8], "big").to_bytes(8, "little") for k in (0, 8)
+    )
+
+
+def test_an_id_with_another_content_is_a_conflict(service: Running) -> None:
+    service.post("predict", {"id": "a", "score": 0.25})
+    error = service.post("predict", {"id": "a", "score": 0.5}, 409)["error"]
+    assert (error["code"], error["argument"]) == ("conflict", "id")
+    rows = service.post("predictions", {"rows": [{"id": "a", "score": 0.5}, {"id": "b", "score": 0.5}]})["rows"]
+    assert [(each["status"], each["probability"]) for each in rows] == [("conflict", None), ("logged", 0.5)]
+
+
+def test_the_promoted_version_answers(database: psycopg.Connection, stream: int, service: Running) -> None:
+    promote(database, stream, 3)
+    wait_for(lambda: service.process.streams["clicks"].version == 3)
+    found = service.post("predict", {"id": "a", "score": 0.25})
+    assert (found["version"], found["probability"]) == (3, MAP.scorer()(0.25))
+    assert found["age_seconds"] > 1e6
+    rows = service.post("predictions", {"rows": [{"id": str(k), "score": k / 100} for k in range(101)]})["rows"]
+    assert [each["probability"] for each in rows] == [MAP.scorer()(k / 100) for k in range(101)]
+    assert {each["status"] for each in rows} == {"logged"}
+    assert [each["id"] for each in rows] == [str(k) for k in range(101)]
+
+
+def test_a_batch_may_repeat_ids(service: Running) -> None:
+    rows = [{"id": id, "score": 0.5} for id in ("a", "b", "a")]
+    assert [each["status"] for each in service.post("predictions", {"rows": rows})["rows"]] == [
+        "logged", "logged", "repeated",
+    ]  # fmt: skip
+
+
+WRONG: list[tuple[Any, str]] = [
+    ([], "body"), ({}, "score"), ({"id": "a"}, "score"), ({"id": "a", "score": "0.5"}, "score"),
+    ({"id": "a", "score": True}, "score"), ({"id": "a", "score": None}, "score"), ({"id": "a", "score": 2}, "score"),
+    ({"id": "a", "score": -0.1}, "score"), ({"id": "a", "score": 10**400}, "score"),
+    ({"score": 0.5}, "id"), ({"id": "", "score": 0.5}, "id"), ({"id": "a" * 201, "score": 0.5}, "id"),
+    ({"id": 5, "score": 0.5}, "id"), ({"id": "a", "score": 0.5, "keys": "k"}, "body"),
+    ({"id": "a", "score": 0.5, "key": ""}, "key"), ({"id": "a", "score": 0.5, "key": "a\0"}, "key"),
+    ({"id": "a", "score": 0.5, "key": "\ud800"}, "key"), ({"id": "a", "score": 0.5, "key": 3}, "key"),
+    ({"id": "a", "score": 0.5, "at": 3}, "at"), ({"id": "a", "score": 0.5, "at": "2026-01-01T00:00:00"}, "at"),
+    ({"id": "a", "score": 0.5, "at": "2026-02-30T00:00:00Z"}, "at"), ({"id": "a", "score": 0.5, "at": "now"}, "at"),
+    ({"id": "a", "score": 0.5, "at": "0001-01-01T00:00:00+23:59"}, "at"),
+    ({"id": "a", "score": 0.5, "at": moment(-400)}, "at"), ({"id": "a", "score": 0.5, "at": moment(400)}, "at"),
+]  # fmt: skip
+
+
+def test_what_is_wrong_is_refused_with_its_argument(
+    database: psycopg.Connection, stream: int, service: Running, subtests: pytest.Subtests
+) -> None:
+    for document, argument in WRONG:
+        with subtests.test(document=repr(document)[:60]):
+            error = service.post("predict", document, 422)["error"]
+            assert error["argument"] == argument
+            assert error["problem"]
+            batch = service.post("predictions", {"rows": [{"id": "fine", "score": 0.5}, document]}, 422)["error"]
+            assert batch["argument"] == ("rows[1]" if argument == "body" else f"rows[1].{argument}")
+    assert len(read(database, stream, 1, 0, 10)) == 0
+    assert service.process.counts["refused", "clicks", "skew"] == 6
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[" * 100_000, b'{"id": "a", "score": NaN}', b"1" * 10_000])
+def test_what_is_not_json_is_refused(service: Running, body: bytes) -> None:
+    answer = service.client.post("/v1/streams/clicks/predict", content=body)
+    assert answer.status_code == 422
+    assert set(answer.json()["error"]) == {"code", "argument", "problem", "fix"}
+    assert answer.headers["x-request-id"] == answer.json()["request_id"]
+
+
+def test_times_within_the_skew_are_taken(database: psycopg.Connection, stream: int, service: Running) -> None:
+    service.post("predict", {"id": "a", "score": 0.5, "at": moment(-200)})
+    service.post("predict", {"id": "b", "score": 0.5, "at": moment(200)})
+    at = read(database, stream, 1, 0, 10)
+    assert 390e6 < at.at[1] - at.at[0] < 410e6
+
+
+def test_a_stream_that_is_not_there_and_one_that_comes(database: psycopg.Connection, service: Running) -> None:
+    answer = service.client.post("/v1/streams/other/predict", json={"id": "a", "score": 0.5})
+    assert (answer.status_code, answer.json()["error"]["argument"]) == (404, "stream")
+    database.execute("select create_stream('other', %s)", ['{"action": "settings", "settings": {"horizon": 1}}'])
+    wait_for(
+        lambda: service.client.post("/v1/streams/other/predict", json={"id": "a", "score": 0.5}).status_code == 200
+    )
+
+
+def test_health_and_readiness_need_no_token(service: Running) -> None:
+    headers = {"Authorization": ""}
+    assert service.client.get("/health", headers=headers).json() == {"status": "alive"}
+    ready = service.client.get("/ready", headers=headers)
+    assert (ready.status_code, ready.json()) == (200, {"status": "ready", "database": True})
+    assert service.client.post("/v1/streams/clicks/predict", headers=headers, json={}).status_code == 401
+    service.process.is_draining = True
+    assert service.client.get("/ready").status_code == 503
