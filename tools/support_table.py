@@ -114,7 +114,7 @@ def try_all(name: str, cls: type[Any], data: Sample) -> Row:
     """What one calibrator can do with its default options, or else with another option."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the data are small on purpose
-        usual, *others = [_try(recipe, data) for recipe in _recipes(cls, data)]
+        usual, *others = [_try(recipe, data) for recipe in recipes(cls, data)]
     cells = dict(usual.cells)
     for other in others:
         cells |= {column: other.words for column in COLUMNS if cells[column] == "no" and other.cells[column] != "no"}
@@ -176,7 +176,7 @@ def write(path: Path) -> None:
         path.write_text(page, encoding="utf-8")
 
 
-def _recipes(cls: type[Any], data: Sample) -> list[Recipe]:
+def recipes(cls: type[Any], data: Sample) -> list[Recipe]:
     """The default options first, then others that can do more."""
     three = {"classes": ["ant", "bee", "cat"]}
     if issubclass(cls, ClassifierMixin):
@@ -197,6 +197,8 @@ def _recipes(cls: type[Any], data: Sample) -> list[Recipe]:
         return [Recipe(cls, data.scores, data.events, by)]
     if cls.__name__ == "MulticlassSegmentCalibrator":
         return [Recipe(cls, data.matrix, data.classes, {**three, **by})]
+    if "features" in signature(cls.fit).parameters:
+        return [Recipe(cls, data.scores, data.events, {"features": data.features})]
     try:
         cls().fit(data.scores, data.events)
     except (cb.InputError, TypeError):

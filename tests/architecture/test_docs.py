@@ -6,6 +6,7 @@ import ast
 import importlib.util
 import re
 import sys
+import warnings
 from pathlib import Path
 from types import ModuleType
 
@@ -118,6 +119,17 @@ def test_table_of_support_has_known_cells():
     assert those("one score", "no") == those("several classes", "yes") == several
     assert those("tally", "yes") == {"HistogramBinning", "PlattScaling"}
     assert those("SQL", "yes") == those("ONNX", "yes") == those("weights", "yes") == set(tried)
+
+
+def test_table_of_support_can_fit_every_method():
+    """Without this, a new method that needs another argument stops the build of the site."""
+    table = load(ROOT / "tools" / "support_table.py")
+    data = table.sample()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the data are small on purpose
+        for cls in table.methods().values():
+            recipe = table.recipes(cls, data)[0]
+            assert recipe.make().fit(recipe.scores, recipe.labels, **recipe.extra) is not None
 
 
 def test_links_of_a_site_are_checked(tmp_path):
