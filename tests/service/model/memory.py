@@ -10,7 +10,9 @@ from uuid import UUID
 import numpy as np
 
 from calibrant.live import read_ids
-from calibrant.service.learning.state import Decided, Promotion, StreamState, Version, begin, whole_blocks
+from calibrant.live.records import Released
+from calibrant.service.learning.decisions import Promotion, Version
+from calibrant.service.learning.state import Decided, StreamState, begin, whole_blocks
 from calibrant.service.settings import Settings, first_entry
 from calibrant.service.store.log import FIELDS, SECOND, Answer, Entries, Kind
 
@@ -175,14 +177,34 @@ def as_arrays(entries: list[Entry]) -> Entries:
     return Entries(**columns, id=ids, documents=documents)  # type: ignore[arg-type]
 
 
-def computed_again(entries: list[Entry], up_to: int) -> tuple[StreamState | None, list[Decided]]:
-    """State and decisions by one reading of the log up to a position, where a block ends."""
-    chosen = [each for each in entries if each.position <= up_to]
-    if not chosen:
-        return None, []
-    arrays = as_arrays(chosen)
-    state = begin(arrays)
-    return state, [state.apply(block) for block in whole_blocks(arrays, more=True)]
+@dataclass
+class Again:
+    """What one reading of a log gives: the state, the decisions, and id, score and label of each learned row."""
+
+    state: StreamState
+    decided: list[Decided]
+    rows: list[tuple[int, float, int]]
+
+
+def computed_again(entries: list[Entry], up_to: int) -> Again:
+    """Read the log once up to a position, where a block ends."""
+    chosen = as_arrays([each for each in entries if each.position <= up_to])
+    again = Again(begin(as_arrays(entries)), [], [])
+    advance = again.state.ledger.advance
+
+    def noted(now: float) -> Released:
+        released = advance(now)
+        pairs = [(int(high) << 64) + int(low) for high, low in released.ids]
+        again.rows += zip(pairs, released.scores.tolist(), released.labels.tolist(), strict=True)
+        return released
+
+    again.state.ledger.advance = noted  # type: ignore[method-assign]
+    documents: dict[int, str] = {}
+    again.state.find = documents.__getitem__
+    for block in whole_blocks(chosen, more=True) if up_to else ():
+        again.decided.append(again.state.apply(block))
+        documents |= {version.number: version.document for version in again.decided[-1].versions}
+    return again
 
 
 @dataclass
