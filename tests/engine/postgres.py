@@ -49,11 +49,22 @@ class Server:
         data = self.folder / "data"
         make = ["initdb", "--pgdata", data, "--username", USER, "--auth", "trust", "--encoding", "UTF8", "--no-sync"]
         self._run(*make)
-        with (self.folder / "log").open("wb") as log:
-            command = [*as_server(), programs() / "postgres", "-D", data, "-k", self.folder, *self.options]
+        self.start()
+        return self
+
+    def start(self) -> None:
+        """Start it, also again after :meth:`stop`."""
+        with (self.folder / "log").open("ab") as log:
+            command = [*as_server(), programs() / "postgres", "-D", self.folder / "data", "-k", self.folder]
+            command += self.options
             self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd="/", start_new_session=True)
         self._wait()
-        return self
+
+    def stop(self) -> None:
+        """Stop it at once, without a checkpoint; what was committed is recovered at the next start."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGQUIT)
+            self.process.wait(PATIENCE)
 
     def connect(self) -> Any:
         """A new connection by psycopg."""
@@ -62,8 +73,7 @@ class Server:
         return psycopg.connect(host=str(self.folder), user=USER, dbname="postgres", autocommit=True)
 
     def __exit__(self, *exception: object) -> None:
-        os.killpg(self.process.pid, signal.SIGQUIT)  # at once, since nothing is kept
-        self.process.wait(PATIENCE)
+        self.stop()
         shutil.rmtree(self.folder)
 
     def _run(self, program: str, *arguments: object) -> None:

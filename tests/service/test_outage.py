@@ -1,0 +1,121 @@
+"""The database goes away and comes back: what is answered meanwhile, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from tests.engine.postgres import USER, Server
+from tests.service.live_service import Running, config, wait_for
+from tests.service.test_predict import MAP, promote
+
+from calibrant.messages import InputError
+from calibrant.service.api.serving.process import Process
+from calibrant.service.api.serving.versions import Served, keep, kept
+from calibrant.service.settings import Settings, first_entry
+from calibrant.service.store.access import issue_token
+from calibrant.service.store.migrate import connect, migrate
+
+SCOPES = ("predict", "label")
+
+
+@pytest.fixture
+def own() -> Iterator[tuple[Server, str]]:
+    """A server of one test, and the address of a database in it."""
+    with Server("-c", "fsync=on", in_memory=True) as running:
+        yield running, f"host={running.folder} user={USER} dbname=postgres"
+
+
+def prepared(address: str, settings: Settings) -> str:
+    """A schema with the stream ``clicks``, whose version 1 is served; a token."""
+    with connect(address) as database:
+        migrate(database)
+        row = database.execute("select create_stream('clicks', %s)", [first_entry(settings)]).fetchone()
+        assert row is not None
+        promote(database, row[0], 1)
+        return issue_token(database, None, "tests", SCOPES)[1]
+
+
+@pytest.mark.slow
+def test_predictions_go_on_without_the_database(own: tuple[Server, str], tmp_path: Path) -> None:
+    server, address = own
+    token = prepared(address, Settings(horizon=60.0, silence="unknown"))
+    with Running(config(address, cache=tmp_path / "cache", commit_seconds=2.0), token) as running:
+        assert running.post("predict", {"id": "a", "score": 0.25})["status"] == "logged"
+        server.stop()
+        found = running.post("predict", {"id": "b", "score": 0.25})
+        assert (found["status"], found["version"], found["probability"]) == ("unlogged", 1, MAP.scorer()(0.25))
+        assert running.process.counts["predictions", "clicks", "unlogged"] == 1
+        refused = running.client.post("/v1/streams/clicks/outcomes", json={"outcomes": [{"id": "a", "outcome": 1}]})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "database")
+        assert int(refused.headers["retry-after"]) > 0
+        ready = running.client.get("/ready")
+        assert (ready.status_code, ready.json()["database"]) == (200, False)
+        server.start()
+        wait_for(lambda: running.process.is_up)
+        assert running.post("predict", {"id": "a", "score": 0.25})["status"] == "repeated"
+        sent = [{"id": "a", "outcome": 1}, {"id": "b", "outcome": 0, "receipt": found["receipt"]}]
+        assert running.post("outcomes", {"outcomes": sent})["accepted"] == 2
+        server.stop()
+    assert kept(tmp_path / "cache")["clicks"].version == 1
+    with Running(config(address, cache=tmp_path / "cache", commit_seconds=1.0), token) as again:  # began without it
+        assert again.client.get("/ready").json() == {"status": "ready", "database": False}
+        assert again.process.streams["clicks"].version == 1
+
+
+@pytest.mark.slow
+def test_a_closed_stream_refuses_without_the_database(own: tuple[Server, str]) -> None:
+    server, address = own
+    token = prepared(address, Settings(horizon=60.0, outage="closed"))
+    with Running(config(address, commit_seconds=2.0), token) as running:
+        running.post("predict", {"id": "a", "score": 0.25})
+        server.stop()
+        answer = running.client.post("/v1/streams/clicks/predict", json={"id": "b", "score": 0.25})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "database")
+        assert int(answer.headers["retry-after"]) > 0
+
+
+def test_commits_that_may_be_lost_are_refused_at_the_start(database: psycopg.Connection, address: str) -> None:
+    name = database.info.dbname
+    database.execute(f"alter database {name} set synchronous_commit = off")
+    with pytest.raises(InputError, match="synchronous_commit is off"):
+        asyncio.run(Process(config(address)).start())
+
+
+def test_a_server_without_fsync_is_refused_at_the_start() -> None:
+    with Server(in_memory=True) as server, pytest.raises(InputError, match="fsync is off"):
+        asyncio.run(Process(config(f"host={server.folder} user={USER} dbname=postgres")).start())
+
+
+def test_an_old_version_is_flagged_or_refused(database: psycopg.Connection, address: str, token: str) -> None:
+    for name, stale in (("clicks", "flag"), ("strict", "refuse")):
+        settings = Settings.of({"horizon": 60.0, "stale_seconds": 100.0, "stale": stale})
+        row = database.execute("select create_stream(%s, %s)", [name, first_entry(settings)]).fetchone()
+        assert row is not None
+        promote(database, row[0], 1)
+    with Running(config(address), token) as running:
+        assert running.post("predict", {"id": "a", "score": 0.25})["stale"] is True
+        answer = running.client.post("/v1/streams/strict/predict", json={"id": "a", "score": 0.25})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "stale")
+
+
+def test_a_kept_version_is_whole_or_left_out(tmp_path: Path) -> None:
+    served = Served(3, "clicks", Settings(horizon=60.0), 7, 1_000, MAP.to_json())
+    keep(tmp_path, served)
+    assert kept(tmp_path) == {"clicks": served}
+    path = tmp_path / "clicks.json"
+    whole = path.read_text()
+    for damaged in (whole[:-5], whole.replace("7", "8"), "", "[]", "{}"):
+        path.write_text(damaged)
+        assert kept(tmp_path) == {}
+    assert [each.name for each in tmp_path.iterdir()] == ["clicks.json"]
+
+
+def test_too_many_requests_of_one_token_wait(address: str, stream: int, token: str) -> None:
+    with Running(config(address, rate=2.0), token) as running:
+        statuses = [running.client.post("/v1/streams/clicks/predict", json={}).status_code for _ in range(6)]
+    assert statuses[:4] == [422] * 4
+    assert 429 in statuses
