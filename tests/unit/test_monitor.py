@@ -253,6 +253,18 @@ def test_keys_in_batches_and_one_by_one_give_the_same_bits() -> None:
     assert whole.rows_beyond > 0
 
 
+@pytest.mark.parametrize("lag", [1, 3])
+def test_many_keys_with_few_rows_give_the_bits_of_single_rows(lag: int) -> None:
+    rng = np.random.default_rng(5)
+    p = rng.uniform(0.05, 0.6, 150)
+    y, keys = rng.random(150) < p, rng.integers(0, 60, 150)
+    whole, single = (Monitor(n_keys=50, lag=lag, against="tolerance") for _ in range(2))
+    whole.update(p, y, keys)
+    for row in range(150):
+        single.update(p[row : row + 1], y[row : row + 1], keys[row : row + 1])
+    assert json.loads(whole.to_json())["keys"] == json.loads(single.to_json())["keys"]
+
+
 def test_a_key_that_is_off_is_listed_and_the_others_are_not() -> None:
     p, y = stream(6_000)
     keys = np.arange(6_000) % 6

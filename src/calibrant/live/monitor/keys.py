@@ -11,7 +11,7 @@ from calibrant.live.monitor.boundary import mixture, of_maximum
 from calibrant.live.monitor.evidence import Band, band_of
 from calibrant.live.monitor.rows import Labeled
 from calibrant.live.monitor.run import SHIFTS, ratios_of
-from calibrant.live.monitor.wealth import Wealth, log_sum, running
+from calibrant.live.monitor.wealth import Wealth, begins_at, log_e_after, log_sum, running
 from calibrant.messages import Shown
 from calibrant.numerics import Floats, Ints
 
@@ -39,6 +39,17 @@ class KeyFinding(Shown):
         return f"{self.key}: {self.band}"
 
 
+def row_ratios(rows: Labeled, reach: tuple[float, float] | None) -> Floats:
+    """Log-likelihood ratios of the shifts, by row."""
+    room = None if reach is None else np.full(len(rows), reach[0])
+    return ratios_of(rows, np.broadcast_to(SHIFTS, (len(rows), len(SHIFTS))), room)
+
+
+def row_values(rows: Labeled) -> Floats:
+    """What the sums of a key add up, by row."""
+    return np.column_stack([rows.sizes, rows.errors, rows.squares, rows.sizes * rows.p])
+
+
 @dataclass
 class KeyState:
     """E-processes of a key, one for each sub-stream, and its sums: rows, errors, squares, predictions."""
@@ -54,15 +65,13 @@ class KeyState:
 
     def add(self, rows: Labeled, stream: int, reach: tuple[float, float] | None) -> None:
         """Take rows in order; the entries of a tally together, as one step."""
-        room = None if reach is None else np.full(len(rows), reach[0])
-        ratios = ratios_of(rows, np.broadcast_to(SHIFTS, (len(rows), len(SHIFTS))), room)
+        ratios = row_ratios(rows, reach)
         if rows.n is None:
             found = self.streams[stream].advance(ratios)
         else:
             found = self.streams[stream].advance(ratios.sum(axis=0)[None], rows.sizes.sum()[None])
         self.highest[stream] = max(self.highest[stream], float(found.max()))
-        values = np.column_stack([rows.sizes, rows.errors, rows.squares, rows.sizes * rows.p])
-        self.sums[stream] = running(self.sums[stream], values)[-1]
+        self.sums[stream] = running(self.sums[stream], row_values(rows))[-1]
 
     @property
     def log_e(self) -> float:
@@ -105,17 +114,59 @@ class KeyWatch:
         order = np.lexsort((np.arange(len(rows)), streams, rows.keys))
         pairs = rows.keys[order] * self.lag + streams[order]
         ends = np.flatnonzero(np.append(np.diff(pairs) != 0, True)) + 1
-        for start, end in zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True):
-            key, stream = divmod(int(pairs[start]), self.lag)
-            if key >= 0:
-                states[key].add(rows.part(order[start:end]), stream, reach)
+        starts = np.append(0, ends[:-1])
+        starts, ends = starts[pairs[starts] >= 0], ends[pairs[starts] >= 0]  # rows without a key come first
+        found = [(states[pair // self.lag], int(pair) % self.lag) for pair in pairs[starts]]
+        if found and len(found) > (ends - starts).max():
+            add_by_turns(found, rows.part(order), starts, ends, reach)
+            return
+        for (state, stream), start, end in zip(found, starts.tolist(), ends.tolist(), strict=True):
+            state.add(rows.part(order[start:end]), stream, reach)
+
+    def log_e(self) -> list[float]:
+        """Log e-values of the keys now, in their order."""
+        if self.lag > 1:
+            return [state.log_e for state in self.found.values()]
+        wealth = [state.streams[0] for state in self.found.values()]
+        totals, opened = np.stack([each.totals for each in wealth]), np.stack([each.opened for each in wealth])
+        found: list[float] = log_e_after(totals, opened, np.array([float(each.rows) for each in wealth])).tolist()
+        return found
 
     def off(self, share: float, alpha: float) -> list[KeyFinding]:
         """Keys listed by e-BH with this mean share of false ones, most evidence first."""
         if not self.found:
             return []
-        ranked = sorted(((state.log_e, name) for name, state in self.found.items()), reverse=True)
+        ranked = sorted(zip(self.log_e(), self.found, strict=True), reverse=True)
         limits = math.log(self.most / share) - np.log(np.arange(1, len(ranked) + 1))
         passed = np.flatnonzero(np.array([log_e for log_e, _ in ranked]) >= limits)
         last = int(passed[-1]) + 1 if len(passed) else 0
         return [KeyFinding(name, log_e, self.found[name].band(alpha)) for log_e, name in ranked[:last]]
+
+
+def add_by_turns(
+    found: list[tuple[KeyState, int]], rows: Labeled, starts: Ints, ends: Ints, reach: tuple[float, float] | None
+) -> None:
+    """Take the first row of every key, then the second of those that have one, and so on: for many keys with few rows.
+
+    Each pair of a key and a sub-stream has the rows from its start to its end. The bits are those of
+    :meth:`KeyState.add`.
+    """
+    longest = np.argsort(starts - ends, kind="stable")
+    found, starts, counts = [found[k] for k in longest.tolist()], starts[longest], (ends - starts)[longest]
+    wealth = [state.streams[stream] for state, stream in found]
+    totals, opened = (np.stack([getattr(each, name) for each in wealth]) for name in ("totals", "opened"))
+    highest = np.array([state.highest[stream] for state, stream in found])
+    sums = np.stack([state.sums[stream] for state, stream in found])
+    seen = np.array([float(each.rows) for each in wealth])
+    ratios = row_ratios(rows, reach)
+    values = row_values(rows)
+    for turn in range(int(counts[0])):
+        k = int(np.searchsorted(-counts, -turn))  # pairs with a row left
+        at, row = starts[:k] + turn, seen[:k] + (turn + 1.0)
+        opened[:k] = np.logaddexp(opened[:k], begins_at(row)[:, None] - totals[:k])
+        totals[:k] += ratios[at]
+        sums[:k] += values[at]
+        highest[:k] = np.maximum(highest[:k], log_e_after(totals[:k], opened[:k], row))
+    for k, (state, stream) in enumerate(found):
+        state.streams[stream] = Wealth(totals[k], opened[k], wealth[k].rows + int(counts[k]))
+        state.highest[stream], state.sums[stream] = highest[k], sums[k]

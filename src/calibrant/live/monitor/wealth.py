@@ -47,6 +47,12 @@ def log_sum(terms: Floats) -> Floats:
     return np.asarray(top + np.log(np.exp(terms - top[..., None]).sum(axis=-1)))
 
 
+def log_e_after(totals: Floats, opened: Floats, row: Floats) -> Floats:
+    """Log e-value after a row, from the totals and the opened onsets of the alternatives along the last axis."""
+    mixed = log_sum(totals + opened) - math.log(totals.shape[-1])
+    return np.asarray(np.logaddexp(mixed, np.log(unspent(row))))
+
+
 @dataclass
 class Wealth:
     """An e-process over alternatives and onsets.
@@ -85,11 +91,9 @@ class Wealth:
         totals = running(self.totals, ratios)
         opened = np.logaddexp.accumulate(np.concatenate([self.opened[None], begins[:, None] - totals[:-1]]), axis=0)[1:]
         self.totals, self.opened, self.rows = totals[-1], opened[-1], int(ends[-1])
-        mixed = log_sum(totals[1:] + opened) - math.log(ratios.shape[1])
-        return np.asarray(np.logaddexp(mixed, np.log(unspent(ends))))
+        return log_e_after(totals[1:], opened, ends)
 
     @property
     def log_e(self) -> float:
         """The log e-value now."""
-        mixed = log_sum(self.totals + self.opened) - math.log(len(self.totals))
-        return float(np.logaddexp(mixed, np.log(unspent(np.array(float(self.rows))))))
+        return float(log_e_after(self.totals, self.opened, np.array(float(self.rows))))
