@@ -22,6 +22,7 @@ from calibrant import (
     Tally,
     credit,
     displays,
+    live,
 )
 from calibrant.calibrators.multiclass.simplex import SimplexBinning
 from calibrant.conformal import split_intervals
@@ -41,7 +42,6 @@ from calibrant.displays import (
 from calibrant.displays.multiclass import rates as class_rates
 from calibrant.displays.multiclass import regions
 from calibrant.engine import Grid
-from calibrant.live import Monitor
 from calibrant.maps import LogitAffineMap
 from calibrant.metrics.binary.validity import validity_curve
 from calibrant.online import GaussianForecast
@@ -171,12 +171,21 @@ def watched(rows: int = 6_000, shift: float = 0.6, **options: Any) -> Any:
     p = rng.beta(1, 2, rows)
     odds = p / (1 - p) * np.exp(shift * (np.arange(rows) > rows // 3))
     y, last = rng.random(rows) < odds / (1 + odds), rows - rows // 5
-    return Monitor(**options).update(p[:last], y[:last]).restart().update(p[last:], y[last:])
+    return live.Monitor(**options).update(p[:last], y[:last]).restart().update(p[last:], y[last:])
 
 
 def sizes() -> dict[int, np.ndarray]:
     """Scores rounded to few values, by their number."""
     return {size: (draw()[0] * size).astype(int) / size + 0.5 / size for size in (1, 2, 4, 8, 16, 32, 64)}
+
+
+@cache
+def replayed() -> live.Backtest:
+    """Policies on a stream whose level falls in the middle."""
+    rng = np.random.default_rng(6)
+    day, scores = rng.uniform(0, 90, 3_000), draw(3_000)[0]
+    policies = ["week", "once", "on-alarm", "never", "month", "day", "online-platt"]
+    return live.backtest(scores, rng.random(3_000) < scores * (1 - 0.4 * (day > 45)), day, policies)
 
 
 LISTED: dict[str, Callable[[], Any]] = {
@@ -214,6 +223,9 @@ LISTED: dict[str, Callable[[], Any]] = {
     "class-wise, two": lambda: ClasswiseDisplay.from_predictions(*draw_classes(300, 2)),
     "class errors, many": lambda: MulticlassErrorDisplay.from_predictions(*draw_classes(3_000, 40)),
     "trade-off": lambda: displays.TradeOffDisplay.from_predictions(sizes(), draw()[1], label="Bins"),
+    "back-test": lambda: displays.BacktestDisplay.from_backtest(replayed()),
+    "back-test, log loss": lambda: displays.BacktestDisplay.from_backtest(replayed(), error="log-loss"),
+    "back-test, one block": lambda: displays.BacktestDisplay.from_backtest(replayed(), block_days=90),
     "monitor": lambda: displays.MonitorDisplay.from_monitor(watched()),
     "monitor, calm": lambda: displays.MonitorDisplay.from_monitor(watched(shift=0.0, lag=3)),
     "monitor, few rows": lambda: displays.MonitorDisplay.from_monitor(watched(12)),
@@ -225,6 +237,7 @@ LISTED: dict[str, Callable[[], Any]] = {
 
 
 FIRST = {
+    "BacktestDisplay": "back-test",
     "CanonicalValidityDisplay": "canonical validity",
     "DecisionCurveDisplay": "decision curve",
     "MulticlassErrorDisplay": "class errors",

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calibrant import InputError, IsotonicCalibrator, PlattScaling, TallyStore, live, metrics, online
+from calibrant import InputError, IsotonicCalibrator, PlattScaling, TallyStore, displays, live, metrics, online
 from calibrant.live.replay.history import History, Usable
 from calibrant.live.replay.scoring import Difference
 from calibrant.maps import LogitAffineMap
@@ -128,6 +128,25 @@ def test_losses_are_those_of_the_metrics():
         assert each.brier == pytest.approx(float(metrics.brier(each.served, y).value), abs=1e-12)
         assert each.calibration_error == pytest.approx(float(metrics.debiased_ece(each.served, y).value), abs=1e-9)
         assert each.sharpness == pytest.approx(float(metrics.sharpness(each.served, y).value), abs=1e-9)
+
+
+def test_the_plot_has_the_errors_of_blocks_by_hand():
+    scores, y, at, _ = draw(8)
+    found = live.backtest(scores, y, at, ["week", "never", "day"])
+    shown = displays.BacktestDisplay.from_backtest(found, policies=["never", "every week"], block_days=20)
+    block = np.floor(at).astype(int) // 20
+    by_hand = [float((y - scores)[block == each].mean()) for each in range(5)]
+    never, week = shown.data["policies"]
+    assert np.allclose(never["error"], by_hand)
+    assert shown.data["day"] == [19, 39, 59, 79, 89]
+    assert len(week["refit_blocks"]) == 5
+    losses = displays.BacktestDisplay.from_backtest(found, error="log-loss", block_days=90).data["policies"]
+    assert [each["error"][0] for each in losses] == pytest.approx(
+        [each.log_loss_change.value for each in found.values()]
+    )
+    for wrong in ({"policies": ["none"]}, {"policies": []}, {"block_days": 0}, {"error": "brier"}):
+        with pytest.raises(InputError):
+            displays.BacktestDisplay.from_backtest(found, **wrong)
 
 
 def test_the_order_of_rows_does_not_matter():

@@ -5,6 +5,7 @@ from calibrant.displays.distribution import DistributionDisplay
 from calibrant.displays.forest import ForestDisplay
 from calibrant.displays.horizon import HorizonDisplay
 from calibrant.displays.lights import GradeLightsDisplay
+from calibrant.displays.live.backtest import BacktestDisplay
 from calibrant.displays.live.monitor import MonitorDisplay
 from calibrant.displays.map import MapDisplay
 from calibrant.displays.multiclass.error import MulticlassErrorDisplay
@@ -19,6 +20,7 @@ from calibrant.displays.trade_off import TradeOffDisplay
 from calibrant.displays.validity import ValidityDisplay
 
 __all__ = [
+    "BacktestDisplay",
     "CanonicalValidityDisplay",
     "ClasswiseDisplay",
     "DecisionCurveDisplay",
