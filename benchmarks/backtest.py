@@ -1,6 +1,6 @@
 """How often to refit: policies replayed on five drifting data sets and a seasonal stream, and the time of a back-test.
 
-    python benchmarks/backtest.py [--quick] [--speed]
+    python benchmarks/backtest.py [--quick] [--speed] [--picture FILE]
 
 Bank, credit, churn and fetal health are sorted by a noisy covariate as in chapter 6 of Gupta (2023), see
 `benchmarks/papers/ch6_streams.py`. They have no times, so a fixed number of rows is taken as a day. elec2 has its own
@@ -8,7 +8,8 @@ days of 48 rows. Scores are those of a random forest of 200 trees, trained on th
 seasonal stream has scores with log-odds N(-1, 1); the level of the events swings by 0.7 with a period of 365 days.
 Labels come two days after the prediction. The reference is a refit every day to the labels of the last 28 days.
 
-`--speed` measures one call with 10^6 rows and ten policies; it ends with exit code 1 if CPU time exceeds 60 s.
+`--picture` draws five policies on elec2, for the guide. `--speed` measures one call with 10^6 rows and ten policies; it
+ends with exit code 1 if CPU time exceeds 60 s.
 """
 
 from __future__ import annotations
@@ -22,11 +23,14 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from data_folder import need_data
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from papers.ch6_streams import FOLDERS, Rows, designs, held
+from PIL import Image
 from sklearn.ensemble import RandomForestClassifier
 
 from calibrant import live
+from calibrant.displays import BacktestDisplay
 from calibrant.live.replay.policies import Policy
 from calibrant.live.replay.result import PolicyResult
 from calibrant.numerics import expit
@@ -120,6 +124,18 @@ def compare(quick: bool) -> None:
         print(f"| {name} | " + " | ".join(short(each[name]) for each in found.values()) + " |")
 
 
+def picture(path: str, quick: bool) -> None:
+    """Observed minus predicted over time on elec2."""
+    trees, most = (20, 1_500) if quick else (200, None)
+    stream = scored("elec2", elec2(), ELEC2_TRAIN, ELEC2_DAY, trees, most)
+    drawn: list[str | Policy] = [live.Every("week", window=28), "on-alarm", "week", "once", "never"]
+    result = live.backtest(stream.scores, stream.labels, stream.at, drawn, delay=DELAY)
+    figure = Figure(figsize=(7.0, 4.4), layout="constrained")
+    BacktestDisplay.from_backtest(result).plot(figure.subplots())
+    figure.savefig(path, dpi=110)
+    Image.open(path).convert("RGB").quantize(64).save(path, optimize=True)  # a quarter of the size
+
+
 def short(result: PolicyResult) -> str:
     """Log loss, number of refits, and a sign where the policy is better or worse than the reference."""
     sign = {"better": " +", "worse": " -"}.get(result.status, "")
@@ -155,8 +171,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer rows and trees")
     parser.add_argument("--speed", action="store_true", help="measure one call with 10^6 rows and ten policies")
+    parser.add_argument("--picture", metavar="FILE", help="draw error over time on elec2")
     given = parser.parse_args()
-    if not given.speed:
+    if given.picture:
+        picture(given.picture, given.quick)
+    elif not given.speed:
         compare(given.quick)
     elif not speed(100_000 if given.quick else 1_000_000):
         sys.exit(1)
