@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -115,7 +116,7 @@ def test_an_error_is_raised_once_with_its_parts(scripted: Scripted, client: Clie
     with pytest.raises(ServiceError) as caught:
         client.streams()
     assert (caught.value.status, caught.value.code) == (500, "unknown")
-    scripted.answers = [(200, {"probability": 0.1})]
+    scripted.answers = [(200, {"version": 1})]
     with pytest.raises(ServiceError):
         client.predict("clicks", 0.2)
     assert not scripted.answers
@@ -146,9 +147,12 @@ def test_a_roll_back_is_not_sent_twice(scripted: Scripted, client: Client) -> No
 def test_batches_keep_the_order(scripted: Scripted, client: Client) -> None:
     rows = [Row(str(n), n / 10) for n in range(5)]
     scripted.answers = [
-        (200, {"rows": [{**ANSWER, "id": str(n)} for n in part]}) for part in ([0, 1], [2, 3], [4])
+        (200, {"rows": [{**ANSWER, "id": str(n)} for n in part]}) for part in ([0, 1], [2, 3])
     ]  # fmt: skip
-    assert [each.id for each in client.predict_many("clicks", rows, batch=2)] == list("01234")
+    scripted.answers.append((200, {"rows": [{**ANSWER, "id": "4", "status": "conflict", "probability": None}]}))
+    found = client.predict_many("clicks", rows, batch=2)
+    assert [each.id for each in found] == list("01234")
+    assert [math.isnan(each.probability) for each in found] == [False] * 4 + [True]
     scripted.answers = [(200, {"accepted": 2, "position": 8}), (200, {"accepted": 1, "position": 9})]
     sent = [Outcome("0", 1), ("1", 0), Outcome("2", 1, receipt="r")]
     assert client.send_outcomes("clicks", iter(sent), batch=2) == Accepted(3, 9)

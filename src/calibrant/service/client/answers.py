@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
@@ -13,7 +14,7 @@ from calibrant.messages import InputError, Shown
 Id = str | UUID
 """Text of up to 200 characters, or a UUID."""
 
-Status = Literal["logged", "repeated", "returned", "unlogged"]
+Status = Literal["logged", "repeated", "returned", "unlogged", "conflict"]
 
 
 class Row(NamedTuple):
@@ -95,28 +96,32 @@ class Prediction(Shown):
     id
         Id of the prediction, as it was sent.
     probability
-        The calibrated probability.
+        The calibrated probability; NaN for a conflict.
     version
         Version of the map that gave it; 0 is the score itself.
     age_seconds
-        Age of that version.
+        Age of that version; None for the score itself, and for a repeated answer of an earlier version.
     status
         ``"logged"``: stored before it was answered. ``"repeated"``: the id was known, and this is the first answer.
         ``"returned"``: not stored; send the receipt back with the outcome. ``"unlogged"``: the database could not be
-        reached, and the outcome of this prediction cannot be learned.
+        reached; the outcome can be learned only if there is a receipt. ``"conflict"``, in a batch alone: the id is in
+        use with another score, key or time.
     receipt
-        Signed receipt, in the mode ``"returned"``.
+        Signed receipt, to be sent back with the outcome.
     interval
         Interval around the probability, where the stream gives one.
+    stale
+        Whether the version is older than the settings of the stream allow.
     """
 
     id: str
     probability: float
     version: int
-    age_seconds: float
+    age_seconds: float | None
     status: Status
     receipt: str | None = None
     interval: tuple[float, float] | None = None
+    stale: bool = False
 
     def __str__(self) -> str:
         """One line."""
@@ -126,6 +131,8 @@ class Prediction(Shown):
     def of(cls, document: Mapping[str, Any]) -> Prediction:
         """A prediction from its JSON form; fields that a newer service adds are left out."""
         found = {each.name: document[each.name] for each in fields(cls) if each.name in document}
+        if found.get("probability") is None:
+            found["probability"] = math.nan
         if found.get("interval") is not None:
             low, high = found["interval"]
             found["interval"] = (low, high)
