@@ -1,0 +1,194 @@
+"""Metrics for Prometheus: requests of this process, and what the tables say about each stream."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from time import perf_counter
+from typing import Annotated, Any
+
+import psycopg
+from fastapi import APIRouter, Depends, FastAPI, Request
+from fastapi.responses import Response
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from calibrant.service.api.access import need
+from calibrant.service.store.access import Caller
+from calibrant.service.store.overview import Overview, read_overviews
+
+BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+"""Upper ends of the classes of latency, in seconds."""
+
+FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+"""Environment variable with a folder that several processes share: with it, each of them answers for all."""
+
+router = APIRouter(tags=["operation"])
+
+
+class Requests:
+    """Counts requests and their latency by route and status; an ASGI middleware.
+
+    Parameters
+    ----------
+    app
+        The application.
+    registry
+        Where the histogram is found.
+    """
+
+    def __init__(self, app: ASGIApp, registry: CollectorRegistry) -> None:
+        self._app = app
+        self._seconds = Histogram(
+            "calibrant_request_seconds", "Latency of requests", ["route", "status"], buckets=BUCKETS, registry=registry
+        )
+        self._known: dict[tuple[str, int], Callable[[float], None]] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, and take its time up to the beginning of the answer."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        start = perf_counter()
+
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._observe(scope, message["status"], perf_counter() - start)
+            await send(message)
+
+        await self._app(scope, receive, sending)
+
+    def _observe(self, scope: Scope, status: int, seconds: float) -> None:
+        place = (getattr(scope.get("route"), "path", "other"), status)
+        observe = self._known.get(place)
+        if observe is None:
+            observe = self._seconds.labels(*map(str, place)).observe
+            self._known[place] = observe
+        observe(seconds)
+
+
+class Streams(Collector):
+    """What the tables say about each stream.
+
+    Parameters
+    ----------
+    views
+        Streams at a glance; None if the database does not answer.
+    """
+
+    def __init__(self, views: Iterable[Overview] | None) -> None:
+        self._views = None if views is None else list(views)
+
+    def collect(self) -> Iterator[Metric]:
+        """Metrics by stream."""
+        up = GaugeMetricFamily("calibrant_database_up", "1 if the database answers")
+        up.add_metric([], float(self._views is not None))
+        yield up
+        for name, (text, read) in FIGURES.items():
+            counts = name.endswith("_total")
+            family = (CounterMetricFamily if counts else GaugeMetricFamily)(
+                f"calibrant_{name.removesuffix('_total')}", text, labels=["stream", *LABELS.get(name, [])]
+            )
+            for view in self._views or []:
+                for labels, value in read(view):
+                    if value is not None:
+                        family.add_metric([view.name, *labels], float(value))
+            yield family
+
+
+Read = Callable[[Overview], Iterable[tuple[tuple[str, ...], Any]]]
+
+
+def _one(read: Callable[[Overview], Any]) -> Read:
+    return lambda view: [((), read(view))]
+
+
+def _of_report(*path: str) -> Read:
+    """A number of the learner's document."""
+
+    def read(view: Overview) -> list[tuple[tuple[str, ...], Any]]:
+        found: Any = view.report
+        for name in path:
+            found = found.get(name) if isinstance(found, Mapping) else None
+        return [((), found)]
+
+    return read
+
+
+def _lag(view: Overview) -> list[tuple[tuple[str, ...], Any]]:
+    found = (view.report or {}).get("label_lag_seconds") or {}
+    return [(("0.5",), found.get("p50")), (("0.9",), found.get("p90"))]
+
+
+def _band(view: Overview) -> list[tuple[tuple[str, ...], Any]]:
+    found = (view.report or {}).get("monitor") or {}
+    return [(("low",), found.get("level_low")), (("high",), found.get("level_high"))]
+
+
+def _counts(view: Overview) -> list[tuple[tuple[str, ...], Any]]:
+    found = (view.report or {}).get("counts") or {}
+    return [((name,), value) for name, value in sorted(found.items()) if isinstance(value, int | float)]
+
+
+FIGURES: dict[str, tuple[str, Read]] = {
+    "rows_learned": ("Rows that were learned", _of_report("rows_learned")),
+    "open_predictions": ("Predictions whose horizon has not passed", _of_report("open")),
+    "label_lag_seconds": ("Time from prediction to outcome, by quantile", _lag),
+    "label_coverage": ("Share of released rows with an outcome", _of_report("coverage")),
+    "ledger_rows": ("Counts of the ledger", _counts),
+    "learner_lag_seconds": ("Age of the oldest entry that is not learned", _one(lambda view: view.behind_seconds)),
+    "learner_lag_entries": ("Entries that are not learned", _one(lambda view: view.behind)),
+    "monitor_difference": ("Band of observed minus predicted per row", _band),
+    "monitor_alarms_total": ("Alarms of the monitor", _of_report("monitor", "alarms")),
+    "last_alarm_timestamp_seconds": (
+        "Time of the last alarm",
+        _one(lambda view: view.last_alarm and view.last_alarm.timestamp()),
+    ),
+    "served_version": ("Version that is served; 0 is the score itself", _one(lambda view: view.served)),
+    "newest_version": ("Newest version", _one(lambda view: view.newest)),
+    "served_version_age_seconds": (
+        "Time since the version that is served was published",
+        _one(lambda view: view.served_since and (view.now - view.served_since).total_seconds()),
+    ),
+    "promotion_paused": ("1 if new versions wait for a person after a roll-back", _of_report("paused")),
+}
+"""Name -> help, and how it is read."""
+
+LABELS = {"label_lag_seconds": ["quantile"], "monitor_difference": ["end"], "ledger_rows": ["count"]}
+
+
+def install(app: FastAPI) -> None:
+    """Count the requests of an application, and answer with the metrics at ``/metrics``.
+
+    Parameters
+    ----------
+    app
+        The application; it has ``state.access``.
+    """
+    app.state.metrics = CollectorRegistry()
+    app.add_middleware(Requests, registry=app.state.metrics)
+    app.include_router(router)
+
+
+@router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
+def metrics(request: Request, caller: Annotated[Caller, Depends(need("read"))]) -> Response:
+    """Metrics in the text format of Prometheus: requests, and the streams that the token may read."""
+    own: CollectorRegistry = request.app.state.metrics
+    if os.environ.get(FOLDER):
+        own = CollectorRegistry()
+        MultiProcessCollector(own)  # type: ignore[no-untyped-call]
+    streams = CollectorRegistry()
+    streams.register(Streams(_views(request, caller)))
+    return Response(generate_latest(own) + generate_latest(streams), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+def _views(request: Request, caller: Caller) -> list[Overview] | None:
+    names = None if caller.streams is None else sorted(caller.streams)
+    try:
+        with request.app.state.access.pool.connection() as connection:
+            return read_overviews(connection, names)
+    except psycopg.OperationalError:
+        return None

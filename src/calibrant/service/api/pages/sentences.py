@@ -1,0 +1,96 @@
+"""One plain sentence about a stream, with a tone: what somebody who runs it must know first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from calibrant.messages import plural
+from calibrant.reporting.figures import percent
+from calibrant.service.store.overview import Overview
+
+Tone = Literal["good", "warn", "bad", "none"]
+
+LATE_SECONDS = 120.0
+"""A learner that is this far behind needs attention."""
+
+RECENT_SECONDS = 86_400.0
+"""An alarm stays at the head of the page for a day."""
+
+MARKS = {"good": "fine", "warn": "look", "bad": "act", "none": "waits"}
+"""The word beside the color."""
+
+STEPS = ((86_400.0, "day"), (3_600.0, "hour"), (60.0, "minute"), (1.0, "second"))
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence and its tone."""
+
+    tone: Tone
+    text: str
+
+    @property
+    def mark(self) -> str:
+        """The tone in a word, for those who do not see colors."""
+        return MARKS[self.tone]
+
+
+def duration(seconds: float) -> str:
+    """A length of time in its largest whole unit.
+
+    Examples
+    --------
+    >>> duration(0.2), duration(61), duration(7_300), duration(200_000)
+    ('0 seconds', '1 minute', '2 hours', '2 days')
+    """
+    for size, name in STEPS:
+        if seconds >= size:
+            return plural(int(seconds // size), name)
+    return "0 seconds"
+
+
+def about(view: Overview) -> Sentence:
+    """What to know first about a stream.
+
+    Parameters
+    ----------
+    view
+        What was read of it.
+
+    Returns
+    -------
+    Sentence
+        In this order: a learner that is behind, an alarm, a pause, nothing learned yet, how predictions and outcomes
+        compare.
+    """
+    report = view.report
+    if view.behind_seconds > LATE_SECONDS:
+        text = f"The learner is {duration(view.behind_seconds)} behind: new outcomes are stored but not learned yet."
+        return Sentence("bad", text)
+    if report is None or not report["rows_learned"]:
+        served = "the score itself is served" if not view.served else f"version {view.served} is served"
+        return Sentence("none", f"No outcome has been learned yet; {served}.")
+    monitor = report["monitor"]
+    since = (view.now - view.last_alarm).total_seconds() if view.last_alarm else RECENT_SECONDS
+    if since < RECENT_SECONDS:
+        return Sentence(
+            "bad", f"The monitor raised an alarm {duration(since)} ago. Its advice now: {monitor['advice']}."
+        )
+    if report["paused"]:
+        text = f"A version was rolled back; version {view.served} is served, and no new one until somebody resumes."
+        return Sentence("warn", text)
+    predicted, observed, rows = view.means
+    served = "the score itself" if not view.served else f"version {view.served}"
+    compared = (
+        f"of {plural(rows, 'row')}, {percent(observed)} were events, and {percent(predicted)} were predicted"
+        if rows
+        else f"{plural(report['rows_learned'], 'row')} learned"
+    )
+    low, high = monitor.get("level_low"), monitor.get("level_high")
+    if low is not None and high is not None and (low > 0.0 or high < 0.0):
+        side = "low" if low > 0.0 else "high"
+        return Sentence(
+            "warn", f"Served by {served}: {compared}. Predictions are too {side}, though short of an alarm."
+        )
+    return Sentence("good", f"Served by {served}: {compared}. The monitor sees no deviation.")

@@ -1,0 +1,205 @@
+"""Pages and metrics: what they show, to whom, and without scripts."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import psycopg
+import pytest
+from fastapi import FastAPI
+from tests.service.running import running
+
+from calibrant.service.api import access, errors, metrics, pages
+from calibrant.service.api.pages.sentences import about
+from calibrant.service.settings import Settings, first_entry
+from calibrant.service.store.access import issue_token
+from calibrant.service.store.log import SECOND
+from calibrant.service.store.migrate import open_pool
+from calibrant.service.store.overview import Overview, read_overviews
+
+NOW = datetime(2026, 5, 20, tzinfo=UTC)
+HOSTILE = "<script>alert(1)</script>"
+
+
+def report(**changed: Any) -> dict[str, Any]:
+    """A document as the learner writes it."""
+    monitor = {"alarms": 0, "last_alarm": None, "advice": "nothing to do", "level_low": -0.01, "level_high": 0.02}
+    return {
+        "rows_learned": 1_234, "open": 56, "label_lag_seconds": {"p50": 70.0, "p90": 7_300.0}, "coverage": 0.9,
+        "counts": {"released": 1_234}, "served": 1, "newest": 1, "monitor": monitor | {"rows": 1_234},
+        "reliability": [{"low": 0.0, "high": 0.5, "n": 1_234, "predicted": 0.21, "observed": 0.2}],
+        "worst_keys": [{"key": HOSTILE, "n": 7, "predicted": 0.1, "observed": 0.5}], "trial": None, "paused": False,
+    } | changed  # fmt: skip
+
+
+DAY = {"n": 9, "predicted": 0.2, "observed": 0.3, "brier": 0.2, "monitor_low": -0.1, "monitor_high": 0.1}
+
+
+@pytest.fixture
+def filled(database: psycopg.Connection, stream: int) -> int:
+    """The stream with a report, two versions and days, and another stream that only some may see."""
+    database.execute("select create_stream('secret', %s)", [first_entry(Settings(horizon=2.0))])
+    database.execute("insert into report values (%s, 1, 0, %s)", [stream, json.dumps(report())])
+    for number in (1, 2):
+        database.execute("insert into version values (%s, %s, 1, %s, '{}')", [stream, number, number * SECOND])
+        database.execute("insert into promotion values (%s, 1, %s, %s, 'published')", [stream, number, number])
+        database.execute("insert into daily values (%s, %s, %s)", [stream, f"2026-05-0{number}", json.dumps(DAY)])
+    return stream
+
+
+@pytest.fixture
+def app(database: psycopg.Connection, address: str) -> Iterator[FastAPI]:
+    """An application of pages and metrics alone."""
+    made = FastAPI()
+    pool = open_pool(address)
+    made.state.access = access.Access(pool)
+    errors.install(made)
+    made.include_router(access.router)
+    made.include_router(pages.router)
+    metrics.install(made)
+    yield made
+    pool.close()
+
+
+@contextmanager
+def log_in(
+    address: str, database: psycopg.Connection, *scopes: str, streams: list[str] | None = None
+) -> Iterator[httpx.Client]:
+    """A browser that is logged in."""
+    _, token = issue_token(database, None, f"reader {'-'.join(scopes)}", scopes, streams)
+    with httpx.Client(base_url=address, follow_redirects=True) as browser:
+        browser.post("/login", data={"token": token})
+        yield browser
+
+
+def csrf(text: str) -> str:
+    found = re.search(r'name="csrf" value="(\w+)"', text)
+    assert found
+    return found.group(1)
+
+
+def test_pages_show_streams_to_those_who_may_read_them(app: FastAPI, database: psycopg.Connection, filled: int) -> None:
+    with running(app) as address:
+        with httpx.Client(base_url=address) as stranger:
+            for path in ("/", "/streams/clicks"):
+                answer = stranger.get(path)
+                assert (answer.status_code, answer.headers["location"]) == (303, "/login")
+            assert stranger.get("/login").status_code == 200
+            assert stranger.get("/style.css").headers["content-type"].startswith("text/css")
+        with log_in(address, database, "read", streams=["clicks"]) as browser:
+            listed = browser.get("/")
+            assert "clicks" in listed.text
+            assert "secret" not in listed.text
+            assert browser.get("/streams/secret").status_code == 403
+            assert browser.get("/streams/nothing").status_code == 403
+            shown = browser.get("/streams/clicks?refresh=5")
+            assert shown.status_code == 200
+            for words in ("1,234", "Reliability now", "1 minute / 2 hours", "version 2", "<svg", 'content="5"'):
+                assert words in shown.text
+            assert "<script" not in shown.text
+            assert "&lt;script&gt;" in shown.text
+            assert "<button>Roll back" not in shown.text
+            assert "default-src 'none'" in shown.headers["content-security-policy"]
+        with log_in(address, database, "predict") as browser:
+            assert browser.get("/").status_code == 403
+
+
+def test_a_roll_back_needs_the_scope_and_the_form(app: FastAPI, database: psycopg.Connection, filled: int) -> None:
+    with running(app) as address:
+        with log_in(address, database, "read") as browser:
+            value = csrf(browser.get("/streams/clicks").text)
+            assert browser.post("/streams/clicks/roll-back", data={"csrf": value}).status_code == 403
+        with log_in(address, database, "read", "admin") as browser:
+            text = browser.get("/streams/clicks").text
+            assert "<button>Roll back" in text
+            assert browser.post("/streams/clicks/roll-back").status_code == 403
+            assert browser.post("/streams/clicks/roll-back", data={"csrf": "0" * 32}).status_code == 403
+            for action in ("roll-back", "promote", "resume"):
+                form = {"csrf": csrf(text), "version": "1"}
+                assert browser.post(f"/streams/clicks/{action}", data=form).status_code == 200
+            for action, version in (("drop", "1"), ("promote", "x"), ("promote", "")):
+                form = {"csrf": csrf(text), "version": version}
+                assert browser.post(f"/streams/clicks/{action}", data=form).status_code in (404, 422)
+    rows = database.execute("select document from log where stream = %s and kind = 5 order by position", [filled])
+    found = [json.loads(document) for (document,) in rows.fetchall()][1:]
+    assert [each["action"] for each in found] == ["roll-back", "promote", "resume"]
+    assert found[1]["version"] == 1
+
+
+def test_metrics_need_a_token_and_say_what_the_tables_say(
+    app: FastAPI, database: psycopg.Connection, filled: int
+) -> None:
+    _, token = issue_token(database, None, "prometheus", ["read"], ["clicks"])
+    with running(app) as address, httpx.Client(base_url=address) as client:
+        assert client.get("/metrics").status_code == 401
+        text = client.get("/metrics", headers={"authorization": f"Bearer {token}"}).text
+        for line in (
+            'calibrant_rows_learned{stream="clicks"} 1234.0',
+            'calibrant_monitor_difference{end="high",stream="clicks"} 0.02',
+            'calibrant_label_lag_seconds{quantile="0.9",stream="clicks"} 7300.0',
+            'calibrant_served_version{stream="clicks"} 2.0',
+            'calibrant_promotion_paused{stream="clicks"} 0.0',
+            "calibrant_database_up 1.0",
+            'calibrant_request_seconds_count{route="/metrics",status="401"} 1.0',
+        ):
+            assert line in text
+        assert "secret" not in text
+
+
+def test_the_learner_is_behind_by_the_age_of_the_oldest_entry(database: psycopg.Connection, stream: int) -> None:
+    database.execute("update learner set position = 1 where stream = %s", [stream])
+    assert read_overviews(database)[0].behind_seconds == 0.0
+    database.execute("select append_entry(%s, 4::smallint, null)", [stream])
+    found = read_overviews(database, ["clicks"])[0]
+    assert (found.behind, found.behind_seconds) == (1, 0.0)  # a tick does not count
+    database.execute("select append_entry(%s, 5::smallint, '{}')", [stream])
+    database.execute("update log set time = time - 60000000 where position = 3")
+    found = read_overviews(database, ["clicks"])[0]
+    assert found.behind == 2
+    assert 60.0 <= found.behind_seconds < 600.0
+    assert read_overviews(database, ["nothing"]) == []
+
+
+def test_each_stream_has_one_sentence(subtests: pytest.Subtests) -> None:
+    monitor = report()["monitor"]
+    recent = (NOW - timedelta(hours=3)).isoformat()
+    cases = {
+        "none: No outcome has been learned yet; the score itself is served.": Overview(1, "a", NOW),
+        "bad: The learner is 1 hour behind": Overview(1, "a", NOW, behind_seconds=4_000.0, report=report()),
+        "bad: The monitor raised an alarm 3 hours ago. Its advice now: refit.": Overview(
+            1, "a", NOW, report=report(monitor=monitor | {"last_alarm": recent, "advice": "refit"})
+        ),
+        "warn: A version was rolled back; version 3 is served": Overview(1, "a", NOW, 3, report=report(paused=True)),
+        "warn: Served by version 3: of 1,234 rows, 20.0 % were events, and 21.0 % were predicted. Predictions are too"
+        " high": Overview(1, "a", NOW, 3, report=report(monitor=monitor | {"level_low": -0.03, "level_high": -0.01})),
+        "good: Served by the score itself: of 1,234 rows": Overview(1, "a", NOW, report=report()),
+    }
+    for expected, view in cases.items():
+        with subtests.test(expected):
+            found = about(view)
+            assert f"{found.tone}: {found.text}".startswith(expected)
+
+
+def test_pictures_have_finite_coordinates(subtests: pytest.Subtests) -> None:
+    days = [(NOW.date() + timedelta(days=n), DAY | {"observed": n % 2}) for n in range(40)]
+    zero = [(NOW.date(), DAY | {"predicted": 0.0, "observed": 0.0, "monitor_low": 0.0, "monitor_high": 0.0})]
+    groups = [{"n": n, "predicted": p, "observed": o} for n, p, o in [(1, 0.0, 0.0), (5, 1.0, 1.0), (0, 0.5, 0.5)]]
+    pictures = {
+        "reliability": [pages.charts.reliability(each) for each in (groups, groups[:1], [])],
+        "means": [pages.charts.means(each) for each in (days, days[:1], zero, [])],
+        "band": [pages.charts.band(each) for each in (days, days[:1], zero)],
+    }
+    for name, texts in pictures.items():
+        with subtests.test(name):
+            for text in texts:
+                numbers = re.findall(r'(?:x|y|cx|cy|r|x1|y1|x2|y2)="([^"]*)"', text)
+                assert numbers
+                assert all(math.isfinite(float(each)) for each in numbers)
+                assert "nan" not in text
