@@ -199,7 +199,7 @@ def test_pictures_have_finite_coordinates(subtests: pytest.Subtests) -> None:
     for name, texts in pictures.items():
         with subtests.test(name):
             for text in texts:
-                numbers = re.findall(r'(?:x|y|cx|cy|r|x1|y1|x2|y2)="([^"]*)"', text)
+                numbers = re.findall(r' (?:x|y|cx|cy|r|x1|y1|x2|y2)="([^"]*)"', text)
                 assert numbers
                 assert all(math.isfinite(float(each)) for each in numbers)
                 assert "nan" not in text
