@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from tests.service.live_service import Running
 
 from calibrant.messages import InputError
 from calibrant.service.client import Accepted, AsyncClient, Client, Outcome, Prediction, Retries, Row, ServiceError
@@ -190,3 +191,32 @@ def test_the_asynchronous_client_does_the_same(scripted: Scripted) -> None:
 
     asyncio.run(run())
     assert not scripted.answers
+
+
+def test_the_clients_work_with_the_service(service: Running) -> None:
+    with Client(service.url, service.token) as client:
+        first = client.predict("clicks", 0.2, id="a")
+        assert (first.probability, first.version, first.status) == (0.2, 0, "logged")
+        assert client.predict("clicks", 0.2, id="a").status == "repeated"
+        with pytest.raises(ServiceError) as caught:
+            client.predict("clicks", 0.3, id="a")
+        assert (caught.value.status, caught.value.argument) == (409, "id")
+        rows = [Row(str(n), n / 10) for n in range(5)]
+        assert [each.probability for each in client.predict_many("clicks", rows, batch=2)] == [n / 10 for n in range(5)]
+        assert client.predict_many("clicks", [("a", 0.3)])[0].status == "conflict"
+        assert client.send_outcomes("clicks", [(str(n), n % 2) for n in range(5)], batch=2).accepted == 5
+        client.create_stream("sales", {"horizon": 60.0})
+        assert {"clicks", "sales"} <= {each["name"] for each in client.streams()["streams"]}
+        assert client.stream("sales")["settings"]["horizon"] == 60.0
+        assert client.versions("sales")["versions"] == []
+        assert client.promote("sales", 0)["position"] > 1
+        assert client.pin("sales", None)["position"] > 2
+        assert client.resume("sales")["position"] > 3
+        with pytest.raises(ServiceError):
+            client.promote("sales", 7)
+
+    async def run() -> None:
+        async with AsyncClient(service.url, service.token) as client:
+            assert (await client.predict("clicks", 0.2, id="a")).status == "repeated"
+
+    asyncio.run(run())

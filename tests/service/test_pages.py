@@ -13,15 +13,13 @@ from typing import Any
 import httpx
 import psycopg
 import pytest
-from fastapi import FastAPI
-from tests.service.running import running
+from tests.service.live_service import Running
 
-from calibrant.service.api import access, errors, metrics, pages
+from calibrant.service.api.pages import charts
 from calibrant.service.api.pages.sentences import about
 from calibrant.service.settings import Settings, first_entry
 from calibrant.service.store.access import issue_token
 from calibrant.service.store.log import SECOND
-from calibrant.service.store.migrate import open_pool
 from calibrant.service.store.overview import Overview, read_overviews
 
 NOW = datetime(2026, 5, 20, tzinfo=UTC)
@@ -54,20 +52,6 @@ def filled(database: psycopg.Connection, stream: int) -> int:
     return stream
 
 
-@pytest.fixture
-def app(database: psycopg.Connection, address: str) -> Iterator[FastAPI]:
-    """An application of pages and metrics alone."""
-    made = FastAPI()
-    pool = open_pool(address)
-    made.state.access = access.Access(pool)
-    errors.install(made)
-    made.include_router(access.router)
-    made.include_router(pages.router)
-    metrics.install(made)
-    yield made
-    pool.close()
-
-
 @contextmanager
 def log_in(
     address: str, database: psycopg.Connection, *scopes: str, streams: list[str] | None = None
@@ -85,48 +69,48 @@ def csrf(text: str) -> str:
     return found.group(1)
 
 
-def test_pages_show_streams_to_those_who_may_read_them(app: FastAPI, database: psycopg.Connection, filled: int) -> None:
-    with running(app) as address:
-        with httpx.Client(base_url=address) as stranger:
-            for path in ("/", "/streams/clicks"):
-                answer = stranger.get(path)
-                assert (answer.status_code, answer.headers["location"]) == (303, "/login")
-            assert stranger.get("/login").status_code == 200
-            assert stranger.get("/style.css").headers["content-type"].startswith("text/css")
-        with log_in(address, database, "read", streams=["clicks"]) as browser:
-            listed = browser.get("/")
-            assert "clicks" in listed.text
-            assert "secret" not in listed.text
-            assert browser.get("/streams/secret").status_code == 403
-            assert browser.get("/streams/nothing").status_code == 403
-            shown = browser.get("/streams/clicks?refresh=5")
-            assert shown.status_code == 200
-            for words in ("1,234", "Reliability now", "1 minute / 2 hours", "version 2", "<svg", 'content="5"'):
-                assert words in shown.text
-            assert "<script" not in shown.text
-            assert "&lt;script&gt;" in shown.text
-            assert "<button>Roll back" not in shown.text
-            assert "default-src 'none'" in shown.headers["content-security-policy"]
-        with log_in(address, database, "predict") as browser:
-            assert browser.get("/").status_code == 403
+def test_pages_show_streams_to_those_who_may_read_them(
+    service: Running, database: psycopg.Connection, filled: int
+) -> None:
+    with httpx.Client(base_url=service.url) as stranger:
+        for path in ("/", "/streams/clicks"):
+            answer = stranger.get(path)
+            assert (answer.status_code, answer.headers["location"]) == (303, "/login")
+        assert stranger.get("/login").status_code == 200
+        assert stranger.get("/style.css").headers["content-type"].startswith("text/css")
+    with log_in(service.url, database, "read", streams=["clicks"]) as browser:
+        listed = browser.get("/")
+        assert "clicks" in listed.text
+        assert "secret" not in listed.text
+        assert browser.get("/streams/secret").status_code == 403
+        assert browser.get("/streams/nothing").status_code == 403
+        shown = browser.get("/streams/clicks?refresh=5")
+        assert shown.status_code == 200
+        for words in ("1,234", "Reliability now", "1 minute / 2 hours", "version 2", "<svg", 'content="5"'):
+            assert words in shown.text
+        assert "<script" not in shown.text
+        assert "&lt;script&gt;" in shown.text
+        assert "<button>Roll back" not in shown.text
+        assert "default-src 'none'" in shown.headers["content-security-policy"]
+    with log_in(service.url, database, "predict") as browser:
+        assert browser.get("/").status_code == 403
 
 
-def test_a_roll_back_needs_the_scope_and_the_form(app: FastAPI, database: psycopg.Connection, filled: int) -> None:
-    with running(app) as address:
-        with log_in(address, database, "read") as browser:
-            value = csrf(browser.get("/streams/clicks").text)
-            assert browser.post("/streams/clicks/roll-back", data={"csrf": value}).status_code == 403
-        with log_in(address, database, "read", "admin") as browser:
-            text = browser.get("/streams/clicks").text
-            assert "<button>Roll back" in text
-            assert browser.post("/streams/clicks/roll-back").status_code == 403
-            assert browser.post("/streams/clicks/roll-back", data={"csrf": "0" * 32}).status_code == 403
-            for action in ("roll-back", "promote", "resume"):
-                form = {"csrf": csrf(text), "version": "1"}
-                assert browser.post(f"/streams/clicks/{action}", data=form).status_code == 200
-            for action, version in (("drop", "1"), ("promote", "x"), ("promote", "")):
-                form = {"csrf": csrf(text), "version": version}
-                assert browser.post(f"/streams/clicks/{action}", data=form).status_code in (404, 422)
+def test_a_roll_back_needs_the_scope_and_the_form(service: Running, database: psycopg.Connection, filled: int) -> None:
+    with log_in(service.url, database, "read") as browser:
+        value = csrf(browser.get("/streams/clicks").text)
+        assert browser.post("/streams/clicks/roll-back", data={"csrf": value}).status_code == 403
+    with log_in(service.url, database, "read", "admin") as browser:
+        text = browser.get("/streams/clicks").text
+        assert "<button>Roll back" in text
+        assert browser.post("/streams/clicks/roll-back").status_code == 403
+        assert browser.post("/streams/clicks/roll-back", data={"csrf": "0" * 32}).status_code == 403
+        for action in ("roll-back", "promote", "resume"):
+            form = {"csrf": csrf(text), "version": "1"}
+            assert browser.post(f"/streams/clicks/{action}", data=form).status_code == 200
+        for action, version in (("drop", "1"), ("promote", "x"), ("promote", "")):
+            form = {"csrf": csrf(text), "version": version}
+            assert browser.post(f"/streams/clicks/{action}", data=form).status_code in (404, 422)
     rows = database.execute("select document from log where stream = %s and kind = 5 order by position", [filled])
     found = [json.loads(document) for (document,) in rows.fetchall()][1:]
     assert [each["action"] for each in found] == ["roll-back", "promote", "resume"]
@@ -134,11 +118,12 @@ def test_a_roll_back_needs_the_scope_and_the_form(app: FastAPI, database: psycop
 
 
 def test_metrics_need_a_token_and_say_what_the_tables_say(
-    app: FastAPI, database: psycopg.Connection, filled: int
+    service: Running, database: psycopg.Connection, filled: int
 ) -> None:
     _, token = issue_token(database, None, "prometheus", ["read"], ["clicks"])
-    with running(app) as address, httpx.Client(base_url=address) as client:
+    with httpx.Client(base_url=service.url) as client:
         assert client.get("/metrics").status_code == 401
+        service.post("predict", {"id": "a", "score": 0.2})
         text = client.get("/metrics", headers={"authorization": f"Bearer {token}"}).text
         for line in (
             'calibrant_rows_learned{stream="clicks"} 1234.0',
@@ -148,6 +133,7 @@ def test_metrics_need_a_token_and_say_what_the_tables_say(
             'calibrant_promotion_paused{stream="clicks"} 0.0',
             "calibrant_database_up 1.0",
             'calibrant_request_seconds_count{route="/metrics",status="401"} 1.0',
+            'calibrant_events_total{kind="predictions",stream="clicks",what="logged"} 1.0',
         ):
             assert line in text
         assert "secret" not in text
@@ -192,9 +178,9 @@ def test_pictures_have_finite_coordinates(subtests: pytest.Subtests) -> None:
     zero = [(NOW.date(), DAY | {"predicted": 0.0, "observed": 0.0, "monitor_low": 0.0, "monitor_high": 0.0})]
     groups = [{"n": n, "predicted": p, "observed": o} for n, p, o in [(1, 0.0, 0.0), (5, 1.0, 1.0), (0, 0.5, 0.5)]]
     pictures = {
-        "reliability": [pages.charts.reliability(each) for each in (groups, groups[:1], [])],
-        "means": [pages.charts.means(each) for each in (days, days[:1], zero, [])],
-        "band": [pages.charts.band(each) for each in (days, days[:1], zero)],
+        "reliability": [charts.reliability(each) for each in (groups, groups[:1], [])],
+        "means": [charts.means(each) for each in (days, days[:1], zero, [])],
+        "band": [charts.band(each) for each in (days, days[:1], zero)],
     }
     for name, texts in pictures.items():
         with subtests.test(name):

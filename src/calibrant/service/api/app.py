@@ -8,7 +8,7 @@ import math
 import os
 import re
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from socket import socket as Socket
 from types import FrameType
@@ -17,7 +17,7 @@ import uvicorn
 from fastapi import FastAPI, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from calibrant.service.api import access, admin, errors, health, outcomes, predict
+from calibrant.service.api import access, admin, errors, health, metrics, outcomes, pages, predict
 from calibrant.service.api.serving.process import LOG, JsonLines, Process
 from calibrant.service.config import Config
 from calibrant.service.store.migrate import open_pool
@@ -55,6 +55,7 @@ def create_app(config: Config) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.service = process = Process(config)
+        process.on_count = app.state.metrics.count
         pool = open_pool(config.database, POOL_SIZE)
         app.state.access = access.Access(pool)
         try:
@@ -69,9 +70,10 @@ def create_app(config: Config) -> FastAPI:
         docs_url=None, redoc_url=None, openapi_url=None,
     )  # fmt: skip
     errors.install(app)
-    for each in (health, predict, outcomes, admin, access):
+    for each in (health, predict, outcomes, admin, access, metrics, pages):
         app.include_router(each.router)
-    app.add_middleware(Envelope, largest=config.body_bytes)
+    app.state.metrics = metrics.Metrics()
+    app.add_middleware(Envelope, largest=config.body_bytes, observe=app.state.metrics.observe)
     return app
 
 
@@ -86,10 +88,12 @@ class Envelope:
         The application inside.
     largest
         Bytes of the largest body.
+    observe
+        Takes route, status and seconds of each request.
     """
 
-    def __init__(self, app: ASGIApp, largest: int) -> None:
-        self.app, self.largest = app, largest
+    def __init__(self, app: ASGIApp, largest: int, observe: Callable[[str, int, float], None]) -> None:
+        self.app, self.largest, self.observe = app, largest, observe
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -117,10 +121,12 @@ class Envelope:
             await self._refuse(scope, receive, answer)
         else:
             await self.app(scope, receive, answer)
+        seconds = time.perf_counter() - begun
+        self.observe(_route(scope), status, seconds)
         level = logging.DEBUG if status < 400 else logging.INFO if status < 500 else logging.WARNING
         if LOG.isEnabledFor(level):
             fields = {"method": scope["method"], "route": _route(scope), "status": status, "request_id": id.decode()}
-            fields["seconds"] = round(time.perf_counter() - begun, 6)
+            fields["seconds"] = round(seconds, 6)
             LOG.log(level, "request", extra={"fields": fields})
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from time import perf_counter
 from typing import Annotated, Any
 
 import psycopg
-from fastapi import APIRouter, Depends, FastAPI, Request
+from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Histogram, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from calibrant.service.api.access import need
 from calibrant.service.store.access import Caller
@@ -29,45 +27,62 @@ FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 router = APIRouter(tags=["operation"])
 
 
-class Requests:
-    """Counts requests and their latency by route and status; an ASGI middleware.
+class Metrics:
+    """What a process counts: requests by route and status with their latency, and events by stream.
 
-    Parameters
-    ----------
-    app
-        The application.
-    registry
-        Where the histogram is found.
+    In a process that shares the folder :data:`FOLDER` with others, the numbers are those of all of them.
     """
 
-    def __init__(self, app: ASGIApp, registry: CollectorRegistry) -> None:
-        self._app = app
+    def __init__(self) -> None:
+        self._own = CollectorRegistry()
         self._seconds = Histogram(
-            "calibrant_request_seconds", "Latency of requests", ["route", "status"], buckets=BUCKETS, registry=registry
+            "calibrant_request_seconds", "Latency of requests", ["route", "status"], buckets=BUCKETS, registry=self._own
         )
-        self._known: dict[tuple[str, int], Callable[[float], None]] = {}
+        self._events = Counter(
+            "calibrant_events", "Predictions, outcomes and refused rows", ["kind", "stream", "what"], registry=self._own
+        )
+        self._observers: dict[tuple[str, int], Callable[[float], None]] = {}
+        self._counters: dict[tuple[str, str, str], Callable[[float], None]] = {}
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, and take its time up to the beginning of the answer."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        start = perf_counter()
-
-        async def sending(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                self._observe(scope, message["status"], perf_counter() - start)
-            await send(message)
-
-        await self._app(scope, receive, sending)
-
-    def _observe(self, scope: Scope, status: int, seconds: float) -> None:
-        place = (getattr(scope.get("route"), "path", "other"), status)
-        observe = self._known.get(place)
+    def observe(self, route: str, status: int, seconds: float) -> None:
+        """Take the time of a request."""
+        observe = self._observers.get((route, status))
         if observe is None:
-            observe = self._seconds.labels(*map(str, place)).observe
-            self._known[place] = observe
+            observe = self._seconds.labels(route, str(status)).observe
+            self._observers[route, status] = observe
         observe(seconds)
+
+    def count(self, kind: str, stream: str, what: str, n: int) -> None:
+        """Count events, as :meth:`calibrant.service.api.serving.process.Process.count` has them."""
+        add = self._counters.get((kind, stream, what))
+        if add is None:
+            add = self._events.labels(kind, stream, what).inc
+            self._counters[kind, stream, what] = add
+        add(n)
+
+    def text(self, streams: frozenset[str] | None) -> str:
+        """The numbers in the text format of Prometheus, of these streams or of all."""
+        registry = self._own
+        if os.environ.get(FOLDER):
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        return generate_latest(_Chosen(registry, streams)).decode()
+
+
+class _Chosen(CollectorRegistry):
+    """The metrics of a registry, without those of other streams."""
+
+    def __init__(self, registry: CollectorRegistry, streams: frozenset[str] | None) -> None:
+        super().__init__()
+        self._registry, self._streams = registry, streams
+
+    def collect(self) -> Iterator[Metric]:
+        """Metrics whose label stream, if they have one, is chosen."""
+        for metric in self._registry.collect():
+            if self._streams is not None:
+                own = self._streams
+                metric.samples = [each for each in metric.samples if each.labels.get("stream") in (None, *own)]
+            yield metric
 
 
 class Streams(Collector):
@@ -160,29 +175,14 @@ FIGURES: dict[str, tuple[str, Read]] = {
 LABELS = {"label_lag_seconds": ["quantile"], "monitor_difference": ["end"], "ledger_rows": ["count"]}
 
 
-def install(app: FastAPI) -> None:
-    """Count the requests of an application, and answer with the metrics at ``/metrics``.
-
-    Parameters
-    ----------
-    app
-        The application; it has ``state.access``.
-    """
-    app.state.metrics = CollectorRegistry()
-    app.add_middleware(Requests, registry=app.state.metrics)
-    app.include_router(router)
-
-
 @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
 def metrics(request: Request, caller: Annotated[Caller, Depends(need("read"))]) -> Response:
     """Metrics in the text format of Prometheus: requests, and the streams that the token may read."""
-    own: CollectorRegistry = request.app.state.metrics
-    if os.environ.get(FOLDER):
-        own = CollectorRegistry()
-        MultiProcessCollector(own)  # type: ignore[no-untyped-call]
+    own: Metrics = request.app.state.metrics
     streams = CollectorRegistry()
     streams.register(Streams(_views(request, caller)))
-    return Response(generate_latest(own) + generate_latest(streams), headers={"Content-Type": CONTENT_TYPE_LATEST})
+    text = own.text(caller.streams) + generate_latest(streams).decode()
+    return Response(text, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
 def _views(request: Request, caller: Caller) -> list[Overview] | None:

@@ -8,6 +8,7 @@ import json
 import logging
 import time
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
@@ -48,6 +49,8 @@ class Process:
         self.rates = Rates(config.rate)
         self.counts: Counter[tuple[str, str, str]] = Counter()
         """Events by kind, stream and what became of them: ("predictions", "clicks", "logged")."""
+        self.on_count: Callable[[str, str, str, int], None] | None = None
+        """Called with each count, for metrics."""
         self.streams: dict[str, Served] = {}
         self.offset = 0
         """Clock of the database minus the clock of this machine, in microseconds."""
@@ -148,6 +151,8 @@ class Process:
     def count(self, kind: str, stream: str, what: str, n: int = 1) -> None:
         """Count events."""
         self.counts[kind, stream, what] += n
+        if self.on_count is not None:
+            self.on_count(kind, stream, what, n)
 
     def served(self, name: str) -> dict[str, Any]:
         """What a stream serves, for pages and metrics."""
