@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterator
-from uuid import UUID
 
 import psycopg
 import pytest
@@ -18,7 +17,7 @@ from calibrant.service.settings import Settings, first_entry
 from calibrant.service.store.log import Kind, read
 
 OTHER = bytes(32)
-SAID = Receipt(UUID(int=7), 0.25, "a key", 1_000, 3, 0.5, 2_000)
+SAID = Receipt(bytes(16), 0.25, "a key", 1_000, 3, 0.5, 2_000)
 
 
 @pytest.fixture
@@ -32,7 +31,7 @@ def returned(address: str, database: psycopg.Connection, token: str) -> Iterator
 
 def test_a_receipt_says_what_was_signed() -> None:
     receipts = Receipts([KEY])
-    for said in (SAID, Receipt(UUID(int=7), 0.25, None, 1_000, 3, 0.5, 2_000)):
+    for said in (SAID, Receipt(bytes(16), 0.25, None, 1_000, 3, 0.5, 2_000)):
         assert receipts.read(5, "clicks", receipts.sign(5, "clicks", said), 2_000) == said
 
 

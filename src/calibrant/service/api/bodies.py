@@ -8,13 +8,12 @@ import math
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
-from uuid import UUID
 
 from fastapi import Request
 
 from calibrant.service.api.errors import Refusal
 from calibrant.service.settings import Settings
-from calibrant.service.store.log import SECOND, read_id
+from calibrant.service.store.log import SECOND, id_bytes
 
 LONGEST_TEXT = 200
 """Characters of an id or a key."""
@@ -33,7 +32,7 @@ class Row(NamedTuple):
     """A prediction that is asked for: its id as text and as it is kept, score, key, and time in microseconds."""
 
     text: str
-    id: UUID
+    id: bytes
     score: float
     key: str | None
     at: int | None
@@ -42,7 +41,7 @@ class Row(NamedTuple):
 class Given(NamedTuple):
     """An outcome that was sent: its id as it is kept, label, time in microseconds, receipt."""
 
-    id: UUID
+    id: bytes
     label: int
     at: int | None
     receipt: str | None
@@ -185,10 +184,10 @@ def _number(score: Any, where: str) -> float:
     return float(score) if 0 <= score <= 1 else math.nan
 
 
-def _id(text: Any, where: str) -> UUID:
+def _id(text: Any, where: str) -> bytes:
     if text.__class__ is not str or not 0 < len(text) <= LONGEST_TEXT:
         raise invalid(f"{where}id", f"must be text of 1 to {LONGEST_TEXT} characters")
-    return read_id(text)
+    return id_bytes(text)
 
 
 def check_key(key: Any, where: str) -> None:

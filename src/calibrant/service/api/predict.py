@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from fastapi import APIRouter, Request, Response
 
-from calibrant.service.api import bodies
+from calibrant.service.api import arrow, bodies
 from calibrant.service.api.access import BEARER, Access
 from calibrant.service.api.bodies import Row, Skewed
 from calibrant.service.api.errors import RETRY_SECONDS, Refusal, responses
@@ -19,6 +19,8 @@ from calibrant.service.api.serving.process import Process
 from calibrant.service.api.serving.receipts import named
 from calibrant.service.api.serving.versions import Served
 from calibrant.service.store.log import SECOND
+
+T = TypeVar("T")
 
 router = APIRouter(tags=["predictions and outcomes"])
 
@@ -134,7 +136,7 @@ def _signed(asked: Asked, rows: Sequence[Row], found: Sequence[float], status: s
     now, kept = asked.now, round(served.settings.horizon * SECOND)
     found_at = [now if row.at is None else row.at for row in rows]
     return [
-        Answer(p, version, status, sign(stream, name, row.id.bytes, row.score, row.key, at, version, p, at + kept))
+        Answer(p, version, status, sign(stream, name, row.id, row.score, row.key, at, version, p, at + kept))
         for row, at, p in zip(rows, found_at, found, strict=True)
     ]
 
@@ -184,28 +186,40 @@ async def predict(request: Request) -> Response:
     "/v1/streams/{stream}/predictions",
     summary="Predict a batch",
     response_class=Response,
-    responses=bodies.answered(bodies.listed("rows", bodies.ANSWER, 10_000), "An answer to each row.")
+    responses=bodies.answered(bodies.listed("rows", bodies.ANSWER, 10_000), "An answer to each row.", bodies.ARROW)
     | responses(404, 408, 413),
-    openapi_extra=STREAM | bodies.described(bodies.listed("rows", bodies.ROW, 10_000)),
+    openapi_extra=STREAM | bodies.described(bodies.listed("rows", bodies.ROW, 10_000), bodies.ARROW),
 )
 async def predictions(request: Request) -> Response:
-    """The probabilities of many scores. Scope: predict.
+    """The probabilities of many scores, as JSON or as an Arrow IPC stream. Scope: predict.
 
     If a row is invalid, nothing is predicted or logged. A row whose id is in use with another content has the status
-    ``conflict`` and no probability; the others are answered.
+    ``conflict`` and no probability; the others are answered. An Arrow stream has the columns ``id``, ``score``, and
+    perhaps ``key`` and ``at``; it is answered by an Arrow stream.
     """
     asked = await ask(request)
-    body = bodies.parse(await bodies.read_body(request, asked.process.config.body_bytes))
-    given = bodies.rows_in(body, "rows", asked.process.config.batch_rows)
+    most = asked.process.config.batch_rows
+    body = await bodies.read_body(request, asked.process.config.body_bytes)
+    if request.headers.get("content-type") == bodies.ARROW:
+        rows = _checked(asked, lambda: arrow.read_rows(body, asked.served.settings, asked.now, most))
+        answers = await predicted(asked, rows)
+        written_ = arrow.write_rows(rows, answers, asked.age, asked.served.version, asked.stale)
+        return Response(written_, media_type=bodies.ARROW)
+    given = bodies.rows_in(bodies.parse(body), "rows", most)
     rows = [_row(asked, row, f"rows[{place}].") for place, row in enumerate(given)]
     answers = await predicted(asked, rows)
-    shown = ",".join(written(asked, row.text, answer) for row, answer in zip(rows, answers, strict=True))
+    shown = ",".join([written(asked, row.text, answer) for row, answer in zip(rows, answers, strict=True)])
     return Response(f'{{"rows":[{shown}]}}', media_type="application/json")
 
 
 def _row(asked: Asked, row: Any, where: str = "") -> Row:
+    return _checked(asked, lambda: bodies.read_row(row, asked.served.settings, asked.now, where))
+
+
+def _checked(asked: Asked, read: Callable[[], T]) -> T:
+    """What was read; times that are refused are counted."""
     try:
-        return bodies.read_row(row, asked.served.settings, asked.now, where)
+        return read()
     except Skewed:
         asked.process.count("refused", asked.served.name, "skew")
         raise

@@ -153,9 +153,14 @@ def read_id(text: str) -> UUID:
     >>> read_id("order 17") == read_id("order 17")
     True
     """
+    return UUID(bytes=id_bytes(text))
+
+
+def id_bytes(text: str) -> bytes:
+    """The same as 16 bytes, without an object for each."""
     if len(text) == 36 and UUID_TEXT.fullmatch(text):
-        return UUID(text)
-    return UUID(bytes=hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest())
+        return bytes.fromhex(text.replace("-", ""))
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def append_predictions(

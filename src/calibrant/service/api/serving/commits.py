@@ -6,19 +6,19 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Generic, TypeVar
-from uuid import UUID
 
 import psycopg
 
+from calibrant.service.api.serving.arrays import Floats, Integers, Longs, Smalls, Texts, Uuids, encoded
 from calibrant.service.api.serving.links import Link, UnavailableError
 
 R = TypeVar("R")
 A = TypeVar("A")
 
-Prediction = tuple[UUID, float, str | None, int | None, int, float]
+Prediction = tuple[bytes, float, str | None, int | None, int, float]
 """Id, score, key, time, version, probability."""
 
-Outcome = tuple[UUID, int, int | None, float | None, str | None, int | None, int | None, float | None]
+Outcome = tuple[bytes, int, int | None, float | None, str | None, int | None, int | None, float | None]
 """Id, label, time; of a receipt: score, key, time of the prediction, version, probability."""
 
 Answered = tuple[int, float, int]
@@ -27,14 +27,12 @@ Answered = tuple[int, float, int]
 GROUP_ROWS = 10_000
 """Rows of one commit, unless a single request has more."""
 
-PREDICTIONS = (
-    "select found, answer, by_version from append_predictions(%s, %b::uuid[], %b::float8[], %b::text[], %b::bigint[], "
-    "%b::integer[], %b::float8[])"
-)
-OUTCOMES = (
-    "select append_outcomes(%s, %b::uuid[], %b::smallint[], %b::bigint[], %b::float8[], %b::text[], %b::bigint[], "
-    "%b::integer[], %b::float8[])"
-)
+PREDICTIONS = "select found, answer, by_version from append_predictions(%s, %b, %b, %b, %b, %b, %b)"
+OUTCOMES = "select append_outcomes(%s, %b, %b, %b, %b, %b, %b, %b, %b)"
+
+
+PREDICTION_COLUMNS = (Uuids, Floats, Texts, Longs, Integers, Floats)
+OUTCOME_COLUMNS = (Uuids, Smalls, Longs, Floats, Texts, Longs, Integers, Floats)
 
 
 class BusyError(Exception):
@@ -140,14 +138,14 @@ async def append_predictions(
     connection: psycopg.AsyncConnection, stream: int, rows: Sequence[Prediction]
 ) -> Sequence[Answered]:
     """Log predictions, each id once, in one transaction."""
-    columns = [list(column) for column in zip(*rows, strict=True)]
+    columns = encoded(zip(*rows, strict=True), PREDICTION_COLUMNS)
     cursor = await connection.execute(PREDICTIONS, [stream, *columns], binary=True)
     return await cursor.fetchall()
 
 
 async def append_outcomes(connection: psycopg.AsyncConnection, stream: int, rows: Sequence[Outcome]) -> Sequence[int]:
     """Log outcomes in one transaction, and return the position of each."""
-    columns = [list(column) for column in zip(*rows, strict=True)]
+    columns = encoded(zip(*rows, strict=True), OUTCOME_COLUMNS)
     row = await (await connection.execute(OUTCOMES, [stream, *columns], binary=True)).fetchone()
     assert row is not None  # a function returns a row
     last = int(row[0])

@@ -11,6 +11,7 @@ import psycopg
 from psycopg import sql
 
 from calibrant.messages import InputError
+from calibrant.service.api.serving.arrays import register
 from calibrant.service.store.migrate import SCHEMA
 
 T = TypeVar("T")
@@ -75,6 +76,7 @@ async def connect(address: str, seconds: float) -> psycopg.AsyncConnection:
     connection = await psycopg.AsyncConnection.connect(
         address, autocommit=True, connect_timeout=max(2, round(seconds)), application_name="calibrant serve"
     )
+    register(connection)
     try:
         await connection.execute(sql.SQL("set search_path to {}").format(sql.Identifier(SCHEMA)))
         await check_durable(connection)

@@ -8,7 +8,6 @@ import struct
 from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
-from uuid import UUID
 
 from calibrant.messages import InputError
 from calibrant.service.config import key_id
@@ -40,7 +39,7 @@ class Receipt:
         The answer.
     """
 
-    id: UUID
+    id: bytes
     score: float
     key: str | None
     at: int
@@ -68,7 +67,7 @@ class Receipts:
     Examples
     --------
     >>> receipts = Receipts([bytes(range(32))])
-    >>> text = receipts.sign(1, "clicks", Receipt(UUID(int=5), 0.25, None, 0, 1, 0.3, 10))
+    >>> text = receipts.sign(1, "clicks", Receipt(bytes(16), 0.25, None, 0, 1, 0.3, 10))
     >>> receipts.read(1, "clicks", text, now=9).probability
     0.3
     >>> receipts.read(1, "clicks", text, now=11)
@@ -89,7 +88,7 @@ class Receipts:
     def sign(self, stream: int, name: str, receipt: Receipt) -> str:
         """The text of a receipt."""
         r = receipt
-        return self.signed(stream, named(name), r.id.bytes, r.score, r.key, r.at, r.version, r.probability, r.expiry)
+        return self.signed(stream, named(name), r.id, r.score, r.key, r.at, r.version, r.probability, r.expiry)
 
     def signed(
         self, stream: int, name: bytes, id: bytes, score: float, key: str | None, at: int, version: int,
@@ -141,7 +140,7 @@ class Receipts:
         if now > expiry:
             raise InputError("receipt", "has expired", "outcomes are taken within the horizon of their prediction")
         key = said[FIELDS.size :].decode() if has_key else None
-        return Receipt(UUID(bytes=id), score, key, at, version, probability, expiry)
+        return Receipt(id, score, key, at, version, probability, expiry)
 
 
 def named(name: str) -> bytes:
