@@ -106,7 +106,7 @@ class Settings:
     tolerance: float = 0.2
     alarm_level: float = 0.05
     trial_level: float = 0.05
-    cool_down: float = 3_600.0
+    cool_down: float = 86_400.0
     retention_days: int = 90
     outage: Outage = "open"
     stale_seconds: float | None = None

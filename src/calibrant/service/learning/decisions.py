@@ -23,6 +23,12 @@ Find = Callable[[int], str]
 NONE = -1
 """No version, or no time."""
 
+OF_EPOCH = 100_000
+"""Numbers of versions for each epoch."""
+
+ALWAYS = -1e300
+"""A time before all others."""
+
 
 @dataclass(frozen=True)
 class Version:
@@ -58,10 +64,12 @@ class Decisions:
         Whether automatic promotion is stopped until a person resumes it, after a roll-back.
     wait_until
         Time in microseconds before which no version is promoted automatically, after a person's promotion.
-    trials
-        Trials so far, over which the level is spent.
+    trials, trials_of_people
+        Trials of versions that were promoted automatically and by people; half of the level is spent over each.
     watch
         The trial of the version that is served.
+    bad
+        The version that was rolled back last (-1 for none): rows that it served raise no further alarm.
     held
         Why the newest version is not served: ``"step"``, ``"worse"``, ``"manual"``, ``"pinned"``, ``"paused"`` or
         ``"waiting"``; None if it is.
@@ -75,7 +83,9 @@ class Decisions:
     pinned: bool = False
     paused: bool = False
     wait_until: int = NONE
+    bad: int = NONE
     trials: int = 0
+    trials_of_people: int = 0
     watch: Watch | None = None
     held: str | None = None
     documents: dict[int, str] = field(default_factory=dict)
@@ -92,6 +102,10 @@ class Decisions:
         self.held = "manual"
         self._forget()
         return Version(self.newest, position, time, document)
+
+    def begin_epoch(self, number: int) -> None:
+        """After a restore, versions have numbers that were not used before it."""
+        self.newest = max(self.newest, number * OF_EPOCH)
 
     def learned(
         self, learned: Map, window: Rows, settings: Settings, position: int, time: int, find: Find
@@ -123,7 +137,8 @@ class Decisions:
         if self.held is not None:
             return version, None
         promotion = self._promote(version.number, "published", position)
-        self._begin_watch(float("-inf"))
+        self.trials += 1
+        self._begin_watch(self.trials, ALWAYS)
         return version, promotion
 
     def _reason(self, may_serve: bool, window: Rows, settings: Settings, time: int, find: Find) -> str | None:
@@ -182,7 +197,7 @@ class Decisions:
             What is served from here on, if it changes.
         """
         action, given = document.get("action"), document.get("version")
-        version = given if type(given) is int and 0 <= given <= self.newest else NONE
+        version = given if type(given) is int and self._exists(given, find) else NONE
         if action == "resume":
             self.paused, self.wait_until = False, NONE
         elif action == "roll-back" and self.before != NONE:
@@ -191,19 +206,26 @@ class Decisions:
             self.pinned = False
         elif action == "pin" and version != NONE:
             self.pinned, self.watch = True, None
-            return self._by_person(version, "pinned", position, find)
+            return self._promote(version, "pinned", position)
         elif action == "promote" and version != NONE:
-            promotion = self._by_person(version, "person", position, find)
+            promotion = self._promote(version, "person", position)
             self.wait_until = time + int((settings.horizon + settings.cool_down) * SECOND)
             if not self.pinned and self.before != NONE:
-                self._begin_watch(time / SECOND)
+                self.trials_of_people += 1
+                self._begin_watch(self.trials_of_people, time / SECOND)
             return promotion
         return None
 
-    def _by_person(self, version: int, cause: str, position: int, find: Find) -> Promotion:
-        if version:
-            self.documents.setdefault(version, self._document(version, find))
-        return self._promote(version, cause, position)
+    def _exists(self, version: int, find: Find) -> bool:
+        """Whether there is such a version; its document is then held here."""
+        if not 0 <= version <= self.newest:
+            return False
+        try:
+            if version:
+                self.documents.setdefault(version, self._document(version, find))
+        except (InputError, LookupError):
+            return False
+        return True
 
     # ------------------------------------------------------------------------------------------------------- helpers
 
@@ -214,6 +236,8 @@ class Decisions:
             self.before, self.served = self.served, version
         if version == self.newest:
             self.held = None
+        if version == self.bad:
+            self.bad = NONE
         self.watch = None
         self._forget()
         return Promotion(position, place, version, cause)
@@ -221,13 +245,12 @@ class Decisions:
     def _roll_back(self, cause: str, position: int) -> Promotion:
         """Serve the version before, and promote no other one until a person resumes."""
         promotion = self._promote(self.before, cause, position)
-        self.paused, self.before = True, NONE
+        self.paused, self.bad, self.before = True, self.before, NONE
         self._forget()
         return promotion
 
-    def _begin_watch(self, since: float) -> None:
-        self.trials += 1
-        self.watch = Watch(self.served, self.before, self.trials, max(since, -1e300), Paired())
+    def _begin_watch(self, number: int, since: float) -> None:
+        self.watch = Watch(self.served, self.before, number, since, Paired())
 
     def _document(self, number: int, find: Find) -> str:
         return self.documents[number] if number in self.documents else find(number)
@@ -268,7 +291,7 @@ class Decisions:
         return found
 
 
-WHOLE = ("newest", "served", "before", "wait_until", "trials")
+WHOLE = ("newest", "served", "before", "bad", "wait_until", "trials", "trials_of_people")
 FLAGS = ("pinned", "paused")
 
 

@@ -6,6 +6,7 @@ import hashlib
 import platform
 from importlib.metadata import version as version_of
 from typing import Any
+from uuid import UUID
 
 import psycopg
 
@@ -14,6 +15,7 @@ from calibrant.service.learning.figures import date_of
 from calibrant.service.learning.report import report, text_of
 from calibrant.service.learning.state import Decided, StreamState, begin, whole_blocks
 from calibrant.service.store.log import SECOND, Entries, Kind, append_entry, read
+from calibrant.service.store.retention import erase_entries
 
 LIMIT = 50_000
 """Entries that are read at once."""
@@ -53,7 +55,7 @@ class Learner:
         self.fence, self.committed = row
         self._new: dict[int, str] = {}
         self.state: StreamState | None = self._with_find(load_state(connection, stream))
-        self.stored = self.state.position if self.state else 0
+        self.stored, self._stored_day = (self.state.position if self.state else 0), self._day
         while self._position < self.committed:
             if not self._learn(read_from(connection, stream, self.state), up_to=self.committed):
                 raise InputError("log", f"ends before position {self.committed}, up to which it was learned")
@@ -62,11 +64,16 @@ class Learner:
     def _position(self) -> int:
         return self.state.position if self.state else 0
 
+    @property
+    def _day(self) -> int:
+        """The day of the state: a state of each day is stored, so that days before it can be dropped."""
+        return self.state.time // (86_400 * SECOND) if self.state else 0
+
     def step(self) -> int:
         """Learn the whole blocks that are there, and return how many entries they had."""
         before = self._position
         self._learn(read_from(self.connection, self.stream, self.state), up_to=None)
-        if self._position - self.stored >= CHECKPOINT_ENTRIES:
+        if self._position - self.stored >= CHECKPOINT_ENTRIES or self._day != self._stored_day:
             self.checkpoint()
         return self._position - before
 
@@ -91,7 +98,7 @@ class Learner:
         if self.state is None or self.state.position == self.stored:
             return
         store_state(self.connection, self.stream, self.fence, self.state)
-        self.stored = self.state.position
+        self.stored, self._stored_day = self.state.position, self._day
 
     def _learn(self, entries: Entries, up_to: int | None) -> bool:
         """Apply whole blocks and commit; those up to a position that is committed are applied again and compared."""
@@ -132,6 +139,7 @@ class Learner:
                 _insert(self.connection, "promotion", "(stream, position, place)", row)
             for found in decided:
                 self._name_keys(found.keys)
+            self._erase([each for found in decided for each in found.erased])
             if self._position > self.committed:
                 self._tell({day: each for found in decided for day, each in found.days.items()})
             self.connection.execute(
@@ -159,6 +167,17 @@ class Learner:
             "set position = excluded.position, time = excluded.time, document = excluded.document",
             [self.stream, state.position, state.time, text_of(report(state, names))],
         )
+
+    def _erase(self, erased: list[tuple[int, UUID, UUID]]) -> None:
+        """Remove ids from the log, and all states that were stored before; the state of now is stored."""
+        if not erased:
+            return
+        assert self.state is not None  # there is a position
+        for position, old, new in erased:
+            erase_entries(self.connection, self.stream, self.fence, position, old, new)
+        self.connection.execute("delete from checkpoint where stream = %s", [self.stream])
+        store_state(self.connection, self.stream, self.fence, self.state)
+        self.stored = self.state.position
 
     def _name_keys(self, keys: dict[int, int]) -> None:
         """Keep the text of keys, each read from an entry that has it."""

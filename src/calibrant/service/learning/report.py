@@ -43,7 +43,7 @@ def report(state: StreamState, names: Mapping[int, str] | None = None) -> dict[s
         "newest": decisions.newest,
         "held": decisions.held,
         "monitor": {
-            "alarms": monitor.alarm_count,
+            "alarms": state.alarms,
             "last_alarm": None if state.alarmed == NEVER else moment(state.alarmed / SECOND),
             "advice": str(monitor.advice),
             "level_low": band.low,

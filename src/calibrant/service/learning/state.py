@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,14 +45,14 @@ class Decided:
     keys
         New keys whose sums are kept: their numbers, and the position of an entry with each.
     erased
-        Ids to remove from the log, and the ids in their place.
+        Ids to remove from the log up to a position, and the ids in their place.
     """
 
     versions: list[Version] = field(default_factory=list)
     promotions: list[Promotion] = field(default_factory=list)
     days: dict[int, dict[str, Any]] = field(default_factory=dict)
     keys: dict[int, int] = field(default_factory=dict)
-    erased: dict[str, str] = field(default_factory=dict)
+    erased: list[tuple[int, UUID, UUID]] = field(default_factory=list)
 
 
 class StreamState:
@@ -69,6 +70,9 @@ class StreamState:
 
     Attributes
     ----------
+    alarms, alarmed, fast_until
+        Alarms so far, the time of the last one, and until when versions are published sooner after it. Rows that were
+        served before an alarm are released for one horizon after it: what the monitor finds in them is the same alarm.
     find
         The document of a version that was published: needed when a person promotes one that is not held here. A version
         never changes, so this does not make the state depend on anything but the log.
@@ -84,7 +88,7 @@ class StreamState:
         self.figures = Figures()
         self.decisions = Decisions()
         self.published, self.rows_published = NEVER, 0
-        self.alarmed, self.fast_until = NEVER, NEVER
+        self.alarms, self.alarmed, self.fast_until = 0, NEVER, NEVER
         self.find: Callable[[int], str] = _not_found
 
     @property
@@ -156,16 +160,16 @@ class StreamState:
         if rolled is not None:
             decided.promotions.append(rolled)
         alarms = self.monitor.alarm_count
-        self.monitor.update(rows.served, rows.labels, at=rows.at)
+        watched = rows.part(released.versions != self.decisions.bad)  # those of a version that is gone say nothing new
+        self.monitor.update(watched.served, watched.labels, at=watched.at)
         self._count(rows, decided)
         if self.bank is not None:
             self.bank.learn(rows.scores, rows.keys, rows.labels)
         self.forecaster.learn_many(rows.scores, rows.labels)
-        if self.monitor.alarm_count > alarms:
-            self.alarmed = self.time
-            if self.fast_until == NEVER:
-                self.fast_until = self.time + int(self.settings.horizon * SECOND)
-                self.forecaster = restarted(self.forecaster, self.settings.new_forecaster())
+        if self.monitor.alarm_count > alarms and self.fast_until == NEVER:
+            self.alarms, self.alarmed = self.alarms + 1, self.time
+            self.fast_until = self.time + int(self.settings.horizon * SECOND)
+            self.forecaster = restarted(self.forecaster, self.settings.new_forecaster())
 
     def _count(self, rows: Rows, decided: Decided) -> None:
         """Count rows; figures of days that end are reported."""
@@ -187,9 +191,11 @@ class StreamState:
         if action == "settings":
             self._change(document.get("settings"))
         elif action == "erase":
-            old, new = document["id"], document["to"]
-            self.ledger.rename(bytes.fromhex(old), bytes.fromhex(new))
-            decided.erased[old] = new
+            if "id" in document:  # otherwise it is erased from the log, and this state is from before it
+                self.ledger.rename(bytes.fromhex(document["id"]), bytes.fromhex(document["to"]))
+                decided.erased.append((position, UUID(document["id"]), UUID(document["to"])))
+        elif action == "epoch":
+            self.decisions.begin_epoch(document["number"])
         elif action == "publish":
             try:
                 check_document(document["document"], keyed=self.settings.keyed)
@@ -271,7 +277,7 @@ class StreamState:
         return found
 
 
-NUMBERS = ("position", "time", "published", "rows_published", "alarmed", "fast_until")
+NUMBERS = ("position", "time", "published", "rows_published", "alarms", "alarmed", "fast_until")
 
 
 def _not_found(number: int) -> str:

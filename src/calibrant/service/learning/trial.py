@@ -114,7 +114,8 @@ class Watch:
     version, before
         The version that is served, and the one before it.
     number
-        Place among all trials of the stream, from 1: its share of the level is 6 / (pi number)^2.
+        Place among the trials of the stream that a person began, or among the others, from 1: its share of the level is
+        3 / (pi number)^2.
     since
         Rows count that were predicted at this time, in seconds, or later.
     paired
@@ -129,7 +130,7 @@ class Watch:
 
     def alpha(self, level: float) -> float:
         """The share of this trial of the level over all versions."""
-        return level * 6.0 / (math.pi * self.number) ** 2
+        return level * 3.0 / (math.pi * self.number) ** 2
 
     def verdict(self, level: float) -> bool:
         """Whether the version is to be rolled back: shown to be worse, and not because both are far off."""

@@ -28,3 +28,143 @@ create table key_name (
     name text not null,
     primary key (stream, number)
 );
+
+-- Restores of this database from a backup, and the server on which it was seen last.
+create table epoch (
+    number integer primary key,
+    system bigint not null,
+    timeline integer not null,
+    at timestamptz not null default now()
+);
+insert into epoch
+    select 0, system.system_identifier, control.timeline_id
+    from pg_control_system() as system, pg_control_checkpoint() as control;
+
+-- A new epoch. Each stream logs it, so that numbers of versions which the backup does not know are not used again. Its
+-- number is at least the count of days since 2020, so that two restores from one backup differ, unless on one day.
+create function raise_epoch() returns integer
+    language plpgsql security definer set search_path from current as $$
+#variable_conflict use_column
+declare
+    raised integer;
+    each integer;
+begin
+    lock table epoch in exclusive mode;
+    select greatest(max(number) + 1, current_date - date '2020-01-01') into raised from epoch;
+    insert into epoch
+        select raised, system.system_identifier, control.timeline_id
+        from pg_control_system() as system, pg_control_checkpoint() as control;
+    update learner set fence = fence + 1;
+    for each in select stream from stream order by stream loop
+        perform append_entry(each, 5::smallint, format('{"action": "epoch", "number": %s}', raised));
+    end loop;
+    return raised;
+end $$;
+
+-- The epoch; a new one if the database is on another server or timeline than before.
+create function check_epoch() returns integer
+    language plpgsql security definer set search_path from current as $$
+declare
+    last record;
+    system bigint := (select system_identifier from pg_control_system());
+    line integer := (select timeline_id from pg_control_checkpoint());
+begin
+    lock table epoch in exclusive mode;
+    select * into last from epoch order by number desc limit 1;
+    if last.system = system and last.timeline = line then
+        return last.number;
+    end if;
+    return raise_epoch();
+end $$;
+
+-- Begin to erase an id: it is free at once, and the learner removes it from the log and from stored states.
+create function erase_id(wanted integer, erased uuid) returns bigint
+    language plpgsql security definer set search_path from current as $$
+#variable_conflict use_column
+declare
+    place bigint := append_entry(wanted, 5::smallint, format('{"action": "erase", "id": "%s", "to": "%s"}',
+        replace(erased::text, '-', ''), replace(gen_random_uuid()::text, '-', '')));
+begin
+    delete from known where stream = wanted and id = erased;
+    return place;
+end $$;
+
+-- Replace an id in the log up to a position, and remove its key; the text of the key and of the action go too. The
+-- caller holds the fence of the stream.
+create function erase_entries(wanted integer, held bigint, up_to bigint, erased uuid, instead uuid) returns void
+    language plpgsql security definer set search_path from current as $$
+#variable_conflict use_column
+begin
+    perform from learner where stream = wanted and fence = held for update;
+    if not found then
+        raise exception 'another learner has this stream' using errcode = 'insufficient_privilege';
+    end if;
+    delete from key_name where stream = wanted and name in (
+        select key from log where stream = wanted and id = erased and position <= up_to and key is not null
+    );
+    update log set id = instead, key = null where stream = wanted and id = erased and position <= up_to;
+    update log set document = '{"action": "erase"}' where stream = wanted and position = up_to;
+end $$;
+
+-- The first day that a stream still needs: entries are kept for the days of its settings, and until their rows are
+-- released, learned and forgotten.
+create function first_needed(wanted integer) returns date
+    language plpgsql stable security definer set search_path from current as $$
+begin
+    return (select day_of(report.time - 1000000 * ceil(greatest(
+        86400 * coalesce((chosen.document::json ->> 'retention_days')::numeric, 90),
+        (chosen.document::json ->> 'horizon')::numeric
+            + coalesce(chosen.document::json ->> 'remember', chosen.document::json ->> 'horizon')::numeric
+    ))::bigint)
+    from report, settings as chosen
+    where report.stream = wanted and chosen.stream = wanted and chosen.position <= report.position
+    order by chosen.position desc limit 1);
+end $$;
+
+-- Drop days of the log that no stream needs, oldest first. A day of a stream is dropped only if a state is stored after
+-- its last entry; states before it are removed. Figures of the day, versions and promotions stay.
+create function drop_days() returns setof date
+    language plpgsql security definer set search_path from current as $$
+#variable_conflict use_column
+declare
+    part record;
+    each record;
+    done integer[];
+    whole boolean;
+begin
+    for part in
+        select inhrelid::regclass as name, to_date(right(inhrelid::regclass::text, 8), 'YYYYMMDD') as day
+        from pg_inherits where inhparent = 'log'::regclass order by 2
+    loop
+        whole := part.day < current_date;
+        done := '{}';
+        for each in
+            select stream.stream, (
+                select max(position) from log where log.stream = stream.stream and day = part.day
+            ) as last from stream order by 1
+        loop
+            continue when each.last is null;
+            perform from learner where stream = each.stream for update;
+            if part.day < first_needed(each.stream)
+                and exists (select from checkpoint where stream = each.stream and position >= each.last)
+            then
+                done := done || each.stream;
+                delete from checkpoint where stream = each.stream and position < each.last;
+            else
+                whole := false;
+            end if;
+        end loop;
+        delete from known where stream = any (done) and day = part.day;
+        if not whole then
+            delete from log where stream = any (done) and day = part.day;
+            continue;
+        end if;
+        begin
+            set local lock_timeout = '2s';
+            execute format('drop table %s', part.name);
+            return next part.day;
+        exception when lock_not_available then
+            null;  -- somebody reads it; it goes the next time
+        end;
+    end loop;
+end $$;
