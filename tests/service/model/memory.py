@@ -216,20 +216,21 @@ class Row:
     label: int | None = None
 
 
-def learned_rows(entries: list[Entry]) -> list[tuple[int, float, int]]:
+def learned_rows(entries: list[Entry], horizon: float = SETTINGS.horizon) -> list[tuple[int, float, int]]:
     """Id, score and label of each row that is due, in the order of learning: the rules in their plainest form.
 
     The second of the last entry may go on, so it is left out.
     """
-    horizon, waiting, early, learned = SETTINGS.horizon, dict[int, Row](), dict[int, list[tuple[int, float]]](), []
-    seconds = sorted({each.time // SECOND for each in entries})
-    for second in seconds[:-1]:
+    waiting, early, learned = dict[int, Row](), dict[int, list[tuple[int, float]]](), []
+    blocks: dict[int, list[Entry]] = {}
+    for each in entries:
+        blocks.setdefault(each.time // SECOND, []).append(each)
+    for second, block in list(blocks.items())[:-1]:
         due = sorted((row.at + horizon, id) for id, row in waiting.items() if row.at + horizon <= second)
         for _, id in due:
             row = waiting.pop(id)
             learned.append((id, row.score, row.label or 0))
         early = {id: [each for each in found if each[1] + horizon > second] for id, found in early.items()}
-        block = [each for each in entries if each.time // SECOND == second]
         for each in block:
             if each.kind == Kind.PREDICTION:
                 found = early.pop(each.id, [])
