@@ -248,20 +248,20 @@ def test_a_route_needs_a_token_with_its_scope(
 def test_a_revoked_token_ends_within_the_stated_seconds(
     app: FastAPI, client: Client, database: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(web, "FRESH", 0.0)
     number, secret = issue_token(database, None, "reader", ["read"])
     assert client.get("/v1/streams/clicks", headers=bearer(secret)).status_code == 200
     revoke_token(database, None, number)
-    monkeypatch.setattr(web, "FRESH", 0.0)
     assert client.get("/v1/streams/clicks", headers=bearer(secret)).status_code == 401
 
 
 def test_without_the_database_known_tokens_go_on(
     app: FastAPI, client: Client, database: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(web, "FRESH", 0.0)
     _, secret = issue_token(database, None, "reader", ["read"])
     assert client.get("/v1/streams/clicks", headers=bearer(secret)).status_code == 200
     app.state.access.pool.close()
-    monkeypatch.setattr(web, "FRESH", 0.0)
     assert client.get("/v1/streams/clicks", headers=bearer(secret)).status_code == 200
     found = client.get("/v1/streams/clicks", headers=bearer("cal_" + "a" * 43))
     assert (found.status_code, found.headers["Retry-After"]) == (503, "5")
