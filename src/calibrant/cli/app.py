@@ -20,13 +20,21 @@ from calibrant.cli.commands.fit import fit
 from calibrant.cli.commands.grades import grades
 from calibrant.cli.commands.plan import plan
 from calibrant.cli.commands.report import report
+from calibrant.cli.commands.service.learn import learn
+from calibrant.cli.commands.service.migrate import migrate
+from calibrant.cli.commands.service.replay import replay
+from calibrant.cli.commands.service.serve import serve
+from calibrant.cli.commands.service.token import token
 from calibrant.cli.commands.tally import tally
 from calibrant.cli.commands.verify import verify
 from calibrant.cli.commands.watch import watch
 from calibrant.cli.guard import DEBUG, guarded
 from calibrant.cli.options import spread
 
-COMMANDS = (check, fit, apply, export, verify, report, compare, grades, anchor, accept, plan, tally, watch, backtest)
+COMMANDS = (
+    check, fit, apply, export, verify, report, compare, grades, anchor, accept, plan, tally, watch, backtest,
+    serve, learn, migrate, token, replay,
+)  # fmt: skip
 """Commands in the order of ``calibrant --help``; name and help come from the function and its docstring."""
 
 app = typer.Typer(
@@ -56,7 +64,7 @@ def calibrant(
 
     Exit codes: 0 success (check: calibrated), 1 input error, 2 usage error. check also: 10 miscalibrated, 11 cannot
     tell, 12 off, 13 a segment or period is off (--fail-on). grades: 0 green, 12 yellow, 10 red.
-    accept: 0 a threshold, 11 none.
+    accept: 0 a threshold, 11 none. replay: 12 something differs.
     """
     DEBUG.set(debug)
 

@@ -1,0 +1,28 @@
+"""``calibrant migrate``: make or update the tables of the live service."""
+
+from __future__ import annotations
+
+from calibrant.cli import console
+
+
+def migrate() -> None:
+    """Make the tables of the live service, or bring them to the newest version.
+
+    Run it before a newer version of the service starts, as the owner of the schema calibrant; several runs at once do
+    no harm. It also sets the rights of the roles calibrant_serve and calibrant_learn, which it makes if it may. The
+    database is named by CALIBRANT_DATABASE or CALIBRANT_DATABASE_FILE.
+
+    Example:
+      calibrant migrate && calibrant token create --name admin --scope admin
+    """
+    from calibrant.cli.commands.service import database
+    from calibrant.messages import listed
+
+    with database() as connection:
+        from calibrant.service.store.migrate import migrate as bring_up_to_date
+
+        ran = bring_up_to_date(connection)
+        roles = connection.execute("select count(*) from pg_roles where rolname like 'calibrant\\_%'").fetchone()
+    console.say(f"ran {listed([str(each) for each in ran])}" if ran else "the tables are up to date")
+    if roles is not None and roles[0] == 0:
+        console.note("the roles calibrant_serve and calibrant_learn are missing: create them, and run this again")

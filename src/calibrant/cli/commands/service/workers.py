@@ -1,0 +1,69 @@
+"""Processes that serve one socket: started, watched, started again when one dies, and stopped together."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import socket
+import time
+from multiprocessing.process import BaseProcess
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from calibrant.cli import console
+
+if TYPE_CHECKING:
+    from calibrant.service.config import Config
+
+BACKLOG = 2_048
+"""Connections that may wait to be accepted."""
+
+SOONEST = 1.0
+"""Seconds after the start of a process before another takes its place."""
+
+
+def run_workers(config: Config) -> None:
+    """Serve until a signal comes."""
+    from calibrant.service.api.app import run
+
+    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+    with socket.socket(family) as door:
+        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        door.bind((config.host, config.port))
+        door.listen(BACKLOG)
+        console.note(f"serving http://{config.host}:{door.getsockname()[1]}")
+        if config.workers == 1:
+            run(config, door)
+        else:
+            _watch(config, door)
+
+
+def _watch(config: Config, door: socket.socket) -> None:
+    """Keep the processes running; a signal goes on to all of them."""
+    from calibrant.service.api.app import run
+
+    context = multiprocessing.get_context("spawn")
+    stopping = False
+    started: dict[BaseProcess, float] = {}
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        nonlocal stopping
+        stopping = True
+        for process in started:
+            if process.is_alive() and process.pid is not None:
+                process.terminate()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    while started or not stopping:
+        for process in [each for each in started if not each.is_alive()]:
+            process.join()
+            begun = started.pop(process)
+            if not stopping:
+                console.note(f"a process ended with {process.exitcode}, another one takes its place")
+                time.sleep(max(0.0, begun + SOONEST - time.monotonic()))
+        while len(started) < config.workers and not stopping:
+            made = context.Process(target=run, args=(config, door))
+            made.start()
+            started[made] = time.monotonic()
+        time.sleep(0.1)
