@@ -19,7 +19,7 @@ from tests.cases import every
 from calibrant import InputError, online
 from calibrant.guarantees.no_certificate import NoCertificate
 from calibrant.guarantees.online_certificate import OnlineCertificate
-from calibrant.online.base import KINDS, Forecaster, register, resume
+from calibrant.online.base import KINDS, Forecaster, register, replayed, resume
 from calibrant.online.compiled import KernelForecaster
 from calibrant.online.kernels import compiler, object_steps
 
@@ -186,6 +186,23 @@ def test_many_rows_equal_a_loop_bit_for_bit(name: str) -> None:
     assert by_loop.state == by_forecast.state == by_learning.state
 
 
+def learned_late(forecaster: Forecaster, scores: np.ndarray, labels: np.ndarray) -> list[float]:
+    """Rows with a label are learned, and the others forecast."""
+    found = []
+    for score, label in zip(scores.tolist(), labels.tolist(), strict=True):
+        if label == label:
+            forecaster.learn_one(score, label)
+        found.append(np.nan if label == label else forecaster.predict_one(score))
+    return found
+
+
+@every("name", [name for name in NAMES if features_of(CASES[name](), 1) is None])
+def test_late_labels_replayed_equal_a_loop_bit_for_bit(name: str) -> None:
+    scores, labels = stream(150, seed=3)
+    labels = np.where((np.arange(150) % 3 == 0) | (np.arange(150) > 90), np.nan, labels)
+    np.testing.assert_array_equal(replayed(CASES[name](), scores, labels), learned_late(CASES[name](), scores, labels))
+
+
 @every("name", ["Foster99", "OnlinePlatt", "Tracking"])  # that long streams are compiled is of the base
 def test_compiled_streams_equal_a_loop_bit_for_bit(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("numba")
@@ -196,6 +213,8 @@ def test_compiled_streams_equal_a_loop_bit_for_bit(name: str, monkeypatch: pytes
     assert compiled.forecast_many(scores, labels).tolist() == told
     assert by_loop.state == compiled.state
     assert compiled.predict_many(scores).tolist() == [by_loop.predict_one(s) for s in scores.tolist()]
+    late = np.where(np.arange(1500) % 3 == 0, np.nan, labels)
+    np.testing.assert_array_equal(replayed(compiled, scores, late), learned_late(by_loop, scores, late))
 
 
 @every("name", COMPILED)

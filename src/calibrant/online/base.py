@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
@@ -30,8 +31,14 @@ KINDS: dict[str, type[Forecaster]] = {}
 GUARDED = ("predict_one", "learn_one", "predict_many", "learn_many", "forecast_many", "freeze")
 """Methods that enter the guard and call the method of the same name with an underscore, which subclasses define."""
 
-BY_ROWS = ("predict_one", "learn_one", "_step", "_predict_many", "_learn_many", "_forecast_many", "_recipe", "_state")
+BY_ROWS = (
+    *("predict_one", "learn_one", "_step", "_predict_many", "_learn_many", "_forecast_many", "_replay"),
+    *("_recipe", "_state"),
+)
 """Methods of :class:`Forecaster` based on ``_predict_one`` and ``_learn_one`` that subclasses may replace."""
+
+MANY = 50
+"""Rows from which a call for all of them is faster than one for each."""
 
 F = TypeVar("F", bound="Forecaster")
 
@@ -227,6 +234,20 @@ class Forecaster(Shared):
     def _forecast_many(self, scores: ArrayLike, labels: ArrayLike, features: ArrayLike | None) -> Floats:
         rows = self._rows(scores, labels, features)
         return np.array([self._step(x, y, f) for x, y, f in rows], dtype=np.float64)
+
+    def _replay(self, scores: Floats, labels: Floats) -> Floats:
+        """Learn rows that have a label and forecast the others, in order; forecasts of the former are NaN."""
+        xs, unknown, out = self._scores(scores), np.isnan(labels), np.full(len(scores), np.nan)
+        cuts = np.flatnonzero(np.diff(unknown)) + 1
+        for a, b in pairwise([0, *cuts.tolist(), len(xs)]):
+            if not unknown[a:b].any():
+                for x, y in zip(xs[a:b].tolist(), labels[a:b].tolist(), strict=True):
+                    self._learn_one(x, y)
+            elif b - a < MANY:
+                out[a:b] = [self._predict_one(x) for x in xs[a:b].tolist()]
+            else:
+                out[a:b] = self._predict_many(xs[a:b], None)
+        return out
 
     def _step(self, score: float, label: float, features: Any = None) -> float:
         """Learn a validated row, and return its forecast."""
@@ -600,6 +621,32 @@ def one_score_forecaster(forecaster: Any, name: str = "forecaster", *, features:
     if forecaster.takes_features and not features:
         raise InputError(name, f"must need only a score, but {type(forecaster).__name__} needs features")
     return forecaster
+
+
+def replayed(forecaster: Forecaster, scores: Floats, labels: Floats) -> Floats:
+    """Forecasts of a copy of a forecaster that learns rows with a label and forecasts the others, in order.
+
+    Parameters
+    ----------
+    forecaster
+        A forecaster for one score; it is not changed.
+    scores
+        Probabilities in [0, 1].
+    labels
+        Outcomes; NaN for rows that are forecast.
+
+    Returns
+    -------
+    array
+        The forecasts; NaN for rows that are learned.
+
+    Examples
+    --------
+    >>> from calibrant.online import OnlinePlatt
+    >>> replayed(OnlinePlatt(), np.array([0.3, 0.5, 0.3]), np.array([np.nan, 1.0, np.nan])).round(3).tolist()
+    [0.3, nan, 0.301]
+    """
+    return copy.deepcopy(forecaster)._replay(scores, labels)
 
 
 def own_copy(forecaster: Forecaster) -> Forecaster:

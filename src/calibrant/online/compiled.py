@@ -31,8 +31,8 @@ from calibrant.online.shared import NOT_COPIED
 INTEGERS = frozenset({bool, int})
 """Label types that are converted to float without checks."""
 
-FORECASTS = 2
-"""Index of the stream function that only forecasts."""
+FORECASTS, REPLAYS = 2, 3
+"""Indices of the stream functions that only forecast, and that learn or forecast."""
 
 NUMBERS_A_ROW = 500
 """Copying this many numbers takes as long as learning one row."""
@@ -120,7 +120,7 @@ class KernelForecaster(Forecaster):
             self._use(fast=True)
             self.learn_one(0.5, 1.0).predict_one(0.5)
             xs, ys, out = np.array([0.5]), np.array([1.0]), np.empty(1)
-            forecast, learn, predict = streams(self._kernel, fast=True)
+            forecast, learn, predict, _ = streams(self._kernel, fast=True)
             forecast(self._both, xs, ys, out)
             learn(self._both, xs, ys)
             predict(self._both, xs, out)
@@ -284,6 +284,12 @@ class KernelForecaster(Forecaster):
         self._notice()
         return out
 
+    def _replay(self, scores: Floats, labels: Floats) -> Floats:
+        xs = self._scores(scores)
+        out = np.full(len(xs), np.nan)
+        self._run(REPLAYS, xs, labels, out)
+        return out
+
     def _stream(self, scores: ArrayLike, features: ArrayLike | None) -> Floats:
         if features is not None:
             self._asked(0.0, features)
@@ -297,7 +303,7 @@ class KernelForecaster(Forecaster):
         run = streams(self._kernel, fast=self._fast or pays)[which]
         if self._fast and which == FORECASTS:
             run(self._both, *arrays)
-        elif self._fast and _size(self._both) > NUMBERS_A_ROW * len(arrays[0]):
+        elif self._fast and which != REPLAYS and _size(self._both) > NUMBERS_A_ROW * len(arrays[0]):
             self._run_rows(*arrays)
         elif self._fast or pays:
             if pays:

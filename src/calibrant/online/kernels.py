@@ -103,8 +103,8 @@ def row_steps(recipe: tuple[Factory, ...]) -> tuple[Step, Step]:
 
 
 @cache
-def streams(recipe: tuple[Factory, ...], *, fast: bool) -> tuple[Step, Step, Step]:
-    """Functions over whole streams: forecast and then learn each row; learn only; forecast only."""
+def streams(recipe: tuple[Factory, ...], *, fast: bool) -> tuple[Step, Step, Step, Step]:
+    """Functions over whole streams: forecast and then learn each row; learn only; forecast only; learn or forecast."""
     jit = compiler() if fast else plain
     assert jit is not None
     predict, learn = steps(recipe, fast=fast)
@@ -124,4 +124,12 @@ def streams(recipe: tuple[Factory, ...], *, fast: bool) -> tuple[Step, Step, Ste
         for i in range(len(xs)):
             out[i] = predict(state, xs[i])
 
-    return forecast_all, learn_all, predict_all
+    @jit
+    def replay_all(state: Any, xs: Any, ys: Any, out: Any) -> None:
+        for i in range(len(xs)):
+            if ys[i] == ys[i]:
+                learn(state, xs[i], ys[i])
+            else:  # NaN: the row has no label
+                out[i] = predict(state, xs[i])
+
+    return forecast_all, learn_all, predict_all, replay_all

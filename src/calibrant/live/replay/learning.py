@@ -12,12 +12,9 @@ from calibrant.live.bank.bank import Bank
 from calibrant.live.replay.history import History
 from calibrant.live.replay.policies import FEWEST, Policy, Served, largest_step
 from calibrant.messages import InputError
-from calibrant.numerics import Floats, Ints
+from calibrant.numerics import Ints
 from calibrant.online import Forecaster, OnlinePlatt, Tracking
-from calibrant.online.base import one_score_forecaster
-
-MANY = 50
-"""Rows from which a call for all of them is faster than one for each."""
+from calibrant.online.base import one_score_forecaster, replayed
 
 
 @dataclass(frozen=True)
@@ -36,8 +33,9 @@ class Online(Policy):
     Labels are learned in the order in which they become known, ties in the order of the predictions. Rows that are
     predicted at the same time do not learn from each other.
     Guarantee: that of the forecaster, if labels come without delay; with a delay none. Edges: until the first label is
-    known, forecasts are those of a new forecaster. Cost: a few microseconds per row. Reference: Gupta (2023), chapter
-    6; Joulani, Gyorgy and Szepesvari (2013), Online learning under delayed feedback.
+    known, forecasts are those of a new forecaster. Cost: about 6 microseconds per row, and less with numba from about
+    500,000 rows on. Reference: Gupta (2023), chapter 6; Joulani, Gyorgy and Szepesvari (2013), Online learning under
+    delayed feedback.
 
     Examples
     --------
@@ -62,24 +60,23 @@ class Online(Policy):
 
     def serve(self, history: History) -> Served:
         """A forecast of each row from the labels known before."""
-        learner, turns = copy.deepcopy(self.forecaster), Turns.of(history)
-        scores, labels = history.scores.tolist(), history.events.astype(np.float64).tolist()
-        days, order = history.day.tolist(), turns.order.tolist()
-        out: list[float] = []
-        shown: list[Floats] = []
-        enough, day = first_day_with(history, FEWEST), -1
-        for a, b, c, d in turns.turns():
-            for row in order[c:d]:
-                learner.learn_one(scores[row], labels[row])
-            if days[a] != day:
-                day = days[a]
-                if day >= enough:
-                    shown.append(learner.predict_many(history.score_quantiles))
-            if b - a < MANY:
-                out += [learner.predict_one(score) for score in scores[a:b]]
-            else:
-                out += learner.predict_many(history.scores[a:b]).tolist()
-        return Served(np.array(out), None, largest_step=largest_step(shown))
+        turns, n, asked = Turns.of(history), len(history.scores), history.score_quantiles
+        learned = turns.order[: turns.usable[-1]]
+        turn = np.repeat(np.arange(len(turns.starts)), np.diff(np.append(turns.starts, n)))
+        day = history.day[turns.starts]
+        shown = np.flatnonzero(np.append(True, np.diff(day) > 0) & (day >= first_day_with(history, FEWEST)))
+        # in each turn labels are learned, then on a new day forecasts at the quantiles are noted, then rows are served
+        before = np.searchsorted(turns.usable, np.arange(len(learned)), side="right")
+        order = np.argsort(
+            np.concatenate([3 * before, np.repeat(3 * shown + 1, len(asked)), 3 * turn + 2]), kind="stable"
+        )
+        scores = np.concatenate([history.scores[learned], np.tile(asked, len(shown)), history.scores])
+        labels = np.full(len(scores), np.nan)
+        labels[: len(learned)] = history.events[learned]
+        found = np.empty(len(scores))
+        found[order] = replayed(self.forecaster, scores[order], labels[order])
+        at_quantiles = found[len(learned) : len(found) - n].reshape(len(shown), len(asked))
+        return Served(found[len(found) - n :], None, largest_step=largest_step(list(at_quantiles)))
 
 
 @dataclass(frozen=True)
@@ -154,14 +151,11 @@ class Turns:
         Rows in the order in which their labels are learned.
     starts, usable
         Where each group of rows that are predicted together begins, and how many labels are learned before it.
-    rows
-        Number of rows.
     """
 
     order: Ints
     starts: Ints
     usable: Ints
-    rows: int
 
     @classmethod
     def of(cls, history: History) -> Turns:
@@ -175,14 +169,7 @@ class Turns:
         not_yet = np.add.reduceat(at_once, starts)
         usable = np.searchsorted(lines.known_at[order], lines.at[starts], side="right") - not_yet
         kept = np.append(True, (np.diff(usable) > 0) | (np.diff(history.day[starts]) > 0))
-        return cls(order, starts[kept], usable[kept], len(lines.at))
-
-    def turns(self) -> list[tuple[int, int, int, int]]:
-        """For each group: its first row and the row after its last, and the same of the labels learned before it."""
-        ends = np.append(self.starts[1:], self.rows)
-        before = np.append(0, self.usable[:-1])
-        columns = (self.starts, ends, before, self.usable)
-        return list(zip(*(column.tolist() for column in columns), strict=True))
+        return cls(order, starts[kept], usable[kept])
 
 
 def first_day_with(history: History, fewest: int) -> int:
