@@ -15,7 +15,7 @@ from calibrant.service.store.log import SECOND, Kind
 from calibrant.service.store.streams import create_stream, list_streams, version_of
 
 DAYS = 14
-BLOCKS, ROWS = 24, 60
+BLOCKS, ROWS = 8, 120
 """Blocks of a day, and rows of a block."""
 
 DAY = 86_400

@@ -83,7 +83,7 @@ def _settings(**changed: object) -> Settings:
 
 
 WORLDS = (
-    World("clicks", _settings(), -0.5, 0.35, 5 * 86_400.0, 0.0, 0.8),
+    World("clicks", _settings(), -0.5, 0.35, 10 * 86_400.0, 0.0, 0.8),
     World("payments", _settings(), 0.25, 0.05, 3 * 86_400.0, 1.2, 0.0),
 )
 """One that drifts, and one that breaks while somebody looks."""

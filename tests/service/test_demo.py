@@ -1,0 +1,62 @@
+"""The demo: one command, something to look at, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+PATIENCE = 300.0
+
+
+def read_until(process: subprocess.Popen[str], text: str) -> str:
+    """What the demo says, up to a text."""
+    assert process.stdout
+    said = ""
+    for line in process.stdout:
+        said += line
+        if text in line:
+            return said
+    raise AssertionError(f"the demo ended: {said}")
+
+
+@pytest.mark.slow
+def test_the_demo_shows_streams_and_leaves_nothing() -> None:
+    folder = Path(tempfile.mkdtemp(prefix="demo-"))
+    folder.chmod(0o755)  # the user of PostgreSQL enters it
+    command = [sys.executable, "-c", "from calibrant.service.demo import run; run(port=0)"]
+    environment = os.environ | {"TMPDIR": str(folder)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            said = read_until(process, "Ctrl-C")
+            address = re.search(r"http://[\d.:]+", said)
+            token = re.search(r"cal_\S+", said)
+            assert address
+            assert token
+            with httpx.Client(base_url=address[0], follow_redirects=True, timeout=PATIENCE) as browser:
+                page = browser.post("/login", data={"token": token[0]}).text
+                assert "Served by version" in page
+                for name in ("clicks", "payments"):
+                    assert f"/streams/{name}" in page
+                    assert browser.get(f"/streams/{name}").text.count("<svg") == 3
+                end = time.monotonic() + PATIENCE
+                while "calibrant_events_total" not in metrics(browser, token[0]):
+                    assert time.monotonic() < end
+                    time.sleep(0.5)
+        finally:
+            process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE) == 0
+    assert not any(folder.iterdir())
+    folder.rmdir()
+
+
+def metrics(browser: httpx.Client, token: str) -> str:
+    return browser.get("/metrics", headers={"Authorization": f"Bearer {token}"}).text
