@@ -295,6 +295,15 @@ WHOLE = ("newest", "served", "before", "bad", "wait_until", "trials", "trials_of
 FLAGS = ("pinned", "paused")
 
 
+def can_serve(document: Any, *, keyed: bool) -> bool:
+    """Whether a stream can serve this map; a log may hold anything, and must not stop its learner."""
+    try:
+        check_document(document, keyed=keyed)
+    except (TypeError, ValueError, LookupError, AttributeError):
+        return False
+    return True
+
+
 def check_document(document: str, *, keyed: bool) -> None:
     """Refuse a map that a person wants to publish and that the stream cannot serve.
 

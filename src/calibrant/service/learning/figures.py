@@ -92,6 +92,10 @@ class Figures:
             self._begin(day)
         self._count(rows)
 
+    def keep(self, rows: int) -> None:
+        """Keep only this many of the last rows in the window, at least one."""
+        self.window = self.window.part(slice(-max(rows, 1), None))
+
     def _begin(self, day: int) -> None:
         self.day, self.cells = day, np.zeros((BINS, 4))
         if len(self.window):

@@ -16,7 +16,7 @@ from calibrant.live.ids import Ids
 from calibrant.live.snapshots import damaged, pack, unpack
 from calibrant.messages import InputError
 from calibrant.online import resume
-from calibrant.service.learning.decisions import Decisions, Promotion, Version, check_document
+from calibrant.service.learning.decisions import Decisions, Promotion, Version, can_serve
 from calibrant.service.learning.figures import ARRAYS, Figures, Rows
 from calibrant.service.learning.publishing import map_of, restarted
 from calibrant.service.settings import Settings
@@ -170,6 +170,7 @@ class StreamState:
             self.alarms, self.alarmed = self.alarms + 1, self.time
             self.fast_until = self.time + int(self.settings.horizon * SECOND)
             self.forecaster = restarted(self.forecaster, self.settings.new_forecaster())
+            self.figures.keep(self.monitor.rows - self.monitor.alarms[-1].onset_row)
 
     def _count(self, rows: Rows, decided: Decided) -> None:
         """Count rows; figures of days that end are reported."""
@@ -197,11 +198,9 @@ class StreamState:
         elif action == "epoch":
             self.decisions.begin_epoch(document["number"])
         elif action == "publish":
-            try:
-                check_document(document["document"], keyed=self.settings.keyed)
-            except InputError:
-                return
-            decided.versions.append(self.decisions.publish(document["document"], position, self.time))
+            text = str(document.get("document"))
+            if can_serve(text, keyed=self.settings.keyed):
+                decided.versions.append(self.decisions.publish(text, position, self.time))
         else:
             promotion = self.decisions.act(document, position, self.time, self.settings, self.find)
             if promotion is not None:
@@ -212,7 +211,7 @@ class StreamState:
         try:
             new = Settings.of(document)
             self.settings.check_change(new)
-        except InputError:
+        except (InputError, TypeError, ValueError):
             return
         watching = ("tolerance", "alarm_level")
         if any(getattr(new, name) != getattr(self.settings, name) for name in watching):
