@@ -17,6 +17,7 @@ from calibrant.service.store.log import (
     append_predictions,
     key_number,
     read,
+    read_id,
 )
 from calibrant.service.store.migrate import connect, migrate, migrations
 
@@ -142,3 +143,17 @@ def test_migrations_run_once(address: str) -> None:
     for each in threads:
         each.join(30.0)
     assert sorted(map(len, ran)) == [0, 0, len(migrations())]
+
+
+def test_only_one_form_of_text_is_a_uuid() -> None:
+    text = "01234567-89ab-cdef-0123-456789abcdef"
+    assert read_id(text) == read_id(text.upper()) == UUID(text)
+    others = [
+        text.replace("-", ""),
+        f"{{{text[:-2]}}}",
+        text[:-1] + " ",
+        text[:-2] + "--",
+        text[:-1] + "g",
+        " " + text[1:],
+    ]
+    assert len({read_id(each) for each in [*others, text]}) == len(others) + 1

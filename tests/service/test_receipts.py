@@ -99,3 +99,13 @@ def test_a_process_without_keys_refuses_to_answer(address: str, database: psycop
     database.execute("select create_stream('clicks', %s)", [text])
     with Running(config(address, receipt_keys=()), token) as running:
         assert running.post("predict", {"id": "a", "score": 0.25}, 503)["error"]["code"] == "no-receipt-keys"
+
+
+def test_many_receipts_are_those_of_one_at_a_time() -> None:
+    receipts = Receipts([KEY])
+    ids, scores, at, found = [bytes(16), bytes(range(16))], [0.0, 0.7], [5, 2**50], [0.1, 1.0]
+    many = receipts.signed_many(3, b"clicks\0", ids, scores, at, 4, found, 60)
+    assert many == [
+        receipts.signed(3, b"clicks\0", id, score, None, t, 4, p, t + 60)
+        for id, score, t, p in zip(ids, scores, at, found, strict=True)
+    ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from typing import Any, NamedTuple, TypeVar
 
 from fastapi import APIRouter, Request, Response
@@ -102,14 +103,13 @@ def busy() -> Refusal:
 async def predicted(asked: Asked, rows: Sequence[Row]) -> list[Answer]:
     """Answers to rows, in their order, when they are durable if the stream is logged."""
     process, served = asked.process, asked.served
-    score, version = served.score, served.version
-    found = [score(row.score, row.key) for row in rows]
+    version = served.version
+    _, ids, scores, keys, at = zip(*rows, strict=True)
+    found = served.scores(scores, keys)
     if served.settings.mode == "returned":
         process.count("predictions", served.name, "returned", len(rows))
         return _signed(asked, rows, found, "returned")
-    logged = [
-        (row.id, row.score, row.key, row.at, version, probability) for row, probability in zip(rows, found, strict=True)
-    ]
+    logged = list(zip(ids, scores, keys, at, repeat(version, len(rows)), found, strict=True))
     try:
         answers: Sequence[Answered] = await process.predictions.commit(served.stream, logged)
     except BusyError:
@@ -133,12 +133,18 @@ def _signed(asked: Asked, rows: Sequence[Row], found: Sequence[float], status: s
     """Answers with receipts."""
     served, sign = asked.served, asked.process.receipts.signed
     stream, version, name = served.stream, served.version, named(served.name)
-    now, kept = asked.now, round(served.settings.horizon * SECOND)
-    found_at = [now if row.at is None else row.at for row in rows]
-    return [
-        Answer(p, version, status, sign(stream, name, row.id, row.score, row.key, at, version, p, at + kept))
-        for row, at, p in zip(rows, found_at, found, strict=True)
-    ]
+    kept = round(served.settings.horizon * SECOND)
+    _, ids, scores, keys, given = zip(*rows, strict=True)
+    at = [asked.now if each is None else each for each in given]
+    if len(rows) > 1 and all(key is None for key in keys):
+        receipts = asked.process.receipts.signed_many(stream, name, ids, scores, at, version, found, kept)
+    else:
+        receipts = [
+            sign(stream, name, id, score, key, t, version, p, t + kept)
+            for id, score, key, t, p in zip(ids, scores, keys, at, found, strict=True)
+        ]
+    n = len(rows)
+    return list(map(Answer._make, zip(found, repeat(version, n), repeat(status, n), receipts, strict=True)))
 
 
 def written(asked: Asked, text: str, answer: Answer) -> str:
@@ -206,7 +212,11 @@ async def predictions(request: Request) -> Response:
         written_ = arrow.write_rows(rows, answers, asked.age, asked.served.version, asked.stale)
         return Response(written_, media_type=bodies.ARROW)
     given = bodies.rows_in(bodies.parse(body), "rows", most)
-    rows = [_row(asked, row, f"rows[{place}].") for place, row in enumerate(given)]
+    settings, now = asked.served.settings, asked.now
+    try:
+        rows = [bodies.read_row(row, settings, now) for row in given]
+    except Refusal:  # again, to say where
+        rows = [_row(asked, row, f"rows[{place}].") for place, row in enumerate(given)]
     answers = await predicted(asked, rows)
     shown = ",".join([written(asked, row.text, answer) for row, answer in zip(rows, answers, strict=True)])
     return Response(f'{{"rows":[{shown}]}}', media_type="application/json")

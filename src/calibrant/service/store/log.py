@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -34,9 +33,6 @@ FIELDS: dict[str, tuple[str, str]] = {
     "label": (">i2", "coalesce(label, -1::smallint)"),
 }
 """Type in the binary form of COPY and expression of each column; none is null, so that all rows have one length."""
-
-UUID_TEXT = re.compile("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-"""The one form in which the text of an id is read as a UUID."""
 
 HEADER, TRAILER = 19, 2
 """Bytes before and after the rows."""
@@ -158,8 +154,13 @@ def read_id(text: str) -> UUID:
 
 def id_bytes(text: str) -> bytes:
     """The same as 16 bytes, without an object for each."""
-    if len(text) == 36 and UUID_TEXT.fullmatch(text):
-        return bytes.fromhex(text.replace("-", ""))
+    if len(text) == 36 and text[8] == text[13] == text[18] == text[23] == "-":
+        try:
+            found = bytes.fromhex(text.replace("-", ""))
+        except ValueError:
+            found = b""
+        if len(found) == 16:  # not so if there were spaces or further hyphens, which are skipped
+            return found
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 

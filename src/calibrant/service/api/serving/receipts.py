@@ -9,6 +9,8 @@ from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from calibrant.messages import InputError
 from calibrant.service.config import key_id
 
@@ -18,8 +20,19 @@ FORMAT = 1
 FIELDS = struct.Struct(">B4si16sdqidqB")
 """Format, id of the signing key, stream, id, score, time, version, probability, expiry, whether there is a key."""
 
+SAID = np.dtype(
+    [
+        ("format", "u1"), ("which", "S4"), ("stream", ">i4"), ("id", "V16"), ("score", ">f8"), ("at", ">i8"),
+        ("version", ">i4"), ("probability", ">f8"), ("expiry", ">i8"), ("has_key", "u1"),
+    ]
+)  # fmt: skip
+"""The same for many receipts."""
+
 WIDTH = 16
 """Bytes of the signature."""
+
+LENGTH = (FIELDS.size + WIDTH) // 3 * 4
+"""Characters of a receipt without a key."""
 
 LONGEST = 2_000
 """Characters that a receipt has at most; those of the longest key have fewer."""
@@ -103,6 +116,30 @@ class Receipts:
             said += key.encode()
         signature = hashlib.blake2b(name + said, key=secret, digest_size=WIDTH).digest()
         return urlsafe_b64encode(said + signature).decode().rstrip("=")
+
+    def signed_many(
+        self, stream: int, name: bytes, ids: Sequence[bytes], scores: Sequence[float], at: Sequence[int], version: int,
+        probabilities: Sequence[float], kept: int,
+    ) -> list[str]:  # fmt: skip
+        """Receipts without keys, each as :meth:`signed` makes it, and made faster; they expire after ``kept``."""
+        if self._signing is None:
+            raise InputError("receipt_keys", "is empty", "set CALIBRANT_RECEIPT_KEYS")
+        which, secret = self._signing
+        said = np.zeros(len(ids), dtype=SAID)
+        said["format"], said["which"], said["stream"], said["version"] = FORMAT, which, stream, version
+        said["id"] = np.frombuffer(b"".join(ids), dtype="V16")
+        said["score"], said["probability"], said["at"] = scores, probabilities, at
+        said["expiry"] = said["at"] + kept
+        raw, size = said.tobytes(), SAID.itemsize
+        begun = hashlib.blake2b(name, key=secret, digest_size=WIDTH)
+        parts: list[bytes] = []
+        for start in range(0, len(raw), size):
+            one = raw[start : start + size]
+            signature = begun.copy()
+            signature.update(one)
+            parts += (one, signature.digest())
+        text = urlsafe_b64encode(b"".join(parts)).decode()  # a receipt has a multiple of 3 bytes, so none is padded
+        return [text[start : start + LENGTH] for start in range(0, len(text), LENGTH)]
 
     def read(self, stream: int, name: str, text: str, now: int) -> Receipt:
         """What a receipt says, if it was signed here, for this stream, and has not expired.

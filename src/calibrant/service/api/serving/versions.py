@@ -7,7 +7,7 @@ import json
 import logging
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -55,8 +55,10 @@ class Served:
     document
         Its map; None for the score itself.
     score
-        The map as a function of a score and a key. It answers single rows and batches, so that the same version gives
-        the same bits in both.
+        The map as a function of a score, and of a key if it matters. It answers single rows and batches, so that the
+        same version gives the same bits in both.
+    keyed
+        Whether the key matters.
     """
 
     stream: int
@@ -65,27 +67,33 @@ class Served:
     version: int = 0
     published: int | None = None
     document: str | None = field(default=None, repr=False)
-    score: Callable[[float, str | None], float] = field(init=False, repr=False, compare=False)
+    score: Callable[..., float] = field(init=False, repr=False, compare=False)
+    keyed: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "score", _identity if self.document is None else _function(self.document))
+        score, keyed = (_identity, False) if self.document is None else _function(self.document)
+        object.__setattr__(self, "score", score)
+        object.__setattr__(self, "keyed", keyed)
+
+    def scores(self, scores: Sequence[float], keys: Sequence[str | None]) -> list[float]:
+        """The probabilities of scores."""
+        return list(map(self.score, scores, keys) if self.keyed else map(self.score, scores))
 
     def age(self, now: int) -> float | None:
         """Seconds since the version was published."""
         return None if self.published is None else max(0.0, (now - self.published) / SECOND)
 
 
-def _identity(score: float, key: str | None) -> float:
+def _identity(score: float) -> float:
     return score + 0.0  # no -0.0
 
 
-def _function(document: str) -> Callable[[float, str | None], float]:
+def _function(document: str) -> tuple[Callable[..., float], bool]:
     calibration = Calibration.from_json(document)
-    score = calibration.scorer()
     columns = len(calibration.map.columns)
     if columns > 1:
         raise InputError("version", "has a map by several columns", "a stream has one key")
-    return score if columns else lambda s, key: score(s)
+    return calibration.scorer(), columns == 1
 
 
 async def read_clock(connection: psycopg.AsyncConnection) -> int:
@@ -195,7 +203,7 @@ def forget(folder: Path, name: str) -> None:
     (folder / f"{name}.json").unlink(missing_ok=True)
 
 
-KEPT = tuple(each.name for each in fields(Served) if each.name not in ("score", "settings"))
+KEPT = tuple(each.name for each in fields(Served) if each.init and each.name != "settings")
 
 
 def _read(whole: Any, name: str) -> Served:
