@@ -86,9 +86,11 @@ class Run:
 
 
 class Bench:
-    """All parts of a service on this machine."""
+    """All parts of a service on this machine; what clients are given is said in :class:`Client`."""
 
-    def __init__(self, stack: ExitStack, *, disk: bool, clock: bool, clients: int = 3, pause: float = 0.02) -> None:
+    def __init__(
+        self, stack: ExitStack, *, disk: bool, clock: bool, clients: int = 3, pause: float = 0.02, keep: bool = True
+    ) -> None:
         self.database = stack.enter_context(Database(DISK if disk else None, clock))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="calibrant-kills-")))
         with connect(self.database.address) as owner:
@@ -108,7 +110,7 @@ class Bench:
         self.learner_log = folder / "learner.log"
         self.learner = stack.enter_context(Supervised(learn, self.environment, self.learner_log))
         ports = [each.port for each in self.doors]
-        self.clients = [Client(k + 1, ports, token, pause) for k in range(clients)]
+        self.clients = [Client(k + 1, ports, token, pause, keep=keep) for k in range(clients)]
         self.folder = folder
 
     def progress(self) -> int:

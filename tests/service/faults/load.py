@@ -9,6 +9,7 @@ import random
 import threading
 import time
 from collections import Counter, deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -121,9 +122,8 @@ class Client(threading.Thread):
 
     def tell(self, ids: list[str]) -> None:
         """Send outcomes until they are acknowledged."""
-        if self.keep:
-            self.known.outcomes_sent.update(ids)
-        found = self.ask("/outcomes", {"outcomes": [{"id": id, "outcome": label_of(id)} for id in ids]})
+        document = {"outcomes": [{"id": id, "outcome": label_of(id)} for id in ids]}
+        found = self.ask("/outcomes", document, ids if self.keep else [])
         if found is not None:
             self.known.counts["outcomes acknowledged"] += len(ids)
             if self.keep:
@@ -133,12 +133,13 @@ class Client(threading.Thread):
         else:
             self.waiting.extend((time.monotonic(), id) for id in ids)
 
-    def ask(self, path: str, document: Any, tries: int = 40) -> Any:
-        """Post JSON to one server after the other until one answers; None if none does."""
+    def ask(self, path: str, document: Any, outcomes: Sequence[str] = (), tries: int = 40) -> Any:
+        """Post JSON to one server after the other until one answers; None if none does. Each try is counted."""
         for k in range(tries):
             if self.ended.is_set() and k > 3:
                 return None
             port = self.rng.choice(self.ports)
+            self.known.outcomes_sent.update(outcomes)
             try:
                 connection = self.connections.get(port)
                 if connection is None:
