@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,8 +11,10 @@ import pytest
 from tests.service.live_service import Running, wait_for
 
 from calibrant.calibration import Calibration
-from calibrant.maps import LogitAffineMap
-from calibrant.service.store.log import Kind, read, read_id
+from calibrant.maps import ByGroupMap, LogitAffineMap
+from calibrant.service.api.serving.versions import Served
+from calibrant.service.settings import Settings
+from calibrant.service.store.log import Kind, key_number, read, read_id
 
 MAP = Calibration(LogitAffineMap(0.5, 0.3))
 
@@ -126,3 +129,22 @@ def test_health_and_readiness_need_no_token(service: Running) -> None:
     assert service.client.post("/v1/streams/clicks/predict", headers=headers, json={}).status_code == 401
     service.process.is_draining = True
     assert service.client.get("/ready").status_code == 503
+
+
+def test_each_key_has_its_own_map() -> None:
+    lines = (LogitAffineMap(1.0, 1.0), LogitAffineMap(1.0, 2.0))
+    map_ = ByGroupMap("key", (str(key_number("north")), "0"), lines, LogitAffineMap(1.0, -1.0))
+    served = Served(1, "clicks", Settings(horizon=60.0, keyed=True), 1, 1, Calibration(map_).to_json())
+    found = served.scores([0.5] * 3, ["north", None, "other"])
+    assert found == [Calibration(each).scorer()(0.5) for each in (*lines, LogitAffineMap(1.0, -1.0))]
+
+
+def test_open_requests_are_finished_when_the_process_stops(service: Running) -> None:
+    with ThreadPoolExecutor() as pool:
+        rows = [{"id": str(k), "score": 0.5} for k in range(5_000)]
+        answer = pool.submit(service.post, "predictions", {"rows": rows})
+        wait_for(lambda: service.process.predictions.rows or answer.done())
+        service.server.handle_exit(15, None)
+        assert len(answer.result()["rows"]) == 5_000
+    service.thread.join(60)
+    assert not service.thread.is_alive()

@@ -17,7 +17,7 @@ import uvicorn
 from fastapi import FastAPI, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from calibrant.service.api import access, admin, errors, health, metrics, outcomes, pages, predict
+from calibrant.service.api import access, admin, errors, health, inference, metrics, outcomes, pages, predict
 from calibrant.service.api.serving.process import LOG, JsonLines, Process
 from calibrant.service.config import Config
 from calibrant.service.store.migrate import open_pool
@@ -70,7 +70,7 @@ def create_app(config: Config) -> FastAPI:
         docs_url=None, redoc_url=None, openapi_url=None,
     )  # fmt: skip
     errors.install(app)
-    for each in (health, predict, outcomes, admin, access, metrics, pages):
+    for each in (health, predict, outcomes, inference, admin, access, metrics, pages):
         app.include_router(each.router)
     app.state.metrics = metrics.Metrics()
     app.add_middleware(Envelope, largest=config.body_bytes, observe=app.state.metrics.observe)

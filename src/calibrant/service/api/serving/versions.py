@@ -9,6 +9,7 @@ import os
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import psycopg
 from calibrant.calibration import Calibration
 from calibrant.messages import InputError
 from calibrant.service.settings import Settings
-from calibrant.service.store.log import SECOND
+from calibrant.service.store.log import SECOND, key_number
 
 LOG = logging.getLogger("calibrant.service")
 
@@ -93,7 +94,14 @@ def _function(document: str) -> tuple[Callable[..., float], bool]:
     columns = len(calibration.map.columns)
     if columns > 1:
         raise InputError("version", "has a map by several columns", "a stream has one key")
-    return calibration.scorer(), columns == 1
+    score = calibration.scorer()
+    return (lambda s, key: score(s, group_of(key)), True) if columns else (score, False)
+
+
+@lru_cache(1 << 16)
+def group_of(key: str | None) -> str:
+    """The name of a key in the maps that a learner publishes: its number."""
+    return str(key_number(key))
 
 
 async def read_clock(connection: psycopg.AsyncConnection) -> int:
