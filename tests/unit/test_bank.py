@@ -352,6 +352,15 @@ def test_the_exponential_is_right_to_the_last_digits():
     assert float(np.max(np.abs(expit_many(u) - want) / want)) < 4e-16
 
 
+def test_keys_with_a_row_or_two_do_not_make_the_spread_large():
+    """Overconfident scores are off alike in all keys; with 2 rows a key nothing says that keys differ."""
+    rng = np.random.default_rng(3)
+    z = rng.normal(2.0, 3.0, 2_000)
+    bank = Bank().learn(1 / (1 + np.exp(-z)), np.arange(2_000) % 1_000, rng.random(2_000) < 1 / (1 + np.exp(-0.4 * z)))
+    found = bank.estimate_prior()
+    assert (found.level_sd, found.slope_sd) == (bank.prior.level_sd, bank.prior.slope_sd)
+
+
 def test_an_estimated_prior_is_near_the_truth_and_the_same_in_merged_shards():
     rng = np.random.default_rng(10)
     keys = rng.integers(0, 400, 60_000)
