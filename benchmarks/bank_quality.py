@@ -1,6 +1,6 @@
 """What keys cost: one pooled map, separate maps and a bank, at cold start and after a break, in log loss.
 
-    python benchmarks/bank_quality.py [--quick]
+    python benchmarks/bank_quality.py [--quick] [--real]
 
 Every way forecasts each row before it learns it. Given are differences of the log loss to the bank, per row in 1e-4
 nats, with 95 % t intervals over paired runs (worlds) or over keys (real data): a positive one means that the bank is
@@ -161,14 +161,16 @@ def in_parts(n: int) -> list[slice]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="four runs of each world")
-    runs = 4 if parser.parse_args().quick else 20
+    parser.add_argument("--real", action="store_true", help="real data alone")
+    options = parser.parse_args()
+    runs = 4 if options.quick else 20
     begun = time.perf_counter()
     worlds = {
         "60 keys that differ by 0.5, 1 event in 8": (20_000, 60, 0.5, -1.5),
         "2,000 keys that differ by 0.7, 1 event in 70": (40_000, 2_000, 0.7, -3.5),
         "200 keys that do not differ, 1 event in 8": (20_000, 200, 0.0, -1.5),
     }
-    for title, (n, n_keys, sd, level) in worlds.items():
+    for title, (n, n_keys, sd, level) in ({} if options.real else worlds).items():
         found: dict[str, list[list[float]]] = {name: [[] for _ in PARTS] for name in WAYS}
         for seed in range(runs):
             rows = world(seed, n, n_keys, sd, level)
