@@ -39,7 +39,7 @@ and paste this token:
 
 Two streams get {rows} predictions a second each, with outcomes up to {horizon:.0f} seconds late. Before that, {days}
 days were written for the pictures over time. In about {seconds:.0f} seconds the world of "payments" breaks: its alarm
-comes some {horizon:.0f} seconds later.
+comes when enough outcomes after that are learned.
 Ctrl-C ends the demo and removes its database.
 """
 

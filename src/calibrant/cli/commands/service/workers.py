@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 import socket
+import tempfile
 import time
 from multiprocessing.process import BaseProcess
 from types import FrameType
@@ -34,7 +36,9 @@ def run_workers(config: Config) -> None:
         console.note(f"serving http://{config.host}:{door.getsockname()[1]}")
         if config.workers == 1:
             run(config, door)
-        else:
+            return
+        with tempfile.TemporaryDirectory(prefix="calibrant-metrics-") as folder:
+            os.environ.setdefault("PROMETHEUS_MULTIPROC_DIR", folder)  # each process then answers for all
             _watch(config, door)
 
 
