@@ -4,7 +4,7 @@
     python benchmarks/service_month.py --quick    # 1 run of 1,000 rows a day
 
 The entries of the log are made here and go through the state of a stream, as a learner would apply them; no database is
-needed. Every 15 minutes are one block. The score of a row is too far from 0 in log-odds, by a factor of 1.3, and has a
+needed. Every hour is one block. The score of a row is too far from 0 in log-odds, by a factor of 1.3, and has a
 bias that drifts. Only events are sent, between 1 and 72 hours after the prediction. On day 12 the world breaks: events
 are rarer by 1 in log-odds. On day 22 a person publishes and promotes a bad map, which is off by 1 in log-odds; on day
 28 the person lets promotions go on. Printed is the error of what was served against the true probabilities (root mean
@@ -33,7 +33,7 @@ from calibrant.service.store.log import SECOND, Entries, Kind
 
 Floats = NDArray[np.float64]
 
-DAYS, STEP, START = 30, 900, 1_900_800_000
+DAYS, STEP, START = 30, 3_600, 1_900_800_000
 BREAK, BAD, RESUME = 12.0, 22.0, 28.0
 HORIZON = 72 * 3_600.0
 

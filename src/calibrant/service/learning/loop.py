@@ -14,9 +14,13 @@ from calibrant.messages import InputError
 from calibrant.service.learning.learner import FenceLostError, Learner
 from calibrant.service.store.log import Kind
 from calibrant.service.store.migrate import connect
+from calibrant.service.store.retention import check_epoch, drop_days
 from calibrant.service.store.streams import Stream, list_streams
 
 LOG = logging.getLogger("calibrant.service")
+
+DROP_SECONDS = 3_600.0
+"""How often days of the log that nobody needs are dropped."""
 
 LOOK_SECONDS = 2.0
 """How often new streams are looked for."""
@@ -59,6 +63,7 @@ class LearnerLoop:
         self._learners: dict[str, Learner] = {}
         self._waiting: dict[str, _Waiting] = {}
         self._looked = 0.0
+        self._dropped = time.monotonic()
 
     def run(self, stop: threading.Event) -> None:
         """Learn until the event is set; then states are stored, so that the next process begins at once."""
@@ -66,7 +71,8 @@ class LearnerLoop:
         while not stop.is_set():
             try:
                 with connect(self.address) as connection:
-                    LOG.info("connected", extra={"fields": {"process": "learn"}})
+                    epoch = check_epoch(connection)
+                    LOG.info("connected", extra={"fields": {"process": "learn", "epoch": epoch}})
                     while not stop.is_set():
                         if not self.round(connection):
                             stop.wait(self.seconds)
@@ -82,6 +88,9 @@ class LearnerLoop:
     def round(self, connection: psycopg.Connection) -> int:
         """Learn what is new in each stream once, and return how many entries it was."""
         now = time.monotonic()
+        if now - self._dropped >= DROP_SECONDS:
+            self._dropped = now
+            drop_days(connection)
         if now - self._looked >= LOOK_SECONDS or not self._looked:
             self._looked = now
             for stream in list_streams(connection, self.names):
