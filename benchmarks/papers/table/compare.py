@@ -42,6 +42,7 @@ COMMANDS = {
     "ch7": "benchmarks/papers/ch7.py --full",
     "adversaries": "benchmarks/adversaries.py --full",
     "ch9": "benchmarks/papers/ch9.py --versions 10",
+    "ch9_figures": "benchmarks/papers/ch9_figures.py",
     "trees": "benchmarks/papers/trees.py --repetitions 5",
     "bias": "benchmarks/bias.py",
     "groups": "benchmarks/groups.py",

@@ -314,6 +314,15 @@ def ch9(text: str) -> Values:
     return out
 
 
+def ch9_figures(text: str) -> Values:
+    out = {}
+    for line in part(text, "Numbers that are compared with the text", "\n\n").splitlines()[1:]:
+        found = re.match(rf"   (9\.\d/.+?) {{2,}}({NUMBER})(?: \(({NUMBER})\))?$", line)
+        assert found is not None, line
+        out[found[1]] = Value(float(found[2]), float(found[3]) if found[3] else None)
+    return out
+
+
 # -------------------------------------------------------------------------------- Torabian, Foster and Kakade, paths
 
 
@@ -380,8 +389,7 @@ def groups(text: str) -> Values:
 
 def paths(text: str) -> Values:
     found: dict[tuple[str, str], dict[str, list[float]]] = {}
-    tables, _, _ = text.partition("ch9.py --shapes")  # Table 9.4 follows, on the same data with other levels
-    for line in tables.splitlines():
+    for line in text.splitlines():
         if head := re.match(r"(\S+), ([\d,]+) calibration rows", line):
             table = found.setdefault((head[1], head[2]), {})
         elif row := re.match(rf"((?:leaf|path), .*?) {{2,}}((?:{NUMBER} +)+)", line):
@@ -403,6 +411,7 @@ READERS: dict[str, Callable[[str], Values]] = {
     "ch7": ch7,
     "adversaries": adversaries,
     "ch9": ch9,
+    "ch9_figures": ch9_figures,
     "trees": trees,
     "bias": bias,
     "groups": groups,
