@@ -15,6 +15,7 @@ from types import FrameType
 
 import uvicorn
 from fastapi import FastAPI, Request
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from calibrant.service.api import access, admin, errors, health, inference, metrics, outcomes, pages, predict
@@ -120,7 +121,7 @@ class Envelope:
         if length and (not length.isdigit() or int(length) > self.largest):
             await self._refuse(scope, receive, answer)
         else:
-            await self.app(scope, receive, answer)
+            await self.app(scope, self._counted(receive), answer)
         seconds = time.perf_counter() - begun
         self.observe(_route(scope), status, seconds)
         level = logging.DEBUG if status < 400 else logging.INFO if status < 500 else logging.WARNING
@@ -128,6 +129,20 @@ class Envelope:
             fields = {"method": scope["method"], "route": _route(scope), "status": status, "request_id": id.decode()}
             fields["seconds"] = round(seconds, 6)
             LOG.log(level, "request", extra={"fields": fields})
+
+    def _counted(self, receive: Receive) -> Receive:
+        """Bodies without a stated length are counted as they come."""
+        read = 0
+
+        async def counted() -> Message:
+            nonlocal read
+            message = await receive()
+            read += len(message.get("body", b""))
+            if read > self.largest:
+                raise HTTPException(413, f"has more than {self.largest:,} bytes", {"Connection": "close"})
+            return message
+
+        return counted
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
         problem = f"has more than {self.largest:,} bytes"

@@ -19,7 +19,7 @@ from calibrant.service.store.access import ExistsError, NotAllowedError, NotFoun
 RETRY_SECONDS = 5
 """When to try again after an outage of the database."""
 
-CODES = {400: "bad-request", 404: "not-found", 405: "method-not-allowed", 413: "too-large", 415: "wrong-type"}
+CODES = {404: "not-found", 405: "method-not-allowed", 415: "wrong-type"}
 
 
 class Refusal(Exception):
@@ -74,7 +74,7 @@ class ErrorBody(BaseModel):
 
 def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The errors of a route, for OpenAPI: those of every route with a token, and further ones."""
-    return {status: {"model": ErrorBody} for status in (401, 403, 422, 429, 503, *statuses)}
+    return {status: {"model": ErrorBody} for status in (401, 403, 413, 422, 429, 503, *statuses)}
 
 
 def request_id(request: Request) -> str:
@@ -108,6 +108,10 @@ def refusal_of(problem: Exception) -> Refusal:
             first = problem.errors()[0]
             place = [str(part) for part in first["loc"] if part not in ("body", "query", "path")]
             return Refusal(422, "invalid", ".".join(place) or "body", str(first["msg"]))
+        case HTTPException(status_code=400):
+            return Refusal(422, "invalid", "body", "cannot be read", "send JSON in UTF-8")
+        case HTTPException(status_code=413):
+            return Refusal(413, "too-large", "body", str(problem.detail), "send less at once", problem.headers)
         case HTTPException():
             code = CODES.get(problem.status_code, "refused")
             return Refusal(problem.status_code, code, None, str(problem.detail), headers=problem.headers)

@@ -15,6 +15,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
 from calibrant.service.api.access import need
+from calibrant.service.api.errors import responses
 from calibrant.service.store.access import Caller
 from calibrant.service.store.overview import Overview, read_overviews
 
@@ -175,7 +176,7 @@ FIGURES: dict[str, tuple[str, Read]] = {
 LABELS = {"label_lag_seconds": ["quantile"], "monitor_difference": ["end"], "ledger_rows": ["count"]}
 
 
-@router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
+@router.get("/metrics", response_class=Response, responses=responses() | {200: {"content": {"text/plain": {}}}})
 def metrics(request: Request, caller: Annotated[Caller, Depends(need("read"))]) -> Response:
     """Metrics in the text format of Prometheus: requests, and the streams that the token may read."""
     own: Metrics = request.app.state.metrics
