@@ -7,9 +7,10 @@ Client, servers and PostgreSQL (with ``fsync``, on the disk of the temporary fol
 rounds are interleaved: each measures every case once, for some seconds, one after the other. The empty handler gets the
 same requests as a prediction, and answers ``{}`` without reading them. Throughput is that of a closed loop of 32
 connections. Latency is that of an open loop: requests are due at random times (Poisson) at half the throughput of the
-slowest case, and the time counts from when a request was due. CPU is that of the serving process alone, for each
-request or row; it depends less on what else the machine does. The client is Python on raw sockets and takes part of the
-same cores, so throughput is lower than with a client of its own machine.
+slowest case, and the time counts from when a request was due. Batches are sent on one connection, one after the other.
+CPU is that of the serving process alone, for each request or row; it depends less on what else the machine does. The
+client is Python on raw sockets and takes part of the same cores, so throughput is lower than with a client of its own
+machine.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ from calibrant.service.store.migrate import connect, migrate
 
 CONNECTIONS = 32
 BATCH = 10_000
+REQUESTS = 4
+"""Batches in a row, on one connection."""
 EMPTY = """
 import os, uvicorn
 from fastapi import FastAPI
@@ -130,7 +133,7 @@ class Client(asyncio.Protocol):
         self.waiting = asyncio.get_running_loop().create_future()
         self.transport.write(request)
         answer = await self.waiting
-        if not answer.startswith(b"HTTP/1.1 200"):
+        if not answer.startswith(b"HTTP/1.1 200") or b"unlogged" in answer:
             raise RuntimeError(answer[:500].decode())
         return answer
 
@@ -277,7 +280,7 @@ async def main(rounds: int, seconds: float) -> None:
             token = issue_token(database, None, "benchmark", ("predict", "label"))[1]
         environment = {
             "CALIBRANT_DATABASE": address, "CALIBRANT_RECEIPT_KEYS": bytes(range(32)).hex(),
-            "CALIBRANT_QUEUE_ROWS": "100000",
+            "CALIBRANT_QUEUE_ROWS": "100000", "CALIBRANT_COMMIT_SECONDS": "120",
         }  # fmt: skip
         empty, service = Child(EMPTY, 18_431, {}), Child(SERVICE, 18_432, environment)
         try:
@@ -315,16 +318,16 @@ async def report(empty: Child, service: Child, token: str, rounds: int, seconds:
             case.p99.append(found[int(len(found) * 0.99)] * 1e3)
     for _ in range(rounds):
         for case, request in batches.items():
-            ready = made_before(request, 6)
+            ready = made_before(request, REQUESTS)
 
             async def run(ready: Callable[[], bytes] = ready) -> tuple[int, float]:
                 (client,) = await clients(service.port, 1)
                 begun = time.perf_counter()
-                for _ in range(6):
+                for _ in range(REQUESTS):
                     await client.send(ready())
                 took = time.perf_counter() - begun
                 client.transport.close()
-                return 6, took
+                return REQUESTS, took
 
             await measure(case, service, BATCH, run)
     show(list(singles), list(batches), slowest, rounds, seconds)
@@ -358,5 +361,6 @@ def show(singles: list[Case], batches: list[Case], slowest: float, rounds: int, 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()
-    asyncio.run(main(1, 2.0) if options.quick else main(7, 4.0))
+    asyncio.run(main(1, 2.0) if options.quick else main(options.rounds, 4.0))

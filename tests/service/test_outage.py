@@ -16,7 +16,7 @@ from calibrant.messages import InputError
 from calibrant.service.api.serving.process import Process
 from calibrant.service.api.serving.versions import Served, keep, kept
 from calibrant.service.settings import Settings, first_entry
-from calibrant.service.store.access import issue_token
+from calibrant.service.store.access import issue_token, new_secret
 from calibrant.service.store.migrate import connect, migrate
 
 SCOPES = ("predict", "label")
@@ -59,11 +59,16 @@ def test_predictions_go_on_without_the_database(own: tuple[Server, str], tmp_pat
         assert running.post("predict", {"id": "a", "score": 0.25})["status"] == "repeated"
         sent = [{"id": "a", "outcome": 1}, {"id": "b", "outcome": 0, "receipt": found["receipt"]}]
         assert running.post("outcomes", {"outcomes": sent})["accepted"] == 2
+        wait_for(lambda: (tmp_path / "cache" / "tokens.kept").exists())
+        assert token not in (tmp_path / "cache" / "tokens.kept").read_text()
         server.stop()
     assert kept(tmp_path / "cache")["clicks"].version == 1
     with Running(config(address, cache=tmp_path / "cache", commit_seconds=1.0), token) as again:  # began without it
         assert again.client.get("/ready").json() == {"status": "ready", "database": False}
-        assert again.process.streams["clicks"].version == 1
+        found = again.post("predict", {"id": "c", "score": 0.25})  # the token is known from the local disk
+        assert (found["status"], found["version"], found["probability"]) == ("unlogged", 1, MAP.scorer()(0.25))
+        other = {"Authorization": f"Bearer {new_secret()}"}
+        assert again.client.post("/v1/streams/clicks/predict", headers=other, json={}).status_code in (401, 503)
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+import math
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -156,6 +157,29 @@ class Access:
             kept.pop(next(iter(kept)))
         now = time.monotonic()
         kept[place] = _Kept(found, now, now + FRESH)
+
+    def known(self) -> list[dict[str, Any]]:
+        """The tokens that were found, by their digests, with the time of the last lookup: for the local disk."""
+        passed = time.time() - time.monotonic()
+        found = [(kept.caller, kept.at) for (_, session), kept in self._found.items() if not session]
+        return [
+            {
+                "digest": caller.digest.hex(), "number": caller.number, "name": caller.name, "at": at + passed,
+                "scopes": sorted(caller.scopes), "streams": None if caller.streams is None else sorted(caller.streams),
+                "expires": None if caller.expires is None else caller.expires.isoformat(),
+            }
+            for caller, at in found if caller is not None
+        ]  # fmt: skip
+
+    def restore(self, known: list[dict[str, Any]]) -> None:
+        """Take up what :meth:`known` gave to another process; each token is looked up again when it is used next."""
+        passed = time.time() - time.monotonic()
+        for each in known:
+            digest = bytes.fromhex(each["digest"])
+            streams = None if each["streams"] is None else frozenset(each["streams"])
+            expires = None if each["expires"] is None else datetime.fromisoformat(each["expires"])
+            caller = Caller(digest, each["number"], each["name"], frozenset(each["scopes"]), streams, expires)
+            self._found[digest, False] = _Kept(caller, min(each["at"] - passed, time.monotonic()), -math.inf)
 
     def forget(self, digest: bytes) -> None:
         """Look a token up again when it is used next."""

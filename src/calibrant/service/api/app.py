@@ -59,6 +59,8 @@ def create_app(config: Config) -> FastAPI:
         process.on_count = app.state.metrics.count
         pool = open_pool(config.database, POOL_SIZE)
         app.state.access = access.Access(pool)
+        app.state.access.restore(process.kept_tokens())
+        process.known_tokens = app.state.access.known
         try:
             await process.start()
             yield

@@ -9,6 +9,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -25,10 +26,22 @@ from calibrant.service.api.serving.commits import (
 from calibrant.service.api.serving.limits import Rates
 from calibrant.service.api.serving.links import Link, UnavailableError, connect
 from calibrant.service.api.serving.receipts import Receipts
-from calibrant.service.api.serving.versions import Served, forget, keep, kept, read_clock, read_served
+from calibrant.service.api.serving.versions import (
+    Served,
+    forget,
+    keep,
+    kept,
+    read_clock,
+    read_served,
+    read_whole,
+    write_whole,
+)
 from calibrant.service.config import Config
 
 LOG = logging.getLogger("calibrant.service")
+
+TOKENS, TOKENS_SECONDS = "tokens.kept", 60.0
+"""File of the tokens that are known, and how often the times of their lookups are written again."""
 
 SOONEST = 0.1
 """Seconds between two looks for a stream that is not known."""
@@ -62,6 +75,9 @@ class Process:
         self.outcomes: Committer[Outcome, int] = Committer(
             Link(config.database, config.commit_seconds), append_outcomes, config.queue_rows
         )
+        self.known_tokens: Callable[[], list[dict[str, Any]]] = list
+        """Digests of tokens that are known, for the local disk."""
+        self._tokens_kept: tuple[set[str], float] = (set(), 0.0)
         self._looked = 0.0
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -102,7 +118,10 @@ class Process:
     async def _poll(self) -> None:
         while True:
             await asyncio.sleep(self.config.poll_seconds)
-            await self._poll_once()
+            try:
+                await self._poll_once()
+            except Exception:
+                LOG.exception("poll failed")
 
     async def _poll_once(self) -> None:
         """Look for new versions, settings and streams, and connect again what was cut."""
@@ -131,8 +150,28 @@ class Process:
                     keep(self.config.cache, served)
             for name in known.keys() - found.keys():
                 forget(self.config.cache, name)
+            self._keep_tokens(self.config.cache)
         except OSError:
             LOG.exception("cache not written")
+
+    def _keep_tokens(self, folder: Path) -> None:
+        """Write digests of tokens that are known: when there are other ones, and now and then."""
+        tokens = self.known_tokens()
+        which = {each["digest"] for each in tokens}
+        now = time.monotonic()
+        if which and (which != self._tokens_kept[0] or now > self._tokens_kept[1] + TOKENS_SECONDS):
+            write_whole(folder / TOKENS, tokens)
+            self._tokens_kept = (which, now)
+
+    def kept_tokens(self) -> list[dict[str, Any]]:
+        """The tokens that this or an earlier process has written to the local disk."""
+        if self.config.cache is None or not (self.config.cache / TOKENS).exists():
+            return []
+        try:
+            return list(read_whole(self.config.cache / TOKENS))
+        except (OSError, ValueError, TypeError, KeyError):
+            LOG.exception("kept tokens not readable")
+            return []
 
     async def find(self, name: str) -> Served | None:
         """What a stream serves; one that is not known is looked for in the database."""

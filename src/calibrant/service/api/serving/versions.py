@@ -168,20 +168,33 @@ def keep(folder: Path, served: Served) -> None:
     served
         What is kept.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     content = {name: getattr(served, name) for name in KEPT} | {"settings": served.settings.document()}
+    write_whole(folder / f"{served.name}.json", content)
+
+
+def write_whole(path: Path, content: Any) -> None:
+    """Write JSON to a file that only this user may read, whole or not at all, with a digest."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(content, sort_keys=True)
     whole = json.dumps({"format": FORMAT, "digest": _digest(text), "content": text})
-    handle, name = tempfile.mkstemp(dir=folder, suffix=".part")
+    handle, name = tempfile.mkstemp(dir=path.parent, suffix=".part")
     try:
         with os.fdopen(handle, "w") as file:
             file.write(whole)
             file.flush()
             os.fsync(file.fileno())
-        Path(name).replace(folder / f"{served.name}.json")
+        Path(name).replace(path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def read_whole(path: Path) -> Any:
+    """What :func:`write_whole` wrote; a damaged file is a ValueError, TypeError or KeyError."""
+    whole = json.loads(path.read_text())
+    if whole["format"] != FORMAT or whole["digest"] != _digest(whole["content"]):
+        raise InputError("file", "is damaged, or of another version")
+    return json.loads(whole["content"])
 
 
 def kept(folder: Path) -> dict[str, Served]:
@@ -200,7 +213,7 @@ def kept(folder: Path) -> dict[str, Served]:
     found = {}
     for path in sorted(folder.glob("*.json")):
         try:
-            found[path.stem] = _read(json.loads(path.read_text()), path.stem)
+            found[path.stem] = _read(read_whole(path), path.stem)
         except (OSError, ValueError, TypeError, KeyError):
             LOG.exception("kept version not readable", extra={"fields": {"stream": path.stem}})
     return found
@@ -214,10 +227,7 @@ def forget(folder: Path, name: str) -> None:
 KEPT = tuple(each.name for each in fields(Served) if each.init and each.name != "settings")
 
 
-def _read(whole: Any, name: str) -> Served:
-    if whole["format"] != FORMAT or whole["digest"] != _digest(whole["content"]):
-        raise InputError("file", "is damaged, or of another version")
-    content = json.loads(whole["content"])
+def _read(content: Any, name: str) -> Served:
     if content["name"] != name:
         raise InputError("file", "is of another stream")
     settings = Settings.of(content.pop("settings"))
