@@ -372,9 +372,9 @@ class Bank(Shown):
         -------
         Prior
             By generalized least squares and EM over the records of the first crossing; other crossings keep their
-            standard deviations. Keys with little information (a sum of p (1 - p) below 2) do not count; with fewer than
-            5 others the standard deviations stay as they are. It is the same, bit for bit, in every bank with the same
-            records.
+            standard deviations. These are of keys with enough rows: rows times the mean of p (1 - p) over all keys is
+            at least 1. With fewer than 5 such keys they stay as they are. It is the same, bit for bit, in every bank
+            with the same records.
         """
         order = self._places[0][self._tables[0].in_order()]
         return estimated_prior(self._records.reshape(-1, WIDTH)[order], self._frame, self.prior)

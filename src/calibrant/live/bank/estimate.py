@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from calibrant.live.bank.prior import LARGEST_SD, Prior
-from calibrant.live.bank.steps import JAA, JAB, JBB, VA, VB
+from calibrant.live.bank.steps import JAA, JAB, JBB, ROWS, VA, VB
 from calibrant.messages import InputError
 from calibrant.numerics import Floats
 
@@ -20,18 +20,20 @@ SMALLEST_ESTIMATE = 0.02
 FEWEST_KEYS = 5
 """Keys from which on a spread between keys can be estimated."""
 
-INFORMED = 2.0
-"""Information about the level, the sum of p (1 - p), from which on a key says how far keys differ.
+INFORMED = 1.0
+"""Expected information about the level from which on a key says how far keys differ.
 
-The records approximate the likelihood of a key by a parabola. With a row or two it is far from one: a surprising row
-with p near 0 or 1 seems to say that the key is off by any amount, and all of them that keys differ without bound.
+It is the rows of the key times the mean of p (1 - p) over all rows: it must not depend on the key's own outcomes, since
+keys with many events would be chosen. The records approximate the likelihood of a key by a parabola. With a row or two
+it is far from one: a surprising row with p near 0 or 1 seems to say that the key is off by any amount.
 """
 
 
 def estimated_prior(records: Floats, frame: tuple[float, float], prior: Prior) -> Prior:
     """The prior under which the records are most likely, given that keys are normal around it.
 
-    Only keys with enough rows count; if they are too few, the standard deviations stay as they are.
+    The mean is that of all keys. Standard deviations are those of keys with enough rows; if these are too few, they
+    stay as they are.
 
     Parameters
     ----------
@@ -49,24 +51,21 @@ def estimated_prior(records: Floats, frame: tuple[float, float], prior: Prior) -
     if not jbb > 0.0:
         raise InputError("bank", "has learned no rows that say anything about the level", "learn more rows")
     c = float(records[:, JAB].sum()) / jbb
-    enough = records[:, JBB] >= INFORMED
-    steps = MOST_STEPS if int(enough.sum()) >= FEWEST_KEYS else 0
-    if steps:
-        records = records[enough]
-        c = float(records[:, JAB].sum()) / float(records[:, JBB].sum())
+    enough = records[:, ROWS] * (jbb / float(records[:, ROWS].sum())) >= INFORMED
     # Columns in the coordinates (slope, level at the center), in which the prior is independent.
     j12 = records[:, JAB] - c * records[:, JBB]
     j11, j22 = records[:, JAA] - c * (records[:, JAB] + j12), records[:, JBB]
     v1, v2 = records[:, VA] - c * records[:, VB], records[:, VB]
     level, along = (float(x) ** 2 for x in prior.sds(np.size(prior.level_sd))[0])
+    if int(enough.sum()) >= FEWEST_KEYS:
+        some = (j11[enough], j12[enough], j22[enough], v1[enough], v2[enough])
+        for _ in range(MOST_STEPS):
+            new = _variances(*some, along, level, _mean(*some, along, level))
+            done = abs(new[0] / along - 1.0) < CLOSE and abs(new[1] / level - 1.0) < CLOSE
+            along, level = new
+            if done:
+                break
     mean = _mean(j11, j12, j22, v1, v2, along, level)
-    for _ in range(steps):
-        mean = _mean(j11, j12, j22, v1, v2, along, level)
-        new = _variances(j11, j12, j22, v1, v2, along, level, mean)
-        done = abs(new[0] / along - 1.0) < CLOSE and abs(new[1] / level - 1.0) < CLOSE
-        along, level = new
-        if done:
-            break
     slope = frame[0] + mean[0]
     intercept = frame[1] + mean[1] - c * mean[0]
     center = min(max(1.0 / (1.0 + np.exp(-c)), 1e-6), 1.0 - 1e-6)
