@@ -9,12 +9,14 @@ import psycopg
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.service.live_service import KEY, Running, config
+from tests.service.live_service import KEY, Running, config, wait_for
 
 from calibrant.messages import InputError
 from calibrant.service.api.serving.receipts import Receipt, Receipts
+from calibrant.service.learning.learner import Learner
 from calibrant.service.settings import Settings, first_entry
 from calibrant.service.store.log import Kind, read
+from calibrant.service.store.migrate import connect
 
 OTHER = bytes(32)
 SAID = Receipt(bytes(16), 0.25, "a key", 1_000, 3, 0.5, 2_000)
@@ -109,3 +111,18 @@ def test_many_receipts_are_those_of_one_at_a_time() -> None:
         receipts.signed(3, b"clicks\0", id, score, None, t, 4, p, t + 60)
         for id, score, t, p in zip(ids, scores, at, found, strict=True)
     ]
+
+
+@pytest.mark.slow
+def test_a_receipt_that_is_sent_twice_counts_once(
+    address: str, database: psycopg.Connection, returned: Running
+) -> None:
+    receipt = returned.post("predict", {"id": "a", "score": 0.25})["receipt"]
+    for _ in range(2):
+        returned.post("outcomes", {"outcomes": [{"id": "a", "outcome": 1, "receipt": receipt}]})
+    with connect(address) as own:
+        learner = Learner(own, returned.process.streams["clicks"].stream)
+        wait_for(lambda: (learner.tick(), learner.step(), learner.state and learner.state.position >= 3)[-1])
+        assert learner.state is not None
+        counts = learner.state.ledger.counts
+    assert (counts.open, counts.joined, counts.duplicate_outcomes, counts.duplicate_predictions) == (1, 1, 1, 1)
