@@ -36,9 +36,9 @@ def serve(
 
     with needed():
         if demo:
-            from importlib import import_module
+            from calibrant.service.demo import run as run_demo
 
-            import_module("calibrant.service.demo").run(port=port)
+            run_demo(port=port)
             return
         from calibrant.cli.commands.service.workers import run_workers
         from calibrant.service.config import Config
