@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any, ClassVar
 
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.service.model.memory import (
     SETTINGS,
     Bug,
@@ -32,7 +32,7 @@ from calibrant.service.store.log import SECOND, Answer, Kind
 
 IDS = st.integers(1, 5)
 SCORES = st.sampled_from([0.1, 0.4, 0.8])
-JUMPS = st.sampled_from([0.3, 0.9, 2.0, 5.0, 3_600.0, -3_600.0, -1.0])
+JUMPS = st.sampled_from([0.3, 0.9, 2.0, 5.0, 5.0, 3_600.0, -20.0, -1.0])
 """Seconds by which the clock of the database moves between two steps."""
 
 
@@ -105,6 +105,14 @@ class Clients(RuleBasedStateMachine):
     def make_store(self) -> Any:
         """The database."""
         return MemoryStore()
+
+    @initialize(rows=st.integers(0, 3))
+    def begin_with_rows(self, rows: int) -> None:
+        """Rows that are due from the beginning, so that a learner soon publishes a version."""
+        for k in range(rows):
+            self.serve(11 + k, 0.2 + 0.2 * k, k % 2)
+        self.tick(5.0)
+        self.tick(2.0)
 
     # ------------------------------------------------------------------------------------------------------- requests
 
@@ -367,15 +375,17 @@ class Protocol(Clients):
             each.writes = True
 
     @precondition(lambda self: self.store.learner_holder is None)
-    @rule(learner=st.integers(0, 1), limit=st.integers(2, 30))
-    def learn(self, learner: int, limit: int) -> None:
-        """All steps of a learner without a fault."""
+    @rule(learner=st.integers(0, 1), limit=st.integers(2, 30), dies=st.sampled_from([False, False, True]))
+    def learn(self, learner: int, limit: int, dies: bool) -> None:
+        """All steps of a learner, or all up to its commit."""
         each = self.learners[learner]
         if not each.fence:
             self.start_learner(learner)
         self.read_part(each, limit)
         self.apply_part(each)
-        if each.writes:
+        if dies:
+            self.kill(each.name)
+        elif each.writes:
             self.store.commit(each.name)
             each.writes = False
 
