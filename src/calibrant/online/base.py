@@ -555,6 +555,7 @@ class RowByRow(Forecaster):
     _predict_many = Forecaster._predict_many
     _learn_many = Forecaster._learn_many
     _forecast_many = Forecaster._forecast_many
+    _replay = Forecaster._replay
     _recipe = Forecaster._recipe
     _state = Forecaster._state
 
@@ -644,7 +645,7 @@ def replayed(forecaster: Forecaster, scores: Floats, labels: Floats) -> Floats:
     --------
     >>> from calibrant.online import OnlinePlatt
     >>> replayed(OnlinePlatt(), np.array([0.3, 0.5, 0.3]), np.array([np.nan, 1.0, np.nan])).round(3).tolist()
-    [0.3, nan, 0.301]
+    [0.3, nan, 0.311]
     """
     return copy.deepcopy(forecaster)._replay(scores, labels)
 
