@@ -23,6 +23,9 @@ from calibrant.service.store.access import issue_token, revoke_token
 from calibrant.service.store.log import SECOND, read_id
 from calibrant.service.store.streams import create_stream
 
+LARGEST = 200_000
+"""Bytes of the largest body."""
+
 REFUSED = {400, 401, 403, 404, 405, 409, 413, 415, 422}
 """What an attack may be answered with."""
 
@@ -199,7 +202,7 @@ class Attacker:
 def attacked(address: str, database: psycopg.Connection, stream: int, token: str) -> Iterator[Running]:
     create_stream(database, None, "returned", Settings(horizon=60.0, mode="returned", silence="unknown"))
     create_stream(database, None, "other", Settings(horizon=60.0))
-    with Running(config(address, body_bytes=200_000, batch_rows=1_000), token) as running:
+    with Running(config(address, body_bytes=LARGEST, batch_rows=1_000), token) as running:
         yield running
 
 
@@ -237,6 +240,10 @@ async def send(service: Running, attacks: list[Attack], at_once: int = 16) -> Co
                 answer = await client.request(method, path, content=content, headers=sent)
             except (httpx.InvalidURL, httpx.LocalProtocolError, UnicodeError):
                 continue  # the client itself refuses to send it
+            except (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError):
+                assert len(content) > LARGEST, (method, path)  # refused and closed while it was being sent
+                found[kind, 413] += 1
+                continue
             found[kind, answer.status_code] += 1
             if answer.status_code not in REFUSED:
                 found[f"{kind}: {method} {path[:60]} {content[:200]!r} {answer.text[:200]}", answer.status_code] += 1
