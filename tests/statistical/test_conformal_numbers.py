@@ -192,6 +192,29 @@ def test_out_of_bag_sets_cover_when_trees_are_drawn(world: str, full_size: bool,
                 assert not_below(hits, times, certificate.level)
 
 
+@pytest.mark.parametrize("world", ["heavy tails", "atoms"])
+def test_sets_of_many_rows_cover(world: str, full_size: bool, subtests: pytest.Subtests) -> None:
+    """Every method but the split at 200 rows, and at full size at 2,000."""
+    forest = RandomForestRegressor(5, min_samples_leaf=5)
+    makes: dict[str, Callable[[int], Any]] = {
+        "folds": lambda at: CrossConformal(model_of(world), folds=3, random_state=at),
+        "folds, plus": lambda at: CrossConformal(model_of(world), folds=3, aggregate="plus", random_state=at),
+        "subsample": lambda at: RepeatedSplitConformal(model_of(world), splits=4, random_state=at),
+        "bootstrap": lambda at: RepeatedSplitConformal(
+            model_of(world), splits=4, resample="bootstrap", random_state=at
+        ),
+        "ridge": lambda at: RidgeConformal(),
+        "out of bag": lambda at: OutOfBagConformal(forest, random_state=at),
+        "qoob": lambda at: QOOB(forest, random_state=at),
+    }
+    for n, times in ((200, 1_000), (2_000, 200)) if full_size else ((200, 20),):
+        for name, make in makes.items():
+            with subtests.test(name, n=n):
+                hits, certificate = covered(make, WORLDS[world], n, times, alpha=0.2, seed=n)
+                assert isinstance(certificate, Coverage)
+                assert not_below(hits, times, certificate.level)
+
+
 def test_a_set_that_covers_too_rarely_would_be_found() -> None:
     """The test has power: sets for alpha = 0.35 are not sets for alpha = 0.25."""
     hits, _ = covered(lambda at: SplitConformal(Line(), random_state=at), smooth, 30, 500, 0.4, 0)
