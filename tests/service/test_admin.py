@@ -132,6 +132,7 @@ def test_a_stream_that_cannot_be(client: Client, subtests: pytest.Subtests) -> N
         ("horizon", {"name": "a", "settings": {"horizon": 10**400}}),
         ("mode", {"name": "a", "settings": {"horizon": 1, "mode": []}}),
         ("settings", {"name": "a", "settings": {"horizon": 1, "color": "red"}}),
+        ("settings", {"name": "a", "settings": {"horizon": 1, "\ud800": 1}}),
         ("settings", {"name": "a"}),
         ("more", {"name": "a", "settings": {"horizon": 1}, "more": 1}),
     ]

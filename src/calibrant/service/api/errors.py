@@ -87,8 +87,14 @@ def request_id(request: Request) -> str:
 def answer(request: Request, refusal: Refusal) -> JSONResponse:
     """The response to a request that is not served."""
     names = ("code", "argument", "problem", "fix")
-    body = {"error": {name: getattr(refusal, name) for name in names}, "request_id": request_id(request)}
+    said = {name: _sendable(getattr(refusal, name)) for name in names}
+    body = {"error": said, "request_id": request_id(request)}
     return JSONResponse(body, refusal.status, refusal.headers)
+
+
+def _sendable(text: str | None) -> str | None:
+    """Text that may repeat what a client sent: a half of a surrogate pair cannot be written in UTF-8."""
+    return None if text is None else text.encode("utf-8", "replace").decode()
 
 
 def refusal_of(problem: Exception) -> Refusal:
