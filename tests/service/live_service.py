@@ -15,7 +15,7 @@ from calibrant.service.api.app import Server
 from calibrant.service.api.serving.process import Process
 from calibrant.service.config import Config
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 KEY = bytes(range(32))
 
 

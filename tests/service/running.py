@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import uvicorn
 from fastapi import FastAPI
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 
 
 @contextmanager

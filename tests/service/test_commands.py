@@ -22,7 +22,7 @@ from calibrant.service.store.access import digest_of, find_caller
 from calibrant.service.store.migrate import connect, migrate
 from calibrant.service.store.streams import create_stream
 
-PATIENCE = 60.0
+PATIENCE = 240.0
 
 
 def environment(address: str) -> dict[str, str]:

@@ -19,7 +19,7 @@ from calibrant.service.store.log import append_outcomes, append_predictions
 from calibrant.service.store.migrate import connect
 from calibrant.service.store.streams import create_stream
 
-PATIENCE = 60.0
+PATIENCE = 180.0
 
 
 @pytest.fixture(autouse=True)
