@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+import signal
 import sys
 import tempfile
 import threading
@@ -11,6 +12,7 @@ import time
 from pathlib import Path
 from socket import create_server
 from socket import socket as Socket
+from types import FrameType
 
 import numpy as np
 
@@ -53,6 +55,8 @@ def run(port: int | None = None) -> None:
         Where to listen on this machine; by default 8000, or any free one if that is taken.
     """
     logging.basicConfig(level=logging.WARNING)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _end)  # also while the database is prepared, so that it is removed
     with _listen(port) as door, tempfile.TemporaryDirectory(prefix="calibrant-demo-") as folder:
         address = f"http://127.0.0.1:{door.getsockname()[1]}"
         _say("Starting PostgreSQL in a temporary folder ...\n")
@@ -98,6 +102,10 @@ def _listen(port: int | None) -> Socket:
         if port is None:
             return create_server(("127.0.0.1", 0))
         raise InputError("port", f"{port} is taken", "pass another one") from None
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(0)
 
 
 def _say(text: str) -> None:
