@@ -113,12 +113,12 @@ class Envelope:
         scope.setdefault("state", {})["request_id"] = id.decode()
         begun, status = time.perf_counter(), 0
 
-        async def answer(message: Message) -> None:
+        async def answer(event: Message) -> None:
             nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                message["headers"] = [*message["headers"], (b"x-request-id", id)]
-            await send(message)
+            if event["type"] == "http.response.start":
+                status = event["status"]
+                event["headers"] = [*event["headers"], (b"x-request-id", id)]
+            await send(event)
 
         if length and (not length.isdigit() or int(length) > self.largest):
             await self._refuse(scope, receive, answer)
@@ -138,11 +138,11 @@ class Envelope:
 
         async def counted() -> Message:
             nonlocal read
-            message = await receive()
-            read += len(message.get("body", b""))
+            event = await receive()
+            read += len(event.get("body", b""))
             if read > self.largest:
                 raise HTTPException(413, f"has more than {self.largest:,} bytes", {"Connection": "close"})
-            return message
+            return event
 
         return counted
 

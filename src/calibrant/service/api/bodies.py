@@ -71,15 +71,15 @@ async def read_body(request: Request, largest: int) -> bytes:
     try:
         async with asyncio.timeout(BODY_SECONDS):
             while True:
-                message = await request.receive()
-                if message["type"] == "http.disconnect":
+                event = await request.receive()
+                if event["type"] == "http.disconnect":
                     raise Refusal(400, "gone", "body", "is not complete")
-                part = message.get("body", b"")
+                part = event.get("body", b"")
                 size += len(part)
                 if size > largest:
                     problem = f"has more than {largest:,} bytes"
                     raise Refusal(413, "too-large", "body", problem, "send less at once", {"Connection": "close"})
-                if not message.get("more_body", False):
+                if not event.get("more_body", False):
                     return part if not parts else b"".join([*parts, part])
                 parts.append(part)
     except TimeoutError:
