@@ -30,7 +30,7 @@ def test_a_workflow_installs_packages_of_the_system_and_runs_one_target(subtests
 def test_a_workflow_has_the_engines_that_ci_installs(subtests):
     for name in ["engines", "nightly"]:
         with subtests.test(name=name):
-            wanted = {"openjdk-17-jre-headless", "postgresql"}
+            wanted = {"openjdk-17-jre-headless", "postgresql", "prometheus"}
             installed = {word for run in runs(name) if " install " in run for word in run.split()[3:] if word[0] != "-"}
             assert installed == wanted
             assert all(f"missing+=({package})" in text_of(".ci/run") for package in wanted)

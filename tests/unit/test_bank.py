@@ -449,7 +449,7 @@ def test_a_guard_caps_steps_and_refuses_thin_evidence_and_reversed_order():
     assert guard.admit(LogitAffineMap(1.0, 0.2), old, **enough).capped == 0
     with pytest.raises(InputError, match="does not keep the order"):
         guard.admit(LogitAffineMap(-0.1, 0.0), old, **enough)
-    with pytest.raises(InputError, match="only Platt maps"):
+    with pytest.raises(InputError, match="only Platt and beta maps"):
         guard.admit(StepMap([0.1], [0.01, 0.9]), old, **enough)
     with pytest.raises(InputError, match="scores is empty"):
         MapGuard([])
