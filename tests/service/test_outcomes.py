@@ -26,8 +26,8 @@ WRONG: list[tuple[Any, str]] = [
     ([], "outcomes[1]"), ({"id": "a"}, "outcomes[1].outcome"), ({"id": "a", "outcome": 2}, "outcomes[1].outcome"),
     ({"id": "a", "outcome": True}, "outcomes[1].outcome"), ({"id": "a", "outcome": 0.0}, "outcomes[1].outcome"),
     ({"outcome": 1}, "outcomes[1].id"), ({"id": "a", "outcome": 1, "score": 1}, "outcomes[1]"),
-    ({"id": "a", "outcome": 1, "at": moment(1_000)}, "outcomes[1].at"),
-    ({"id": "a", "outcome": 1, "at": moment(-1_000)}, "outcomes[1].at"),
+    ({"id": "a", "outcome": 1, "at": moment(1_000_000)}, "outcomes[1].at"),
+    ({"id": "a", "outcome": 1, "at": moment(-1_000_000)}, "outcomes[1].at"),
     ({"id": "a", "outcome": 1, "receipt": 5}, "outcomes[1].receipt"),
     ({"id": "a", "outcome": 1, "receipt": "forged"}, "outcomes[1].receipt"),
 ]  # fmt: skip

@@ -79,7 +79,8 @@ WRONG: list[tuple[Any, str]] = [
     ({"id": "a", "score": 0.5, "at": 3}, "at"), ({"id": "a", "score": 0.5, "at": "2026-01-01T00:00:00"}, "at"),
     ({"id": "a", "score": 0.5, "at": "2026-02-30T00:00:00Z"}, "at"), ({"id": "a", "score": 0.5, "at": "now"}, "at"),
     ({"id": "a", "score": 0.5, "at": "0001-01-01T00:00:00+23:59"}, "at"),
-    ({"id": "a", "score": 0.5, "at": moment(-400)}, "at"), ({"id": "a", "score": 0.5, "at": moment(400)}, "at"),
+    ({"id": "a", "score": 0.5, "at": moment(-1_000_000)}, "at"),
+    ({"id": "a", "score": 0.5, "at": moment(1_000_000)}, "at"),
 ]  # fmt: skip
 
 
