@@ -121,6 +121,7 @@ def test_table_of_support_has_known_cells():
     assert those("SQL", "yes") == those("ONNX", "yes") == those("weights", "yes") == set(tried)
 
 
+@pytest.mark.full
 def test_table_of_support_can_fit_every_method():
     """Without this, a new method that needs another argument stops the build of the site."""
     table = load(ROOT / "tools" / "support_table.py")

@@ -139,6 +139,7 @@ def _is_ready(client: Client) -> bool:
         return False
 
 
+@pytest.mark.full
 @pytest.mark.slow
 def test_a_process_that_dies_is_replaced(address: str) -> None:
     with connect(address) as connection:

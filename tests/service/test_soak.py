@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from benchmarks.service_soak import run
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.full]
 
 
 def test_memory_does_not_run_away(full_size: bool) -> None:
