@@ -309,7 +309,7 @@ def test_a_login_needs_a_token_that_lasts(database: psycopg.Connection) -> None:
 
 
 def test_errors_say_nothing_of_the_inside(client: Client) -> None:
-    found = client.get("/broken")
+    found = client.get("/broken", headers={"Connection": "close"})  # as the server does after an error
     assert (found.status_code, found.json()["error"]["code"]) == (500, "internal")
     assert "secret" not in found.text
     assert client.get("/nowhere").json()["error"]["code"] == "not-found"
