@@ -1,4 +1,4 @@
-# `make fast` is for every change; `make check` is what CI runs, in this order, in about 26 minutes on two cores. Each
+# `make fast` is for every change; `make check` is what CI runs, in this order, in about 38 minutes on two cores. Each
 # target can be run alone; tests come last.
 
 ifeq ($(OS),Windows_NT)
