@@ -1,6 +1,8 @@
 """The package file, the lowest versions, the Makefile and the CI script agree."""
 
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -68,10 +70,19 @@ def test_changelog_starts_with_the_version(project):
 
 
 def test_check_is_every_target_with_the_tests_last(makefile):
-    steps = re.search(r"^check: ((?!export).*)$", makefile, re.MULTILINE)[1].split()
+    budgets = dict(part.split("=") for part in re.search(r"^BUDGETS := (.*)$", makefile, re.MULTILINE)[1].split())
+    steps = list(budgets)
     phony = re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)[1].split()
     assert steps == STEPS
     assert sorted(phony) == sorted(["check", *STEPS, *OTHERS])
+    assert sum(map(float, budgets.values())) <= 38  # minutes
+
+
+def test_a_part_that_fails_ends_the_check_and_its_minutes_are_printed():
+    command = [sys.executable, ROOT / "tools" / "parts.py", sys.executable, "lint=1", "test=2"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2  # Python takes no such option
+    assert [line.split()[0] for line in done.stdout.splitlines() if line] == ["part", "lint", "all", "lint"]
 
 
 def test_ci_runs_make_check_and_nothing_of_its_own():
