@@ -80,6 +80,7 @@ def test_what_is_wrong_is_said_in_a_sentence(address: str, subtests: pytest.Subt
         ("token", "list"): "run calibrant migrate",
         ("token", "create", "--name", "a"): "--scope is missing",
         ("replay", "none"): "run calibrant migrate",
+        ("serve", "--workers", "2"): "run calibrant migrate",
     }
     for words, told in cases.items():
         with subtests.test(" ".join(words)):
@@ -89,6 +90,8 @@ def test_what_is_wrong_is_said_in_a_sentence(address: str, subtests: pytest.Subt
             assert "Traceback" not in done.stderr
     away = command(address.replace("dbname=", "dbname=not"), "migrate")
     assert (away.returncode, "does not answer" in away.stderr) == (1, True)
+    forgets = command(f"{address} options='-c synchronous_commit=off'", "serve")
+    assert (forgets.returncode, "synchronous_commit is off" in forgets.stderr) == (1, True)
 
 
 @pytest.mark.slow

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import multiprocessing
 import os
 import signal
@@ -13,6 +15,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from calibrant.cli import console
+from calibrant.messages import InputError
 
 if TYPE_CHECKING:
     from calibrant.service.config import Config
@@ -27,11 +30,18 @@ SOONEST = 1.0
 def run_workers(config: Config) -> None:
     """Serve until a signal comes."""
     from calibrant.service.api.app import run
+    from calibrant.service.api.serving.links import check_database
 
+    asyncio.run(check_database(config.database, config.commit_seconds))  # here, so that it is said in a sentence
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
     with socket.socket(family) as door:
         door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        door.bind((config.host, config.port))
+        try:
+            door.bind((config.host, config.port))
+        except OSError as problem:
+            if problem.errno != errno.EADDRINUSE:
+                raise
+            raise InputError("port", f"{config.port} is taken", "pass another one") from None
         door.listen(BACKLOG)
         console.note(f"serving http://{config.host}:{door.getsockname()[1]}")
         if config.workers == 1:

@@ -86,6 +86,16 @@ async def connect(address: str, seconds: float) -> psycopg.AsyncConnection:
     return connection
 
 
+async def check_database(address: str, seconds: float) -> None:
+    """Refuse a database without the tables, or one that may forget a commit; one that is away is not refused."""
+    try:
+        connection = await connect(address, seconds)
+    except (psycopg.OperationalError, TimeoutError, OSError):
+        return
+    async with connection:
+        await connection.execute("select number from migration limit 1")
+
+
 async def check_durable(connection: psycopg.AsyncConnection) -> None:
     """Refuse a server that may forget a commit."""
     for name in ("fsync", "synchronous_commit"):
