@@ -140,6 +140,17 @@ def test_a_stream_that_cannot_be(client: Client, subtests: pytest.Subtests) -> N
         with subtests.test(str(body)[:60]):
             found = client.post("/v1/streams", content=json.dumps(body), headers={"Content-Type": "application/json"})
             assert (found.status_code, found.json()["error"]["argument"]) == (422, argument)
+    sent = '{"name": "a", "settings": {"horizon": 1}}'
+    for kind, content, fix in [
+        ("application/x-www-form-urlencoded", sent, "send Content-Type: application/json"),  # as curl -d does
+        ("", sent, "send Content-Type: application/json"),
+        ("application/json", '"a"', None),
+        ("application/json", sent[:-1], "send an object in UTF-8"),
+    ]:
+        with subtests.test(f"{kind} {content}"):
+            found = client.post("/v1/streams", content=content, headers={"Content-Type": kind} if kind else {})
+            error = found.json()["error"]
+            assert (found.status_code, error["argument"], error["fix"]) == (422, "body", fix)
 
 
 def test_settings_are_replaced_by_an_entry_of_the_log(

@@ -112,7 +112,11 @@ def refusal_of(problem: Exception) -> Refusal:
             return _refusal(422, "invalid", problem)
         case RequestValidationError():
             first = problem.errors()[0]
+            if first["type"] == "json_invalid":
+                return Refusal(422, "invalid", "body", "is not JSON", "send an object in UTF-8")
             place = [str(part) for part in first["loc"] if part not in ("body", "query", "path")]
+            if not place and isinstance(first.get("input"), bytes):  # FastAPI reads no other type
+                return Refusal(422, "invalid", "body", "is not sent as JSON", "send Content-Type: application/json")
             return Refusal(422, "invalid", ".".join(place) or "body", str(first["msg"]))
         case HTTPException(status_code=400):
             return Refusal(422, "invalid", "body", "cannot be read", "send JSON in UTF-8")
