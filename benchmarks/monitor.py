@@ -3,6 +3,7 @@
     python benchmarks/monitor.py                  # 2,000 streams with a look after each of 10,000 rows
     python benchmarks/monitor.py --quick          # 100 streams of 2,000 rows
     python benchmarks/monitor.py --parts keys     # some of the tables: level, delay, keys, advice
+    python benchmarks/monitor.py --parts level --only independent --streams 500    # one line, at another size
 
 Worlds of calibrated streams: *independent* rows; *released* in the order of random delays; *shared*, in which ten rows
 in a row share one random draw, so that outcomes depend on others that were not known at their predictions; *rare*
@@ -17,6 +18,7 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 from calibrant.live import Monitor
 
@@ -114,8 +116,8 @@ CHANGES = {
 }
 
 
-def delay(change: tuple[float, float], before: int, streams: int, most: int = 40_000, seed: int = 1) -> float:
-    """Median rows from a change to the alarm."""
+def delay(change: tuple[float, float], before: int, streams: int, most: int = 40_000, seed: int = 1) -> Floats:
+    """Rows from a change to the alarm: quartiles over streams."""
     found = []
     for k in range(streams):
         p, y = moved(np.random.default_rng([seed, k]), before + most, before, *change)
@@ -125,7 +127,7 @@ def delay(change: tuple[float, float], before: int, streams: int, most: int = 40
             start += 500
         late = [each.row - before for each in monitor.alarms if each.row > before]
         found.append(late[0] if late else np.inf)
-    return float(np.median(found))
+    return np.quantile(found, [0.25, 0.5, 0.75], method="inverted_cdf")
 
 
 def repeated_test(streams: int, rows: int, seed: int = 2) -> float:
@@ -179,28 +181,35 @@ def advice(case: str, cases: int, rows: int = 10_000, seed: int = 4) -> tuple[fl
     return spoke / cases, fine / max(spoke, 1)
 
 
-def show_level(quick: bool) -> None:
+def show_level(quick: bool, streams: int | None, only: list[str] | None) -> None:
     """Alarms on calibrated streams."""
-    streams, rows = (100, 2_000) if quick else (2_000, 10_000)
+    streams, rows = streams or (100 if quick else 2_000), 2_000 if quick else 10_000
+    limit = int(stats.binom.isf(1e-3, streams, 0.05))
     print(f"Ever an alarm at level 5 %, {streams:,} calibrated streams, a look after each of {rows:,} rows")
+    print(f"(at a level of 5 %, more than {limit} streams have a probability below 0.001: exact binomial limit)")
     for name, (world, lag) in (CALIBRATED | WRONG).items():
-        share = ever_alarm(world, lag, streams, rows) / streams
-        print(f"  {name:30s} {100 * share:6.2f} %" + ("   (the lag is wrong)" if name in WRONG else ""), flush=True)
+        if only is None or name in only:
+            found = ever_alarm(world, lag, streams, rows)
+            wrong = "   (the lag is wrong)" if name in WRONG else ""
+            print(f"  {name:30s} {found:5d}   {100 * found / streams:6.2f} %{wrong}", flush=True)
     share = 100 * repeated_test(streams, rows)
     print(f"A test for one look, repeated every 100 rows, rejects {share:.1f} % of calibrated streams")
 
 
-def show_delay(quick: bool) -> None:
+def show_delay(quick: bool, streams: int | None, only: list[str] | None) -> None:
     """Rows from a change to the alarm."""
-    few = 20 if quick else 200
-    print(f"Median rows from a change to the alarm, {few} streams; the change is at the first row, or at row 5,000")
+    few = streams or (20 if quick else 200)
+    print(f"Rows from a change to the alarm, {few} streams, median (quartiles); change at the first row, or at 5,000")
     for name, change in CHANGES.items():
-        print(f"  {name:30s} {delay(change, 0, few):8,.0f} {delay(change, 5_000, few):8,.0f}", flush=True)
+        if only is None or name in only:
+            cells = [delay(change, before, few) for before in (0, 5_000)]
+            text = [f"{middle:,.0f} ({low:,.0f} to {high:,.0f})" for low, middle, high in cells]
+            print(f"  {name:30s} {text[0]:>26s} {text[1]:>26s}", flush=True)
 
 
-def show_keys(quick: bool) -> None:
+def show_keys(quick: bool, streams: int | None, only: list[str] | None) -> None:
     """False ones among the keys that are named."""
-    runs = 3 if quick else 500
+    runs = streams or (3 if quick else 500)
     false, found = key_errors(runs)
     error = false.std(ddof=1) / np.sqrt(runs)
     print(f"1,000 keys, 50 off, a stop as soon as 10 keys are named; {runs} runs:")
@@ -208,16 +217,17 @@ def show_keys(quick: bool) -> None:
     print(f"  {100 * found.mean():.0f} % of those off found at the stop", flush=True)
 
 
-def show_advice(quick: bool) -> None:
+def show_advice(quick: bool, streams: int | None, only: list[str] | None) -> None:
     """How often advice speaks, and is right."""
-    cases = 20 if quick else 500
+    cases = streams or (20 if quick else 500)
     print(f"Advice after 10,000 rows, {cases} streams each: speaks, and right among those")
     for case in CASES:
-        spoke, right = advice(case, cases)
-        print(f"  {case:30s} {100 * spoke:6.1f} % {100 * right:6.1f} %", flush=True)
+        if only is None or case in only:
+            spoke, right = advice(case, cases)
+            print(f"  {case:30s} {100 * spoke:6.1f} % {100 * right:6.1f} %", flush=True)
 
 
-PARTS: dict[str, Callable[[bool], None]] = {
+PARTS: dict[str, Callable[[bool, int | None, list[str] | None], None]] = {
     "level": show_level,
     "delay": show_delay,
     "keys": show_keys,
@@ -230,9 +240,11 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--streams", type=int, help="streams of each line, or runs of the keys")
+    parser.add_argument("--only", nargs="+", metavar="LINE", help="some lines, named as in the tables")
     options = parser.parse_args(arguments)
     for name in options.parts:
-        PARTS[name](options.quick)
+        PARTS[name](options.quick, options.streams, options.only)
 
 
 if __name__ == "__main__":
