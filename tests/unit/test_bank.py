@@ -416,8 +416,10 @@ def test_a_frozen_bank_forecasts_as_the_bank(tmp_path):
         Bank(columns=("a", "b")).freeze()
 
 
-def test_a_bank_learns_late_labels_by_key():
+@pytest.mark.parametrize("text", [False, True])
+def test_a_bank_learns_late_labels_by_key(text):
     scores, of, y, _ = rows(12, n=200)
+    of = np.array([f"shop {k}" for k in of], dtype=object) if text else of
     late = LateLearner(Bank(PRIOR), Ledger(horizon=10.0))
     for start in range(0, 200, 20):
         part = slice(start, start + 20)
@@ -429,7 +431,10 @@ def test_a_bank_learns_late_labels_by_key():
             late = LateLearner.from_bytes(late.to_bytes())
     late.advance(1e6)
     assert late.forecaster.to_bytes() == Bank(PRIOR).learn(scores, of, y).to_bytes()
-    assert late.predict(["new"], [0.5], at=1e6).shape == (1,)
+    assert late.predict(["new"], [0.5], at=1e6, keys="fr" if text else 5).shape == (1,)
+    kinds = ("integers", "text") if text else ("text", "integers")
+    with pytest.raises(InputError, match="holds {}, but its keys so far are {}".format(*kinds)):
+        late.predict(["newer"], [0.5], at=1e6, keys=5 if text else "fr")
     with pytest.raises(InputError, match="has several columns of keys"):
         LateLearner(Bank(columns=("a", "b")), Ledger(10.0))
 

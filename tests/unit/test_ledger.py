@@ -19,6 +19,7 @@ import calibrant as cb
 from calibrant.live import Counts, LateLearner, Ledger, read_ids
 from calibrant.live import delays as delays_module
 from calibrant.live import ledger as ledger_module
+from calibrant.live import names as names_module
 from calibrant.online import OnlinePlatt
 
 EDGES = [k / 2048 for k in range(8)] + [(8 + k) * 2**e / 2048 for e in range(8) for k in range(8)]
@@ -165,6 +166,7 @@ class Definition:
         setattr(self.counts, field, getattr(self.counts, field) + 1)
 
 
+NAMES = ("shop", "cafe")
 times = st.integers(0, 30).map(float)
 names = st.integers(0, 7)
 events = st.one_of(
@@ -275,6 +277,20 @@ def test_the_ledger_does_what_its_definition_says(options, history, cut):
     whole = Ledger(**options)
     play(whole, history)
     assert whole.to_bytes() == again.to_bytes()
+
+    # Text keys are the same keys; their names come and go.
+    if options["key_columns"] == 1:
+        named = [(*event[:4], NAMES[event[4]]) if event[0] == "predict" else event for event in history]
+        texts, text_young = Ledger(**options), []
+        before = play(texts, named[:cut], text_young)
+        once = Ledger.from_bytes(texts.to_bytes())
+        assert once.to_bytes() == texts.to_bytes()
+        assert before + play(once, named[cut:], text_young) == [(*row[:3], NAMES[row[3]], *row[4:]) for row in expected]
+        assert text_young == young
+        assert once.counts == fast.counts
+        everything = Ledger(**options)
+        play(everything, named)
+        assert once.to_bytes() == everything.to_bytes()
 
 
 @pytest.mark.parametrize("silence", ["negative", "unknown"])
@@ -407,9 +423,11 @@ def test_states_that_nobody_wrote_are_refused():
         packed_again({"delays.npy": parts["delays.npy"][:-1] + b"\xff"}),
         packed_again({"key_delays.npy": parts["delays.npy"], "delay_keys.npy": parts["at.npy"]}),
     ]
+    states += [head_with(names=each) for each in (None, [], ["a", "b"], ["\0"], [0], "a")]
     for state in states:
         with pytest.raises(cb.InputError, match="state"):
             Ledger.from_bytes(state)
+    assert Ledger.from_bytes(head_with(names=["a"])).advance(5.0).keys.tolist() == ["a", "a"]
     for k in range(0, len(good), 37):  # a flipped byte is refused, or is one that no reader looks at
         try:
             again = Ledger.from_bytes(good[:k] + bytes([good[k] ^ 255]) + good[k + 1 :])
@@ -433,6 +451,50 @@ def test_ids_of_every_kind():
     for bad in ([-1], [1.5], [None], [True], np.array([[1]]), [2**64], "r1", b"r1", None, 5, [bytearray(b"a")]):
         with pytest.raises(cb.InputError, match="ids"):
             read_ids(bad)
+
+
+def test_text_keys_come_back_and_their_names_are_forgotten(subtests):
+    for form in (["b", "a"], np.array(["b", "a"]), np.array(["b", "a"], dtype=object), ("b", "a")):
+        with subtests.test(form=form):
+            ledger = Ledger(1.0)
+            ledger.predict([1, 2], [0.5, 0.5], at=0.0, keys=form)
+            assert ledger.advance(1.0).keys.tolist() == ["b", "a"]
+            ledger.observe([1], [1], at=0.5)
+            assert [each.key for each in ledger.take_corrections()] == ["b"]
+    ledger = Ledger(1.0, remember=0.0)
+    for k in range(40):  # each request has a name of its own: memory is that of the rows
+        ids = np.arange(200 * k, 200 * k + 200)
+        ledger.predict(ids, np.full(200, 0.5), at=float(k), keys=[f"user {each}" for each in ids])
+        assert ledger.advance(k + 1.0).keys.tolist() == [f"user {each}" for each in ids]
+        assert len(ledger._names) <= 200 + 2 * 200 + names_module.SLACK
+    assert b"user" not in ledger.to_bytes()
+    ledger.predict([1], [0.5], at=100.0, keys="anna")
+    ledger.rename(read_ids([1]).astype(">u8").tobytes(), b"x" * 16)
+    assert b"anna" not in ledger.to_bytes()
+    assert ledger.advance(101.0).keys.tolist() == [""]
+    for keys, problem in (
+        (0, "holds integers, but the keys so far are text"),
+        (["a", "b"], "has shape"),
+        (["a\0"], "cannot store"),
+        ([None], "keys must hold integers|holds integers"),
+    ):
+        with subtests.test(keys=keys), pytest.raises(cb.InputError, match=problem):
+            ledger.predict([2], [0.5], at=200.0, keys=keys)
+    with pytest.raises(cb.InputError, match="holds 3"):
+        Ledger(1.0).predict([1, 2], [0.5, 0.5], at=0.0, keys=["a", 3])
+    numbers = Ledger(1.0)
+    numbers.predict([1], [0.5], at=0.0)
+    with pytest.raises(cb.InputError, match="holds text, but the keys so far are integers"):
+        numbers.predict([2], [0.5], at=0.0, keys="a")
+
+
+def test_an_id_is_erased_with_its_keys_and_corrections():
+    ledger = Ledger(1.0, key_columns=2)
+    ledger.predict([1, 2], [0.5, 0.5], at=0.0, keys=[[3, 4], [5, 6]])
+    ledger.advance(1.0)
+    ledger.observe([1], [1], at=0.5)
+    ledger.rename(read_ids([1]).astype(">u8").tobytes(), b"x" * 16)
+    assert [(each.id, each.key) for each in ledger.take_corrections()] == [(b"x" * 16, (0, 0))]
 
 
 def test_many_ids_are_found_and_forgotten():
@@ -460,7 +522,8 @@ def test_many_ids_are_found_and_forgotten():
         (lambda: Ledger(1.0).predict([1, 2], [0.5], at=0.0), "scores has shape"),
         (lambda: Ledger(1.0).predict([1], [0.5], at=math.inf), "at must hold finite"),
         (lambda: Ledger(1.0).predict([1], [0.5], at="now"), "at must hold numbers"),
-        (lambda: Ledger(1.0).predict([1], [0.5], at=0.0, keys=["de"]), "keys must hold integers"),
+        (lambda: Ledger(1.0).predict([1], [0.5], at=0.0, keys=[0.5]), "keys must hold integers"),
+        (lambda: Ledger(1.0, key_columns=2).predict([1], [0.5], at=0.0, keys=[["a", "b"]]), "keys must hold integers"),
         (lambda: Ledger(1.0).observe([1], [0.5], at=0.0), "labels must be 0 or 1"),
         (lambda: Ledger(1.0).observe([1], [1]), "at is missing"),
         (lambda: Ledger(1.0).advance(math.nan), "now must hold"),

@@ -175,13 +175,21 @@ class Delays:
 
     # ---------------------------------------------------------------------------------------------------------- state
 
+    def keys(self, key_columns: int) -> Ints:
+        """The keys that are counted apart, in order."""
+        return np.array(sorted(self.by_key), dtype=np.int64).reshape(len(self.by_key), key_columns)
+
+    def rename(self, codes: Ints) -> None:
+        """Give each key of one column its new code."""
+        self.by_key = {(int(codes[key[0]]),): counts for key, counts in self.by_key.items()}
+
     def arrays(self, key_columns: int) -> dict[str, NDArray[np.int64]]:
         """The counts as arrays, keys in order."""
         keys = sorted(self.by_key)
         counts = [self.by_key[key] for key in keys]
         return {
             "delays": self.pooled,
-            "delay_keys": np.array(keys, dtype=np.int64).reshape(len(keys), key_columns),
+            "delay_keys": self.keys(key_columns),
             "key_delays": np.array(counts, dtype=np.int64).reshape(len(keys), *self.pooled.shape),
         }
 

@@ -45,7 +45,7 @@ class LateLearner(Shown):
     Parameters
     ----------
     forecaster
-        A forecaster of :mod:`calibrant.online` for one score, or a :class:`Bank` whose keys are one column of integers.
+        A forecaster of :mod:`calibrant.online` for one score, or a :class:`Bank` whose keys are one column.
     ledger
         The ledger that joins predictions and outcomes.
 
@@ -77,7 +77,7 @@ class LateLearner(Shown):
     def __init__(self, forecaster: Forecaster | Bank, ledger: Ledger) -> None:
         if isinstance(forecaster, Bank):
             if len(forecaster.columns) > 1:
-                raise InputError("forecaster", "has several columns of keys", "pass a bank with one, of integers")
+                raise InputError("forecaster", "has several columns of keys", "pass a bank with one column")
         elif not isinstance(forecaster, Forecaster) or forecaster.takes_rows or forecaster.takes_features:
             raise InputError("forecaster", "must be a bank, or a forecaster for one score without features")
         elif draws(forecaster):

@@ -10,13 +10,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays.columns import check_option, check_whole
-from calibrant.live.delays import ARRAYS, CELLS, DelayDrift, Delays, cells_of, periods_of
+from calibrant.live.delays import ARRAYS, DelayDrift, Delays, cells_of, periods_of
 from calibrant.live.held import HeldOutcomes
-from calibrant.live.ids import WIDTH, Ids, IdTable, read_ids
+from calibrant.live.ids import Ids, IdTable, read_ids
 from calibrant.live.inputs import beside, column, duration, groups_of, rows_of, times
+from calibrant.live.names import SLACK, KeyNames, text_keys
 from calibrant.live.queues import DueQueue
 from calibrant.live.records import Correction, Counts, Released
 from calibrant.live.snapshots import damaged, pack, unpack
+from calibrant.live.states import COLUMNS, DONE, HELD, NONE, OPEN, correction, number, well_formed, whole
 from calibrant.live.young import Young
 from calibrant.messages import InputError, plural
 from calibrant.numerics import Floats, Ints
@@ -25,23 +27,8 @@ from calibrant.shift.maturity import MIN_ARRIVED, MIN_DELAYS
 
 Silence = Literal["negative", "unknown"]
 
-OPEN, DONE = 1, 2
-"""States of a prediction: it waits, or it is released and its id is remembered."""
-
 KIND = "ledger"
 """Name in its states."""
-
-NONE = -1
-"""The label of a prediction without an outcome."""
-
-COLUMNS: dict[str, Any] = {
-    "state": np.int8, "label": np.int8, "silent": np.bool_, "corrected": np.bool_, "score": np.float64,
-    "at": np.float64, "due": np.float64, "key": np.int64, "version": np.int64, "delay": np.uint8,
-}  # fmt: skip
-"""What is kept of a prediction besides the 16 bytes of its id: 45 bytes, and 8 for each further column of keys."""
-
-HELD: dict[str, Any] = {"held_ids": np.uint64, "held_label": np.int8, "held_at": np.float64, "held_due": np.float64}
-"""The same of an outcome without a prediction, in states."""
 
 LIMITS = ("max_open", "max_held", "max_remembered", "max_corrections", "max_delay_keys")
 
@@ -76,7 +63,7 @@ class Ledger:
         each release, and to choose by the outcome would bias what is learned. Beyond ``max_remembered`` the oldest are
         forgotten.
     key_columns
-        Number of integer columns that the key of a prediction has.
+        Number of columns that the key of a prediction has. A single one holds integers or text, several hold integers.
     max_delay_keys
         Largest number of keys whose delays are counted apart, for :meth:`young`; the delays of others are pooled.
 
@@ -139,6 +126,7 @@ class Ledger:
         self._delays = Delays(1 if silence == "negative" else 2, max_delay_keys)
         self._releases, self._forgets, self._held = DueQueue(), DueQueue(), HeldOutcomes(max_held)
         self._corrections: list[Correction] = []
+        self._names: KeyNames | None = None  # of text keys
 
     # ------------------------------------------------------------------------------------------------------- events
 
@@ -155,9 +143,12 @@ class Ledger:
             What the model predicted.
         at
             When; one time, or one for each.
-        keys, versions
-            Integers that come back at the release: a segment, and the number of the map that answered. With several
-            ``key_columns``, keys have one row of integers for each id.
+        keys
+            The segment of each prediction, which comes back at the release: integers or text, of one kind in all
+            calls. With several ``key_columns``, one row of integers for each id. The text of a key is kept while a row
+            or a delay of it is.
+        versions
+            Integers that come back at the release: the number of the map that answered.
         """
         pairs = read_ids(ids)
         n = len(pairs)
@@ -165,9 +156,10 @@ class Ledger:
         if not np.isfinite(score).all():
             raise InputError("scores", "must be finite")
         time = times("at", at, n, self.horizon + self.remember)
-        new = {"score": score, "at": time, "key": self._keys(keys, n)}
-        new["version"] = column("versions", versions, n, np.int64)
-        self._predict(pairs, new)
+        version = column("versions", versions, n, np.int64)
+        self._predict(pairs, {"score": score, "at": time, "key": self._keys(keys, n), "version": version})
+        if self._names is not None and len(self._names) > 2 * (len(self._table) + len(self._delays.by_key)) + SLACK:
+            self._drop_names()
 
     def observe(self, ids: Any, labels: ArrayLike, *, at: ArrayLike | None = None) -> None:
         """Register outcomes, in order.
@@ -233,7 +225,7 @@ class Ledger:
         return released
 
     def rename(self, old: bytes, new: bytes) -> None:
-        """Replace an id by another one and its key by 0, wherever the ledger holds it; for erasure.
+        """Replace an id by another one and its key by 0 or an empty text, wherever the ledger holds it; for erasure.
 
         Parameters
         ----------
@@ -243,14 +235,16 @@ class Ledger:
             16 bytes which are not the id of a row.
         """
         pairs = [np.frombuffer(each, dtype=">u8").astype(np.uint64) for each in (old, new)]
-        self._corrections = [replace(each, id=new, key=0) if each.id == old else each for each in self._corrections]
+        zeros = 0 if self.key_columns == 1 else (0,) * self.key_columns
+        none = zeros if self._names is None else ""
+        self._corrections = [replace(each, id=new, key=none) if each.id == old else each for each in self._corrections]
+        row = self._table.find(pairs[0][None])
+        self._columns["key"][row[row >= 0]] = 0 if self._names is None else self._names.add([""])
         head, columns = unpack(self.to_bytes(), KIND, {"ids": np.uint64} | COLUMNS | HELD | ARRAYS)
         columns = {name: each.copy() for name, each in columns.items()}
         for name in ("ids", "held_ids"):
             own = (columns[name] == pairs[0]).all(axis=1)
             columns[name][own] = pairs[1]
-            if name == "ids":
-                columns["key"][own] = 0
             order = np.lexsort((columns[name][:, 1], columns[name][:, 0]))
             for each in (name, *(COLUMNS if name == "ids" else list(HELD)[1:])):
                 columns[each] = columns[each][order]
@@ -365,7 +359,7 @@ class Ledger:
             return
         pair = self._table.ids[row].astype(">u8").tobytes()
         numbers = {name: self._columns[name][row].item() for name in ("score", "at", "version")}
-        key = self._columns["key"][row].tolist()
+        key = self._named(self._columns["key"][row : row + 1]).tolist()[0]
         numbers["key"] = tuple(key) if self.key_columns > 1 else key
         self._corrections.append(Correction(pair, **numbers, before=None if before == NONE else before, after=after))
 
@@ -429,7 +423,7 @@ class Ledger:
             ids=self._table.ids[rows],
             scores=columns["score"][rows],
             labels=label,
-            keys=columns["key"][rows],
+            keys=self._named(columns["key"][rows]),
             at=columns["at"][rows],
             versions=columns["version"][rows],
             arrived=share,
@@ -462,6 +456,7 @@ class Ledger:
 
     def _released(self, rows: Ints) -> Released:
         columns = {name: self._columns[name][rows] for name in ("score", "label", "key", "at", "version", "silent")}
+        columns["key"] = self._named(columns["key"])
         return Released(self._table.ids[rows], *columns.values())
 
     def _in_order(self, rows: Ints) -> Ints:
@@ -483,16 +478,19 @@ class Ledger:
 
     def to_bytes(self) -> bytes:
         """Everything the ledger knows; equal ledgers give equal bytes."""
+        self._drop_names()
         rows = np.flatnonzero(self._columns["state"])
         ids = self._table.ids[rows]
         order = np.lexsort((ids[:, 1], ids[:, 0]))
-        head = {
+        head: dict[str, Any] = {
             "settings": self.settings(),
             "now": self.now if math.isfinite(self.now) else None,
             "counts": asdict(self.counts),
             "period": self._delays.period,
             "corrections": [asdict(each) | {"id": each.id.hex()} for each in self._corrections],
         }
+        if self._names is not None:
+            head["names"] = self._names.listed()
         kept = {"ids": ids[order]} | {name: each[rows][order] for name, each in self._columns.items()}
         held = self._held.listed()
         raw = np.frombuffer(b"".join(each[0] for each in held), dtype=np.uint64).reshape(-1, 2)
@@ -518,16 +516,19 @@ class Ledger:
         head, columns = unpack(state, KIND, {"ids": np.uint64} | COLUMNS | HELD | ARRAYS)
         try:
             ledger = cls(**head["settings"])
-            ledger.now = -math.inf if head["now"] is None else _number(head["now"])
+            ledger.now = -math.inf if head["now"] is None else number(head["now"])
             ledger.counts = Counts(**head["counts"])
-            ledger._corrections = [_correction(each, ledger.key_columns) for each in head["corrections"]]
+            text, width = "names" in head, ledger.key_columns
+            ledger._corrections = [correction(each, width, text) for each in head["corrections"]]
+            if text:
+                used = np.concatenate([columns["key"].reshape(-1), columns["delay_keys"].reshape(-1)])
+                ledger._names = KeyNames.read(head["names"] if width == 1 else None, used)
             ledger._delays.fill(head["period"], {name: columns.pop(name) for name in ARRAYS}, ledger.key_columns)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError, InputError):
             raise damaged() from None
         held = [columns.pop(name) for name in HELD]
-        if not _well_formed(columns, held, ledger._shape("key", len(columns["ids"]))) or not _whole(
-            asdict(ledger.counts)
-        ):
+        shape = ledger._shape("key", len(columns["ids"]))
+        if not well_formed(columns, held, shape) or not whole(asdict(ledger.counts)):
             raise damaged()
         ledger._fill(columns, held)
         return ledger
@@ -552,7 +553,17 @@ class Ledger:
         return (rows, self.key_columns) if name == "key" and self.key_columns > 1 else (rows,)
 
     def _keys(self, keys: ArrayLike, n: int) -> Ints:
-        """Keys of n rows, in one column or several."""
+        """Keys of n rows, in one column or several; text as codes."""
+        text = text_keys(keys, n) if self.key_columns == 1 else None
+        so_far = "text" if self._names is not None else "integers" if self.counts.predictions else None
+        kind = "integers" if text is None else "text"
+        if n and so_far is not None and kind != so_far:
+            raise InputError("keys", f"holds {kind}, but the keys so far are {so_far}", f"pass {so_far}")
+        if text is not None:
+            names = KeyNames() if self._names is None else self._names
+            names.admit(text)
+            self._names = names if text else self._names
+            return names.add(text)
         if self.key_columns == 1:
             return column("keys", keys, n, np.int64)
         given = np.asarray(keys)
@@ -562,52 +573,20 @@ class Ledger:
         shape = (n, self.key_columns)
         return column("keys", given.reshape(-1) if given.ndim else given, math.prod(shape), np.int64).reshape(shape)
 
+    def _named(self, keys: Ints) -> NDArray[Any]:
+        """Keys as they were passed."""
+        return keys if self._names is None else self._names.of(keys)
+
+    def _drop_names(self) -> None:
+        """Keep the names that a row or the delays of a key use, in their order."""
+        if self._names is None:
+            return
+        rows = np.flatnonzero(self._columns["state"])
+        mine = self._columns["key"][rows]
+        codes = self._names.keep(np.concatenate([mine, self._delays.keys(self.key_columns).reshape(-1)]))
+        self._columns["key"][rows] = codes[mine]
+        self._delays.rename(codes)
+
     def __len__(self) -> int:
         """Predictions and outcomes in memory: waiting predictions, waiting outcomes and released ids."""
         return len(self._table) + len(self._held)
-
-
-# --------------------------------------------------------------------------------------------------------------- states
-
-
-def _number(value: Any) -> float:
-    if type(value) not in (int, float) or not math.isfinite(value):
-        raise ValueError
-    return float(value)
-
-
-def _whole(counts: dict[str, Any]) -> bool:
-    return all(type(each) is int and each >= 0 for each in counts.values())
-
-
-def _correction(stored: Any, key_columns: int) -> Correction:
-    """A correction of a state."""
-    key = stored["key"] if key_columns == 1 else tuple(stored["key"])
-    found = Correction(**(stored | {"id": bytes.fromhex(stored["id"]), "key": key}))
-    labels = found.before in (None, 0, 1) and found.after in (0, 1)
-    numbers = (*(key if key_columns > 1 else (key,)), found.version)
-    if not labels or len(found.id) != WIDTH or len(numbers) != key_columns + 1:
-        raise ValueError
-    if any(type(each) is not int for each in numbers):
-        raise ValueError
-    return replace(found, score=_number(found.score), at=_number(found.at))
-
-
-def _well_formed(columns: dict[str, NDArray[Any]], held: list[NDArray[Any]], keys: tuple[int, ...]) -> bool:
-    """Whether the arrays of a state fit each other."""
-    if columns["key"].shape != keys or (columns["delay"] >= CELLS).any():
-        return False
-    for ids, *rest in ([columns["ids"], *(columns[name] for name in COLUMNS if name != "key")], held):
-        if ids.ndim != 2 or ids.shape[1] != 2 or any(each.shape != (len(ids),) for each in rest):
-            return False
-    ids, labels = columns["ids"], (NONE, 0, 1)
-    distinct = len(ids) < 2 or bool((ids[1:] != ids[:-1]).any(axis=1).all())
-    in_order = bool((np.lexsort((ids[:, 1], ids[:, 0])) == np.arange(len(ids))).all())
-    numbers = [columns[name] for name in ("score", "at", "due")] + held[2:]
-    return (
-        distinct
-        and in_order
-        and all(np.isfinite(each).all() for each in numbers)
-        and bool(np.isin(columns["state"], (OPEN, DONE)).all() and np.isin(columns["label"], labels).all())
-        and bool(np.isin(held[1], (0, 1)).all())
-    )

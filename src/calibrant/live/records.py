@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -127,7 +128,7 @@ class Released(Shown):
     ids
         Pairs of 8 bytes, as :func:`calibrant.live.read_ids` returns them.
     scores, labels, keys, at, versions
-        One of each per row; of keys in several columns, one row.
+        One of each per row; of keys in several columns, one row. Text keys are an array of objects.
     silent
         Whether there was no outcome, so that the label is the negative that silence means.
     """
@@ -135,7 +136,7 @@ class Released(Shown):
     ids: Ids
     scores: Floats
     labels: NDArray[np.int8]
-    keys: Ints
+    keys: NDArray[Any]
     at: Floats
     versions: Ints
     silent: NDArray[np.bool_]
@@ -165,7 +166,7 @@ class Correction:
 
     id: bytes
     score: float
-    key: int | tuple[int, ...]
+    key: int | str | tuple[int, ...]
     at: float
     version: int
     before: int | None

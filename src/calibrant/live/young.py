@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -52,7 +53,7 @@ class Young(Shown):
     ids: Ids
     scores: Floats
     labels: NDArray[np.int8]
-    keys: Ints
+    keys: NDArray[Any]
     at: Floats
     versions: Ints
     arrived: Floats

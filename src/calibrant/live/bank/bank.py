@@ -134,8 +134,8 @@ class Bank(Shown):
         scores
             Probabilities in [0, 1].
         keys
-            The key of each row: integers or text, or with several columns a mapping or a frame of them. Rows with
-            unknown keys get the map of the prior, or of the finest known crossing.
+            The key of each row: integers or text, as were learned, or with several columns a mapping or a frame of
+            them. Rows with unknown keys get the map of the prior, or of the finest known crossing.
 
         Returns
         -------
@@ -144,6 +144,8 @@ class Bank(Shown):
         """
         xs = many_scores(scores)
         columns = self._key_columns(keys, len(xs))
+        for table in self._tables:
+            table.admit_kinds(self._of(columns, table))
         out = np.empty(len(xs))
         rows = self._found(columns)
         fast = self._use_fast(len(xs), "predict")

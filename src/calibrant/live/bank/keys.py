@@ -56,12 +56,16 @@ class Codes:
         """All values, in the order of their codes."""
         return self._names if self.kind == "text" else self._values[: self._size]
 
-    def admit(self, values: KeyValues, name: str) -> None:
-        """Raise an error if the values are of another kind than those before, or new ones cannot be stored."""
+    def admit_kind(self, values: KeyValues, name: str) -> None:
+        """Raise an error if the values are of another kind than those before."""
         kind = kind_of(values)
         if len(values) and self.kind is not None and kind != self.kind:
             raise InputError(name, f"holds {kind}, but its keys so far are {self.kind}", f"pass {self.kind}")
-        if kind == "text":
+
+    def admit(self, values: KeyValues, name: str) -> None:
+        """Raise an error if the values are of another kind than those before, or new ones cannot be stored."""
+        self.admit_kind(values, name)
+        if kind_of(values) == "text":
             for text in set(values).difference(self._searched):
                 if len(text) > LONGEST_KEY or not plain_text(text):
                     raise InputError(
@@ -185,6 +189,11 @@ class KeyTable:
 
     def __len__(self) -> int:
         return len(self._pairs[-1] if self._pairs else self.parts[0])
+
+    def admit_kinds(self, values: list[KeyValues]) -> None:
+        """Raise an error if the values are of another kind than the keys here."""
+        for part, column, name in zip(self.parts, values, self.columns, strict=True):
+            part.admit_kind(column, name)
 
     def admit(self, values: list[KeyValues]) -> None:
         """Raise an error if the values cannot be keys here."""
