@@ -128,6 +128,7 @@ REFUSED_TO_SERVE = [
     "update version set document = ''",
     "delete from version",
     "insert into promotion values (1, 99, 0, 0, 'person')",
+    "insert into canary values (1, 99, 0, 0.5, 0, 'person')",
     "update learner set fence = 99",
     "update head set position = 99",
     "select append_entry(1, 5::smallint, '{}')",

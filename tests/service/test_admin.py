@@ -32,6 +32,7 @@ ROUTES: list[tuple[str, str, Any, str]] = [
     ("POST", "/v1/streams/clicks/versions/1/promote", None, "admin"),
     ("POST", "/v1/streams/clicks/roll-back", None, "admin"),
     ("POST", "/v1/streams/clicks/pin", {"version": 1}, "admin"),
+    ("POST", "/v1/streams/clicks/canary", {"version": 0, "share": 0.1}, "admin"),
     ("POST", "/v1/streams/clicks/resume", None, "admin"),
     ("POST", "/v1/streams/clicks/erase", {"id": "a"}, "admin"),
     ("POST", "/v1/streams", {"name": "sales", "settings": {"horizon": 3.0}}, "admin everywhere"),
@@ -178,6 +179,11 @@ def test_decisions_are_entries_of_the_log_and_of_the_audit(
     assert client.post("/v1/streams/clicks/pin", json={"version": 7}).status_code == 404
     assert client.post("/v1/streams/clicks/pin", json={"version": True}).status_code == 422
     assert client.post("/v1/streams/clicks/resume").status_code == 202
+    assert client.post("/v1/streams/clicks/canary", json={"version": 0, "share": 0.1}).status_code == 202
+    assert client.post("/v1/streams/clicks/canary", json={"version": None}).status_code == 202
+    for version, share, status in ((1, 0.1, 422), (0, 0.6, 422), (7, 0.1, 404)):  # 1 is served
+        body = {"version": version, "share": share}
+        assert client.post("/v1/streams/clicks/canary", json=body).status_code == status
     assert actions(database, stream) == [
         {"action": "promote", "version": 1},
         {"action": "promote", "version": 0},
@@ -185,11 +191,14 @@ def test_decisions_are_entries_of_the_log_and_of_the_audit(
         {"action": "pin", "version": 1},
         {"action": "pin", "version": None},
         {"action": "resume"},
+        {"action": "canary", "version": 0, "share": 0.1},
+        {"action": "canary", "version": None},
     ]
-    entries = client.get("/v1/audit", params={"limit": 6}).json()["entries"]
+    entries = client.get("/v1/audit", params={"limit": 8}).json()["entries"]
     assert [(each["action"], each["stream"], each["detail"]) for each in entries[::-1]] == [
         ("promote", "clicks", "1"), ("promote", "clicks", "0"), ("roll-back", "clicks", None), ("pin", "clicks", "1"),
         ("pin", "clicks", None), ("resume", "clicks", None),
+        ("canary", "clicks", "0"), ("canary", "clicks", None),
     ]  # fmt: skip
     assert {each["who"] for each in entries} == {"boss (1)"}
 

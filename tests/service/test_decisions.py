@@ -12,6 +12,7 @@ from benchmarks.service_month import Writer, begun
 from calibrant import Calibration
 from calibrant.maps import BetaMap, ByGroupMap, LogitAffineMap
 from calibrant.numerics import Floats, logit
+from calibrant.service.learning.canary import Tried
 from calibrant.service.learning.decisions import Promotion, check_document
 from calibrant.service.learning.publishing import ServedMap
 from calibrant.service.learning.report import report, text_of
@@ -32,6 +33,7 @@ class World:
         self.documents: dict[int, str] = {}
         self.promotions: list[Promotion] = []
         self.served: list[Floats] = []
+        self.tried: list[Tried] = []
 
     def go(
         self, seconds: int, bias: float = 0.0, actions: Any = (), shift: Callable[[Any], Any] = lambda key: 0.0
@@ -44,6 +46,12 @@ class World:
             number, document = self.state.served, self.documents.get(self.state.served)
             p = ServedMap.read(document).apply(score, key)
             ids = 1 + ROWS * self.second + np.arange(ROWS)
+            number = np.full(ROWS, number)
+            canary = self.state.decisions.canary
+            if canary is not None and canary.is_tried:
+                own = ids % 10 < 10 * canary.share  # in place of the salted hash
+                tried = ServedMap.read(self.documents[canary.version]).apply(score, key)
+                number, p = np.where(own, canary.version, number), np.where(own, tried, p)
             rows = {"id": ids, "score": score, "probability": p, "version": number, "key": key}
             y = self.rng.random(ROWS) < _expit(z + shift(key))
             done = actions if second == 0 else ()
@@ -51,6 +59,7 @@ class World:
             decided = self.state.apply(self.writer.block(START + self.second, rows, ids, y, done))
             self.documents |= {version.number: version.document for version in decided.versions}
             self.promotions += decided.promotions
+            self.tried += decided.tried
             self.served.append(p)
 
     def numbered(self, document: str) -> int:
@@ -206,18 +215,66 @@ def test_keys_have_their_own_maps() -> None:
     assert text_of(told) == text_of(report(again, {1: "north"}))
 
 
+@pytest.mark.parametrize("share", [0.0, 0.3])
+def test_a_bad_canary_ends_and_what_is_served_stays(share: float) -> None:
+    world = World()
+    world.go(30)
+    world.go(1, actions=[{"action": "publish", "document": bad_map()}])
+    bad = world.numbered(bad_map())
+    world.act(action="canary", version=bad, share=share)
+    assert [(each.version, each.share) for each in world.tried] == [(bad, share)]
+    served = world.state.served
+    world.go(24)
+    found = report(world.state)["canary"]
+    assert (found["version"], found["ended"]) == (bad, "worse")
+    assert found["difference"] > found["margin"]
+    assert [(each.version, each.cause) for each in world.tried[1:]] == [(None, "worse")]
+    assert world.state.served > served  # promotions went on meanwhile
+    assert set(world.causes()) == {"published"}
+    assert not world.state.decisions.paused
+    assert world.state.alarms == 0  # also not by the rows of the canary that are released after its end
+
+
+def test_a_canary_changes_its_share_and_ends_by_people() -> None:
+    world = World()
+    world.go(30)
+    world.act(action="canary", version=1, share=0.1)
+    world.go(8)
+    rows = report(world.state)["canary"]["rows"]
+    assert rows > 0
+    world.act(action="canary", version=1, share=0.5)
+    (first, second) = world.tried
+    assert (first.share, second.share, first.salt == second.salt) == (0.1, 0.5, True)
+    assert report(world.state)["canary"]["rows"] >= rows  # the same trial
+    for share in (0.6, -0.1, float("nan"), True, None):
+        world.act(action="canary", version=1, share=share)
+    world.act(action="canary", version=world.state.served, share=0.1)
+    world.act(action="canary", version=10_000, share=0.1)
+    assert world.tried == [first, second]  # none of these makes sense
+    world.act(action="canary", version=None)
+    world.act(action="canary", version=2, share=0.0)
+    world.act(action="promote", version=2)
+    world.act(action="canary", version=1, share=0.1)
+    world.act(action="roll-back")
+    assert [(each.version, each.cause) for each in world.tried[2:]] == [
+        (None, "person"), (2, "person"), (None, "promoted"), (1, "person"), (None, "person"),
+    ]  # fmt: skip
+
+
 def test_a_state_goes_on_with_the_same_bits() -> None:
     world = World(seed=3)
     world.go(12, bias=0.5)
     world.go(1, actions=[{"action": "publish", "document": bad_map()}])
-    world.act(action="promote", version=world.numbered(bad_map()))
+    world.act(action="canary", version=world.numbered(bad_map()), share=0.25)
+    world.act(action="promote", version=1)
+    world.act(action="canary", version=world.numbered(bad_map()), share=0.5)
     other = World(seed=3)
     other.__dict__.update(world.__dict__)
     block = world.writer.block(START + world.second + 4.5, {"id": [5], "score": [0.3], "probability": [0.3]})
     again = StreamState.from_bytes(world.state.to_bytes())
     assert again.to_bytes() == world.state.to_bytes()
     again.find = world.state.find
-    assert again.apply(block).promotions == world.state.apply(block).promotions
+    assert again.apply(block) == world.state.apply(block)
     assert again.to_bytes() == world.state.to_bytes()
 
 

@@ -34,7 +34,7 @@ def test_a_key_is_answered_by_its_own_map(database: psycopg.Connection) -> None:
     learned(learner)
     document = str(versions(database, stream)[-1][3])
     served = Served(stream, "keyed", settings, 1, 0, document)
-    found = served.scores([0.3] * 4, [*KEYS, "never seen"])
+    found, _ = served.answers([b""] * 4, [0.3] * 4, [*KEYS, "never seen"])
     numbers = np.array([key_number(key) for key in (*KEYS, "never seen")])
     np.testing.assert_allclose(found, ServedMap.read(document).apply(np.full(4, 0.3), numbers), rtol=1e-12)
     assert found[0] > 0.4

@@ -37,6 +37,7 @@ def report(**changed: Any) -> dict[str, Any]:
     } | changed  # fmt: skip
 
 
+CANARY = {"version": 1, "share": 0.05, "ended": None, "rows": 99, "difference": -0.0125, "margin": 0.0, "ratio": 0.0}
 DAY = {"n": 9, "predicted": 0.2, "observed": 0.3, "brier": 0.2, "monitor_low": -0.1, "monitor_high": 0.1}
 
 
@@ -44,7 +45,7 @@ DAY = {"n": 9, "predicted": 0.2, "observed": 0.3, "brier": 0.2, "monitor_low": -
 def filled(database: psycopg.Connection, stream: int) -> int:
     """The stream with a report, two versions and days, and another stream that only some may see."""
     database.execute("select create_stream('secret', %s)", [first_entry(Settings(horizon=2.0))])
-    database.execute("insert into report values (%s, 1, 0, %s)", [stream, json.dumps(report())])
+    database.execute("insert into report values (%s, 1, 0, %s)", [stream, json.dumps(report(canary=CANARY))])
     for number in (1, 2):
         database.execute("insert into version values (%s, %s, 1, %s, '{}')", [stream, number, number * SECOND])
         database.execute("insert into promotion values (%s, 1, %s, %s, 'published')", [stream, number, number])
@@ -88,6 +89,8 @@ def test_pages_show_streams_to_those_who_may_read_them(
         assert shown.status_code == 200
         for words in ("1,234", "Reliability now", "1 minute / 2 hours", "version 2", "<svg", 'content="5"'):
             assert words in shown.text
+        assert "Version 1 answers 5.00 % of the ids as a canary. On 99 rows" in shown.text
+        assert "is -0.01250" in shown.text
         assert "<script" not in shown.text
         assert "&lt;script&gt;" in shown.text
         assert "<button>Roll back" not in shown.text

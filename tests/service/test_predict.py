@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import struct
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -12,7 +16,7 @@ from tests.service.live_service import Running, wait_for
 
 from calibrant.calibration import Calibration
 from calibrant.maps import ByGroupMap, LogitAffineMap
-from calibrant.service.api.serving.versions import Served
+from calibrant.service.api.serving.versions import Served, keep, kept
 from calibrant.service.settings import Settings
 from calibrant.service.store.log import Kind, key_number, read, read_id
 
@@ -47,6 +51,45 @@ def test_an_id_with_another_content_is_a_conflict(service: Running) -> None:
     assert (error["code"], error["argument"]) == ("conflict", "id")
     rows = service.post("predictions", {"rows": [{"id": "a", "score": 0.5}, {"id": "b", "score": 0.5}]})["rows"]
     assert [(each["status"], each["probability"]) for each in rows] == [("conflict", None), ("logged", 0.5)]
+
+
+def test_a_canary_answers_the_ids_of_its_share(
+    database: psycopg.Connection, stream: int, service: Running, tmp_path: Path
+) -> None:
+    promote(database, stream, 3)
+    rows = [{"id": str(k), "score": 0.25} for k in range(400)]
+
+    def answered(position: int, version: int | None, share: float) -> set[str]:
+        """Begin or change a canary as a learner would, and ask; the ids that it answers."""
+        values = [stream, position, version, share]
+        database.execute("insert into canary values (%s, %s, %s, %s, 17, 'person')", values)
+        wait_for(lambda: (tried := service.process.streams["clicks"].canary) is None or tried.share == share)
+        wait_for(lambda: (service.process.streams["clicks"].canary is None) == (not share))
+        answers = service.post("predictions", {"rows": [row | {"id": f"{position}/{row['id']}"} for row in rows]})
+        for each in answers["rows"]:
+            assert each["probability"] == (0.25 if each["version"] == 0 else MAP.scorer()(0.25))
+            assert (each["age_seconds"] is None) == (each["version"] == 0)
+        return {each["id"] for each in answers["rows"] if each["version"] == 0}
+
+    found = answered(20, 0, 0.2)
+    salt = struct.pack(">qq", stream, 17)
+    hashes = {
+        text: hashlib.blake2b(read_id(text).bytes, digest_size=8, salt=salt).digest()
+        for text in (f"20/{k}" for k in range(400))
+    }
+    assert found == {text for text, hashed in hashes.items() if int.from_bytes(hashed, "big") < 0.2 * 2**64}
+    assert 40 < len(found) < 120
+    served = service.process.streams["clicks"]
+    keep(tmp_path, served)
+    assert kept(tmp_path) == {"clicks": served}
+    one = served.canary
+    assert one is not None
+    wider = replace(one, share=0.4).chooser(stream)
+    assert all(wider(read_id(text).bytes) for text in found)
+    assert answered(21, 0, 0.0) == set()  # a shadow
+    assert answered(22, None, 0.0) == set()
+    first = service.post("predict", {"id": min(found), "score": 0.25})
+    assert (first["version"], first["status"]) == (0, "repeated")
 
 
 def test_the_promoted_version_answers(database: psycopg.Connection, stream: int, service: Running) -> None:
@@ -136,7 +179,7 @@ def test_each_key_has_its_own_map() -> None:
     lines = (LogitAffineMap(1.0, 1.0), LogitAffineMap(1.0, 2.0))
     map_ = ByGroupMap("key", (str(key_number("north")), "0"), lines, LogitAffineMap(1.0, -1.0))
     served = Served(1, "clicks", Settings(horizon=60.0, keyed=True), 1, 1, Calibration(map_).to_json())
-    found = served.scores([0.5] * 3, ["north", None, "other"])
+    found, _ = served.answers([b""] * 3, [0.5] * 3, ["north", None, "other"])
     assert found == [Calibration(each).scorer()(0.5) for each in (*lines, LogitAffineMap(1.0, -1.0))]
 
 

@@ -48,10 +48,12 @@ def test_the_rights_of_the_roles_are_enough(
             service.post("predictions", {"rows": [{"id": id, "score": 0.1 + 0.02 * k} for k, id in enumerate(ids)]})
             service.post("outcomes", {"outcomes": [{"id": id, "outcome": k % 2} for k, id in enumerate(ids)]})
             wait_for(lambda: service.client.get("/v1/streams/clicks/versions").json()["versions"])
-            for path, body in (("versions/1/promote", {}), ("pin", {"version": None}), ("erase", {"id": ids[0]})):
+            decided = (("versions/1/promote", {}), ("pin", {"version": None}), ("erase", {"id": ids[0]}))
+            for path, body in (*decided, ("canary", {"version": 0, "share": 0.5})):
                 last = service.client.post(f"/v1/streams/clicks/{path}", json=body).json()["position"]
             wait_for(lambda: service.client.get("/v1/streams/clicks").json()["learned"] >= last)
             wait_for(lambda: service.client.get("/v1/streams/clicks").json()["report"] is not None)
+            wait_for(lambda: service.process.streams["clicks"].canary is not None)
             assert service.client.get("/metrics").status_code == 200
             made = service.client.post("/v1/streams", json={"name": "more", "settings": {"horizon": 1.0}})
             assert made.status_code == 201

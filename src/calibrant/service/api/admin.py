@@ -75,6 +75,16 @@ class Pin(Body):
     version: int | None = Field(ge=0, le=LARGEST)
 
 
+class Canary(Body):
+    """A version to try beside the one that is served, or null to end it."""
+
+    version: int | None = Field(ge=0, le=LARGEST)
+    share: float = Field(
+        0.0, ge=0.0, le=streams.MOST_SHARE, allow_inf_nan=False,
+        description="Share of ids that it answers; 0: it is compared, and answers nobody.",
+    )  # fmt: skip
+
+
 class Erase(Body):
     """The id to remove."""
 
@@ -311,6 +321,13 @@ def pin(stream: StreamName, body: Pin, pool: Pool, caller: Admin) -> Entry:
     """Serve a version whatever is published, or end this with null."""
     with pool.connection() as connection:
         return Entry(position=streams.pin(connection, caller.digest, stream, body.version))
+
+
+@router.post("/streams/{stream}/canary", status_code=202, tags=["versions"], responses=responses(404))
+def canary(stream: StreamName, body: Canary, pool: Pool, caller: Admin) -> Entry:
+    """Try a version beside the one that is served, on a share of the ids or on none, or end this with null."""
+    with pool.connection() as connection:
+        return Entry(position=streams.canary(connection, caller.digest, stream, body.version, body.share))
 
 
 @router.post("/streams/{stream}/resume", status_code=202, tags=["versions"], responses=responses(404))

@@ -60,15 +60,15 @@ def read_rows(body: bytes, settings: Settings, now: int, most: int) -> list[Row]
     return list(map(Row._make, zip(texts, map(id_bytes, texts), scores, keys, at, strict=True)))
 
 
-def write_rows(rows: list[Row], answers: list[Any], age: float | None, version: int, stale: bool) -> bytes:
+def write_rows(rows: list[Row], answers: list[Any], ages: dict[int, float | None], stale: bool) -> bytes:
     """The answers as an Arrow IPC stream: id, probability, version, age_seconds, status, receipt, stale.
 
     Parameters
     ----------
     rows, answers
         What was asked, and the answer to each.
-    age, version
-        Age of the served version, and its number.
+    ages
+        Ages of the versions that are served now, by their numbers.
     stale
         Whether it is older than the limit.
 
@@ -87,7 +87,7 @@ def write_rows(rows: list[Row], answers: list[Any], age: float | None, version: 
             pa.float64(),
         ),
         "version": pa.array(versions, pa.int32()),
-        "age_seconds": pa.array([age if each == version else None for each in versions], pa.float64()),
+        "age_seconds": pa.array([ages.get(each) for each in versions], pa.float64()),
         "status": pa.array(statuses, pa.string()),
         "receipt": pa.array(receipts, pa.string()),
         "stale": pa.array([stale] * len(rows), pa.bool_()),

@@ -265,7 +265,7 @@ ANSWER: dict[str, Any] = {
         "id": {"type": "string"},
         "probability": {"type": ["number", "null"], "minimum": 0, "maximum": 1},
         "version": {"type": "integer", "minimum": 0, "description": "0 is the score itself."},
-        "age_seconds": {"type": ["number", "null"], "description": "Age of the version, if it is the served one."},
+        "age_seconds": {"type": ["number", "null"], "description": "Age of the version, if it is served now."},
         "status": {"enum": ["logged", "repeated", "returned", "unlogged", "conflict"]},
         "receipt": {"type": "string", "description": "To be sent back with the outcome."},
         "stale": {"type": "boolean", "description": "There, and true, if the version is older than the limit."},

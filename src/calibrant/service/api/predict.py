@@ -46,12 +46,12 @@ class Answer(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What a request for predictions needs: process, what the stream serves, time, and the age of its version."""
+    """What a request for predictions needs: process, what the stream serves, time, and the ages of its versions."""
 
     process: Process
     served: Served
     now: int
-    age: float | None
+    ages: dict[int, float | None]
     stale: bool
 
 
@@ -79,7 +79,8 @@ async def ask(request: Request) -> Asked:
     """What a request for predictions needs; a version that is too old is refused if the settings say so."""
     process, served = await enter(request, "predict")
     now = process.now()
-    age = served.age(now)
+    ages = served.ages(now)
+    age = ages[served.version]
     settings = served.settings
     stale = settings.stale_seconds is not None and (age is None or age > settings.stale_seconds)
     if stale and settings.stale == "refuse":
@@ -87,7 +88,7 @@ async def ask(request: Request) -> Asked:
         raise Refusal(503, "stale", "version", f"is older than {settings.stale_seconds:g} seconds", None, RETRY)
     if settings.mode == "returned" and not process.receipts.can_sign:
         raise Refusal(503, "no-receipt-keys", None, "this process cannot sign receipts", "set CALIBRANT_RECEIPT_KEYS")
-    return Asked(process, served, now, age, stale)
+    return Asked(process, served, now, ages, stale)
 
 
 def away() -> Refusal:
@@ -103,13 +104,12 @@ def busy() -> Refusal:
 async def predicted(asked: Asked, rows: Sequence[Row]) -> list[Answer]:
     """Answers to rows, in their order, when they are durable if the stream is logged."""
     process, served = asked.process, asked.served
-    version = served.version
     _, ids, scores, keys, at = zip(*rows, strict=True)
-    found = served.scores(scores, keys)
+    found, versions = served.answers(ids, scores, keys)
     if served.settings.mode == "returned":
         process.count("predictions", served.name, "returned", len(rows))
-        return _signed(asked, rows, found, "returned")
-    logged = list(zip(ids, scores, keys, at, repeat(version, len(rows)), found, strict=True))
+        return _signed(asked, rows, found, versions, "returned")
+    logged = list(zip(ids, scores, keys, at, versions, found, strict=True))
     try:
         answers: Sequence[Answered] = await process.predictions.commit(served.stream, logged)
     except BusyError:
@@ -121,36 +121,39 @@ async def predicted(asked: Asked, rows: Sequence[Row]) -> list[Answer]:
             raise away() from None
         process.count("predictions", served.name, "unlogged", len(rows))
         if served.settings.silence == "unknown" and process.receipts.can_sign:
-            return _signed(asked, rows, found, "unlogged")
-        return [Answer(probability, version, "unlogged", None) for probability in found]
+            return _signed(asked, rows, found, versions, "unlogged")
+        return [Answer(*each, "unlogged", None) for each in zip(found, versions, strict=True)]
     result = [Answer(probability, by, FOUND[what], None) for what, probability, by in answers]
     for status in {each.status for each in result}:
         process.count("predictions", served.name, status, sum(each.status == status for each in result))
     return result
 
 
-def _signed(asked: Asked, rows: Sequence[Row], found: Sequence[float], status: str) -> list[Answer]:
+def _signed(
+    asked: Asked, rows: Sequence[Row], found: Sequence[float], versions: Sequence[int], status: str
+) -> list[Answer]:
     """Answers with receipts."""
     served, sign = asked.served, asked.process.receipts.signed
-    stream, version, name = served.stream, served.version, named(served.name)
+    stream, name = served.stream, named(served.name)
     kept = round(served.settings.horizon * SECOND)
     _, ids, scores, keys, given = zip(*rows, strict=True)
     at = [asked.now if each is None else each for each in given]
     if len(rows) > 1 and all(key is None for key in keys):
-        receipts = asked.process.receipts.signed_many(stream, name, ids, scores, at, version, found, kept)
+        receipts = asked.process.receipts.signed_many(stream, name, ids, scores, at, versions, found, kept)
     else:
         receipts = [
             sign(stream, name, id, score, key, t, version, p, t + kept)
-            for id, score, key, t, p in zip(ids, scores, keys, at, found, strict=True)
+            for id, score, key, t, version, p in zip(ids, scores, keys, at, versions, found, strict=True)
         ]
     n = len(rows)
-    return list(map(Answer._make, zip(found, repeat(version, n), repeat(status, n), receipts, strict=True)))
+    return list(map(Answer._make, zip(found, versions, repeat(status, n), receipts, strict=True)))
 
 
 def written(asked: Asked, text: str, answer: Answer) -> str:
     """The JSON of an answer."""
     probability, version, status, receipt = answer
-    age = "null" if asked.age is None or version != asked.served.version else f"{asked.age:.3f}"
+    known = asked.ages.get(version)
+    age = "null" if known is None else f"{known:.3f}"
     shown = "null" if status == "conflict" else repr(probability)
     ends = (f',"receipt":"{receipt}"' if receipt else "") + (STALE if asked.stale else "")
     head = f'{{"id":{text_of(text)},"probability":{shown},"version":{version},"age_seconds":{age}'
@@ -209,7 +212,7 @@ async def predictions(request: Request) -> Response:
     if request.headers.get("content-type") == bodies.ARROW:
         rows = _checked(asked, lambda: arrow.read_rows(body, asked.served.settings, asked.now, most))
         answers = await predicted(asked, rows)
-        written_ = arrow.write_rows(rows, answers, asked.age, asked.served.version, asked.stale)
+        written_ = arrow.write_rows(rows, answers, asked.ages, asked.stale)
         return Response(written_, media_type=bodies.ARROW)
     given = bodies.rows_in(bodies.parse(body), "rows", most)
     settings, now = asked.served.settings, asked.now

@@ -92,6 +92,10 @@ class AsyncClient:
         """Serve one version until further notice, or none in particular with None. Needs the scope admin."""
         return await self.send(calls.act(stream, "pin", {"version": version}))
 
+    async def canary(self, stream: str, version: int | None, share: float = 0.0) -> Any:
+        """Try a version on a share of the ids, or compare it only (0) with what is served; None ends it."""
+        return await self.send(calls.act(stream, "canary", {"version": version, "share": share}))
+
     async def roll_back(self, stream: str) -> Any:
         """Serve the version that was served before. Needs the scope admin."""
         return await self.send(calls.act(stream, "roll-back", repeatable=False))

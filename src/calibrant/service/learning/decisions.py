@@ -11,7 +11,8 @@ import numpy as np
 from calibrant.live.snapshots import damaged
 from calibrant.maps import Map
 from calibrant.messages import InputError
-from calibrant.numerics import Floats
+from calibrant.numerics import Floats, Ints
+from calibrant.service.learning.canary import NOT_ONE, Canary, is_share
 from calibrant.service.learning.figures import Rows
 from calibrant.service.learning.publishing import ServedMap, candidate
 from calibrant.service.learning.trial import Paired, Watch
@@ -25,6 +26,9 @@ NONE = -1
 
 OF_EPOCH = 100_000
 """Numbers of versions for each epoch."""
+
+MOST_BAD = 10
+"""Versions that were taken back whose rows raise no alarm."""
 
 ALWAYS = -1e300
 """A time before all others."""
@@ -68,8 +72,10 @@ class Decisions:
         Trials of versions that were promoted automatically and by people; half of the level is spent over each.
     watch
         The trial of the version that is served.
+    canary
+        The version that is tried beside the one that is served, or was tried last.
     bad
-        The version that was rolled back last (-1 for none): rows that it served raise no further alarm.
+        Versions that were rolled back or tried last and not promoted: rows that they served raise no further alarm.
     held
         Why the newest version is not served: ``"step"``, ``"worse"``, ``"manual"``, ``"pinned"``, ``"paused"`` or
         ``"waiting"``; None if it is.
@@ -83,10 +89,11 @@ class Decisions:
     pinned: bool = False
     paused: bool = False
     wait_until: int = NONE
-    bad: int = NONE
     trials: int = 0
     trials_of_people: int = 0
     watch: Watch | None = None
+    canary: Canary | None = None
+    bad: list[int] = field(default_factory=list)
     held: str | None = None
     documents: dict[int, str] = field(default_factory=dict)
     _maps: dict[int, ServedMap] = field(default_factory=dict, repr=False, compare=False)
@@ -168,6 +175,32 @@ class Decisions:
             return None
         return self._roll_back("rolled back", position)
 
+    def judge_canary(self, rows: Rows, versions: Ints, settings: Settings, find: Find) -> None:
+        """Take released rows into the trial of the canary, which ends if it is worse than what was served.
+
+        Parameters
+        ----------
+        rows, versions
+            Released rows, and the version that answered each.
+        settings
+            Settings of the stream.
+        find
+            Documents of versions.
+        """
+        canary = self.canary
+        if canary is None or not canary.is_tried:
+            return
+        own = rows.part((rows.at >= canary.watch.since) & (versions != canary.version))
+        tried = self._map(canary.version, find).apply(own.scores, own.keys)
+        canary.watch.paired.add(tried, own.served, own.labels.astype(np.float64), settings.tolerance)
+        if len(own) and canary.watch.verdict(settings.trial_level):
+            self._end_canary("worse")
+
+    @property
+    def left_out(self) -> list[int]:
+        """Versions whose rows are not watched by the monitor: a canary has its own trial."""
+        return self.bad + ([self.canary.version] if self.canary and self.canary.is_tried else [])
+
     def _compare(self, paired: Paired, new: int, old: int, rows: Rows, settings: Settings, find: Find) -> None:
         y: Floats = rows.labels.astype(np.float64)
         newer, older = (self._map(number, find).apply(rows.scores, rows.keys) for number in (new, old))
@@ -183,7 +216,8 @@ class Decisions:
         Parameters
         ----------
         document
-            The action: ``promote`` or ``pin`` with a version, ``roll-back`` or ``resume``.
+            The action: ``promote`` or ``pin`` with a version, ``canary`` with a version and a share, ``roll-back`` or
+            ``resume``.
         position, time
             Place in the log.
         settings
@@ -202,6 +236,10 @@ class Decisions:
             self.paused, self.wait_until = False, NONE
         elif action == "roll-back" and self.before != NONE:
             return self._roll_back("person rolled back", position)
+        elif action == "canary" and given is None:
+            self._end_canary("person")
+        elif action == "canary" and version not in (NONE, self.served) and is_share(document.get("share")):
+            self._try(version, float(document["share"]), position, time)
         elif action == "pin" and given is None:
             self.pinned = False
         elif action == "pin" and version != NONE:
@@ -236,8 +274,11 @@ class Decisions:
             self.before, self.served = self.served, version
         if version == self.newest:
             self.held = None
-        if version == self.bad:
-            self.bad = NONE
+        if self.canary is not None and version == self.canary.version:
+            self._end_canary("promoted")
+        elif cause in OF_PEOPLE:
+            self._end_canary("person")
+        self.bad = [each for each in self.bad if each != version]
         self.watch = None
         self._forget()
         return Promotion(position, place, version, cause)
@@ -245,9 +286,31 @@ class Decisions:
     def _roll_back(self, cause: str, position: int) -> Promotion:
         """Serve the version before, and promote no other one until a person resumes."""
         promotion = self._promote(self.before, cause, position)
-        self.paused, self.bad, self.before = True, self.before, NONE
+        self._leave_out(self.before)
+        self.paused, self.before = True, NONE
         self._forget()
         return promotion
+
+    def _try(self, version: int, share: float, position: int, time: int) -> None:
+        """Try a version beside the one that is served; one that is tried already gets another share."""
+        canary = self.canary
+        if canary is not None and canary.is_tried and canary.version == version:
+            canary.share = share
+            return
+        self._end_canary("person")
+        self.trials_of_people += 1
+        watch = Watch(version, NOT_ONE, self.trials_of_people, time / SECOND, Paired())
+        self.canary = Canary(version, share, position, watch)
+        self._forget()
+
+    def _end_canary(self, cause: str) -> None:
+        if self.canary is not None and self.canary.is_tried:
+            self.canary.end(cause)
+            if cause != "promoted":
+                self._leave_out(self.canary.version)
+
+    def _leave_out(self, version: int) -> None:
+        self.bad = [*(each for each in self.bad if each != version), version][-MOST_BAD:]
 
     def _begin_watch(self, number: int, since: float) -> None:
         self.watch = Watch(self.served, self.before, number, since, Paired())
@@ -263,6 +326,8 @@ class Decisions:
     def _forget(self) -> None:
         """Keep the documents and maps that are needed."""
         keep = {self.newest, self.served, self.before}
+        if self.canary is not None and self.canary.is_tried:
+            keep.add(self.canary.version)
         self.documents = {number: self.documents[number] for number in sorted(keep & set(self.documents))}
         self._maps = {number: each for number, each in self._maps.items() if number in keep}
 
@@ -270,10 +335,11 @@ class Decisions:
 
     def stored(self) -> dict[str, Any]:
         """As JSON values."""
-        found = {name: getattr(self, name) for name in (*WHOLE, *FLAGS, "held")}
+        found = {name: getattr(self, name) for name in (*WHOLE, *FLAGS, "held", "bad")}
         documents = {str(number): text for number, text in self.documents.items()}
         watch = None if self.watch is None else self.watch.stored()
-        return found | {"documents": documents, "watch": watch, "last": list(self._last)}
+        canary = None if self.canary is None else self.canary.stored()
+        return found | {"documents": documents, "watch": watch, "canary": canary, "last": list(self._last)}
 
     @classmethod
     def of(cls, stored: Any) -> Decisions:
@@ -282,8 +348,10 @@ class Decisions:
             found = cls(**{name: stored[name] for name in (*WHOLE, *FLAGS, "held")})
             found.documents = {int(number): text for number, text in stored["documents"].items()}
             found.watch = None if stored["watch"] is None else Watch.of(stored["watch"])
+            found.canary = None if stored["canary"] is None else Canary.of(stored["canary"])
+            found.bad = list(stored["bad"])
             found._last = (stored["last"][0], stored["last"][1])
-            whole = [getattr(found, name) for name in WHOLE] + [*found._last]
+            whole = [getattr(found, name) for name in WHOLE] + [*found._last, *found.bad]
             if any(type(each) is not int or each < NONE for each in whole):
                 raise ValueError
         except (KeyError, TypeError, ValueError, IndexError, AttributeError):
@@ -291,8 +359,10 @@ class Decisions:
         return found
 
 
-WHOLE = ("newest", "served", "before", "bad", "wait_until", "trials", "trials_of_people")
+WHOLE = ("newest", "served", "before", "wait_until", "trials", "trials_of_people")
 FLAGS = ("pinned", "paused")
+OF_PEOPLE = ("person", "pinned", "person rolled back")
+"""Causes of promotions that people decided."""
 
 
 def can_serve(document: Any, *, keyed: bool) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
+from dataclasses import astuple
 from importlib.metadata import version as version_of
 from typing import Any
 from uuid import UUID
@@ -137,6 +138,8 @@ class Learner:
             for promotion in promotions:
                 row = [self.stream, promotion.position, promotion.place, promotion.version, promotion.cause]
                 _insert(self.connection, "promotion", "(stream, position, place)", row)
+            for tried in [each for found in decided for each in found.tried]:
+                _insert(self.connection, "canary", "(stream, position)", [self.stream, *astuple(tried)])
             for found in decided:
                 self._name_keys(found.keys)
             self._erase([each for found in decided for each in found.erased])

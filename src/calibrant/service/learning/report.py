@@ -53,6 +53,7 @@ def report(state: StreamState, names: Mapping[int, str] | None = None) -> dict[s
         "reliability": state.figures.reliability(),
         "worst_keys": [each | {"key": named.get(int(each["key"]), each["key"])} for each in state.figures.worst_keys()],
         "trial": None if decisions.watch is None else decisions.watch.document(),
+        "canary": None if decisions.canary is None else decisions.canary.document(),
         "paused": decisions.paused,
         "pinned": decisions.pinned,
         "fast": state.fast_until != NEVER,

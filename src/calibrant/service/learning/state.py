@@ -16,6 +16,7 @@ from calibrant.live.ids import Ids
 from calibrant.live.snapshots import damaged, pack, unpack
 from calibrant.messages import InputError
 from calibrant.online import resume
+from calibrant.service.learning.canary import Tried
 from calibrant.service.learning.decisions import Decisions, Promotion, Version, can_serve
 from calibrant.service.learning.figures import ARRAYS, Figures, Rows
 from calibrant.service.learning.publishing import map_of, restarted
@@ -40,6 +41,8 @@ class Decided:
     ----------
     versions, promotions
         Versions that were published, and decisions about what is served.
+    tried
+        What is tried beside it from here on, if that changed.
     days
         Figures of days that ended, by the number of the day since 1970.
     keys
@@ -50,6 +53,7 @@ class Decided:
 
     versions: list[Version] = field(default_factory=list)
     promotions: list[Promotion] = field(default_factory=list)
+    tried: list[Tried] = field(default_factory=list)
     days: dict[int, dict[str, Any]] = field(default_factory=dict)
     keys: dict[int, int] = field(default_factory=dict)
     erased: list[tuple[int, UUID, UUID]] = field(default_factory=list)
@@ -120,7 +124,7 @@ class StreamState:
             raise InputError("block", f"does not begin at position {self.position + 1}", "read the log in order")
         now = int(block.time[0]) // SECOND
         self.position, self.time = int(block.position[-1]), int(block.time[-1])
-        decided = Decided()
+        decided, before = Decided(), self._tried()
         self._release(float(now), decided)
         self._predictions(block, block.kind == Kind.PREDICTION, block.at, decided)
         self._predictions(block, block.kind == Kind.OUTCOME_WITH_RECEIPT, block.predicted, decided)
@@ -131,7 +135,16 @@ class StreamState:
         for position in block.position[block.kind == Kind.ACTION].tolist():
             self._act(json.loads(block.documents[position]), position, decided)
         self._publish(decided)
+        after = self._tried()
+        if after != before:
+            cause = self.decisions.canary.ended if self.decisions.canary else None
+            decided.tried.append(Tried(self.position, *after, cause or "person"))
         return decided
+
+    def _tried(self) -> tuple[int | None, float, int]:
+        """Version, share and salt of the canary; no version if there is none."""
+        canary = self.decisions.canary
+        return (canary.version, canary.share, canary.salt) if canary and canary.is_tried else (None, 0.0, 0)
 
     def _predictions(self, block: Entries, chosen: NDArray[np.bool_], at: Any, decided: Decided) -> None:
         if not chosen.any():
@@ -159,8 +172,9 @@ class StreamState:
         rolled = self.decisions.judge(rows, self.settings, self.position, self.find)
         if rolled is not None:
             decided.promotions.append(rolled)
+        self.decisions.judge_canary(rows, released.versions, self.settings, self.find)
         alarms = self.monitor.alarm_count
-        watched = rows.part(released.versions != self.decisions.bad)  # those of a version that is gone say nothing new
+        watched = rows.part(~np.isin(released.versions, self.decisions.left_out))
         self.monitor.update(watched.served, watched.labels, at=watched.at)
         self._count(rows, decided)
         if self.bank is not None:

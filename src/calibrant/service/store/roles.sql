@@ -23,12 +23,13 @@ begin
             ('calibrant_serve', 'function',
                 '{day_of,key_number,oldest_unlearned,append_predictions,append_outcomes,find_token,act,open_stream,'
                 'issue_token,rotate_token,revoke_token,list_tokens,list_audit,open_session,close_session,erase_by}'),
-            ('calibrant_serve', 'select', '{stream,head,learner,settings,version,promotion,report,daily,migration}'),
+            ('calibrant_serve', 'select', '{stream,head,learner,settings,version,promotion,canary,report,daily,migration}'),
             -- Who learns: reads the log, and writes what follows from it.
             ('calibrant_learn', 'function', '{day_of,key_number,append_entry,drop_days,erase_entries,check_epoch}'),
             ('calibrant_learn', 'select',
-                '{stream,head,log,learner,settings,checkpoint,version,promotion,report,daily,key_name,epoch,migration}'),
-            ('calibrant_learn', 'insert', '{checkpoint,version,promotion,report,daily,key_name}'),
+                '{stream,head,log,learner,settings,checkpoint,version,promotion,canary,report,daily,key_name,epoch,'
+                'migration}'),
+            ('calibrant_learn', 'insert', '{checkpoint,version,promotion,canary,report,daily,key_name}'),
             ('calibrant_learn', 'update', '{learner,report,daily}'),
             ('calibrant_learn', 'delete', '{checkpoint}')
         ) as listed (role, kind, names)

@@ -22,6 +22,9 @@ from calibrant.service.store.access import NotFoundError, refusals
 NAME = r"^[a-z0-9][a-z0-9_-]{0,62}$"
 """Pattern of the names of streams."""
 
+MOST_SHARE = 0.5
+"""Largest share of a canary: half of the rows at least are left to compare it with."""
+
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -265,6 +268,39 @@ def pin(connection: psycopg.Connection, caller: bytes | None, stream: str, versi
     if version is not None:
         _check_version(connection, stream, version)
     return act(connection, caller, stream, "pin", version=version)
+
+
+def canary(
+    connection: psycopg.Connection, caller: bytes | None, stream: str, version: int | None, share: float = 0.0
+) -> int:
+    """Log that a version shall be tried beside the one that is served.
+
+    Parameters
+    ----------
+    connection
+        A connection in autocommit mode.
+    caller
+        As for :func:`act`.
+    stream
+        Name of the stream.
+    version
+        The version; ``None`` ends the trial.
+    share
+        Share of ids that it answers, at most :data:`MOST_SHARE`; 0 is a shadow, which is only compared.
+
+    Returns
+    -------
+    int
+        Position of the entry.
+    """
+    if not 0.0 <= share <= MOST_SHARE:
+        raise InputError("share", f"must be from 0 to {MOST_SHARE}", "promote the version to serve it to all")
+    if version is None:
+        return act(connection, caller, stream, "canary", version=None)
+    if version == find_stream(connection, stream).served:
+        raise InputError("version", "is served already", "try another one")
+    _check_version(connection, stream, version)
+    return act(connection, caller, stream, "canary", version=version, share=float(share))
 
 
 def resume(connection: psycopg.Connection, caller: bytes | None, stream: str) -> int:

@@ -198,7 +198,7 @@ class Process:
         found = self.streams[name]
         return {
             "stream": found.stream, "settings": found.settings, "version": found.version,
-            "age_seconds": found.age(self.now()),
+            "age_seconds": found.ages(self.now())[found.version],
         }  # fmt: skip
 
     def log(self, event: str, **fields: Any) -> None:

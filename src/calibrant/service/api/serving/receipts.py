@@ -118,15 +118,15 @@ class Receipts:
         return urlsafe_b64encode(said + signature).decode().rstrip("=")
 
     def signed_many(
-        self, stream: int, name: bytes, ids: Sequence[bytes], scores: Sequence[float], at: Sequence[int], version: int,
-        probabilities: Sequence[float], kept: int,
+        self, stream: int, name: bytes, ids: Sequence[bytes], scores: Sequence[float], at: Sequence[int],
+        versions: Sequence[int], probabilities: Sequence[float], kept: int,
     ) -> list[str]:  # fmt: skip
         """Receipts without keys, each as :meth:`signed` makes it, and made faster; they expire after ``kept``."""
         if self._signing is None:
             raise InputError("receipt_keys", "is empty", "set CALIBRANT_RECEIPT_KEYS")
         which, secret = self._signing
         said = np.zeros(len(ids), dtype=SAID)
-        said["format"], said["which"], said["stream"], said["version"] = FORMAT, which, stream, version
+        said["format"], said["which"], said["stream"], said["version"] = FORMAT, which, stream, versions
         said["id"] = np.frombuffer(b"".join(ids), dtype="V16")
         said["score"], said["probability"], said["at"] = scores, probabilities, at
         said["expiry"] = said["at"] + kept
