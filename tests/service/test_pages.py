@@ -16,7 +16,7 @@ import pytest
 from tests.service.live_service import Running
 
 from calibrant.service.api.pages import charts
-from calibrant.service.api.pages.sentences import about
+from calibrant.service.api.pages.sentences import HELD, about, decision
 from calibrant.service.settings import Settings, first_entry
 from calibrant.service.store.access import issue_token
 from calibrant.service.store.log import SECOND
@@ -108,16 +108,23 @@ def test_a_roll_back_needs_the_scope_and_the_form(service: Running, database: ps
         assert "<button>Roll back" in text
         assert browser.post("/streams/clicks/roll-back").status_code == 403
         assert browser.post("/streams/clicks/roll-back", data={"csrf": "0" * 32}).status_code == 403
-        for action in ("roll-back", "promote", "resume"):
-            form = {"csrf": csrf(text), "version": "1"}
+        assert "<button>Pin what is served" in text
+        for action, version in (("roll-back", "1"), ("promote", "1"), ("resume", "1"), ("pin", "2"), ("pin", "")):
+            form = {"csrf": csrf(text), "version": version}
             assert browser.post(f"/streams/clicks/{action}", data=form).status_code == 200
-        for action, version in (("drop", "1"), ("promote", "x"), ("promote", "")):
+        database.execute("update report set document = %s", [json.dumps(report(pinned=True, held="pinned"))])
+        text = browser.get("/streams/clicks").text
+        assert "<button>End the pin" in text
+        for page in (text, browser.get("/").text):
+            assert "A person pinned version 2: nothing else is served until the pin ends." in page
+        for action, version in (("drop", "1"), ("promote", "x"), ("promote", ""), ("pin", "x"), ("pin", "3")):
             form = {"csrf": csrf(text), "version": version}
             assert browser.post(f"/streams/clicks/{action}", data=form).status_code in (404, 422)
     rows = database.execute("select document from log where stream = %s and kind = 5 order by position", [filled])
     found = [json.loads(document) for (document,) in rows.fetchall()][1:]
-    assert [each["action"] for each in found] == ["roll-back", "promote", "resume"]
-    assert found[1]["version"] == 1
+    assert [(each["action"], each.get("version", "")) for each in found] == [
+        ("roll-back", ""), ("promote", 1), ("resume", ""), ("pin", 2), ("pin", None),
+    ]  # fmt: skip
 
 
 def test_metrics_need_a_token_and_say_what_the_tables_say(
@@ -161,7 +168,9 @@ def test_each_stream_has_one_sentence(subtests: pytest.Subtests) -> None:
     recent = (NOW - timedelta(hours=3)).isoformat()
     cases = {
         "none: No outcome has been learned yet; the score itself is served.": Overview(1, "a", NOW),
-        "bad: The learner is 1 hour behind": Overview(1, "a", NOW, behind_seconds=4_000.0, report=report()),
+        "bad: The learner is 1 hour behind: 7 entries of the log wait. If the number falls, it is": Overview(
+            1, "a", NOW, position=9, learned=2, behind_seconds=4_000.0, report=report()
+        ),
         "bad: The monitor raised an alarm 3 hours ago. Its advice now: refit.": Overview(
             1, "a", NOW, report=report(monitor=monitor | {"last_alarm": recent, "advice": "refit"})
         ),
@@ -174,6 +183,10 @@ def test_each_stream_has_one_sentence(subtests: pytest.Subtests) -> None:
         with subtests.test(expected):
             found = about(view)
             assert f"{found.tone}: {found.text}".startswith(expected)
+    for held in HELD:  # each reason of the learner is said, and after a pause that it is one
+        assert HELD[held] in decision(Overview(1, "a", NOW, 3, newest=4, report=report(held=held)))
+    assert "until somebody resumes" in decision(Overview(1, "a", NOW, 3, newest=4, report=report(paused=True)))
+    assert decision(Overview(1, "a", NOW, 3, newest=3, report=report(held=None))) == ""
 
 
 def test_pictures_have_finite_coordinates(subtests: pytest.Subtests) -> None:

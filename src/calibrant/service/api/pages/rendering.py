@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from calibrant.messages import plural
 from calibrant.reporting.figures import percent
 from calibrant.service.api.pages import charts
-from calibrant.service.api.pages.sentences import about, duration
+from calibrant.service.api.pages.sentences import about, decision, duration
 from calibrant.service.store.overview import History, Overview
 
 PACKAGE = "calibrant.service.api.pages"
@@ -47,7 +47,7 @@ def environment() -> Environment:
         "entries": lambda value: plural(value, "entry", "entries"),
         "share": percent,
     }
-    made.globals["lag"] = lag
+    made.globals |= {"lag": lag, "decision": decision}
     return made
 
 

@@ -14,7 +14,7 @@ from calibrant.service.api.errors import Refusal
 from calibrant.service.api.pages.rendering import STYLE, login_page, stream_page, streams_page
 from calibrant.service.store.access import Caller
 from calibrant.service.store.overview import History, Overview, read_history, read_overviews
-from calibrant.service.store.streams import promote, resume, roll_back
+from calibrant.service.store.streams import pin, promote, resume, roll_back
 
 router = APIRouter(include_in_schema=False)
 
@@ -52,17 +52,21 @@ def show_stream(request: Request, stream: str, caller: Reader, refresh: Refresh 
 
 @router.post("/streams/{stream}/{action}")
 async def decide(request: Request, stream: str, action: str, caller: Admin) -> RedirectResponse:
-    """Roll back, promote or resume: logged as an action of the caller."""
+    """Roll back, promote, pin or resume: logged as an action of the caller. A pin without a version ends."""
     number = (await form_of(request)).get("version", "")
-    if action not in ("promote", "roll-back", "resume"):
+    if action not in ("promote", "pin", "roll-back", "resume"):
         raise Refusal(404, "not-found", "action", "does not exist")
-    if action == "promote" and not (number.isascii() and number.isdecimal() and len(number) < 10):
+    ends_pin = action == "pin" and not number
+    is_number = number.isascii() and number.isdecimal() and len(number) < 10
+    if action in ("promote", "pin") and not (ends_pin or is_number):
         raise Refusal(422, "wrong-value", "version", "must be a number")
 
     def write() -> None:
         with request.app.state.access.pool.connection() as connection:
             if action == "promote":
                 promote(connection, caller.digest, stream, int(number))
+            elif action == "pin":
+                pin(connection, caller.digest, stream, None if ends_pin else int(number))
             else:
                 {"roll-back": roll_back, "resume": resume}[action](connection, caller.digest, stream)
 

@@ -20,6 +20,16 @@ RECENT_SECONDS = 86_400.0
 MARKS = {"good": "fine", "warn": "look", "bad": "act", "none": "waits"}
 """The word beside the color."""
 
+HELD = {
+    "manual": "a person decides what is served",
+    "pinned": "a person pinned what is served",
+    "paused": "a version was rolled back, and nobody has resumed yet",
+    "waiting": "a person promoted another one a short time ago",
+    "step": "it reverses the order of scores, or moves them too far at once",
+    "worse": "it is worse than what is served, on the last rows that were learned",
+}
+"""Why the newest version is not served."""
+
 STEPS = ((86_400.0, "day"), (3_600.0, "hour"), (60.0, "minute"), (1.0, "second"))
 
 
@@ -66,8 +76,11 @@ def about(view: Overview) -> Sentence:
     """
     report = view.report
     if view.behind_seconds > LATE_SECONDS:
-        text = f"The learner is {duration(view.behind_seconds)} behind: new outcomes are stored but not learned yet."
-        return Sentence("bad", text)
+        waiting = f"{plural(view.behind, 'entry', 'entries')} of the log {'waits' if view.behind == 1 else 'wait'}"
+        text = (
+            f"The learner is {duration(view.behind_seconds)} behind: {waiting}. If the number falls, it is catching up."
+        )
+        return Sentence("bad", f"{text} If not, see whether calibrant learn runs. Nothing is lost.")
     if report is None or not report["rows_learned"]:
         served = "the score itself is served" if not view.served else f"version {view.served} is served"
         return Sentence("none", f"No outcome has been learned yet; {served}.")
@@ -94,3 +107,33 @@ def about(view: Overview) -> Sentence:
             "warn", f"Served by {served}: {compared}. Predictions are too {side}, though short of an alarm."
         )
     return Sentence("good", f"Served by {served}: {compared}. The monitor sees no deviation.")
+
+
+def decision(view: Overview) -> str:
+    """What keeps newer versions from being served, in a sentence; empty if nothing does.
+
+    Parameters
+    ----------
+    view
+        What was read of the stream.
+
+    Returns
+    -------
+    str
+        In this order: a pin, a pause, why the newest version is not served.
+
+    Examples
+    --------
+    >>> from datetime import datetime, UTC
+    >>> decision(Overview(1, "clicks", datetime.now(UTC), served=3, newest=4, report={"held": "manual"}))
+    'Version 4 is published but not served: a person decides what is served.'
+    """
+    report = view.report or {}
+    if report.get("pinned"):
+        served = f"version {view.served}" if view.served else "the score itself"
+        return f"A person pinned {served}: nothing else is served until the pin ends."
+    if report.get("paused"):
+        return "Automatic promotion is paused after a roll-back, until somebody resumes."
+    if report.get("held") and view.newest != view.served:
+        return f"Version {view.newest} is published but not served: {HELD[report['held']]}."
+    return ""
