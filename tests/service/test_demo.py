@@ -44,7 +44,8 @@ def test_the_demo_shows_streams_and_leaves_nothing() -> None:
             with httpx.Client(base_url=address[0], follow_redirects=True, timeout=PATIENCE) as browser:
                 page = browser.post("/login", data={"token": token[0]}).text
                 end = time.monotonic() + PATIENCE
-                while "Served by version" not in page:  # at first the learner is behind
+                assert "behind" not in page
+                while "Served by version" not in page:
                     assert time.monotonic() < end, page
                     time.sleep(0.5)
                     page = browser.get("/").text

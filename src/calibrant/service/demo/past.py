@@ -59,6 +59,8 @@ def write_past(connection: psycopg.Connection, world: World, now: int, rng: np.r
         _write_day(connection, world, stream, first + day * DAY, rng)
         while learner.step():
             pass
+    learner.tick()  # the last second of the past has ended
+    learner.step()
     learner.checkpoint()
 
 
