@@ -5,8 +5,10 @@
     python benchmarks/service_soak.py --seconds 600
 
 Two serving processes, a learner and PostgreSQL run without faults; clients send predictions and outcomes at a bounded
-rate. Resident memory of each process is read every few seconds. It is called flat if its median in the last third of
-the run is at most 5 % above its median in the middle third. The first third is for caches that fill up.
+rate. Every few seconds three things are read: the resident memory of each process; the memory of all processes of
+PostgreSQL together, each page counted once and without the shared buffers; and the number of its connections. Memory is
+called flat if its median in the last third of the run is at most 5 % above its median in the middle third. The first
+third is for caches that fill up.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parents[1]))
 
 from benchmarks.service_kills import Bench
+from tests.service.faults.database import children, command
 
 FLAT = 1.05
 """Largest ratio of the last third to the middle third."""
@@ -40,11 +43,14 @@ class Soak:
         Length of the run, and rows that were acknowledged.
     memory
         Mebibytes of each process over time.
+    connections
+        Connections to PostgreSQL over time.
     """
 
     seconds: float
     rows: int
     memory: dict[str, list[float]]
+    connections: list[int]
 
     def growth(self) -> dict[str, float]:
         """Median of the last third divided by that of the middle third, by process."""
@@ -64,12 +70,29 @@ class Soak:
             values = self.memory[name]
             shown = (values[0], values[len(values) // 2], values[-1], max(values))
             lines.append(f"{name:12} " + " ".join(f"{each:8.1f}" for each in shown) + f" {ratio:8.3f}")
+        counts = self.connections
+        shown = (counts[0], counts[len(counts) // 2], counts[-1], max(counts))
+        lines.append(f"{'connections':12} " + " ".join(f"{each:8d}" for each in shown))
         return "\n".join(lines)
 
 
 def resident(number: int) -> float:
     """Mebibytes of a process that are in memory."""
     return int((Path("/proc") / str(number) / "statm").read_text().split()[1]) * PAGE / MIB
+
+
+def of_database(number: int) -> tuple[float, int]:
+    """Mebibytes of all processes of a PostgreSQL server without shared buffers, and how many are connections."""
+    total, connections = 0, 0
+    for each in [number, *children(number)]:
+        try:
+            lines = (Path("/proc") / str(each) / "smaps_rollup").read_text().splitlines()
+            connections += "calibrant" in command(each)
+        except OSError:  # it has ended
+            continue
+        sizes = {line.split()[0]: int(line.split()[1]) for line in lines[1:]}
+        total += sizes["Pss:"] - sizes["Pss_Shmem:"]
+    return total / 1024, connections
 
 
 def run(seconds: float, pause: float = 0.02) -> Soak:
@@ -93,14 +116,18 @@ def run(seconds: float, pause: float = 0.02) -> Soak:
             each.start()
         bench.wait_for_progress(100)
         processes = {"server 1": bench.servers[0], "server 2": bench.servers[1], "learner": bench.learner}
-        memory: dict[str, list[float]] = {name: [] for name in processes}
+        memory: dict[str, list[float]] = {name: [] for name in [*processes, "PostgreSQL"]}
+        connections: list[int] = []
         begun, rows = time.monotonic(), bench.progress()
         step = max(0.5, min(5.0, seconds / 60))
         while time.monotonic() - begun < seconds:
             time.sleep(step)
             for name, process in processes.items():
                 memory[name].append(resident(process.number))
-        found = Soak(time.monotonic() - begun, bench.progress() - rows, memory)
+            of_all, open_now = of_database(bench.database.number or 0)
+            memory["PostgreSQL"].append(of_all)
+            connections.append(open_now)
+        found = Soak(time.monotonic() - begun, bench.progress() - rows, memory, connections)
         restarts = {name: process.starts - 1 for name, process in processes.items() if process.starts > 1}
         for each in bench.clients:
             each.end()
@@ -115,8 +142,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one minute")
     parser.add_argument("--seconds", type=float, default=3_600.0)
+    parser.add_argument("--pause", type=float, default=0.02, help="seconds between two rounds of a client")
     given = parser.parse_args()
-    found = run(60.0 if given.quick else given.seconds)
+    found = run(60.0 if given.quick else given.seconds, given.pause)
     print(found)
     return max(found.growth().values()) > FLAT
 

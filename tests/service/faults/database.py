@@ -104,9 +104,9 @@ class Database:
 
     def stop(self, *, immediate: bool) -> None:
         """End it without a checkpoint: by an immediate stop, or by SIGKILL of the server and all that it started."""
-        number = self._number()
+        number = self.number
         if number is not None:
-            found = [number] if immediate else [number, *_children(number)]
+            found = [number] if immediate else [number, *children(number)]
             for each in found:
                 with suppress(ProcessLookupError):
                     os.kill(each, signal.SIGQUIT if immediate else signal.SIGKILL)
@@ -114,13 +114,15 @@ class Database:
 
     def kill_one(self) -> bool:
         """SIGKILL one process of the server that serves a client; it then restarts all of them by itself."""
-        number = self._number()
-        clients = [each for each in _children(number) if "calibrant" in _command(each)] if number else []
+        number = self.number
+        clients = [each for each in children(number) if "calibrant" in command(each)] if number else []
         if clients:
             os.kill(clients[time.monotonic_ns() % len(clients)], signal.SIGKILL)
         return bool(clients)
 
-    def _number(self) -> int | None:
+    @property
+    def number(self) -> int | None:
+        """Process id of the server; None if it does not run."""
         try:
             return int((self.data / "postmaster.pid").read_text().split()[0])
         except (OSError, IndexError, ValueError):
@@ -155,7 +157,7 @@ class Database:
         self.log.unlink(missing_ok=True)
 
 
-def _children(parent: int) -> list[int]:
+def children(parent: int) -> list[int]:
     """Processes that a process started."""
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
@@ -168,7 +170,8 @@ def _children(parent: int) -> list[int]:
     return found
 
 
-def _command(number: int) -> str:
+def command(number: int) -> str:
+    """Command line of a process; empty if it has ended."""
     try:
         return (Path("/proc") / str(number) / "cmdline").read_text()
     except OSError:
