@@ -118,6 +118,39 @@ def test_a_bad_version_is_rolled_back_and_nothing_is_promoted_until_a_person_res
     assert world.causes().count("rolled back") == 1
 
 
+def test_what_a_person_decides_in_the_second_of_a_roll_back_counts() -> None:
+    def until_promoted() -> World:
+        world = World()
+        world.go(30)
+        world.go(1, actions=[{"action": "publish", "document": bad_map()}])
+        world.act(action="promote", version=world.numbered(bad_map()))
+        return world
+
+    first, again = until_promoted(), until_promoted()
+    while first.state.served == again.state.served:
+        first.go(1)
+    again.go(first.second - again.second - 1)
+    again.go(1, actions=[{"action": "promote", "version": 1}, {"action": "resume"}])
+    assert again.causes()[-2:] == ["rolled back", "person"]
+    last = max(again.promotions, key=lambda each: (each.position, each.place))  # what is served, by the table
+    assert last.version == again.state.served == 1
+
+
+def test_a_change_of_what_a_trial_rests_on_begins_another_trial() -> None:
+    world = World(publish_rows=400)
+    world.go(20)
+    before = world.state.decisions.watch
+    assert before is not None
+    assert before.paired.rows > 0
+    for name, value in (("tolerance", 0.05), ("trial_level", 0.5)):
+        world.act(action="settings", settings=world.state.settings.document() | {name: value})
+        watch = world.state.decisions.watch
+        assert watch is not None
+        assert (watch.version, watch.before, watch.paired.rows) == (before.version, before.before, 0)
+        assert watch.since == START + world.second
+    assert world.state.decisions.trials_of_people == 2
+
+
 def test_a_break_of_the_world_is_an_alarm_and_faster_learning_and_not_a_roll_back() -> None:
     world = World(publish_rows=400)
     world.go(60)

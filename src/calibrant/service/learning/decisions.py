@@ -69,7 +69,8 @@ class Decisions:
     wait_until
         Time in microseconds before which no version is promoted automatically, after a person's promotion.
     trials, trials_of_people
-        Trials of versions that were promoted automatically and by people; half of the level is spent over each.
+        Trials of versions that were promoted automatically, and trials that people began, by a promotion or by other
+        settings; half of the level is spent over each.
     watch
         The trial of the version that is served.
     canary
@@ -205,6 +206,12 @@ class Decisions:
         y: Floats = rows.labels.astype(np.float64)
         newer, older = (self._map(number, find).apply(rows.scores, rows.keys) for number in (new, old))
         paired.add(newer, older, y, settings.tolerance)
+
+    def restart_watch(self, time: int) -> None:
+        """A person changed what a trial rests on, and may know outcomes: a new trial begins with rows from here on."""
+        if self.watch is not None:
+            self.trials_of_people += 1
+            self._begin_watch(self.trials_of_people, time / SECOND)
 
     # ------------------------------------------------------------------------------------------------------- people
 

@@ -81,7 +81,7 @@ class Learner:
     def tick(self) -> bool:
         """Log what time it is, if entries wait for the end of their block or rows may be due."""
         row = self.connection.execute(
-            "select extract(epoch from clock_timestamp())::bigint > time / 1000000, exists (select from log "
+            "select floor(extract(epoch from clock_timestamp())) > time / 1000000, exists (select from log "
             "where log.stream = head.stream and day >= day_of(%s) and log.position > %s and kind <> %s) "
             "from head where stream = %s",
             [self.state.time if self.state else 0, self._position, int(Kind.TICK), self.stream],

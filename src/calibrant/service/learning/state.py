@@ -125,7 +125,7 @@ class StreamState:
         now = int(block.time[0]) // SECOND
         self.position, self.time = int(block.position[-1]), int(block.time[-1])
         decided, before = Decided(), self._tried()
-        self._release(float(now), decided)
+        self._release(float(now), int(block.position[0]), decided)
         self._predictions(block, block.kind == Kind.PREDICTION, block.at, decided)
         self._predictions(block, block.kind == Kind.OUTCOME_WITH_RECEIPT, block.predicted, decided)
         came = (block.kind == Kind.OUTCOME) | (block.kind == Kind.OUTCOME_WITH_RECEIPT)
@@ -159,8 +159,11 @@ class StreamState:
 
     # ----------------------------------------------------------------------------------------------------- releases
 
-    def _release(self, now: float, decided: Decided) -> None:
-        """Rows that are due are judged with what was served, counted and learned."""
+    def _release(self, now: float, first: int, decided: Decided) -> None:
+        """Rows that are due are judged with what was served, counted and learned.
+
+        A roll-back has the first position of the block, so that what a person decides in the same block comes after it.
+        """
         released = self.ledger.advance(now)
         if self.fast_until != NEVER and self.time >= self.fast_until:
             self.fast_until = NEVER
@@ -169,7 +172,7 @@ class StreamState:
             return
         keys, served = released.keys[:, 0].copy(), released.keys[:, 1].copy().view(np.float64)
         rows = Rows(released.scores, keys, released.labels, served, released.at)
-        rolled = self.decisions.judge(rows, self.settings, self.position, self.find)
+        rolled = self.decisions.judge(rows, self.settings, first, self.find)
         if rolled is not None:
             decided.promotions.append(rolled)
         self.decisions.judge_canary(rows, released.versions, self.settings, self.find)
@@ -207,7 +210,7 @@ class StreamState:
             self._change(document.get("settings"))
         elif action == "erase":
             if "id" in document:  # otherwise it is erased from the log, and this state is from before it
-                self.ledger.rename(bytes.fromhex(document["id"]), bytes.fromhex(document["to"]))
+                self.ledger.erase(bytes.fromhex(document["id"]))
                 decided.erased.append((position, UUID(document["id"]), UUID(document["to"])))
         elif action == "epoch":
             self.decisions.begin_epoch(document["number"])
@@ -230,6 +233,9 @@ class StreamState:
         watching = ("tolerance", "alarm_level")
         if any(getattr(new, name) != getattr(self.settings, name) for name in watching):
             self.monitor = new.new_monitor()
+        judging = ("tolerance", "trial_level")
+        if any(getattr(new, name) != getattr(self.settings, name) for name in judging):
+            self.decisions.restart_watch(self.time)
         self.settings = new
         self.ledger.horizon, self.ledger.remember = new.horizon, new.horizon if new.remember is None else new.remember
 
