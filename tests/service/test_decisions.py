@@ -139,6 +139,8 @@ def test_what_a_person_decides_in_the_second_of_a_roll_back_counts() -> None:
 def test_a_change_of_what_a_trial_rests_on_begins_another_trial() -> None:
     world = World(publish_rows=400)
     world.go(20)
+    world.act(action="canary", version=1, share=0.0)
+    world.go(1)
     before = world.state.decisions.watch
     assert before is not None
     assert before.paired.rows > 0
@@ -148,7 +150,9 @@ def test_a_change_of_what_a_trial_rests_on_begins_another_trial() -> None:
         assert watch is not None
         assert (watch.version, watch.before, watch.paired.rows) == (before.version, before.before, 0)
         assert watch.since == START + world.second
-    assert world.state.decisions.trials_of_people == 2
+        assert world.state.decisions.canary is not None
+        assert world.state.decisions.canary.watch.since == START + world.second
+    assert world.state.decisions.trials_of_people == 1 + 4
 
 
 def test_a_break_of_the_world_is_an_alarm_and_faster_learning_and_not_a_roll_back() -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID
 
 import numpy as np
 import psycopg
 import pytest
+from tests.service.faults.database import Database
 from tests.service.test_learner import at_second, fill, learned, versions
 
 from calibrant.live import Ledger
@@ -15,6 +18,7 @@ from calibrant.service.learning.learner import Learner
 from calibrant.service.learning.replay import replay
 from calibrant.service.settings import Settings, first_entry
 from calibrant.service.store.log import append_outcomes, append_predictions
+from calibrant.service.store.migrate import connect, migrate
 from calibrant.service.store.retention import check_epoch, drop_days, erase, raise_epoch
 
 DAY = 86_400
@@ -92,6 +96,18 @@ def test_the_part_of_a_day_that_nobody_needs_is_gone(database: psycopg.Connectio
     assert database.execute("select to_regclass('log_20200101')").fetchone() == (None,)
 
 
+def test_an_entry_that_comes_while_its_day_is_dropped_is_kept(address: str, database: psycopg.Connection) -> None:
+    database.execute("select make_day(date '2020-01-01')")
+    with connect(address) as writer, ThreadPoolExecutor(1) as pool:
+        writer.execute("begin")
+        writer.execute("insert into log (stream, position, day, time, kind) values (9, 1, '2020-01-01', 0, 4)")
+        dropped = pool.submit(drop_days, database)
+        time.sleep(0.5)
+        writer.execute("commit")
+        assert dropped.result() == []
+    assert database.execute("select count(*) from log where stream = 9").fetchone() == (1,)
+
+
 def test_a_dropped_id_is_free_again(database: psycopg.Connection, short: int) -> None:
     learner = Learner(database, short)
     for day in range(5):
@@ -142,19 +158,46 @@ def _ids(state: bytes) -> bytes:
     return np.load(io.BytesIO(ledger))["ids"][:, 1].tobytes()
 
 
-def test_a_ledger_with_another_id_releases_the_same_labels() -> None:
+def test_a_row_that_is_erased_while_it_waits_is_not_learned(database: psycopg.Connection) -> None:
+    text = first_entry(Settings(horizon=10.0, mode="returned", silence="unknown", publish_rows=20))
+    stream = int(database.execute("select create_stream('erased', %s)", [text]).fetchone()[0])  # type: ignore[index]
+    learner, gone, kept = Learner(database, stream), UUID(int=1), UUID(int=2)
+    begin = 2_000_000_000
+    call = "select append_outcomes(%s, %s, %s::smallint[], %s, %s, %s, %s, %s, %s)"
+
+    def send(second: int, ids: list[UUID]) -> None:
+        """Outcomes with receipts of predictions at the beginning."""
+        at_second(database, stream, begin + second)
+        n = len(ids)
+        at, score, version = [begin * 1_000_000] * n, [0.5] * n, [0] * n
+        database.execute(call, [stream, ids, [1] * n, [None] * n, score, ["k"] * n, at, version, score])
+
+    send(1, [gone, kept])
+    erase(database, stream, gone)
+    send(3, [gone, gone, kept])  # the client sends it again
+    erase(database, stream, kept)
+    send(5, [gone])
+    for second in (20, 21):
+        send(second, [gone, kept])  # their horizon has passed
+    learned(learner)
+    assert learner.state is not None
+    counts = learner.state.ledger.counts
+    assert (counts.open, counts.erased, counts.with_outcome) == (0, 2, 1)
+    assert learner.state.forecaster.n_rows == 1
+
+
+def test_a_ledger_forgets_an_erased_id() -> None:
     ledger = Ledger(10.0, key_columns=2)
     ids = [UUID(int=k) for k in (5, 6, 7)]
     ledger.predict(ids, [0.1, 0.2, 0.3], at=0.0, keys=[[4, 1], [5, 1], [6, 1]])
     ledger.observe([ids[1], UUID(int=99)], [1, 1], at=1.0)
-    ledger.rename(ids[1].bytes, UUID(int=1000).bytes)
-    ledger.rename(UUID(int=99).bytes, UUID(int=1001).bytes)
-    ledger.rename(UUID(int=12345).bytes, UUID(int=1002).bytes)  # not known
-    assert ledger.counts.held == 1
-    released = ledger.advance(10.0)
-    assert released.scores.tolist() == [0.1, 0.3, 0.2]
-    assert released.labels.tolist() == [0, 0, 1]
-    assert released.keys[:, 0].tolist() == [4, 6, 0]
+    for id in (ids[1], UUID(int=99), UUID(int=12345)):  # the last is not known
+        ledger.erase(id.bytes)
+    assert (ledger.counts.held, ledger.counts.unknown, ledger.counts.erased) == (0, 1, 1)
+    assert (ledger.counts.predictions, ledger.counts.outcomes) == (3, 2)
+    assert ledger.advance(10.0).scores.tolist() == [0.1, 0.3]
+    ledger.erase(ids[0].bytes)  # released: its id is no longer remembered
+    assert len(ledger) == 1
     assert Ledger.from_bytes(ledger.to_bytes()).to_bytes() == ledger.to_bytes()
 
 
@@ -176,6 +219,27 @@ def test_numbers_of_versions_are_not_used_again_after_a_restore(database: psycop
     assert numbers[: numbers.index(old) + 1] == list(range(1, old + 1))
     assert numbers[-1] > 100_000 * epoch  # type: ignore[operator]
     assert raise_epoch(database) == epoch + 1
+    later = database.execute("select create_stream('later', (select document from log where position = 1))").fetchone()
+    fill(database, later[0], 12)  # type: ignore[index]
+    learned(Learner(database, later[0]))  # type: ignore[index]
+    assert versions(database, later[0])[0][0] == 100_000 * (epoch + 1) + 1  # type: ignore[index]
+
+
+@pytest.mark.slow
+@pytest.mark.full
+def test_a_standby_that_was_promoted_begins_an_epoch() -> None:
+    with Database() as server:
+        with connect(server.address) as owner:
+            migrate(owner)
+            assert check_epoch(owner) == 0
+        server.stop(immediate=True)
+        (server.data / "standby.signal").touch()
+        (server.data / "standby.signal").chmod(0o666)
+        server.start()
+        with connect(server.address) as owner:
+            assert owner.execute("select pg_is_in_recovery(), pg_promote()").fetchone() == (True, True)
+            assert owner.execute("select timeline from this_server()").fetchone() == (2,)
+            assert check_epoch(owner) > 2_000
 
 
 def test_a_learner_from_before_a_restore_commits_nothing(database: psycopg.Connection, stream: int) -> None:

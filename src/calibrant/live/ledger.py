@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -224,31 +224,28 @@ class Ledger:
             self.counts.forgotten_early += beyond
         return released
 
-    def rename(self, old: bytes, new: bytes) -> None:
-        """Replace an id by another one and its key by 0 or an empty text, wherever the ledger holds it; for erasure.
+    def erase(self, id: bytes) -> None:
+        """Forget an id wherever the ledger holds it; a row that waits is removed, and is not released.
+
+        To release it without its id would be wrong: its outcome could no longer be joined, and silence would make it a
+        negative; and if the same prediction came again, it would be learned twice.
 
         Parameters
         ----------
-        old
-            The 16 bytes of an id; if it is not known, nothing changes.
-        new
-            16 bytes which are not the id of a row.
+        id
+            The 16 bytes of an id, as :func:`calibrant.live.read_ids` reads them; if it is not known, nothing changes.
         """
-        pairs = [np.frombuffer(each, dtype=">u8").astype(np.uint64) for each in (old, new)]
-        zeros = 0 if self.key_columns == 1 else (0,) * self.key_columns
-        none = zeros if self._names is None else ""
-        self._corrections = [replace(each, id=new, key=none) if each.id == old else each for each in self._corrections]
-        row = self._table.find(pairs[0][None])
-        self._columns["key"][row[row >= 0]] = 0 if self._names is None else self._names.add([""])
-        head, columns = unpack(self.to_bytes(), KIND, {"ids": np.uint64} | COLUMNS | HELD | ARRAYS)
-        columns = {name: each.copy() for name, each in columns.items()}
-        for name in ("ids", "held_ids"):
-            own = (columns[name] == pairs[0]).all(axis=1)
-            columns[name][own] = pairs[1]
-            order = np.lexsort((columns[name][:, 1], columns[name][:, 0]))
-            for each in (name, *(COLUMNS if name == "ids" else list(HELD)[1:])):
-                columns[each] = columns[each][order]
-        vars(self).update(vars(Ledger.from_bytes(pack(KIND, head, columns))))
+        pair = np.frombuffer(id, dtype=">u8").astype(np.uint64)
+        found = self._table.find(pair[None])
+        rows = found[found >= 0]
+        waiting, held = int((self._columns["state"][rows] == OPEN).sum()), len(self._held.take(pair.tobytes()))
+        self.counts.open -= waiting
+        self.counts.erased += waiting
+        self.counts.held -= held
+        self.counts.unknown += held
+        self._corrections = [each for each in self._corrections if each.id != id]
+        self._drop(rows)
+        vars(self).update(vars(Ledger.from_bytes(self.to_bytes())))  # queues without the row
 
     def take_corrections(self) -> list[Correction]:
         """The corrections since the last call, in the order in which they came."""

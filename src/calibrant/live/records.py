@@ -30,6 +30,8 @@ class Counts(Shown):
         Predictions whose release time had passed when they came.
     overflow_predictions
         Predictions that came while ``max_open`` others waited.
+    erased
+        Predictions that were erased while they waited.
     held
         Outcomes that wait for their prediction.
     joined
@@ -77,13 +79,14 @@ class Counts(Shown):
     forgotten_early: int = 0
     corrected: int = 0
     dropped_corrections: int = 0
+    erased: int = 0
 
     @property
     def predictions(self) -> int:
         """All predictions that came."""
         released = self.with_outcome + self.silent_negative + self.silent_unknown
         refused = self.duplicate_predictions + self.conflicting_predictions
-        return self.open + released + refused + self.late_predictions + self.overflow_predictions
+        return self.open + released + refused + self.late_predictions + self.overflow_predictions + self.erased
 
     @property
     def outcomes(self) -> int:
@@ -108,8 +111,9 @@ class Counts(Shown):
         odd = {
             "duplicate predictions": self.duplicate_predictions, "predictions with an id in use":
             self.conflicting_predictions, "predictions after their release time": self.late_predictions,
-            "predictions beyond max_open": self.overflow_predictions, "outcomes replaced before the release":
-            self.replaced, "duplicate outcomes": self.duplicate_outcomes, "outcomes after the horizon": self.too_late,
+            "predictions beyond max_open": self.overflow_predictions, "predictions erased while they waited":
+            self.erased, "outcomes replaced before the release": self.replaced,
+            "duplicate outcomes": self.duplicate_outcomes, "outcomes after the horizon": self.too_late,
             "outcomes that contradict a released label": self.after_release,
             "outcomes that confirm one": self.agreed, "outcomes with an unknown id": self.unknown,
             "outcomes beyond max_held": self.overflow_outcomes, "calls with an earlier time": self.stale,

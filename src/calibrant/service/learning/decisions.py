@@ -208,10 +208,13 @@ class Decisions:
         paired.add(newer, older, y, settings.tolerance)
 
     def restart_watch(self, time: int) -> None:
-        """A person changed what a trial rests on, and may know outcomes: a new trial begins with rows from here on."""
+        """A person changed what trials rest on, and may know outcomes: they begin anew with rows from here on."""
         if self.watch is not None:
             self.trials_of_people += 1
             self._begin_watch(self.trials_of_people, time / SECOND)
+        if self.canary is not None and self.canary.is_tried:
+            self.trials_of_people += 1
+            self.canary.watch = Watch(self.canary.version, NOT_ONE, self.trials_of_people, time / SECOND, Paired())
 
     # ------------------------------------------------------------------------------------------------------- people
 

@@ -22,7 +22,10 @@ def drop_days(connection: psycopg.Connection) -> list[date]:
         Days whose part of the log is gone. A stream keeps a day for its ``retention_days``, and until its rows are
         released, learned and forgotten and a state is stored after them. Ids of the day are free again.
     """
-    return [day for (day,) in connection.execute("select drop_days()").fetchall()]
+    found: list[date] = []
+    while gone := connection.execute("select drop_days()").fetchall():  # one day in each transaction
+        found += [day for (day,) in gone]
+    return found
 
 
 def erase(connection: psycopg.Connection, stream: int, id: UUID) -> int:

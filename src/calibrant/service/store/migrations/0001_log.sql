@@ -207,17 +207,3 @@ begin
     update head set position = was.place + 1, time = was.moment where head.stream = wanted;
     return was.place + 1;
 end $$;
-
--- A new stream, whose first entry says its settings.
-create function create_stream(called text, settings text) returns integer
-    language plpgsql security definer set search_path from current as $$
-#variable_conflict use_column
-declare
-    made integer;
-begin
-    insert into stream (name) values (called) returning stream into made;
-    insert into head (stream, position, time) values (made, 0, 0);
-    insert into learner (stream, fence, position) values (made, 0, 0);
-    perform append_entry(made, 5::smallint, settings);
-    return made;
-end $$;

@@ -36,9 +36,37 @@ create table epoch (
     timeline integer not null,
     at timestamptz not null default now()
 );
-insert into epoch
-    select 0, system.system_identifier, control.timeline_id
-    from pg_control_system() as system, pg_control_checkpoint() as control;
+
+-- Server and timeline of this database. The timeline is that of the next entry of the write-ahead log: the control file
+-- has the one before until the first checkpoint after a standby was promoted.
+create function this_server(out system bigint, out timeline integer)
+    language sql
+    begin atomic
+        select found.system_identifier, ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer
+        from pg_control_system() as found;
+    end;
+insert into epoch select 0, this.system, this.timeline from this_server() as this;
+
+-- A new stream, whose first entry says its settings. After a restore the epoch comes next: there may have been a stream
+-- with this name and number which the backup does not know.
+create function create_stream(called text, settings text) returns integer
+    language plpgsql security definer set search_path from current as $$
+#variable_conflict use_column
+declare
+    made integer;
+    present integer;
+begin
+    lock table epoch in share mode;  -- an epoch that begins meanwhile finds the stream, or is found here
+    insert into stream (name) values (called) returning stream into made;
+    insert into head (stream, position, time) values (made, 0, 0);
+    insert into learner (stream, fence, position) values (made, 0, 0);
+    perform append_entry(made, 5::smallint, settings);
+    select max(number) into present from epoch;
+    if present > 0 then
+        perform append_entry(made, 5::smallint, format('{"action": "epoch", "number": %s}', present));
+    end if;
+    return made;
+end $$;
 
 -- A new epoch. Each stream logs it, so that numbers of versions which the backup does not know are not used again. Its
 -- number is at least the count of days since 2020, so that two restores from one backup differ, unless on one day.
@@ -50,10 +78,8 @@ declare
     each integer;
 begin
     lock table epoch in exclusive mode;
-    select greatest(max(number) + 1, current_date - date '2020-01-01') into raised from epoch;
-    insert into epoch
-        select raised, system.system_identifier, control.timeline_id
-        from pg_control_system() as system, pg_control_checkpoint() as control;
+    select greatest(max(number) + 1, (now() at time zone 'UTC')::date - date '2020-01-01') into raised from epoch;
+    insert into epoch select raised, this.system, this.timeline from this_server() as this;
     update learner set fence = fence + 1;
     for each in select stream from stream order by stream loop
         perform append_entry(each, 5::smallint, format('{"action": "epoch", "number": %s}', raised));
@@ -66,12 +92,11 @@ create function check_epoch() returns integer
     language plpgsql security definer set search_path from current as $$
 declare
     last record;
-    system bigint := (select system_identifier from pg_control_system());
-    line integer := (select timeline_id from pg_control_checkpoint());
+    this record := this_server();
 begin
     lock table epoch in exclusive mode;
     select * into last from epoch order by number desc limit 1;
-    if last.system = system and last.timeline = line then
+    if last.system = this.system and last.timeline = this.timeline then
         return last.number;
     end if;
     return raise_epoch();
@@ -121,8 +146,9 @@ begin
     order by chosen.position desc limit 1);
 end $$;
 
--- Drop days of the log that no stream needs, oldest first. A day of a stream is dropped only if a state is stored after
--- its last entry; states before it are removed. Figures of the day, versions and promotions stay.
+-- Drop days of the log that no stream needs, oldest first, until the part of one day is gone. A day of a stream is dropped
+-- only if a state is stored after its last entry; states before it are removed. Figures of the day, versions and
+-- promotions stay. Locks are taken in the order learner, log, part: nobody who has a later one waits for an earlier one.
 create function drop_days() returns setof date
     language plpgsql security definer set search_path from current as $$
 #variable_conflict use_column
@@ -136,7 +162,7 @@ begin
         select inhrelid::regclass as name, to_date(right(inhrelid::regclass::text, 8), 'YYYYMMDD') as day
         from pg_inherits where inhparent = 'log'::regclass order by 2
     loop
-        whole := part.day < current_date;
+        whole := part.day < (clock_timestamp() at time zone 'UTC')::date;
         done := '{}';
         for each in
             select stream.stream, (
@@ -154,17 +180,24 @@ begin
                 whole := false;
             end if;
         end loop;
-        delete from known where stream = any (done) and day = part.day;
-        if not whole then
-            delete from log where stream = any (done) and day = part.day;
-            continue;
+        if whole then
+            begin
+                set local lock_timeout = '2s';
+                lock table only log in access exclusive mode;
+                execute format('lock table %s in access exclusive mode', part.name);
+            exception when lock_not_available then
+                continue;  -- somebody uses it; it goes the next time
+            end;
+            -- An entry may have come meanwhile, such as of a stream without any until now.
+            execute format('select not exists (select from %s where stream <> all ($1))', part.name)
+                into whole using done;
         end if;
-        begin
-            set local lock_timeout = '2s';
+        delete from known where stream = any (done) and day = part.day;
+        if whole then
             execute format('drop table %s', part.name);
             return next part.day;
-        exception when lock_not_available then
-            null;  -- somebody reads it; it goes the next time
-        end;
+            return;  -- the locks end here
+        end if;
+        delete from log where stream = any (done) and day = part.day;
     end loop;
 end $$;
