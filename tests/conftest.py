@@ -48,7 +48,7 @@ ALLOWED_SKIPS_LOWEST: Mapping[str, str] = {
 # Features that the lowest versions lack; `@pytest.mark.since(package, version)` may name only these.
 NEWER_FEATURES: Mapping[tuple[str, str], str] = {("numpy", "2.0"): "StringDType"}
 
-settings.register_profile("ci", max_examples=40, derandomize=True, deadline=None, print_blob=True)
+settings.register_profile("ci", max_examples=25, derandomize=True, deadline=None, print_blob=True)
 settings.register_profile("full", max_examples=2_000, derandomize=True, deadline=None, print_blob=True)
 
 

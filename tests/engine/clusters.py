@@ -24,7 +24,7 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 HOST = "127.0.0.1"
-PATIENCE = 60.0
+PATIENCE = 180.0
 """Seconds that a process may take to start."""
 
 Read = Callable[[Sequence[str]], Any]

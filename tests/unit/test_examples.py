@@ -21,7 +21,7 @@ def run(name: str, *arguments: str) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_boosters_are_better_after_calibration() -> None:
     lines = [line.split() for line in run("boosters.py").splitlines() if "log loss" in line]
     assert lines
@@ -30,7 +30,7 @@ def test_boosters_are_better_after_calibration() -> None:
         assert after < before
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_picture_of_the_readme_is_small(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     run("readme_picture.py", str(tmp_path / "readme.png"))
