@@ -3,7 +3,8 @@
 python tools/parts.py make lint=1 test=28
 
 Each part is a target of the Makefile with its budget in minutes. A part that fails ends the run with its exit code; one
-that takes longer than its budget is only marked, because a busy machine is not a mistake of the code.
+that takes longer than its budget is only marked, because a busy machine is not a mistake of the code. The table stands
+before the output of the last part, the tests: their closing line, which has their time, is the last line of the run.
 """
 
 from __future__ import annotations
@@ -19,25 +20,25 @@ def table(budgets: dict[str, float], minutes: dict[str, float]) -> str:
     for name, took in minutes.items():
         over = "  over its budget" if took > budgets[name] else ""
         lines.append(f"{name:8} {took:8.1f} {budgets[name]:8.1f}{over}")
-    lines.append(f"{'all':8} {sum(minutes.values()):8.1f} {sum(budgets.values()):8.1f}")
+    lines.append(f"{'sum':8} {sum(minutes.values()):8.1f} {sum(budgets[name] for name in minutes):8.1f}")
     return "\n".join(lines)
 
 
 def main(arguments: list[str]) -> int:
-    """Run the parts until one fails, and print the table in any case."""
+    """Run the parts until one fails; the table comes before the last."""
     make, *parts = arguments
     budgets = {name: float(limit) for name, _, limit in (part.partition("=") for part in parts)}
     minutes: dict[str, float] = {}
     code = 0
-    for name in budgets:
+    for place, name in enumerate(budgets, start=1):
+        if place == len(budgets):
+            sys.stdout.write(f"\n{table(budgets, minutes)}\n{name}: a budget of {budgets[name]:g} minutes\n\n")
+            sys.stdout.flush()
         begin = perf_counter()
         code = subprocess.run([make, "--no-print-directory", name], check=False).returncode
         minutes[name] = (perf_counter() - begin) / 60
         if code:
             break
-    sys.stdout.write(f"\n{table(budgets, minutes)}\n")
-    if code:
-        sys.stdout.write(f"{name} failed\n")
     return code
 
 
