@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
@@ -11,9 +13,11 @@ from benchmarks.service_month import Writer, begun
 
 from calibrant import Calibration
 from calibrant.maps import BetaMap, ByGroupMap, LogitAffineMap
+from calibrant.messages import InputError
 from calibrant.numerics import Floats, logit
 from calibrant.service.learning.canary import Tried
 from calibrant.service.learning.decisions import Promotion, check_document
+from calibrant.service.learning.figures import date_of, days_of
 from calibrant.service.learning.publishing import ServedMap
 from calibrant.service.learning.report import report, text_of
 from calibrant.service.learning.state import StreamState
@@ -236,6 +240,29 @@ def test_settings_hold_from_their_block_on_and_impossible_ones_change_nothing() 
 
 
 @pytest.mark.slow
+def test_days_are_those_of_the_time_zone() -> None:
+    for name, begin, hours in (
+        ("Europe/Berlin", datetime(2026, 3, 28, 23, tzinfo=UTC), 23),
+        ("Europe/Berlin", datetime(2026, 10, 24, 22, tzinfo=UTC), 25),
+        ("Asia/Kolkata", datetime(2026, 1, 1, 18, 30, tzinfo=UTC), 24),
+    ):
+        at = begin.timestamp() + np.array([-0.001, 0.0, 3_600.0 * hours - 0.001, 3_600.0 * hours])
+        assert np.diff(days_of(at, ZoneInfo(name))).tolist() == [1, 0, 1]
+    world = World(time_zone="Asia/Tokyo")  # the test begins at 17:46 UTC
+    world.go(8)
+    assert date_of(world.state.figures.day) == "2030-03-18"
+    world.act(action="settings", settings=world.state.settings.document() | {"time_zone": "UTC"})
+    world.go(8)
+    assert world.state.settings.time_zone == "UTC"
+    assert date_of(world.state.figures.day) == "2030-03-18"  # days do not go back
+    for name in ("localtime", "../UTC", "", None):
+        with pytest.raises(InputError, match="is not a name"):
+            Settings(horizon=1.0, time_zone=name)
+    unknown = Settings(horizon=1.0, time_zone="Mars/Olympus")
+    with pytest.raises(InputError, match="not known on this machine"):
+        _ = unknown.zone
+
+
 def test_keys_have_their_own_maps() -> None:
     world = World(keyed=True)
     shifts = np.array([0.0, 1.0, 0.0, -1.0])

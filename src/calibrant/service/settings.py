@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
+from datetime import UTC, tzinfo
 from typing import Any, Literal, get_args
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from calibrant.arrays.columns import check_option, check_whole
 from calibrant.live import Bank, Ledger, Monitor
@@ -23,6 +26,9 @@ FORECASTERS: Mapping[str, Callable[..., Forecaster]] = {"platt": OnlinePlatt, "b
 
 FIXED = ("mode", "forecaster", "silence", "keyed")
 """Settings that cannot change: what was learned depends on them."""
+
+ZONE = re.compile(r"UTC|[A-Z][A-Za-z0-9_+-]{0,30}(/[A-Z][A-Za-z0-9_+-]{0,30}){1,2}")
+"""Names of time zones: UTC, or an area and a place; short names such as localtime may differ between machines."""
 
 LARGEST = 366 * 86_400.0
 """Largest duration in seconds."""
@@ -75,6 +81,9 @@ class Settings:
         promotion; one horizon is added.
     retention_days
         Days after which entries may be dropped from the log.
+    time_zone
+        Name of the IANA time zone whose days the figures have, such as ``"Europe/Berlin"``. A day with a change of the
+        clocks has 23 or 25 hours. The log and its retention have days of UTC.
     outage
         While the database is away: ``"open"`` answers by the last known version, marked as unlogged; ``"closed"``
         refuses.
@@ -108,6 +117,7 @@ class Settings:
     trial_level: float = 0.05
     cool_down: float = 86_400.0
     retention_days: int = 90
+    time_zone: str = "UTC"
     outage: Outage = "open"
     stale_seconds: float | None = None
     stale: Stale = "flag"
@@ -121,6 +131,8 @@ class Settings:
             real("half_life", self.half_life, 1.0, 1e15)
         check_whole("retention_days", self.retention_days, 1)
         yes_no("keyed", self.keyed)
+        if type(self.time_zone) is not str or not ZONE.fullmatch(self.time_zone):
+            raise InputError("time_zone", "is not a name of a time zone", "such as 'Europe/Berlin'")
         for name in ("remember", "stale_seconds"):
             if getattr(self, name) is not None:
                 _duration(name, getattr(self, name))
@@ -152,6 +164,15 @@ class Settings:
     def new_monitor(self) -> Monitor:
         """A new monitor of what is served."""
         return Monitor(level=self.alarm_level, tolerance=(self.tolerance, self.tolerance), against="tolerance")
+
+    @property
+    def zone(self) -> tzinfo:
+        """The rules of the time zone, as this machine has them; refused if it does not know the name."""
+        try:
+            return UTC if self.time_zone == "UTC" else ZoneInfo(self.time_zone)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            fix = "correct it, or install the package tzdata"
+            raise InputError("time_zone", f"{self.time_zone!r} is not known on this machine", fix) from None
 
     def check_change(self, new: Settings) -> None:
         """Refuse settings that a stream with these ones cannot take.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, tzinfo
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ LEAST_OF_KEY = 20.0
 
 NO_DAY = -1
 DAY = 86_400.0
+FIRST = date(1970, 1, 1).toordinal()
 
 COLUMNS: dict[str, Any] = {
     "scores": np.float64,
@@ -63,7 +64,7 @@ class Rows:
 
 @dataclass
 class Figures:
-    """Sums of released rows. A day is that of the prediction, in UTC; days never go back."""
+    """Sums of released rows. A day is that of the prediction, in the time zone of the stream; days never go back."""
 
     window: Rows = field(default_factory=Rows.none)
     day: int = NO_DAY
@@ -207,6 +208,36 @@ def _bin(low: float, high: float, n: float, predicted: float, observed: float) -
 def moment(seconds: float) -> str:
     """A time in RFC 3339, in UTC."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def days_of(at: Floats, zone: tzinfo) -> Ints:
+    """Calendar days of times in a time zone, as numbers since 1970.
+
+    Parameters
+    ----------
+    at
+        Seconds since 1970 in UTC.
+    zone
+        The time zone.
+
+    Returns
+    -------
+    array
+        One number per time.
+
+    Examples
+    --------
+    >>> from zoneinfo import ZoneInfo
+    >>> days_of(np.array([0.0, 82_800.0]), UTC).tolist()
+    [0, 0]
+    >>> days_of(np.array([0.0, 82_800.0]), ZoneInfo("Europe/Berlin")).tolist()
+    [0, 1]
+    """
+    if zone is UTC:
+        return np.floor(at / DAY).astype(np.int64)
+    seconds, place = np.unique(np.floor(at), return_inverse=True)  # clocks change at whole seconds
+    found = [datetime.fromtimestamp(each, zone).toordinal() - FIRST for each in seconds.tolist()]
+    return np.array(found, dtype=np.int64)[place]
 
 
 def date_of(day: int) -> str:

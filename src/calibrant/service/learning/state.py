@@ -18,7 +18,7 @@ from calibrant.messages import InputError
 from calibrant.online import resume
 from calibrant.service.learning.canary import Tried
 from calibrant.service.learning.decisions import Decisions, Promotion, Version, can_serve
-from calibrant.service.learning.figures import ARRAYS, Figures, Rows
+from calibrant.service.learning.figures import ARRAYS, Figures, Rows, days_of
 from calibrant.service.learning.publishing import map_of, restarted
 from calibrant.service.settings import Settings
 from calibrant.service.store.log import SECOND, Entries, Kind
@@ -191,7 +191,8 @@ class StreamState:
 
     def _count(self, rows: Rows, decided: Decided) -> None:
         """Count rows; figures of days that end are reported."""
-        days = np.maximum(np.maximum.accumulate(np.floor(rows.at / 86_400.0).astype(np.int64)), self.figures.day)
+        found = days_of(rows.at, self.settings.zone)
+        days = np.maximum(np.maximum.accumulate(found), self.figures.day)
         for day in np.unique(days).tolist():
             if day != self.figures.day and self.figures.day >= 0:
                 decided.days[self.figures.day] = self.today()

@@ -195,6 +195,7 @@ def create_stream(connection: psycopg.Connection, caller: bytes | None, name: st
     int
         Its number.
     """
+    _ = settings.zone  # must be known
     with refusals("name"):
         try:
             row = connection.execute("select open_stream(%s, %s, %s)", [caller, name, first_entry(settings)]).fetchone()
@@ -235,6 +236,7 @@ def act(connection: psycopg.Connection, caller: bytes | None, stream: str, actio
 def change_settings(connection: psycopg.Connection, caller: bytes | None, stream: str, settings: Settings) -> int:
     """Log new settings."""
     settings_of(connection, find_stream(connection, stream).number).check_change(settings)
+    _ = settings.zone  # must be known
     return act(connection, caller, stream, "settings", settings=settings.document())
 
 
