@@ -176,6 +176,51 @@ def test_a_column_holds_the_horizon_of_each_row(german) -> None:
     assert "which is not a number of days" in " ".join(german("check", "waits.csv", *words).stderr.split())
 
 
+def test_young_rows_are_weighted_as_in_python(german, subtests) -> None:
+    """All of January, seen on the 20th, with a horizon of 14 days or one for each row; and of three classes."""
+    rng = np.random.default_rng(0)
+    n, as_of = 1_200, "2026-01-20"
+    day = np.datetime64("2026-01-01") + rng.integers(0, 25, n)
+    score, wait = rng.uniform(0.1, 0.9, n).round(3), 7 + 7 * (np.arange(n) % 2)
+    event = day + rng.integers(0, 16, n)
+    y = (rng.random(n) < score) & (event <= np.datetime64(as_of))
+    when = [str(d) if each else "" for d, each in zip(event, y, strict=True)]
+    young = day + 7 > np.datetime64(as_of)
+    label = ["" if late and not each else str(int(each)) for late, each in zip(young, y, strict=True)]  # not known yet
+    kind = np.array(["a", "b", "c"])[rng.integers(0, 3, n)]
+    known = [name if each else "" for each, name in zip(when, kind, strict=True)]
+    columns = [score, label, day, when, wait, known, score / 2, 1 - score, score / 2]
+    lines = [",".join(map(str, row)) for row in zip(*columns, strict=True)]
+    Path("late.csv").write_text("\n".join(["score,label,day,when,wait,kind,p_a,p_b,p_c", *lines]), encoding="utf-8")
+    words = ("--time", "day", "--as-of", as_of, "--label-time", "when", "--young", "weight")
+    for given, horizon in (("14", 14), ("wait", wait)):
+        kept = cb.shift.select_mature(
+            score, y, score_time=day, as_of=as_of, label_time=event, how="weight", horizon=horizon
+        )
+        done = german("check", "late.csv", *words, "--horizon", given, "--json")
+        found, expected = json.loads(done.stdout), cb.check(kept.scores, kept.labels, kept.sample_weight).to_dict()
+        with subtests.test(given):
+            assert "weighted for events still to come" in " ".join(done.stderr.split())
+            assert "have the same delays" in " ".join(done.stderr.split())
+            for name in ("row_count", "rows", "events", "predicted"):
+                assert found[name] == pytest.approx(expected[name], rel=1e-6)
+    several = ("--score", "p_*", "--label", "kind", *words, "--horizon", "14", "--json")
+    done = json.loads(german("check", "late.csv", *several).stdout)
+    kept = cb.shift.select_mature(
+        np.column_stack(columns[-3:]), np.array([each or None for each in known], dtype=object), score_time=day,
+        as_of=as_of, label_time=event, how="weight", horizon=14,
+    )  # fmt: skip
+    assert done["row_count"] == kept.rows
+    fitted = german("fit", "late.csv", *words, "--horizon", "14", "--out", "late.json")
+    assert fitted.exit_code == 0, fitted.stderr
+    for more, problem in (
+        (("--label-time", "when"), "--as-of is missing"),
+        (("--as-of", as_of, "--horizon", "14"), "needs the date of each event"),
+    ):
+        refused = german("check", "late.csv", "--time", "day", "--young", "weight", *more)
+        assert problem in " ".join(refused.stderr.split())
+
+
 def test_a_time_of_the_event_that_is_no_date_is_refused(german) -> None:
     Path("loans.csv").write_text(LOANS.replace("2025-01-01", "soon"), encoding="utf-8")
     words = ("--score", "pd", "--label", "default", "--time", "day", "--horizon", "12mo", "--as-of", "2024-12-31")

@@ -58,6 +58,13 @@ class NotionName(StrEnum):
     top_label = "top-label"
 
 
+class YoungRows(StrEnum):
+    """What to do with rows whose horizon is not over."""
+
+    drop = "drop"
+    weight = "weight"
+
+
 def path(*names: str, metavar: str = "FILE", help_: str) -> Any:
     """An option for the path of a file or folder."""
     return typer.Option(*names, callback=local, metavar=metavar, help=help_)
@@ -119,6 +126,15 @@ LabelTime = Annotated[
     str | None,
     text("--label-time", "COL", "Column with the date of the event; those after --horizon do not count."),
 ]
+Young = Annotated[
+    YoungRows | None,
+    typer.Option(
+        "--young",
+        show_default=False,
+        help="Rows whose --horizon is not over: left out, or weighted for events still to come by the delays in "
+        "--label-time, in memory. [default: drop]",
+    ),
+]
 ScoreType = Annotated[KindName | None, typer.Option("--score-type", show_default=False, help="Type of the scores.")]
 
 Tolerance = Annotated[
@@ -154,6 +170,7 @@ class Columns:
     as_of: AsOf = None
     horizon: Horizon = None
     label_time: LabelTime = None
+    young: Young = None
 
     def with_defaults(self) -> Columns:
         """With the default columns score and label where none are given."""

@@ -52,7 +52,7 @@ class Rows:
         self.connection = connect()
         more = dict(more_scores or {})
         files = find_files(inputs)
-        self.columns = of = replace(of, scores=matching_columns(self.connection, files, of.scores or (), of.label))
+        of = replace(of, scores=matching_columns(self.connection, files, of.scores or (), of.label))
         several = of.several or len(more) > 2  # labels of several classes are names, not numbers
         numbers = (*(of.scores or ()), None if several else of.label, of.weight, *more.values())
 
@@ -64,9 +64,9 @@ class Rows:
                 if name is not None:
                     refuse_text(rows, name, option.split(" (")[0])
             zoned = [name for name in rows.columns if type_of(rows, name) == "TIMESTAMPTZ_NS"]
-            return matured(with_type(rows, zoned, "TIMESTAMPTZ"), of)  # the other type is unknown to narwhals
+            return matured(with_type(rows, zoned, "TIMESTAMPTZ"), of, self.connection)  # not known to narwhals
 
-        self.data = console.work(read, self.connection, words="Opening files", quiet=quiet)
+        self.data, self.columns = console.work(read, self.connection, words="Opening files", quiet=quiet)
 
     def _type(self, name: str | None) -> str:
         return type_of(self.data, str(name))
