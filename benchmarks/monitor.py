@@ -4,6 +4,7 @@
     python benchmarks/monitor.py --quick          # 100 streams of 2,000 rows
     python benchmarks/monitor.py --parts keys     # some of the tables: level, delay, keys, advice
     python benchmarks/monitor.py --parts level --only independent --streams 500    # one line, at another size
+    python benchmarks/monitor.py --parts level delay --compiled    # by monitor_compiled.py, which is much faster
 
 Worlds of calibrated streams: *independent* rows; *released* in the order of random delays; *shared*, in which ten rows
 in a row share one random draw, so that outcomes depend on others that were not known at their predictions; *rare*
@@ -85,12 +86,17 @@ def ever_alarm(
     streams: int,
     rows: int,
     seed: int = 0,
-    **options: object,
+    compiled: bool = False,
 ) -> int:
     """Streams with an alarm at any of the looks after each row."""
     found = 0
     for k in range(streams):
         p, y = world(np.random.default_rng([seed, k]), rows)
+        if compiled:
+            from monitor_compiled import first_alarm
+
+            found += first_alarm(p, y, lag) < np.inf
+            continue
         monitor = Monitor(lag=lag)
         for start in range(0, rows, 1_000):
             if monitor.update(p[start : start + 1_000], y[start : start + 1_000]).alarms:
@@ -116,11 +122,21 @@ CHANGES = {
 }
 
 
-def delay(change: tuple[float, float], before: int, streams: int, most: int = 40_000, seed: int = 1) -> Floats:
+def delay(
+    change: tuple[float, float], before: int, streams: int, most: int = 40_000, seed: int = 1, compiled: bool = False
+) -> Floats:
     """Rows from a change to the alarm: quartiles over streams."""
-    found = []
+    found: list[float] = []
     for k in range(streams):
         p, y = moved(np.random.default_rng([seed, k]), before + most, before, *change)
+        if compiled:
+            from monitor_compiled import first_alarm
+
+            row = 0.0
+            while row <= before:  # after an alarm before the change, a new run begins
+                row += first_alarm(p[int(row) :], y[int(row) :])
+            found.append(row - before)
+            continue
         monitor, start = Monitor(), 0
         while start < len(p) and not (monitor.alarms and monitor.alarms[-1].row > before):
             monitor.update(p[start : start + 500], y[start : start + 500])
@@ -181,7 +197,7 @@ def advice(case: str, cases: int, rows: int = 10_000, seed: int = 4) -> tuple[fl
     return spoke / cases, fine / max(spoke, 1)
 
 
-def show_level(quick: bool, streams: int | None, only: list[str] | None) -> None:
+def show_level(quick: bool, streams: int | None, only: list[str] | None, compiled: bool) -> None:
     """Alarms on calibrated streams."""
     streams, rows = streams or (100 if quick else 2_000), 2_000 if quick else 10_000
     limit = int(stats.binom.isf(1e-3, streams, 0.05))
@@ -189,25 +205,25 @@ def show_level(quick: bool, streams: int | None, only: list[str] | None) -> None
     print(f"(at a level of 5 %, more than {limit} streams have a probability below 0.001: exact binomial limit)")
     for name, (world, lag) in (CALIBRATED | WRONG).items():
         if only is None or name in only:
-            found = ever_alarm(world, lag, streams, rows)
+            found = ever_alarm(world, lag, streams, rows, compiled=compiled)
             wrong = "   (the lag is wrong)" if name in WRONG else ""
             print(f"  {name:30s} {found:5d}   {100 * found / streams:6.2f} %{wrong}", flush=True)
     share = 100 * repeated_test(streams, rows)
     print(f"A test for one look, repeated every 100 rows, rejects {share:.1f} % of calibrated streams")
 
 
-def show_delay(quick: bool, streams: int | None, only: list[str] | None) -> None:
+def show_delay(quick: bool, streams: int | None, only: list[str] | None, compiled: bool) -> None:
     """Rows from a change to the alarm."""
     few = streams or (20 if quick else 200)
     print(f"Rows from a change to the alarm, {few} streams, median (quartiles); change at the first row, or at 5,000")
     for name, change in CHANGES.items():
         if only is None or name in only:
-            cells = [delay(change, before, few) for before in (0, 5_000)]
+            cells = [delay(change, before, few, compiled=compiled) for before in (0, 5_000)]
             text = [f"{middle:,.0f} ({low:,.0f} to {high:,.0f})" for low, middle, high in cells]
             print(f"  {name:30s} {text[0]:>26s} {text[1]:>26s}", flush=True)
 
 
-def show_keys(quick: bool, streams: int | None, only: list[str] | None) -> None:
+def show_keys(quick: bool, streams: int | None, only: list[str] | None, compiled: bool) -> None:
     """False ones among the keys that are named."""
     runs = streams or (3 if quick else 500)
     false, found = key_errors(runs)
@@ -217,7 +233,7 @@ def show_keys(quick: bool, streams: int | None, only: list[str] | None) -> None:
     print(f"  {100 * found.mean():.0f} % of those off found at the stop", flush=True)
 
 
-def show_advice(quick: bool, streams: int | None, only: list[str] | None) -> None:
+def show_advice(quick: bool, streams: int | None, only: list[str] | None, compiled: bool) -> None:
     """How often advice speaks, and is right."""
     cases = streams or (20 if quick else 500)
     print(f"Advice after 10,000 rows, {cases} streams each: speaks, and right among those")
@@ -227,7 +243,7 @@ def show_advice(quick: bool, streams: int | None, only: list[str] | None) -> Non
             print(f"  {case:30s} {100 * spoke:6.1f} % {100 * right:6.1f} %", flush=True)
 
 
-PARTS: dict[str, Callable[[bool, int | None, list[str] | None], None]] = {
+PARTS: dict[str, Callable[[bool, int | None, list[str] | None, bool], None]] = {
     "level": show_level,
     "delay": show_delay,
     "keys": show_keys,
@@ -241,10 +257,11 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--streams", type=int, help="streams of each line, or runs of the keys")
+    parser.add_argument("--compiled", action="store_true", help="level and delay by monitor_compiled.py")
     parser.add_argument("--only", nargs="+", metavar="LINE", help="some lines, named as in the tables")
     options = parser.parse_args(arguments)
     for name in options.parts:
-        PARTS[name](options.quick, options.streams, options.only)
+        PARTS[name](options.quick, options.streams, options.only, options.compiled)
 
 
 if __name__ == "__main__":
