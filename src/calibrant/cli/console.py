@@ -75,7 +75,10 @@ def table(
     for place, (name, *cells) in enumerate(zip(columns, *rows, strict=True)):
         longest = max(map(cell_len, (name, *cells)))
         least = min(longest, WORDS) if place < text else longest
-        made.add_column(name, justify="left" if place < text else "right", overflow="fold", min_width=least)
+        if place < text:
+            made.add_column(name, overflow="fold", min_width=least)
+        else:  # without no_wrap, rich narrows the widest column first, whatever it holds
+            made.add_column(name, justify="right", no_wrap=True, min_width=least)
         width += least
     if title:
         say(f"\n{title}")
