@@ -14,6 +14,7 @@ from calibrant.messages import Shown, count_text, plural
 from calibrant.metrics.estimates import Estimate
 from calibrant.notebook import table_block
 from calibrant.numerics import Floats, expit
+from calibrant.selection.comparison import decimals_of
 from calibrant.tallies import Counts
 
 MAX_SHOWN = 25
@@ -116,7 +117,7 @@ def differences(name: str, scales: Scales, lines: Sequence[SegmentLine]) -> str:
     parts = [f"odds are typically {factor} or 1 / {factor} times those of the global map"]
     parts = parts if scales.level else []
     parts += [f"slopes typically differ from 1 by {scales.slope:.2f}"] if scales.slope else []
-    far = [f"about {scales.far:.1%} of segments differ far more"] if scales.far else []
+    far = [f"about {100 * scales.far:.1f} % of segments differ far more"] if scales.far else []
     return f"By {name}, segments differ: {'; '.join([*(parts or ['most of them not at all']), *far])}."
 
 
@@ -126,7 +127,8 @@ def worth(gain: Estimate) -> str:
         return ""
     if gain.value == gain.low == gain.high == 0.0:
         return ""
-    numbers = f"{gain.value:+z.4f}, 95 % CI {gain.low:+z.4f} to {gain.high:+z.4f}"
+    places = decimals_of(max(abs(gain.value), abs(gain.low or 0.0), abs(gain.high or 0.0)))
+    numbers = f"{gain.value:+z.{places}f}, 95 % CI {gain.low:+z.{places}f} to {gain.high:+z.{places}f}"
     if gain.high is not None and gain.high < 0.0:
         return f" Contribution of segments: {numbers}."
     if gain.low is not None and gain.low > 0.0:
