@@ -10,6 +10,7 @@ import pytest
 from calibrant import InputError, PlattScaling, SegmentCalibrator, Tally, check
 from calibrant.calibration import Calibration
 from calibrant.engine import GroupedTally
+from calibrant.engine import tally as tally_frame
 from calibrant.maps import ByGroupMap, ComposeMap, IdentityMap, LogitAffineMap
 from calibrant.numerics import expit, logit
 
@@ -125,8 +126,24 @@ def test_two_columns_need_their_names():
 def test_a_tally_has_no_columns(grouped):
     table = world(500)
     tally = Tally.from_arrays(table["s"], table["y"])
-    with pytest.raises(InputError, match="which a tally does not contain: pass arrays with by, or a frame"):
+    with pytest.raises(InputError, match="which the tally does not contain: count by this column"):
         check(GroupedTally({"north": tally}) if grouped else tally, calibration=Calibration(BY_REGION))
+
+
+def test_a_tally_by_the_column_of_the_map_is_judged_segment_by_segment():
+    pandas, table = pytest.importorskip("pandas"), world()
+    frame = pandas.DataFrame({name: table[name] for name in ("s", "y", "region", "half")})
+    expected = check(frame, score="s", label="y", by="region", calibration=BY_REGION)
+    counted = tally_frame(frame, "s", "y", by=["region", "half"])
+    assert counted.columns == (counted + counted).columns == ("region", "half")
+    verdict = check(tally_frame(frame, "s", "y", by="region"), calibration=Calibration(BY_REGION))
+    assert verdict.predicted == pytest.approx(expected.predicted, rel=1e-3)
+    assert {(each.column, each.value): each.events for each in verdict.segments} == {
+        (each.column, each.value): each.events for each in expected.segments
+    }
+    assert {each.column for each in check(counted, calibration=BY_REGION).segments} == {"region, half"}
+    some = ByGroupMap("region", ("north",), (IdentityMap(),), None)
+    assert "rows-without-probability" in {each.code for each in check(counted, calibration=some).notes}
 
 
 def test_a_map_by_segment_on_its_own_rows_says_why_it_is_not_cross_fitted():

@@ -126,7 +126,7 @@ def calibrate(
 def calibrate(
     scores: GroupedTally,
     *,
-    by: str | Sequence[str] = "segment",
+    by: str | Sequence[str] | None = None,
     segment_method: SegmentMethod = "shrink",
     guarantee: tuple[float, float] | None = None,
     **options: Unpack[OneScore],
@@ -245,8 +245,8 @@ def calibrate(
     ----------
     scores
         Probabilities, log-odds or any real score: a column; a frame, if ``score`` and ``label`` name its columns; a
-        :class:`Tally` alone; tallies by segment (a :class:`GroupedTally`, such as a window of a tally store), with the
-        names of their columns as ``by``; or a matrix or a frame with one column of scores per class.
+        :class:`Tally` alone; tallies by segment (a :class:`GroupedTally`, such as a window of a tally store); or
+        a matrix or a frame with one column of scores per class.
     y
         Labels: 0/1, booleans, -1/1, or two other values with ``positive``; for a matrix the classes. A matrix of 0 and
         1 with one column per label is a multi-label target: each label is calibrated as a binary problem. It is read as
@@ -397,7 +397,7 @@ def calibrate(
         _refuse_with_tally([name for name, value in extra.items() if value is not None])
         if isinstance(scores, Tally):
             return _with_guarantee(cal.fit_tally(scores, sampling=sampling))
-        return _with_guarantee(segmented.fit_tally(scores, where or "segment", sampling=sampling))
+        return _with_guarantee(segmented.fit_tally(scores, where, sampling=sampling))
     if score is None and label is None:
         refuse_places("calibrate", scores, y, sample_weight)
         refuse_names("calibrate", by=by, groups=groups, time=time, source=source)

@@ -489,7 +489,7 @@ class SegmentCalibrator(BinaryCalibrator):
     # ---------------------------------------------------------------------------------------------------- using the map
 
     def fit_tally(  # type: ignore[override]
-        self, tally: GroupedTally, by: str | Sequence[str] = "segment", *, sampling: Sampling = "independent"
+        self, tally: GroupedTally, by: str | Sequence[str] | None = None, *, sampling: Sampling = "independent"
     ) -> Self:
         """Fit to tallies by segment, such as a window of a tally store.
 
@@ -498,7 +498,7 @@ class SegmentCalibrator(BinaryCalibrator):
         tally
             Tallies by segment, or by tuples of segments of several columns.
         by
-            Name of the column of segments, or of each column of a tuple.
+            Name of the column of segments, or of each column of a tuple; by default those of the tallies.
         sampling
             How the rows were obtained, as in :meth:`fit`.
 
@@ -524,7 +524,8 @@ class SegmentCalibrator(BinaryCalibrator):
                 "tally", "does not contain the segments of its rows", "pass a GroupedTally, or use fit(scores, y, by)"
             )
         whole = tally.total()
-        cells = SegmentCells.of_tallies(tally, whole, [by] if isinstance(by, str) else list(by))
+        names = by or tally.columns or "segment"
+        cells = SegmentCells.of_tallies(tally, whole, [names] if isinstance(names, str) else list(names))
         self._begin(repeat_notes(whole), tuple(cells.columns))
         if self.segment_method == "separate":
             column, names = self._one_column(cells.columns)

@@ -23,7 +23,6 @@ from calibrant.export.sql.dialects import quote
 from calibrant.messages import CalibrantWarning, InputError, Note, Phrase, Setting
 from calibrant.numerics import Grid
 from calibrant.tallies import GroupedTally, Tally
-from calibrant.verdict import Verdict
 
 Result = TypeVar("Result")
 
@@ -211,17 +210,6 @@ class Days:
     def total(self) -> Tally:
         """All segments together."""
         return self.data.total() if isinstance(self.data, GroupedTally) else self.data
-
-    def named(self, verdict: Verdict) -> Verdict:
-        """The verdict with the store's names of segments."""
-        column, several = ", ".join(self.store.by), len(self.store.by) > 1
-        return replace(
-            verdict,
-            segments=tuple(
-                replace(each, column=column, value=", ".join(map(str, each.value)) if several else each.value)
-                for each in verdict.segments
-            ),
-        )
 
 
 def open_source(inputs: Sequence[str], columns: Columns, days: DayRange, *, quiet: bool = False) -> Rows | Days:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -68,8 +69,8 @@ class Counted:
         """All cells as one tally."""
         return self._tally(slice(None), score_type)
 
-    def grouped(self, score_type: ScoreType) -> GroupedTally:
-        """One tally per key."""
+    def grouped(self, score_type: ScoreType, columns: Sequence[str] = ()) -> GroupedTally:
+        """One tally per key; ``columns`` are the names of its parts."""
         fresh = np.zeros(len(self.cells.n), dtype=bool)
         fresh[:1] = True
         for column in self.keys:
@@ -78,7 +79,8 @@ class Counted:
         values = [column[starts].tolist() for column in self.keys]
         names = values[0] if len(values) == 1 else list(zip(*values, strict=True))
         parts = map(slice, starts.tolist(), np.append(starts[1:], len(fresh)).tolist())
-        return GroupedTally({name: self._tally(part, score_type) for name, part in zip(names, parts, strict=True)})
+        tallies = {name: self._tally(part, score_type) for name, part in zip(names, parts, strict=True)}
+        return GroupedTally(tallies, columns)
 
     def _tally(self, part: slice, score_type: ScoreType) -> Tally:
         given: dict[str, Any] = {name: getattr(self.cells, name) for name in COLUMNS}

@@ -153,7 +153,8 @@ def tally(
     counted = count_cells(selection, grid)
     if counted.unusable:
         _report(selection.unusable(), unusable)
-    return counted.grouped(score_type) if selection.keys else counted.whole(score_type)
+    columns = [*([by] if isinstance(by, str) else by or ()), *(each for each in (time, groups) if each is not None)]
+    return counted.grouped(score_type, columns) if selection.keys else counted.whole(score_type)
 
 
 def totals(frame: Any, score: str, label: str, **options: Any) -> tuple[list[Any], Floats, Floats, Floats, Floats]:

@@ -150,7 +150,7 @@ class Inputs:
         """Column, value and rows of each segment."""
         if isinstance(self.scores, GroupedTally):
             for value, tally in self.scores.items():
-                yield "segment", value, replace(self, scores=tally)
+                yield ", ".join(self.scores.columns) or "segment", value, replace(self, scores=tally)
             return
         whole = self._as_arrays()
         n = len(whole.scores)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
@@ -30,18 +30,23 @@ class GroupedTally(Mapping[Any, Tally]):
     ----------
     tallies
         Mapping from the name of a group to its :class:`Tally`.
+    columns
+        Names of the columns of the groups, if known: one, or one for each place of a key that is a tuple.
 
     Examples
     --------
     >>> by = GroupedTally.from_arrays([0.2, 0.7, 0.9], [0, 1, 1], groups=["de", "fr", "de"], grid=None)
     >>> {key: tally.n.tolist() for key, tally in by.items()}
     {'de': [1, 1], 'fr': [1]}
+    >>> GroupedTally(by, ["country"]).columns
+    ('country',)
     """
 
-    __slots__ = ("_tallies",)
+    __slots__ = ("_tallies", "columns")
 
-    def __init__(self, tallies: Mapping[Any, Tally]) -> None:
+    def __init__(self, tallies: Mapping[Any, Tally], columns: Sequence[str] = ()) -> None:
         self._tallies: dict[Any, Tally] = dict(tallies)
+        self.columns: tuple[str, ...] = tuple(columns)
 
     @classmethod
     def from_arrays(
@@ -101,7 +106,17 @@ class GroupedTally(Mapping[Any, Tally]):
         merged = dict(self._tallies)
         for key, tally in other.items():
             merged[key] = merged[key] + tally if key in merged else tally
-        return GroupedTally(merged)
+        same = self.columns == other.columns or not other.columns
+        return GroupedTally(merged, self.columns if same else () if self.columns else other.columns)
+
+    def each(self, change: Callable[[Tally], Tally]) -> GroupedTally:
+        """The same groups with every tally changed."""
+        return GroupedTally({key: change(tally) for key, tally in self.items()}, self.columns)
+
+    def keys_by_column(self) -> dict[str, list[Any]]:
+        """For each column the part of every key that is its value, in the order of the groups."""
+        parts = [key if len(self.columns) > 1 else (key,) for key in self]
+        return {name: [part[place] for part in parts] for place, name in enumerate(self.columns)}
 
     def total(self) -> Tally:
         """Tally of all groups together."""

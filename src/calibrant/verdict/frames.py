@@ -235,7 +235,7 @@ def _parts(sums: Mapping[Any, Floats], unit: float) -> dict[Any, Part]:
 
 
 def _scaled(tallies: GroupedTally, unit: float) -> GroupedTally:
-    return GroupedTally({key: each.scaled(unit) for key, each in tallies.items()})
+    return tallies.each(lambda tally: tally.scaled(unit))
 
 
 def _count_distinct(frame: Any, name: str) -> int:

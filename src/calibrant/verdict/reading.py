@@ -5,6 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
+from datetime import time as time_of_day
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -149,7 +151,9 @@ def _from_tallies(given: Tally | GroupedTally, random_state: int, through: Throu
     seen = NOT_SEEN
     notes = repeat_notes(given.total() if isinstance(given, GroupedTally) else given)
     if through is not None:
+        before = given
         given, parts, seen = through.tallies(given, random_state)
+        notes += through.left_out(before, given)
     tally = given.total() if isinstance(given, GroupedTally) else given
     if tally.score_type != "probability":
         raise InputError("scores", f"is a tally of {tally.score_type} scores, not of probabilities", Advice.FIT_FIRST)
@@ -157,11 +161,19 @@ def _from_tallies(given: Tally | GroupedTally, random_state: int, through: Throu
         raise InputError("scores", "is an empty tally", "pass a tally with rows")
     segments = {}
     if isinstance(given, GroupedTally):
-        segments = {"group": GroupedTally({key: each.scaled(tally.event_unit) for key, each in given.items()})}
+        named = {_words(key): each.scaled(tally.event_unit) for key, each in given.items()}
+        segments = {", ".join(given.columns) or "group": GroupedTally(named)}
     folds = Folds(parts) if parts else NO_FOLDS
     if not parts and tally.counts:
         folds = Folds.at_random(tally, random_state=random_state)
     return Evidence(tally.in_event_rows(), folds, segments=segments, notes=notes, seen=seen)
+
+
+def _words(key: Any) -> Any:
+    """A key as the value of a segment: several columns as one text, a day without its hour."""
+    if isinstance(key, tuple):
+        return ", ".join(str(_words(part)) for part in key)
+    return key.date() if isinstance(key, datetime) and key.time() == time_of_day.min else key
 
 
 def as_probabilities(rows: Rows) -> Rows:

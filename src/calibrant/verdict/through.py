@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import Rows, ScoreType
-from calibrant.arrays.keys import Keys
+from calibrant.arrays.keys import Keys, read_keys
 from calibrant.calibration import BY_SEGMENT, Calibration, as_calibration
 from calibrant.guarantees.overlap import Overlap
 from calibrant.maps import Map, TreeMap
@@ -85,9 +85,7 @@ class Through:
             again = self.calibration.map.apply(rows.scores, groups)
         kept = np.isfinite(again)
         if not kept.any():
-            raise InputError(
-                "calibration", "gives no row a probability", "check that these rows have the segments it was fitted to"
-            )
+            raise _no_probability()
         notes = (*rows.other_notes, *_left_out(kept))
         if overlap is not None and overlap.whole and _by_segment(self.calibration) and not _is_tree(self.calibration):
             notes += (segments_not_crossfitted(),)
@@ -135,12 +133,11 @@ class Through:
         self, given: Tally | GroupedTally, random_state: int
     ) -> tuple[Tally | GroupedTally, tuple[Tally, ...], Seen]:
         """The tally of calibrated probabilities, its folds if cross-fitted, and what is known about the overlap."""
-        if self.columns:
-            raise InputError(
-                "calibration",
-                f"needs the column {self.columns[0]!r}, which a tally does not contain",
-                Phrase("pass arrays with {by}, or a frame", by=Argument("by")),
-            )
+        there = given.columns if isinstance(given, GroupedTally) else ()
+        absent = [name for name in self.columns if name not in there or name in self.calibration.map.numbers]
+        if absent:
+            count = Phrase("count by this column, or pass arrays with {by}, or a frame", by=Argument("by"))
+            raise InputError("calibration", f"needs the column {absent[0]!r}, which the tally does not contain", count)
         whole = given.total() if isinstance(given, GroupedTally) else given
         if whole.score_type != self.calibration.score_type:
             raise InputError(
@@ -153,17 +150,31 @@ class Through:
         overlap = self._overlap(whole)
         seen = self._seen(whole, overlap)
         if isinstance(given, GroupedTally):
-            return (
-                GroupedTally({key: _mapped(each, self.calibration.map) for key, each in given.items()}),
-                (),
-                seen,
-            )
+            return self._by_group(given), (), seen
         parts: tuple[Tally, ...] = ()
         if overlap is not None and overlap.whole and self.calibrator is not None and given.counts:
             parts = self._parts(random_folds(given, random_state))
         if parts:
             return reduce(Tally.__add__, parts), parts, replace(seen, crossfitted=True)
         return _mapped(given, self.calibration.map), (), seen
+
+    @staticmethod
+    def left_out(before: Tally | GroupedTally, after: Tally | GroupedTally) -> tuple[Note, ...]:
+        """A note on rows that the calibration gives no probability."""
+        n, kept = (float((each.total() if isinstance(each, GroupedTally) else each).total) for each in (before, after))
+        return left_out(n, kept)
+
+    def _by_group(self, given: GroupedTally) -> GroupedTally:
+        """Tallies of calibrated probabilities, each by the map of its own segment; those without one are left out."""
+        keys = {name: values for name, values in given.keys_by_column().items() if name in self.columns}
+        made = {}
+        for place, (key, tally) in enumerate(given.items()):
+            columns = {name: read_keys([values[place]] * len(tally.n), "by") for name, values in keys.items()}
+            made[key] = _mapped(tally, self.calibration.map, columns)
+        kept = {key: tally for key, tally in made.items() if np.isfinite(tally.scores).all()}
+        if not kept:
+            raise _no_probability()
+        return GroupedTally(kept, given.columns)
 
     def _parts(self, folds: tuple[Tally, ...]) -> tuple[Tally, ...]:
         from sklearn.base import clone  # imported here: it needs scikit-learn
@@ -199,12 +210,21 @@ def _is_tree(calibration: Calibration) -> bool:
     return isinstance(calibration.map, TreeMap)
 
 
-def _mapped(tally: Tally, fitted: Map) -> Tally:
-    probabilities = np.asarray(fitted.apply(tally.scores), dtype=np.float64)
+def _no_probability() -> InputError:
+    fix = "check that these rows have the segments it was fitted to"
+    return InputError("calibration", "gives no row a probability", fix)
+
+
+def _mapped(tally: Tally, fitted: Map, columns: Mapping[str, Keys | Floats] | None = None) -> Tally:
+    probabilities = np.asarray(fitted.apply(tally.scores, columns or {}), dtype=np.float64)
     plain = replace(tally.cells, keys=probabilities, offset=None, scores=None)
     return Tally(plain.merged(probabilities, None), counts=tally.counts, whole=tally.whole)
 
 
 def _left_out(kept: NDArray[np.bool_]) -> tuple[Note, ...]:
-    missing = int(len(kept) - kept.sum())
-    return (rows_without_probability(missing, len(kept)),) if missing else ()
+    return left_out(len(kept), float(kept.sum()))
+
+
+def left_out(n: float, kept: float) -> tuple[Note, ...]:
+    """A note on rows that get no probability, if there are any."""
+    return (rows_without_probability(round(n - kept), round(n)),) if kept < n else ()

@@ -87,7 +87,7 @@ def check(
       calibrant check rows.csv --score 'p_*' --label species
     """
     from calibrant.cli.files import load_map
-    from calibrant.cli.source import Days, open_source
+    from calibrant.cli.source import open_source
     from calibrant.verdict import check as judge
     from calibrant.verdict.segments import sort_segments
 
@@ -99,8 +99,6 @@ def check(
     asked: dict[str, Any] = {"tolerance": limits, "random_state": seed, "calibration": calibration}
     asked["notion"] = None if notion is None else str(notion)
     verdict = source.run(lambda: judge(source.data, **source.options, **source.by, **asked))
-    if isinstance(source, Days):
-        verdict = source.named(verdict)
     if as_json:
         console.show_json(replace(verdict, segments=tuple(sort_segments(verdict.segments, sort.value))).to_dict())
     else:

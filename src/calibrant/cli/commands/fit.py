@@ -387,7 +387,7 @@ def _tallies(source: Days, by: list[str] | None) -> tuple[Any, ...]:
         parts = key if isinstance(key, tuple) else (key,)
         kept = tuple(parts[place] for place in places)
         found[kept] = found[kept] + tally if kept in found else tally
-    return GroupedTally(found), list(by)
+    return GroupedTally(found, by), list(by)
 
 
 def _by_segment(calibrator: Any, by: bool, source: str | None, multicalibrate: bool) -> SegmentCalibrator:

@@ -524,7 +524,7 @@ class TallyStore:
             raise DocumentError(self.path, f"has segments of different types from {low} to {high}")
         tallies = sums[True].tallies() + sums[False].tallies()
         ready = {key: tallies[key] if bits is None else tallies[key].coarsen(bits) for key in sorted(tallies)}
-        return GroupedTally(self._plain(ready)) if self.by else ready[()]
+        return GroupedTally(self._plain(ready), self.by) if self.by else ready[()]
 
     def _plain(self, by_key: dict[Key, Any]) -> dict[Any, Any]:
         """The same with keys as users write them: a single value if there is one segment column."""
