@@ -95,7 +95,8 @@ def check(
     by
         Segments to test one by one: a column, or a mapping of names to columns.
     time
-        Time of each row. The verdict then lists periods, and the gain from recalibration is measured by walk-forward
+        Time of each row. The verdict then lists at most eight periods of consecutive times, with about equal numbers of
+        rows (pass the days as ``by`` to list every day), and the gain from recalibration is measured by walk-forward
         validation. Rows are still assumed independent given their scores.
     groups
         Group of dependent rows that each row belongs to (patient, hospital, question). Every variance is then the
