@@ -101,6 +101,15 @@ def test_versions_move_in_steps_that_are_capped(forecaster: str) -> None:
     assert abs(float((logit(before) - logit(scores))[1]) + 1.5) < 0.4
 
 
+def test_the_first_version_waits_for_rows_or_time_as_later_ones_do() -> None:
+    for settings, seconds in (({}, 10), ({"publish_rows": 10**6, "publish_seconds": 8.0}, 8)):
+        world = World(**settings)  # rows are released 5 seconds after their prediction, 40 each second
+        world.go(seconds - 1)
+        assert (world.state.forecaster.n_rows > 0, world.state.version) == (True, 0)
+        world.go(2)
+        assert world.state.version == 1
+
+
 def test_a_bad_version_is_rolled_back_and_nothing_is_promoted_until_a_person_resumes() -> None:
     world = World()
     world.go(30)

@@ -123,6 +123,8 @@ class StreamState:
         if not len(block) or block.position[0] != self.position + 1:
             raise InputError("block", f"does not begin at position {self.position + 1}", "read the log in order")
         now = int(block.time[0]) // SECOND
+        if self.published == NEVER:  # the time until the first version counts from the first entry
+            self.published = int(block.time[0])
         self.position, self.time = int(block.position[-1]), int(block.time[-1])
         decided, before = Decided(), self._tried()
         self._release(float(now), int(block.position[0]), decided)
@@ -246,9 +248,7 @@ class StreamState:
         rows = self.forecaster.n_rows - self.rows_published
         fast = self.fast_until != NEVER
         sooner = FASTER if fast else 1
-        passed = self.published == NEVER or (
-            self.time - self.published >= self.settings.publish_seconds * SECOND / sooner
-        )
+        passed = self.time - self.published >= self.settings.publish_seconds * SECOND / sooner
         if not rows or not (rows >= max(1, self.settings.publish_rows // sooner) or passed):
             return
         self.published, self.rows_published = self.time, self.forecaster.n_rows
