@@ -79,6 +79,7 @@ class Process:
         """Digests of tokens that are known, for the local disk."""
         self._tokens_kept: tuple[set[str], float] = (set(), 0.0)
         self._looked = 0.0
+        self._finding = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
 
     # ------------------------------------------------------------------------------------------------ start and end
@@ -133,12 +134,12 @@ class Process:
 
     async def look(self) -> None:
         """Read what all streams serve now."""
-        before = time.time_ns()
+        before, begun = time.time_ns(), time.monotonic()
         clock = await self.reader.run(read_clock)
         self.offset = clock - (before + time.time_ns()) // 2_000
         known = self.streams
         found = await self.reader.run(lambda connection: read_served(connection, known))
-        self.streams, self._looked = found, time.monotonic()
+        self.streams, self._looked = found, begun
         if self.config.cache is not None:
             await run_in_threadpool(self._keep, known, found)
 
@@ -174,10 +175,14 @@ class Process:
             return []
 
     async def find(self, name: str) -> Served | None:
-        """What a stream serves; one that is not known is looked for in the database."""
+        """What a stream serves; one that is not known is looked for in the database, once for all that ask."""
         served = self.streams.get(name)
-        if served is None and time.monotonic() - self._looked > SOONEST:
-            await self.look()
+        if served is None:
+            asked = time.monotonic()
+            async with self._finding:
+                if self._looked < asked:  # a stream that was made before the request is found
+                    await asyncio.sleep(self._looked + SOONEST - asked)
+                    await self.look()
             served = self.streams.get(name)
         return served
 
