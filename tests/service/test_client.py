@@ -204,8 +204,18 @@ def test_the_clients_work_with_the_service(service: Running) -> None:
         rows = [Row(str(n), n / 10) for n in range(5)]
         assert [each.probability for each in client.predict_many("clicks", rows, batch=2)] == [n / 10 for n in range(5)]
         assert client.predict_many("clicks", [("a", 0.3)])[0].status == "conflict"
+        columns = {"id": ["a", "b", "c"], "score": [0.3, 0.4, 0.5]}
+        found = client.predict_table("clicks", columns, batch=2).to_pydict()
+        assert found["status"] == ["conflict", "logged", "logged"]
+        assert found["probability"] == [None, 0.4, 0.5]
+        for wrong in ({"id": ["a"], "score": [2.0]}, {"id": ["a"]}):
+            with pytest.raises(ServiceError, match="422"):
+                client.predict_table("clicks", wrong)
+        with pytest.raises(InputError, match="no rows"):
+            client.predict_table("clicks", {"id": [], "score": []})
         assert client.send_outcomes("clicks", [(str(n), n % 2) for n in range(5)], batch=2).accepted == 5
         client.create_stream("sales", {"horizon": 60.0})
+        assert client.predict("sales", 0.5).status == "logged"  # at once: a stream that is not known is looked for
         assert {"clicks", "sales"} <= {each["name"] for each in client.streams()["streams"]}
         assert client.stream("sales")["settings"]["horizon"] == 60.0
         assert client.versions("sales")["versions"] == []
@@ -218,5 +228,7 @@ def test_the_clients_work_with_the_service(service: Running) -> None:
     async def run() -> None:
         async with AsyncClient(service.url, service.token) as client:
             assert (await client.predict("clicks", 0.2, id="a")).status == "repeated"
+            found = await client.predict_table("clicks", {"id": ["b"], "score": [0.4]})
+            assert found["status"].to_pylist() == ["repeated"]
 
     asyncio.run(run())

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import httpx
 
-from calibrant.messages import InputError
+from calibrant.messages import InputError, MissingPackage
 from calibrant.service.client.answers import Accepted, Id, Outcome, Prediction, Row, ServiceError
 from calibrant.service.client.retries import BUSY, Attempts
 
@@ -22,6 +22,9 @@ Item = TypeVar("Item")
 LARGEST_BATCH = 10_000
 """Rows that the service takes in one request."""
 
+ARROW = "application/vnd.apache.arrow.stream"
+"""The content type of a batch of columns."""
+
 
 @dataclass(frozen=True)
 class Call(Generic[T]):
@@ -30,9 +33,9 @@ class Call(Generic[T]):
     Attributes
     ----------
     method, path, body
-        As HTTP has them; the body is JSON.
+        As HTTP has them; the body is JSON, or bytes of an Arrow IPC stream.
     read
-        Makes the result of the JSON answer.
+        Makes the result of the JSON answer, or of the bytes if the body was bytes.
     repeatable
         Whether sending it twice has the effect of sending it once. If not, it is tried again only if it was not sent.
     """
@@ -43,6 +46,13 @@ class Call(Generic[T]):
     read: Callable[[Any], T]
     repeatable: bool = True
 
+    @property
+    def sent(self) -> dict[str, Any]:
+        """The body as arguments of httpx."""
+        if isinstance(self.body, bytes):
+            return {"content": self.body, "headers": {"content-type": ARROW}}
+        return {"json": self.body}
+
 
 def _same(document: Any) -> Any:
     return document
@@ -50,6 +60,19 @@ def _same(document: Any) -> Any:
 
 def _rows(document: Any) -> list[Prediction]:
     return [Prediction.of(each) for each in document["rows"]]
+
+
+def _table(stream: bytes) -> Any:
+    return _pyarrow().ipc.open_stream(stream).read_all()
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow as pa
+        import pyarrow.ipc
+    except ImportError:
+        raise MissingPackage("a batch of columns", "pyarrow", "pyarrow", "predict_many does without it") from None
+    return pa
 
 
 def _accepted(document: Any) -> Accepted:
@@ -65,6 +88,25 @@ def predict(stream: str, score: float, id: Id | None, key: str | None, at: datet
 def predictions(stream: str, rows: Sequence[Row | tuple[Any, ...]]) -> Call[list[Prediction]]:
     """One batch of predictions."""
     return Call("POST", f"{_path(stream)}/predictions", {"rows": [Row(*each).document() for each in rows]}, _rows)
+
+
+def columns(stream: str, table: Any, batch: int) -> Iterator[Call[Any]]:
+    """Batches of predictions as Arrow IPC streams; each answer is read as a table."""
+    pa = _pyarrow()
+    given = pa.table(table)
+    for start in starts(given.num_rows, batch):
+        part = given.slice(start, batch)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, part.schema) as writer:
+            writer.write_table(part)
+        yield Call("POST", f"{_path(stream)}/predictions", sink.getvalue().to_pybytes(), _table)
+
+
+def joined(tables: Sequence[Any]) -> Any:
+    """One table of the answers to all batches."""
+    if not tables:
+        raise InputError("table", "has no rows")
+    return _pyarrow().concat_tables(tables)
 
 
 def outcomes(stream: str, given: Sequence[Outcome | tuple[Any, ...]]) -> Call[Accepted]:
@@ -96,17 +138,34 @@ def portions(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
     >>> list(portions("abcde", 2))
     [['a', 'b'], ['c', 'd'], ['e']]
     """
-    if not 1 <= size <= LARGEST_BATCH:
-        raise InputError("batch", f"must be between 1 and {LARGEST_BATCH:,}, got {size}")
+    _check_batch(size)
     left = iter(items)
     while portion := list(islice(left, size)):
         yield portion
 
 
+def starts(n: int, size: int) -> range:
+    """Where batches of ``n`` rows begin.
+
+    Examples
+    --------
+    >>> list(starts(5, 2))
+    [0, 2, 4]
+    """
+    _check_batch(size)
+    return range(0, n, size)
+
+
+def _check_batch(size: int) -> None:
+    if not 1 <= size <= LARGEST_BATCH:
+        raise InputError("batch", f"must be between 1 and {LARGEST_BATCH:,}, got {size}")
+
+
 def read(call: Call[T], answer: httpx.Response) -> T:
     """The result of an answer; an error is raised."""
     try:
-        document = answer.json()
+        raw = isinstance(call.body, bytes) and answer.status_code < 400
+        document = answer.content if raw else answer.json()
     except ValueError:
         document = None
     if answer.status_code >= 400:

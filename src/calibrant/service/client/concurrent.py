@@ -58,6 +58,10 @@ class AsyncClient:
             for each in await self.send(calls.predictions(stream, portion)):
                 yield each
 
+    async def predict_table(self, stream: str, table: Any, *, batch: int = LARGEST_BATCH) -> Any:
+        """Ask for many probabilities as columns, as :meth:`Client.predict_table`."""
+        return calls.joined([await self.send(each) for each in calls.columns(stream, table, batch)])
+
     async def send_outcomes(
         self, stream: str, outcomes: Iterable[Outcome | tuple[Any, ...]], *, batch: int = LARGEST_BATCH
     ) -> Accepted:
@@ -109,7 +113,7 @@ class AsyncClient:
         attempts = Attempts(self.retries)
         while True:
             try:
-                answer = await self._http.request(call.method, call.path, json=call.body)
+                answer = await self._http.request(call.method, call.path, **call.sent)
             except httpx.TransportError as error:
                 await asyncio.sleep(calls.wait_after_failure(call, attempts, error))
                 continue
