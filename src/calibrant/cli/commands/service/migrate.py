@@ -40,4 +40,7 @@ def migrate(
         roles = connection.execute("select count(*) from pg_roles where rolname like 'calibrant\\_%'").fetchone()
     console.say(f"ran {listed([str(each) for each in ran])}" if ran else "the tables are up to date")
     if roles is not None and roles[0] == 0:
-        console.note("the roles calibrant_serve and calibrant_learn are missing: create them, and run this again")
+        console.note(
+            "the roles calibrant_serve and calibrant_learn were not made, since this user may not create roles; "
+            "without them, run all processes as this user"
+        )

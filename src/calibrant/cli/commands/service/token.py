@@ -82,15 +82,21 @@ def token(
 
 
 def _show(tokens: list[dict[str, Any]], as_json: bool) -> None:
-    rows = [{name: _plain(value) for name, value in each.items()} for each in tokens]
     if as_json:
-        console.show_json(rows)
+        console.show_json([{name: _plain(value) for name, value in each.items()} for each in tokens])
         return
-    columns = ["number", "name", "scopes", "streams", "made", "expires", "revoked"]
-    told = [[", ".join(each[name]) if isinstance(each[name], list) else str(each[name] or "") for name in columns]
-            for each in (row | {"streams": row["streams"] or "all"} for row in rows)]  # fmt: skip
-    console.table("", columns, told, text=len(columns))
+    columns = {"number": "number", "name": "name", "scopes": "scopes", "streams": "streams", "made": "made (UTC)",
+               "expires": "expires (UTC)", "revoked": "revoked (UTC)"}  # fmt: skip
+    rows = [row | {"streams": row["streams"] or "all"} for row in tokens]
+    shown = [[_text(each[name]) for name in columns] for each in rows]
+    console.table("", list(columns.values()), shown, text=len(columns))
 
 
 def _plain(value: Any) -> Any:
     return value.isoformat(timespec="seconds") if isinstance(value, datetime) else value
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M")
+    return ", ".join(value) if isinstance(value, list) else str(value or "")
