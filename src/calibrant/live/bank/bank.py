@@ -80,9 +80,9 @@ class Bank(Shown):
     weight multiplies the log-likelihood of its row; a row with weight 0 is left out. Use a lock around a bank that
     threads share.
 
-    Cost: about 100 ns a row compiled, half of it for the steps and half to read rows and keys, as measured by
-    ``benchmarks/bank.py`` with 100,000 integer keys; :meth:`compile` takes some seconds, and is called by the first
-    batch of a million rows.
+    Cost: about 90 ns a row compiled, as measured by ``benchmarks/bank.py`` with 100,000 integer keys on an idle
+    machine; most of it is for the steps, which visit a record in a random place of the memory for each row.
+    :meth:`compile` takes some seconds, and is called by the first batch of a million rows.
 
     Reference: West, Harrison and Migon (1985), Dynamic generalized linear models; Efron and Morris (1975);
     docs/decisions/0019-the-bank.md.
