@@ -271,7 +271,7 @@ class NoteKind(Generic[P]):
         return next(name for name, value in vars(sys.modules[self.__module__]).items() if value is self)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Note:
     """Information for the user: a code for programs, its numbers, and :meth:`say`, which writes the text."""
 
@@ -289,6 +289,10 @@ class Note:
 
     def __str__(self) -> str:
         return self.say(PYTHON)
+
+    def __repr__(self) -> str:
+        """The text, so that a tuple of notes can be read."""
+        return f"<{self.code}: {self}>"
 
     def __hash__(self) -> int:
         return hash((self.code, tuple(sorted((name, repr(value)) for name, value in self.values.items()))))
@@ -321,6 +325,8 @@ def note(code: str, template: str | None = None) -> Any:
     >>> found = rows_dropped(n=1200)
     >>> found.code, found.values["n"], str(found)
     ('rows-dropped', 1200, '1,200 rows were dropped')
+    >>> (found,)
+    (<rows-dropped: 1,200 rows were dropped>,)
     >>> print(note("rows-doubled", "{n:,} {nouns.rows} are there twice")(7))
     7 rows are there twice
     """
