@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from tests import worlds
@@ -253,7 +254,10 @@ def test_after_is_drawn_over_before_and_named(plt):
     rng = np.random.default_rng(0)
     scores = rng.random(500)
     y = rng.random(500) < scores**2
-    display = of(scores, y, after=IsotonicCalibrator().fit(scores, y).transform(scores)).plot()
+    fitted = IsotonicCalibrator().fit(scores, y)
+    display = of(scores, y, after=fitted.transform(scores)).plot()
+    for same in (fitted, pd.Series(fitted.transform(scores))):
+        assert of(scores, y, after=same).data == display.data
     labels = [text.get_text() for text in display.ax_.get_legend().get_texts()]
     assert labels[:2] == ["before", "after"]
     assert "before" in display.caption

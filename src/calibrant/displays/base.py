@@ -149,6 +149,12 @@ def event_scores(estimator: Any, X: Any, positive: Any = None) -> tuple[NDArray[
     return np.asarray(estimator.predict_proba(X))[:, place], classes[place]
 
 
+def calibrated_scores(after: Any, scores: Any) -> Any:
+    """Scores after calibration: those given, or those of a fitted calibrator."""
+    # Series and frames have a `transform` too, but are arrays.
+    return after.transform(scores) if hasattr(after, "transform") and not hasattr(after, "__array__") else after
+
+
 def check_confidence(confidence: float) -> None:
     """Raise an error unless the confidence level is strictly between 0 and 1."""
     if not 0.0 < confidence < 1.0:

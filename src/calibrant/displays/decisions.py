@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from calibrant.arrays.columns import check_option
 from calibrant.clinical.decisions import decision_curve
 from calibrant.displays import style
-from calibrant.displays.base import Display
+from calibrant.displays.base import Display, calibrated_scores
 from calibrant.messages import InputError
 from calibrant.metrics.binary.net_benefit import DecisionCurve, net_benefit
 from calibrant.metrics.estimates import TWO_SIDED
@@ -89,7 +89,7 @@ class DecisionCurveDisplay(Display):
             As in :func:`calibrant.metrics.net_benefit`. Several models of the same rows are a mapping from name to
             scores.
         after
-            Scores of the same rows after calibration, or a tally of them.
+            A fitted calibrator, or the scores of the same rows after calibration, or a tally of them.
         band
             ``"pointwise"``: an interval for each threshold; ``"simultaneous"``: a band for the whole curve, by the
             bootstrap on rows or on groups.
@@ -101,7 +101,8 @@ class DecisionCurveDisplay(Display):
         if after is not None:
             if len(models) > 1:
                 raise InputError("after", "was passed with several models", "pass it as one more model")
-            models = {"before": next(iter(models.values())), "after": after}
+            before = next(iter(models.values()))
+            models = {"before": before, "after": calibrated_scores(after, before)}
         given = (y, sample_weight)
         rows = given if y is not None else ()
         curves = {

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from calibrant.arrays.columns import check_option
 from calibrant.arrays.labels import label_column
 from calibrant.displays import style
-from calibrant.displays.base import Display, check_confidence, event_scores
+from calibrant.displays.base import Display, calibrated_scores, check_confidence, event_scores
 from calibrant.displays.panels import axis_of_counts, name_halves, panel_below
 from calibrant.displays.rates import (
     Points,
@@ -131,7 +131,7 @@ class ReliabilityDisplay(Display):
         y: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         *,
-        after: Scores | None = None,
+        after: Any = None,
         curve: CurveKind = "isotonic",
         n_bins: int = 10,
         strategy: Strategy | None = None,
@@ -150,7 +150,7 @@ class ReliabilityDisplay(Display):
         scores, y, sample_weight
             Probabilities, labels and weights, or a tally alone.
         after
-            Scores of the same rows after calibration (or a tally of them), drawn on top.
+            A fitted calibrator, or the scores of the same rows after calibration (or a tally of them), drawn on top.
         curve
             ``"isotonic"``, which needs no bins (few distinct scores are shown one by one), ``"bins"``, or ``"spline"``
             or ``"loess"`` for a smooth curve with its own confidence band.
@@ -184,6 +184,7 @@ class ReliabilityDisplay(Display):
         check_confidence(confidence)
         if groups is not None and curve != "spline":
             raise InputError("groups", "are for the confidence band of a spline", "pass curve='spline', or no groups")
+        after = calibrated_scores(after, scores)
         tallies = [(label or ("" if after is None else "before"), tally_of(scores, y, sample_weight))]
         if after is not None:
             tallies.append(("after", tally_of(after, *(() if isinstance(after, Tally) else (y, sample_weight)))))

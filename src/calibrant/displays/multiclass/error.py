@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from calibrant.arrays.columns import check_whole
 from calibrant.arrays.score_types import MulticlassScoreType
 from calibrant.displays import style
-from calibrant.displays.base import Display
+from calibrant.displays.base import Display, calibrated_scores
 from calibrant.displays.multiclass.rates import worst
 from calibrant.displays.panels import panel_beside
 from calibrant.messages import InputError, plural
@@ -138,7 +138,7 @@ class MulticlassErrorDisplay(Display):
         before = errors_by_class(scores, y, sample_weight, classes=classes, score_type=score_type, **options)
         if after is None:
             return cls({"": before}, **shown)
-        given = after.transform(scores) if hasattr(after, "transform") else after
+        given = calibrated_scores(after, scores)
         calibrated = np.asarray(given)
         if calibrated.ndim == 1 or calibrated.shape[1] == 1:
             kept = slice(None) if sample_weight is None else np.asarray(sample_weight) != 0

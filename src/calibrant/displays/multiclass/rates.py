@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from calibrant.displays.base import calibrated_scores
 from calibrant.messages import InputError
 from calibrant.metrics.multiclass.bins import MulticlassBins
 from calibrant.metrics.multiclass.claims import Claims, read_claims
@@ -23,7 +24,7 @@ def claims_after(
     ``after`` is a fitted calibrator, a matrix of calibrated probabilities, or one column with the probability of the
     predicted class of ``scores``.
     """
-    given = after.transform(scores) if hasattr(after, "transform") else after
+    given = calibrated_scores(after, scores)
     calibrated = np.asarray(given)
     if calibrated.ndim > 1 and calibrated.shape[1] > 1:
         return read_claims(given, y, sample_weight, notion=notion, classes=classes)
