@@ -205,7 +205,7 @@ class Wording:
         """Predicted and observed events, their difference and the expected range."""
         verdict, nouns, more = self.verdict, self.voice.nouns, ""
         ratio = verdict.events / verdict.predicted - 1.0 if verdict.predicted > 0.0 and verdict.events > 0.0 else 0.0
-        if abs(ratio) > ROUNDING_ERROR:
+        if abs(ratio) > ROUNDING_ERROR and amount(verdict.predicted) != amount(verdict.events):
             more = f" ({percent(abs(ratio))} {'more' if ratio > 0.0 else 'fewer'})"
         span = "" if verdict.only_ends else f"; 95 % expected range {' to '.join(map(amount, verdict.expected))}"
         counted = f"Predicted {amount(verdict.predicted)} {nouns.events}, {amount(verdict.events)} observed{more}{span}"
