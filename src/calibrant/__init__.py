@@ -121,11 +121,18 @@ def __getattr__(name: str) -> Any:
     if name == "__version__":
         return import_module("calibrant.guarantees.provenance").library_version()
     if name not in _HOMES:
-        raise AttributeError(f"module 'calibrant' has no attribute {name!r}")
+        raise AttributeError(f"module 'calibrant' has no attribute {name!r}{_elsewhere(name)}")
     home = _HOMES[name]
     value = getattr(import_module(f"calibrant.{home}"), name) if home else import_module(f"calibrant.{name}")
     globals()[name] = value
     return value
+
+
+def _elsewhere(name: str) -> str:
+    """Where a name is that was looked for here, for an error."""
+    spaces = [] if name.startswith("_") else [space for space, home in _HOMES.items() if not home]
+    found = [space for space in spaces if name in import_module(f"calibrant.{space}").__all__]
+    return f": it is calibrant.{found[0]}.{name}" if found else ""
 
 
 def __dir__() -> list[str]:
