@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
@@ -90,6 +91,19 @@ def test_prefit_is_never_refitted() -> None:
     assert CountsFits.fits == 0
     assert isinstance(wrapped.estimator_, FrozenEstimator)
     np.testing.assert_array_equal(model.inner_.coef_, before)
+
+
+def test_prefit_asks_about_training_rows() -> None:
+    X, y = worlds.features()
+    model = RandomForestClassifier(20, random_state=0, n_jobs=1).fit(X[::2], y[::2])
+    with pytest.warns(CalibrantWarning, match=r"a slope .*: was it trained on these rows\? .* cv=5"):
+        wrapped = CalibratedClassifier(model, PlattScaling()).fit(X[::2], y[::2])
+    assert [note.code for note in wrapped.notes_][:1] == ["fitted-on-training-rows"]
+    held_out = CalibratedClassifier(model, PlattScaling()).fit(X[1::2], y[1::2])
+    assert "fitted-on-training-rows" not in [note.code for note in held_out.notes_]
+    html = held_out._repr_mimebundle_()["text/html"]
+    assert "PlattScaling() fitted to" in html
+    assert "RandomForestClassifier" in html
 
 
 def test_prefit_survives_clone(model: LogisticRegression) -> None:

@@ -195,6 +195,12 @@ def test_rebalanced_training_is_suspected_with_a_fix() -> None:
     (hint,) = verdict.hints
     assert hint.code == "mean-above-base-rate"
     assert hint.values["true_rate"] == verdict.events / verdict.rows
+    p = rng.beta(2, 6, 10_000)  # a mean of less than three times the rate, but the intercept of balanced classes
+    odds = special.logit(p) + special.logit(0.5) - special.logit(0.25)
+    y = rng.random(10_000) < p
+    (hint,) = check(special.expit(odds), y).hints
+    assert 0.45 < hint.values["train_rate"] < 0.55
+    assert check(special.expit(special.logit(p) + 0.3), y).hints == ()
 
 
 def test_swapped_classes_are_suspected() -> None:

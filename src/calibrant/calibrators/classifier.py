@@ -22,9 +22,11 @@ from calibrant.guarantees.certificate import Certificate
 from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.guarantees.provenance import Sampling
 from calibrant.maps import TopMap
-from calibrant.messages import InputError, Note, note
+from calibrant.messages import InputError, Note, Voice, note, warn
 from calibrant.numerics import Floats
+from calibrant.selection.original_model import OriginalTest
 from calibrant.shift.sampling import SamplingCorrection
+from calibrant.tallies import Tally
 
 INDEPENDENT: Sampling = "independent"
 OUT_OF_FOLD: Sampling = "out-of-fold"
@@ -42,6 +44,16 @@ rows_without_score = note(
 )
 
 
+@note("fitted-on-training-rows")
+def fitted_on_training_rows(voice: Voice, slope: float | None) -> str:
+    """A steep slope of the scores of a fitted model; None where it is not finite."""
+    shown, rows = "that is not finite" if slope is None else f"of {slope:.1f}", voice.nouns.rows
+    return (
+        f"the scores of the fitted model have a slope {shown}: was it trained on these {rows}? If so, pass held-out "
+        f"{rows} to fit, or cv=5 to train it here; a model that was stopped very early looks the same"
+    )
+
+
 @dataclass(eq=False, repr=False)
 class CalibratedClassifier(ScoringClassifier):
     """A scikit-learn classifier with calibrated probabilities, for two classes or more.
@@ -57,11 +69,12 @@ class CalibratedClassifier(ScoringClassifier):
         ``TopKConfidence(2)``. A ``SamplingCorrection`` is applied as it is: nothing is fitted but the estimator.
     cv : "prefit", int, splitter or list of (train, test)
         ``"prefit"`` (default): ``estimator`` is already fitted and is never refitted; rows passed to ``fit`` must be
-        new to it. So is an estimator in scikit-learn's ``FrozenEstimator``. Otherwise one map is fitted to out-of-fold
-        scores, and the estimator is refitted on all rows: one model and one map, not one per fold. An integer gives
-        stratified folds, by whole groups if ``groups`` is passed to ``fit``. Rows that a splitter never holds out, such
-        as the first block of ``TimeSeriesSplit``, have no score and are left out of the map, with a note. A splitter
-        that holds out a row several times needs ``ensemble=True``.
+        new to it, and a warning asks if two classes are separated too well for that (slope above 1.5). So is an
+        estimator in scikit-learn's ``FrozenEstimator``. Otherwise one map is fitted to out-of-fold scores, and the
+        estimator is refitted on all rows: one model and one map, not one per fold. An integer gives stratified folds,
+        by whole groups if ``groups`` is passed to ``fit``. Rows that a splitter never holds out, such as the first
+        block of ``TimeSeriesSplit``, have no score and are left out of the map, with a note. A splitter that holds out
+        a row several times needs ``ensemble=True``.
     ensemble : bool
         One model and one map for each fold, and the mean of their probabilities, as in scikit-learn's
         ``CalibratedClassifierCV``. The mean of several models is often a little better than one model. The price:
@@ -170,10 +183,24 @@ class CalibratedClassifier(ScoringClassifier):
             model = FrozenEstimator(self.estimator)
             scores = self._scored(model, X, calibrator, classes)
             fitted = self._mapped(calibrator, scores, target, classes, arguments, sampling=INDEPENDENT)
-            self._keep(classes, model, fitted)
+            self._keep(classes, model, fitted, self._seen_before(scores, target, classes, arguments))
         else:
             self._fit_out_of_fold(X, target, calibrator, arguments)
         return self
+
+    def _seen_before(
+        self, scores: Floats, target: Target, classes: NDArray[Any], arguments: Arguments
+    ) -> tuple[Note, ...]:
+        """A note, and a warning, if the scores of two classes are those of rows that the model was trained on."""
+        if scores.ndim > 1 or len(target.found) < 2:
+            return ()
+        events = target.codes(classes) == 1
+        test = OriginalTest.of(Tally.from_arrays(scores, events, arguments.weight, score_type=self._kind()))
+        if not test.on_training_rows:
+            return ()
+        found = fitted_on_training_rows(test.estimated_slope if np.isfinite(test.estimated_slope) else None)
+        warn(found)
+        return (found,)
 
     # ------------------------------------------------------------------------------------------------- ways of fitting
 
@@ -369,6 +396,16 @@ class CalibratedClassifier(ScoringClassifier):
         if hasattr(self, "estimators_"):
             return AVERAGED
         return cast("Certificate | NoCertificate", self.calibrator_.certificate(alpha))
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
+        """For notebooks: the fitted map in words, above scikit-learn's diagram."""
+        from calibrant.notebook import stacked, text_block
+
+        diagram: dict[str, str] = super()._repr_mimebundle_(**options)
+        maps = [self.calibrator_] if hasattr(self, "calibrator_") else getattr(self, "calibrators_", [])
+        if "text/html" in diagram and maps:
+            diagram["text/html"] = stacked(*(text_block(str(each)) for each in maps), diagram["text/html"])
+        return diagram
 
     def __sklearn_tags__(self) -> Any:
         """Several classes, if the calibrator takes them."""

@@ -17,6 +17,9 @@ from calibrant.tallies import Clusters, Tally
 ALPHA = 0.01
 """Significance level: probability that a calibrated model is rejected; intercept and slope get half of it each."""
 
+TRAINING_SLOPE = 1.5
+"""Slope above which a reader is asked whether these are rows that the model was trained on."""
+
 
 class Sample(NamedTuple):
     """The rows on which a choice is made."""
@@ -63,6 +66,11 @@ class OriginalTest(Shown):
     def rejects(self) -> bool:
         """Whether the original model is rejected; the nominal rate for calibrated models is at most 1 %."""
         return min(self.level, self.slope) <= ALPHA / 2.0
+
+    @property
+    def on_training_rows(self) -> bool:
+        """Whether the slope is as steep as that of a model on its own training rows."""
+        return self.estimated_slope > TRAINING_SLOPE and self.slope <= ALPHA / 2.0
 
     def __str__(self) -> str:
         """The rejected hypotheses, with direction and p-value; empty if there are none."""

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from calibrant.messages import Advice, Note, Voice, note, plural
+from calibrant.selection.original_model import TRAINING_SLOPE
 from calibrant.verdict.figures import amount, capitalized
 
 if TYPE_CHECKING:
@@ -14,8 +15,10 @@ if TYPE_CHECKING:
 REBALANCED_RATIO = 3.0
 """Ratio of mean prediction to base rate (or its inverse) above which a hint asks about rebalanced training data."""
 
-TRAINING_SLOPE = 1.5
-"""Slope above which a hint asks whether these are training rows."""
+BALANCED_RATES = (0.4, 0.6)
+"""Event rates in training that suggest balanced classes, if they explain the intercept."""
+BALANCED_ODDS = 2.0
+"""Factor of the odds from which balanced classes are suggested."""
 
 
 @note("only-zero-and-one")
@@ -131,10 +134,12 @@ def _on_rates(verdict: Verdict) -> list[Note]:
         return [*found, no_events_bound(at_most=-math.expm1(math.log(0.05) / verdict.rows))] if simple else found
     if verdict.status not in ("miscalibrated", "off"):
         return []
-    if mean > REBALANCED_RATIO * rate:
-        return [mean_above_base_rate(mean / rate, _train_rate(verdict, rate), rate)]
-    if 0.0 < mean * REBALANCED_RATIO < rate:
-        return [mean_below_base_rate(rate / mean, _train_rate(verdict, rate), rate)]
+    train_rate = _train_rate(verdict, rate)
+    balanced = _looks_balanced(verdict, train_rate)
+    if mean > (1.0 if balanced else REBALANCED_RATIO) * rate:
+        return [mean_above_base_rate(mean / rate, train_rate, rate)]
+    if 0.0 < mean * (1.0 if balanced else REBALANCED_RATIO) < rate:
+        return [mean_below_base_rate(rate / mean, train_rate, rate)]
     return []
 
 
@@ -165,6 +170,15 @@ def _train_rate(verdict: Verdict, rate: float) -> float | None:
         odds = math.log(rate / (1.0 - rate)) - level.value
         return 1.0 / (1.0 + math.exp(-odds))
     return None
+
+
+def _looks_balanced(verdict: Verdict, train_rate: float | None) -> bool:
+    """Whether the intercept is what training on balanced classes would give."""
+    if train_rate is None or verdict.intercept is None:
+        return False
+    return BALANCED_RATES[0] <= train_rate <= BALANCED_RATES[1] and abs(verdict.intercept.value) >= math.log(
+        BALANCED_ODDS
+    )
 
 
 def _sampling(voice: Voice, train_rate: float | None, true_rate: float) -> str:
