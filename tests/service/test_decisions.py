@@ -18,7 +18,7 @@ from calibrant.numerics import Floats, logit
 from calibrant.service.learning.canary import Tried
 from calibrant.service.learning.decisions import Promotion, check_document
 from calibrant.service.learning.figures import date_of, days_of
-from calibrant.service.learning.publishing import ServedMap
+from calibrant.service.learning.publishing import ServedMap, candidate
 from calibrant.service.learning.report import report, text_of
 from calibrant.service.learning.state import StreamState
 from calibrant.service.learning.trial import Paired
@@ -246,6 +246,16 @@ def test_settings_hold_from_their_block_on_and_impossible_ones_change_nothing() 
         world.act(action="settings", settings=new | wrong)
         assert world.state.settings.document() == new
     assert StreamState.from_bytes(world.state.to_bytes()).to_bytes() == world.state.to_bytes()
+
+
+def test_keys_whose_maps_reverse_the_order_move_to_the_global_map() -> None:
+    reverse, pooled = LogitAffineMap(-1.0, 0.0), LogitAffineMap(1.0, 0.1)
+    served = ByGroupMap("key", ("1", "2"), (LogitAffineMap(1.0, 2.0), pooled), pooled)
+    new = ByGroupMap("key", ("1", "2"), (reverse, reverse), pooled)
+    found = candidate(new, served, np.linspace(0.1, 0.9, 50), max_step=0.5)
+    assert found.may_serve
+    moved = ServedMap(found.map).apply(np.full(3, 0.5), np.array([1, 2, 3]))
+    np.testing.assert_allclose(logit(moved), [1.5, 0.1, 0.1])  # the first a step of the way
 
 
 @pytest.mark.slow

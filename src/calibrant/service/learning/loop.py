@@ -111,7 +111,9 @@ class LearnerLoop:
                 return
         try:
             self._learners[stream.name] = Learner(connection, stream.number)
-        except InputError as problem:
+        except psycopg.Error:
+            raise
+        except Exception as problem:
             self._fail(stream.name, problem)
         else:
             LOG.info("learning", extra={"fields": {"stream": stream.name, "position": stream.learned}})
@@ -127,20 +129,23 @@ class LearnerLoop:
             self._waiting[name] = _Waiting(learner.committed, now, now, FIRST_WAIT, failed=False)
             del self._learners[name]
             return 0
-        except InputError as problem:
+        except psycopg.Error:
+            raise
+        except Exception as problem:
             del self._learners[name]
             self._fail(name, problem)
             return 0
         self._waiting.pop(name, None)
         return learned
 
-    def _fail(self, name: str, problem: InputError) -> None:
-        """Try a stream again later; the others go on."""
+    def _fail(self, name: str, problem: Exception) -> None:
+        """Try a stream again later, whatever went wrong; the others go on."""
         before = self._waiting.get(name)
         wait = min(2.0 * before.wait, LONGEST_WAIT) if before is not None and before.failed else FIRST_WAIT
         now = time.monotonic()
         self._waiting[name] = _Waiting(0, now, now + wait, wait, failed=True)
-        LOG.error("stream not learned", extra={"fields": {"stream": name, "problem": str(problem), "again_in": wait}})
+        shown = str(problem) if isinstance(problem, InputError) else type(problem).__name__
+        LOG.error("stream not learned", extra={"fields": {"stream": name, "problem": shown, "again_in": wait}})
 
     def _store(self) -> None:
         for name, learner in self._learners.items():

@@ -148,12 +148,11 @@ def restarted(forecaster: Forecaster, fresh: Forecaster) -> Forecaster:
 
 
 def _in_order(new: ByGroupMap) -> ByGroupMap:
-    """Without the maps of keys that reverse the order of scores: these keys get the global map."""
-    keep = [part.direction.never_falls for part in new.maps]
-    if all(keep):
+    """With the global map for keys whose own one reverses the order of scores; they move to it in capped steps."""
+    default = new.default
+    if default is None or all(part.direction.never_falls for part in new.maps):
         return new
-    pairs = [pair for pair, stays in zip(zip(new.groups, new.maps, strict=True), keep, strict=True) if stays]
-    return replace(new, groups=tuple(group for group, _ in pairs), maps=tuple(part for _, part in pairs))
+    return replace(new, maps=tuple(part if part.direction.never_falls else default for part in new.maps))
 
 
 def _as_it_is(like: Map) -> Map:
