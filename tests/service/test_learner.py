@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from calibrant.live import LateLearner, Ledger
+from calibrant.messages import InputError
 from calibrant.online import OnlinePlatt
 from calibrant.service.learning.learner import FenceLostError, Learner
 from calibrant.service.learning.replay import replay
@@ -128,6 +129,11 @@ def test_a_replay_gives_the_same_versions(database: psycopg.Connection, stream: 
         assert found.compared > 0
     database.execute("update version set document = document || ' ' where number = 2")
     assert replay(database, stream, checkpoints=False).different == [2]
+    database.execute("update version set document = rtrim(document, ' ') where number = 2")
+    database.execute("update promotion set cause = 'person' where version = (select max(version) from promotion)")
+    assert len(replay(database, stream, checkpoints=False).different_promotions) == 1
+    with pytest.raises(InputError, match="otherwise than before"):  # from the stored state, it is decided again
+        Learner(database, stream)
 
 
 def test_a_tick_completes_the_last_second(database: psycopg.Connection, stream: int) -> None:

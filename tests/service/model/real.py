@@ -230,6 +230,7 @@ class RealProtocol(Clients):
         again = replay(self.store.reader, self.store.stream, checkpoints=False)
         assert not again.different, "a replay gives other versions"
         assert not again.different_states, "a replay gives other states"
+        assert not again.different_promotions, "a replay gives other promotions"
         return last.state
 
     def teardown(self) -> None:

@@ -12,6 +12,7 @@ from uuid import UUID
 import psycopg
 
 from calibrant.messages import InputError
+from calibrant.service.learning.decisions import Promotion
 from calibrant.service.learning.figures import date_of
 from calibrant.service.learning.report import report, text_of
 from calibrant.service.learning.state import Decided, StreamState, begin, whole_blocks
@@ -137,7 +138,8 @@ class Learner:
                     self._compare(version.number, version.document)
             for promotion in promotions:
                 row = [self.stream, promotion.position, promotion.place, promotion.version, promotion.cause]
-                _insert(self.connection, "promotion", "(stream, position, place)", row)
+                if not _insert(self.connection, "promotion", "(stream, position, place)", row):
+                    self._compare_promotion(promotion)
             for tried in [each for found in decided for each in found.tried]:
                 _insert(self.connection, "canary", "(stream, position)", [self.stream, *astuple(tried)])
             for found in decided:
@@ -191,11 +193,25 @@ class Learner:
                 [self.stream, list(keys.values())],
             )
 
+    def _compare_promotion(self, promotion: Promotion) -> None:
+        place = (promotion.position, promotion.place)
+        if promotions_of(self.connection, self.stream)[place] != promotion:
+            problem = f"at position {promotion.position} comes out otherwise than before"
+            raise InputError("promotion", problem, "replay with the build that decided it")
+
     def _compare(self, number: int, document: str) -> None:
         if document_of(self.connection, self.stream, number) != document:
             raise InputError(
                 "version", f"{number} comes out otherwise than before", "replay with the build that published it"
             )
+
+
+def promotions_of(connection: psycopg.Connection, stream: int) -> dict[tuple[int, int], Promotion]:
+    """The promotions of a stream by position and place."""
+    rows = connection.execute(
+        "select position, place, version, cause from promotion where stream = %s", [stream]
+    ).fetchall()
+    return {(row[0], row[1]): Promotion(*row) for row in rows}
 
 
 def document_of(connection: psycopg.Connection, stream: int, number: int) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import psycopg
 
 from calibrant.messages import InputError, Shown, plural
-from calibrant.service.learning.learner import load_state, read_from
+from calibrant.service.learning.learner import load_state, promotions_of, read_from
 from calibrant.service.learning.state import StreamState, begin, whole_blocks
 
 
@@ -20,24 +20,34 @@ class Replayed(Shown):
     state
         The state at the end.
     compared
-        Versions and stored states that were computed again.
+        Versions, promotions and stored states that were computed again.
     different
         Numbers of the versions that came out otherwise.
     different_states
         Positions of the stored states that came out otherwise.
+    different_promotions
+        Positions of the promotions that came out otherwise.
     """
 
     state: StreamState
     compared: int
     different: list[int]
     different_states: list[int]
+    different_promotions: list[int]
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether all came out with the same bits."""
+        return not (self.different or self.different_states or self.different_promotions)
 
     def __str__(self) -> str:
         """One sentence."""
-        found = f"{plural(self.compared, 'version or state', 'versions and states')} computed again up to position"
-        if not self.different and not self.different_states:
+        what = plural(self.compared, "version, promotion or state", "versions, promotions and states")
+        found = f"{what} computed again up to position"
+        if self.is_equal:
             return f"{found} {self.state.position:,}: all are equal, bit for bit."
         odd = [f"version {number}" for number in self.different]
+        odd += [f"the promotion at position {position}" for position in self.different_promotions]
         odd += [f"the state at position {position}" for position in self.different_states]
         return f"{found} {self.state.position:,}: {', '.join(odd)} differ."
 
@@ -77,7 +87,8 @@ def replay(
         ).fetchall()
     ]
     state = load_state(connection, stream, stored[0]) if checkpoints and stored else None
-    compared, different, different_states = 0, [], []
+    promotions = promotions_of(connection, stream)
+    compared, different, different_states, different_promotions = 0, [], [], []
     while state is None or state.position < end:
         entries = read_from(connection, stream, state)
         before = state.position if state else 0
@@ -86,10 +97,15 @@ def replay(
         for block in whole_blocks(entries, more=False):
             if block.position[-1] > end:
                 break
-            for version in state.apply(block).versions:
+            decided = state.apply(block)
+            for version in decided.versions:
                 compared += 1
                 if versions.get(version.number) != version.document:
                     different.append(version.number)
+            for promotion in decided.promotions:
+                compared += 1
+                if promotions.get((promotion.position, promotion.place)) != promotion:
+                    different_promotions.append(promotion.position)
             if state.position in stored:
                 compared += 1
                 kept = load_state(connection, stream, state.position)
@@ -97,4 +113,4 @@ def replay(
                     different_states.append(state.position)
         if state.position == before:
             raise InputError("log", f"ends before position {end}", "restore the missing days")
-    return Replayed(state, compared, different, different_states)
+    return Replayed(state, compared, different, different_states, different_promotions)

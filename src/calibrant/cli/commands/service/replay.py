@@ -20,7 +20,7 @@ def replay(
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Learn the log of a stream again, and compare the versions and stored states with those in the database.
+    """Learn the log of a stream again, and compare versions, promotions and stored states with those in the database.
 
     Nothing is written. The same build on the same kind of machine gives the same bits; the exit code is 0 if it did,
     and 12 if something differs. The database is named by CALIBRANT_DATABASE or CALIBRANT_DATABASE_FILE.
@@ -42,10 +42,11 @@ def replay(
                 "position": found.state.position,
                 "compared": found.compared,
                 "different_versions": found.different,
+                "different_promotions": found.different_promotions,
                 "different_states": found.different_states,
             }
         )
     else:
         console.say(str(found))
-    if found.different or found.different_states:
+    if not found.is_equal:
         raise typer.Exit(Exit.OFF)
