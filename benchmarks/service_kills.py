@@ -2,6 +2,7 @@
 
     python benchmarks/service_kills.py             # 120 kills, with a full disk and a jumping clock; needs root
     python benchmarks/service_kills.py --quick     # 10 kills
+    python benchmarks/service_kills.py --kills 60 --keyed      # maps by key; or --returned: receipts, nothing stored
 
 Two serving processes (uvicorn), a learner and PostgreSQL run under a supervisor. Clients send predictions and outcomes
 through proxies, and repeat what was not answered. At random moments one of the processes is killed by SIGKILL,
@@ -21,7 +22,7 @@ import threading
 import time
 from collections import Counter
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1]))
@@ -37,6 +38,12 @@ from calibrant.service.store.access import issue_token
 from calibrant.service.store.migrate import connect, migrate
 
 SETTINGS = Settings(horizon=6.0, publish_rows=200, publish_seconds=2.0)
+KEYED = replace(SETTINGS, keyed=True)
+RETURNED = replace(SETTINGS, mode="returned", silence="unknown", horizon=20.0)
+"""A longer horizon, so that few receipts expire while a process is away."""
+
+SECRETS = [bytes([k]) * 32 for k in (1, 2)]
+"""Keys of receipts. Each server signs with another one and accepts both, as while keys rotate."""
 
 FAULTS = {
     "kill a server": 30,
@@ -89,13 +96,14 @@ class Bench:
     """All parts of a service on this machine; what clients are given is said in :class:`Client`."""
 
     def __init__(
-        self, stack: ExitStack, *, disk: bool, clock: bool, clients: int = 3, pause: float = 0.02, keep: bool = True
-    ) -> None:
+        self, stack: ExitStack, settings: Settings = SETTINGS, *, disk: bool, clock: bool, clients: int = 3,
+        pause: float = 0.02, keep: bool = True,
+    ) -> None:  # fmt: skip
         self.database = stack.enter_context(Database(DISK if disk else None, clock))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="calibrant-kills-")))
         with connect(self.database.address) as owner:
             migrate(owner)
-            owner.execute("select create_stream('clicks', %s)", [first_entry(SETTINGS)])
+            owner.execute("select create_stream('clicks', %s)", [first_entry(settings)])
             token = issue_token(owner, None, "kills", ("predict", "label"))[1]
         self.link = stack.enter_context(Proxy(self.database.socket))
         address = f"host=127.0.0.1 port={self.link.port} user=calibrant dbname=postgres sslmode=disable"
@@ -103,19 +111,22 @@ class Bench:
         self.servers, self.doors = [], []
         for k in range(2):
             port = _free_port()
+            secrets = ",".join(each.hex() for each in (SECRETS[k], SECRETS[1 - k]))
             own = {"CALIBRANT_PORT": str(port), "CALIBRANT_CACHE": str(folder / f"cache{k}")}
+            own |= {"CALIBRANT_RECEIPT_KEYS": secrets}
             log = folder / f"server{k}.log"
             self.servers.append(stack.enter_context(Supervised(serve, self.environment | own, log)))
             self.doors.append(stack.enter_context(Proxy(port)))
         self.learner_log = folder / "learner.log"
         self.learner = stack.enter_context(Supervised(learn, self.environment, self.learner_log))
         ports = [each.port for each in self.doors]
-        self.clients = [Client(k + 1, ports, token, pause, keep=keep) for k in range(clients)]
+        self.clients = [Client(k + 1, ports, token, pause, keep=keep, keyed=settings.keyed) for k in range(clients)]
         self.folder = folder
 
     def progress(self) -> int:
         """Rows that were acknowledged."""
-        return sum(each.known.counts[name] for each in self.clients for name in ("logged", "outcomes acknowledged"))
+        names = ("logged", "returned", "outcomes acknowledged")
+        return sum(each.known.counts[name] for each in self.clients for name in names)
 
     def wait_for_progress(self, rows: int) -> None:
         """Wait until some more rows are acknowledged."""
@@ -159,7 +170,10 @@ class Bench:
         return True
 
 
-def run(kills: int, seed: int = 0, *, disk: bool = False, clock: bool = False, progress: int = PROGRESS) -> Run:
+def run(
+    kills: int, seed: int = 0, settings: Settings = SETTINGS, *, disk: bool = False, clock: bool = False,
+    progress: int = PROGRESS,
+) -> Run:  # fmt: skip
     """Kill until enough was killed, then compare.
 
     Parameters
@@ -168,6 +182,8 @@ def run(kills: int, seed: int = 0, *, disk: bool = False, clock: bool = False, p
         Number of kills.
     seed
         Seed of the faults.
+    settings
+        Settings of the stream.
     disk, clock
         Whether the disk can be full and the clock can jump.
     progress
@@ -183,7 +199,7 @@ def run(kills: int, seed: int = 0, *, disk: bool = False, clock: bool = False, p
     weights = {name: weight for name, weight in FAULTS.items() if name not in left_out}
     done: Counter[str] = Counter()
     with ExitStack() as stack:
-        bench = Bench(stack, disk=disk, clock=clock)
+        bench = Bench(stack, settings, disk=disk, clock=clock)
         for each in bench.clients:
             each.start()
         result = Run(done, Counter(), Found(), {}, 0.0)
@@ -205,10 +221,10 @@ def run(kills: int, seed: int = 0, *, disk: bool = False, clock: bool = False, p
             bench.database.jump(100_000)
             time.sleep(1.5)
         else:
-            time.sleep(SETTINGS.horizon + 1.0)
+            time.sleep(settings.horizon + 1.0)
         bench.learner.end()
         with connect(bench.database.address) as owner:
-            result.found = check_all(owner, 1, [each.known for each in bench.clients], SETTINGS.horizon)
+            result.found = check_all(owner, 1, [each.known for each in bench.clients], settings.horizon)
     result.seconds = time.monotonic() - begun
     return result
 
@@ -235,8 +251,14 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="10 kills, without full disk and jumping clock")
     parser.add_argument("--kills", type=int, default=120)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--keyed", action="store_true", help="a stream with maps by key")
+    parser.add_argument("--returned", action="store_true", help="receipts, nothing stored; no clock jumps")
     given = parser.parse_args()
-    found = run(10, given.seed) if given.quick else run(given.kills, given.seed, disk=True, clock=True)
+    settings = RETURNED if given.returned else KEYED if given.keyed else SETTINGS
+    if given.quick:
+        found = run(10, given.seed, settings)
+    else:
+        found = run(given.kills, given.seed, settings, disk=True, clock=not given.returned)
     print(found)
     return bool(found.found.wrong)
 

@@ -1,15 +1,25 @@
-"""Ten kills of serving processes, the learner and PostgreSQL under load: nothing that was acknowledged is lost."""
+"""Kills of serving processes, the learner and PostgreSQL under load: nothing that was acknowledged is lost."""
 
 from __future__ import annotations
 
 import pytest
-from benchmarks.service_kills import run
+from benchmarks.service_kills import KEYED, RETURNED, SETTINGS, run
+
+from calibrant.service.settings import Settings
 
 pytestmark = pytest.mark.slow
 
 
-def test_ten_kills_lose_nothing() -> None:
-    found = run(10, seed=1, progress=10)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param(KEYED, id="keyed"),
+        pytest.param(SETTINGS, id="one map", marks=pytest.mark.full),
+        pytest.param(RETURNED, id="returned", marks=pytest.mark.full),
+    ],
+)
+def test_ten_kills_lose_nothing(settings: Settings) -> None:
+    found = run(10, 1, settings, progress=10)
     assert found.kills >= 10
     assert found.found.wrong == [], str(found)
     assert found.found.numbers["outcomes acknowledged, by id"] > 0, str(found)

@@ -23,6 +23,11 @@ def score_of(id: str) -> float:
     return (hashlib.blake2b(id.encode(), digest_size=4).digest()[0] + 0.5) / 256
 
 
+def key_of(id: str) -> str:
+    """The key of an id: the same whenever it is sent."""
+    return f"key {hashlib.blake2b(id.encode(), digest_size=4).digest()[2] % 5}"
+
+
 def label_of(id: str) -> int:
     """The outcome of an id: the same whenever it is sent."""
     return int(hashlib.blake2b(id.encode(), digest_size=4).digest()[1] < 40 + 150 * score_of(id))
@@ -36,6 +41,8 @@ class Remembered:
     ----------
     answers
         Probability and version of each id that was answered as logged.
+    receipts
+        Probability, version and receipt of each id that was answered by a receipt.
     outcomes_sent, outcomes_acknowledged
         How often the outcome of each id was sent, and how often that was acknowledged.
     counts
@@ -45,6 +52,7 @@ class Remembered:
     """
 
     answers: dict[str, tuple[float, int]] = field(default_factory=dict)
+    receipts: dict[str, tuple[float, int, str]] = field(default_factory=dict)
     sent: set[str] = field(default_factory=set)
     outcomes_sent: Counter[str] = field(default_factory=Counter)
     outcomes_acknowledged: Counter[str] = field(default_factory=Counter)
@@ -67,11 +75,16 @@ class Client(threading.Thread):
         Seconds between two rounds.
     keep
         Whether to remember each id; without it, memory does not grow.
+    keyed
+        Whether to send keys.
     """
 
-    def __init__(self, number: int, ports: list[int], token: str, pause: float = 0.02, *, keep: bool = True) -> None:
+    def __init__(
+        self, number: int, ports: list[int], token: str, pause: float = 0.02, *, keep: bool = True, keyed: bool = False
+    ) -> None:
         super().__init__(daemon=True)
         self.client, self.ports, self.token, self.pause, self.keep = number, ports, token, pause, keep
+        self.keyed = keyed
         self.rng = random.Random(number)
         self.known = Remembered()
         self.ended = threading.Event()
@@ -102,13 +115,17 @@ class Client(threading.Thread):
         """Ask until the answer is there, and remember it."""
         if self.keep:
             self.known.sent |= set(ids)
-        rows = [{"id": id, "score": score_of(id)} for id in ids]
+        keys = [{"key": key_of(id)} if self.keyed else {} for id in ids]
+        rows = [{"id": id, "score": score_of(id)} | key for id, key in zip(ids, keys, strict=True)]
         single = len(rows) == 1
         found = self.ask("/predict" if single else "/predictions", rows[0] if single else {"rows": rows})
         if found is None:
             return
         for answer in [found] if single else found["rows"]:
             self.known.counts[answer["status"]] += 1
+            if answer["status"] == "returned":
+                self.known.receipts[answer["id"]] = (answer["probability"], answer["version"], answer["receipt"])
+                self.waiting.append((time.monotonic() + self.rng.random() * 3.0, answer["id"]))
             if answer["status"] not in ("logged", "repeated"):
                 continue
             value = (answer["probability"], answer["version"])
@@ -122,9 +139,14 @@ class Client(threading.Thread):
 
     def tell(self, ids: list[str]) -> None:
         """Send outcomes until they are acknowledged."""
-        document = {"outcomes": [{"id": id, "outcome": label_of(id)} for id in ids]}
-        found = self.ask("/outcomes", document, ids if self.keep else [])
-        if found is not None:
+        given = [{"receipt": self.known.receipts[id][2]} if id in self.known.receipts else {} for id in ids]
+        rows = [{"id": id, "outcome": label_of(id)} | receipt for id, receipt in zip(ids, given, strict=True)]
+        found = self.ask("/outcomes", {"outcomes": rows}, ids if self.keep else [])
+        if found is not None and "refused" in found:  # the whole request: send it without the one that has expired
+            self.known.counts["receipts refused"] += 1
+            rest = [id for k, id in enumerate(ids) if found["refused"] != f"outcomes[{k}].receipt"]
+            self.waiting.extend((time.monotonic(), id) for id in rest)
+        elif found is not None:
             self.known.counts["outcomes acknowledged"] += len(ids)
             if self.keep:
                 self.known.outcomes_acknowledged.update(ids)
@@ -156,6 +178,8 @@ class Client(threading.Thread):
             self.known.counts[f"status {answer.status}"] += 1
             if answer.status == 200:
                 return json.loads(body)
+            if answer.status == 422 and path == "/outcomes" and self.known.receipts:
+                return {"refused": json.loads(body)["error"]["argument"]}
             if answer.status < 500 and answer.status != 429:
                 raise AssertionError(f"{answer.status} for {path}: {body[:300]!r}")
             self.ended.wait(0.2)

@@ -46,6 +46,8 @@ class Entry:
     probability: float = 0.0
     label: int = -1
     document: str | None = None
+    key: int = 0
+    predicted: int = 0
 
 
 @dataclass
@@ -216,12 +218,15 @@ class Row:
     label: int | None = None
 
 
-def learned_rows(entries: list[Entry], horizon: float = SETTINGS.horizon) -> list[tuple[int, float, int]]:
+def learned_rows(
+    entries: list[Entry], horizon: float = SETTINGS.horizon, *, silent_negatives: bool = True
+) -> list[tuple[int, float, int]]:
     """Id, score and label of each row that is due, in the order of learning: the rules in their plainest form.
 
-    The second of the last entry may go on, so it is left out.
+    The second of the last entry may go on, so it is left out. An id must not be used again after one horizon.
     """
     waiting, early, learned = dict[int, Row](), dict[int, list[tuple[int, float]]](), []
+    released: set[int] = set()
     blocks: dict[int, list[Entry]] = {}
     for each in entries:
         blocks.setdefault(each.time // SECOND, []).append(each)
@@ -229,14 +234,20 @@ def learned_rows(entries: list[Entry], horizon: float = SETTINGS.horizon) -> lis
         due = sorted((row.at + horizon, id) for id, row in waiting.items() if row.at + horizon <= second)
         for _, id in due:
             row = waiting.pop(id)
-            learned.append((id, row.score, row.label or 0))
+            released.add(id)
+            if row.label is not None or silent_negatives:
+                learned.append((id, row.score, row.label or 0))
         early = {id: [each for each in found if each[1] + horizon > second] for id, found in early.items()}
         for each in block:
             if each.kind == Kind.PREDICTION:
                 found = early.pop(each.id, [])
                 waiting[each.id] = Row(each.time / SECOND, each.score, found[-1][0] if found else None)
         for each in block:
-            if each.kind == Kind.OUTCOME:
+            at, new = each.predicted / SECOND, each.id not in waiting and each.id not in released
+            if each.kind == Kind.OUTCOME_WITH_RECEIPT and new and at + horizon > second:
+                waiting[each.id] = Row(at, each.score)
+        for each in block:
+            if each.kind in (Kind.OUTCOME, Kind.OUTCOME_WITH_RECEIPT):
                 row = waiting.get(each.id)
                 if row is None:
                     early.setdefault(each.id, []).append((each.label, each.time / SECOND))
