@@ -88,7 +88,7 @@ def learn(connection: psycopg.Connection, stream: int, rows: int) -> float:
 
 def bare(connection: psycopg.Connection, rows: Rows) -> float:
     """Seconds for the same rows without learning."""
-    connection.execute("drop table if exists bare, told")
+    connection.execute("drop table if exists bare, labels")
     connection.execute(
         "create table bare (id uuid primary key, score double precision, probability double precision, label smallint)"
     )
@@ -97,11 +97,11 @@ def bare(connection: psycopg.Connection, rows: Rows) -> float:
         for id, score, _ in rows:
             copy.write_row((id, score, score))
     with connection.transaction():
-        connection.execute("create temporary table told (id uuid, label smallint)")
-        with connection.cursor() as cursor, cursor.copy("copy told from stdin") as copy:
+        connection.execute("create temporary table labels (id uuid, label smallint)")
+        with connection.cursor() as cursor, cursor.copy("copy labels from stdin") as copy:
             for id, _, label in rows:
                 copy.write_row((id, label))
-        connection.execute("update bare set label = told.label from told where told.id = bare.id")
+        connection.execute("update bare set label = labels.label from labels where labels.id = bare.id")
     return time.perf_counter() - begun
 
 
