@@ -7,7 +7,7 @@ import hashlib
 import hmac
 import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -15,7 +15,8 @@ from urllib.parse import parse_qs
 
 import psycopg
 from fastapi import APIRouter, Request, Security
-from fastapi.responses import RedirectResponse
+from fastapi.responses import RedirectResponse, Response
+from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from psycopg_pool import ConnectionPool
 from starlette.concurrency import run_in_threadpool
@@ -207,7 +208,24 @@ def need(scope: str, *, everywhere: bool = False) -> Callable[..., Awaitable[Cal
         access: Access = request.app.state.access
         return await access.caller(request, scope, request.path_params.get("stream"), everywhere=everywhere)
 
+    caller.needed = scope  # type: ignore[attr-defined]
     return caller
+
+
+class TokenFirst(APIRoute):
+    """A route that checks the token before it reads the body; FastAPI by itself reads the body first."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The handler of the route, behind its needs."""
+        handle = super().get_route_handler()
+        needs = [each.call for each in self.dependant.dependencies if hasattr(each.call, "needed")]
+
+        async def guarded(request: Request) -> Response:
+            for each in needs:
+                await each(request)  # type: ignore[misc]
+            return await handle(request)
+
+        return guarded
 
 
 # ---------------------------------------------------------------------------------------------------------------- pages

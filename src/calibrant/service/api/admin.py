@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from psycopg_pool import ConnectionPool
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter
 
-from calibrant.service.api.access import need
+from calibrant.service.api.access import TokenFirst, need
 from calibrant.service.api.errors import responses
 from calibrant.service.settings import Settings
 from calibrant.service.store import access as tokens
@@ -219,7 +219,7 @@ class Audit(BaseModel):
 
 # ------------------------------------------------------------------------------------------------------------- streams
 
-router = APIRouter(prefix="/v1", responses=responses())
+router = APIRouter(prefix="/v1", responses=responses(), route_class=TokenFirst)
 
 
 @router.get("/streams", tags=["streams"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 import os
@@ -19,6 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from calibrant.service.api import access, admin, errors, health, inference, metrics, outcomes, pages, predict
+from calibrant.service.api.bodies import BODY_SECONDS
 from calibrant.service.api.serving.process import LOG, JsonLines, Process
 from calibrant.service.config import Config
 from calibrant.service.store.migrate import open_pool
@@ -31,6 +33,10 @@ POOL_SIZE = 4
 
 GRACEFUL_SECONDS = 30
 """Longest time for which open requests are waited for at the end."""
+
+
+DRAINED = 4
+"""A body that is too large is read up to this many times the limit and forgotten, so that the refusal can be read."""
 
 
 def create_app(config: Config) -> FastAPI:
@@ -81,7 +87,11 @@ def create_app(config: Config) -> FastAPI:
 
 
 class Envelope:
-    """Gives each request an id, refuses bodies that say that they are too large, and logs what was answered.
+    """Gives each request an id, refuses bodies that are too large, and logs what was answered.
+
+    A client that is cut off while it sends sees a connection that was reset, and not the refusal. So a body that is too
+    large is read to its end before it is refused, up to 4 times the limit and for at most 10 seconds. One that says
+    that it is larger, or that waits for leave to be sent (``Expect``), is refused at once.
 
     The log has method, route, status and time; never a path, a query or a body, which may hold ids.
 
@@ -103,12 +113,14 @@ class Envelope:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        given = length = b""
+        given = length = expect = b""
         for name, value in scope["headers"]:
             if name == b"x-request-id":
                 given = value
             elif name == b"content-length":
                 length = value
+            elif name == b"expect":
+                expect = value
         id = given if REQUEST_ID.fullmatch(given) else os.urandom(8).hex().encode()
         scope.setdefault("state", {})["request_id"] = id.decode()
         begun, status = time.perf_counter(), 0
@@ -121,6 +133,8 @@ class Envelope:
             await send(event)
 
         if length and (not length.isdigit() or int(length) > self.largest):
+            if not expect and length.isdigit() and int(length) <= DRAINED * self.largest:
+                await self._drain(receive)
             await self._refuse(scope, receive, answer)
         else:
             await self.app(scope, self._counted(receive), answer)
@@ -141,10 +155,22 @@ class Envelope:
             event = await receive()
             read += len(event.get("body", b""))
             if read > self.largest:
+                if event.get("more_body", False):
+                    await self._drain(receive, read)
                 raise HTTPException(413, f"has more than {self.largest:,} bytes", {"Connection": "close"})
             return event
 
         return counted
+
+    async def _drain(self, receive: Receive, read: int = 0) -> None:
+        """Read the rest of a body and forget it."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(BODY_SECONDS):
+                while read <= DRAINED * self.largest:
+                    event = await receive()
+                    read += len(event.get("body", b""))
+                    if not event.get("more_body", False):
+                        return
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
         problem = f"has more than {self.largest:,} bytes"
