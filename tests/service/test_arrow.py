@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
+import numpy as np
 import psycopg
 import pyarrow as pa
 import pytest
-from tests.service.live_service import Running, wait_for
+from tests.service.live_service import KEY, Running, wait_for
 from tests.service.test_predict import MAP, promote
 
-from calibrant.service.api.arrow import read_rows
+from calibrant.service.api.arrow import Columns, read_columns, read_rows, write_rows
 from calibrant.service.api.bodies import ARROW
 from calibrant.service.api.errors import Refusal
+from calibrant.service.api.predict import Asked, _returned, predicted
+from calibrant.service.api.serving.receipts import Receipts
+from calibrant.service.api.serving.versions import CanaryMap, Served
 from calibrant.service.settings import Settings
+from calibrant.service.store.log import id_bytes
 
 SETTINGS = Settings(horizon=60.0)
 
@@ -59,6 +67,35 @@ def test_types_that_say_the_same_are_read() -> None:
             assert [(row.text, row.score, row.key, row.at) for row in rows] == [
                 ("a", 0.0, None, None), ("b", 1.0, None, None),
             ]  # fmt: skip
+
+
+def test_ids_are_read_all_at_once_as_they_are_one_by_one() -> None:
+    uuids = [str(UUID(int=k * 7**40 % 2**128)) for k in range(1, 30)]
+    odd = ["g" + uuids[0][1:], uuids[0].replace("-", "_"), " " + uuids[0][1:], uuids[0][:-1], "é" * 18, "é" * 36]
+    for texts in (uuids, [each.upper() for each in uuids], *([*uuids, each] for each in odd)):
+        found = Columns(pa.array(texts), np.zeros(len(texts)), None, None)
+        assert found.ids() == b"".join(map(id_bytes, texts))
+        cut = Columns(pa.array(["first", *texts]).slice(1), np.zeros(len(texts)), None, None)
+        assert cut.ids() == found.ids()
+
+
+def test_rows_that_are_not_stored_are_answered_by_column_as_one_by_one() -> None:
+    settings = Settings(horizon=60.0, mode="returned", silence="unknown")
+    process: Any = SimpleNamespace(receipts=Receipts([KEY]), count=lambda *_: None)
+    canary = CanaryMap(2, 5, None, 0.5, 9)
+    now, texts = 10**15, [str(UUID(int=k)) for k in range(200)]
+    at = [None if k % 2 else now - k for k in range(200)]
+    times = pa.array(at, pa.timestamp("us", "UTC"))
+    for tried in (None, canary):
+        served = Served(1, "clicks", settings, 1, 1, MAP.to_json(), tried)
+        asked = Asked(process, served, now, served.ages(now), stale=False)
+        body = stream_of({"id": texts, "score": [k / 200 for k in range(200)], "at": times})
+        columns = read_columns(body, settings, now, 200)
+        rows = columns.rows()
+        one_by_one = write_rows(rows, asyncio.run(predicted(asked, rows)), asked.ages, stale=False)
+        assert _returned(asked, columns) == one_by_one
+        answered = pa.ipc.open_stream(one_by_one).read_all()["version"].to_pylist()
+        assert set(answered) == ({1} if tried is None else {1, 2})
 
 
 WRONG: list[tuple[bytes, str]] = [

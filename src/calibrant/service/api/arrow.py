@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import struct
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from calibrant.service.api.bodies import LONGEST_TEXT, Row, check_key, check_skew, invalid
 from calibrant.service.api.errors import Refusal
@@ -12,8 +16,56 @@ from calibrant.service.store.log import id_bytes
 
 COLUMNS = ("id", "score", "key", "at")
 
+HYPHENS = [8, 13, 18, 23]
+"""Where the text of a UUID has them."""
 
-def read_rows(body: bytes, settings: Settings, now: int, most: int) -> list[Row]:
+OF_HEX = np.full(256, 255, dtype=np.uint8)
+"""Values of hexadecimal digits; 255 for other bytes."""
+OF_HEX[list(b"0123456789abcdef")] = range(16)
+OF_HEX[list(b"ABCDEF")] = range(10, 16)
+
+
+class Columns(NamedTuple):
+    """Rows of an Arrow batch, by column, checked.
+
+    Attributes
+    ----------
+    texts
+        Ids, as an Arrow array of text.
+    scores
+        Scores.
+    keys, at
+        Keys, and times in microseconds; None if no row has one.
+    """
+
+    texts: Any
+    scores: NDArray[np.float64]
+    keys: list[str | None] | None
+    at: list[int | None] | None
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def ids(self) -> bytes:
+        """The ids as they are kept, 16 bytes each; those of UUIDs are read all at once."""
+        n, (_, offsets, data) = len(self), self.texts.buffers()
+        ends = np.frombuffer(offsets, dtype=np.int32, count=n + 1, offset=4 * self.texts.offset)
+        if (np.diff(ends) == 36).all():
+            found = np.frombuffer(data, dtype=np.uint8)[ends[0] : ends[-1]].reshape(n, 36)
+            digits = OF_HEX[np.delete(found, HYPHENS, axis=1)]
+            if (found[:, HYPHENS] == ord("-")).all() and (digits < 16).all():
+                return (digits[:, 0::2] * 16 + digits[:, 1::2]).tobytes()
+        return b"".join(map(id_bytes, self.texts.to_pylist()))
+
+    def rows(self) -> list[Row]:
+        """The same as rows."""
+        raw, n = self.ids(), len(self)
+        ids = [raw[start : start + 16] for start in range(0, 16 * n, 16)]
+        keys, at = ([None] * n if each is None else each for each in (self.keys, self.at))
+        return list(map(Row._make, zip(self.texts.to_pylist(), ids, self.scores.tolist(), keys, at, strict=True)))
+
+
+def read_columns(body: bytes, settings: Settings, now: int, most: int) -> Columns:
     """Rows from an Arrow IPC stream.
 
     Parameters
@@ -31,33 +83,36 @@ def read_rows(body: bytes, settings: Settings, now: int, most: int) -> list[Row]
 
     Returns
     -------
-    list
+    Columns
         Checked rows; what is wrong is raised as a refusal.
     """
     try:
         import pyarrow as pa
+        import pyarrow.compute
     except ImportError:
         raise Refusal(415, "no-arrow", "body", "is Arrow, which is not installed here", "send JSON") from None
     try:
         columns = _columns(_table(body, most))
     except (pa.ArrowException, OSError, ValueError, StopIteration, struct.error):
         raise invalid("body", "is not an Arrow IPC stream", "write it with pyarrow.ipc.new_stream") from None
-    if not columns[0]:
-        raise invalid("rows", "is empty")
     texts, scores, keys, at = columns
-    try:
-        fine = (
-            min(scores) >= 0.0
-            and max(scores) <= 1.0
-            and 0 < min(map(len, texts)) <= max(map(len, texts)) <= LONGEST_TEXT
-        )
-        fine = fine and not any(score != score for score in scores)
-    except TypeError:  # a null
-        fine = False
-    if not (fine and keys.count(None) == at.count(None) == len(texts)):
-        for place, (text, score, key, t) in enumerate(zip(*columns, strict=True)):
+    if not len(texts):
+        raise invalid("rows", "is empty")
+    lengths = pa.compute.min_max(pa.compute.utf8_length(texts)).as_py()
+    values = scores.to_numpy(zero_copy_only=False)
+    fine = texts.null_count == scores.null_count == 0 and ((values >= 0.0) & (values <= 1.0)).all()
+    fine = fine and 0 < lengths["min"] <= lengths["max"] <= LONGEST_TEXT
+    given = [None if each is None or each.null_count == len(each) else each.to_pylist() for each in (keys, at)]
+    if not fine or given != [None, None]:
+        others = [[None] * len(texts) if each is None else each for each in given]
+        for place, (text, score, key, t) in enumerate(zip(texts.to_pylist(), scores.to_pylist(), *others, strict=True)):
             _check(text, score, key, t, settings, now, f"rows[{place}].")
-    return list(map(Row._make, zip(texts, map(id_bytes, texts), scores, keys, at, strict=True)))
+    return Columns(texts, values, *given)
+
+
+def read_rows(body: bytes, settings: Settings, now: int, most: int) -> list[Row]:
+    """The rows of :func:`read_columns`, one by one."""
+    return read_columns(body, settings, now, most).rows()
 
 
 def write_rows(rows: list[Row], answers: list[Any], ages: dict[int, float | None], stale: bool) -> bytes:
@@ -80,17 +135,45 @@ def write_rows(rows: list[Row], answers: list[Any], ages: dict[int, float | None
     import pyarrow as pa
 
     probabilities, versions, statuses, receipts = zip(*answers, strict=True)
+    found = [None if status == "conflict" else p for p, status in zip(probabilities, statuses, strict=True)]
+    texts = pa.array([row.text for row in rows], pa.string())
+    said = pa.array(statuses, pa.string()), pa.array(receipts, pa.string())
+    return _written(texts, found, versions, ages, *said, stale)
+
+
+def write_returned(
+    columns: Columns, found: list[float], versions: list[int], ages: dict[int, float | None], receipts: bytes,
+    stale: bool,
+) -> bytes:  # fmt: skip
+    """The same for rows with receipts of one length, which are given one after the other."""
+    return _written(
+        columns.texts, found, versions, ages, _of_one_length(b"returned" * len(columns), len(columns)),
+        _of_one_length(receipts, len(columns)), stale,
+    )  # fmt: skip
+
+
+def _of_one_length(joined: bytes, n: int) -> Any:
+    """An array of n texts of the same length."""
+    import pyarrow as pa
+
+    ends = np.arange(n + 1, dtype=np.int32) * np.int32(len(joined) // n)
+    return pa.StringArray.from_buffers(n, pa.py_buffer(ends), pa.py_buffer(joined))
+
+
+def _written(
+    texts: Any, probabilities: Sequence[float | None], versions: Sequence[int], ages: dict[int, float | None],
+    statuses: Any, receipts: Any, stale: bool,
+) -> bytes:  # fmt: skip
+    import pyarrow as pa
+
     columns = {
-        "id": pa.array([row.text for row in rows], pa.string()),
-        "probability": pa.array(
-            [None if status == "conflict" else p for p, status in zip(probabilities, statuses, strict=True)],
-            pa.float64(),
-        ),
+        "id": texts,
+        "probability": pa.array(probabilities, pa.float64()),
         "version": pa.array(versions, pa.int32()),
         "age_seconds": pa.array([ages.get(each) for each in versions], pa.float64()),
-        "status": pa.array(statuses, pa.string()),
-        "receipt": pa.array(receipts, pa.string()),
-        "stale": pa.array([stale] * len(rows), pa.bool_()),
+        "status": statuses,
+        "receipt": receipts,
+        "stale": pa.array([stale] * len(texts), pa.bool_()),
     }
     batch = pa.RecordBatch.from_pydict(columns)
     sink = pa.BufferOutputStream()
@@ -143,18 +226,18 @@ def _field(buffer: bytes, table: int, number: int) -> int | None:
     return table + offset if offset else None
 
 
-def _columns(table: Any) -> list[list[Any]]:
-    """The four columns as lists; those that are not there are None."""
+def _columns(table: Any) -> list[Any]:
+    """The four columns as arrays; those that are not there are None."""
     import pyarrow as pa
 
     names = table.column_names
     if len(set(names)) < len(names) or not {"id", "score"} <= set(names) <= set(COLUMNS):
         raise invalid("body", "must have the columns id and score", f"and no others than {', '.join(COLUMNS)}")
-    n, types = table.num_rows, pa.types
-    found: list[list[Any]] = []
+    types = pa.types
+    found: list[Any] = []
     for name, wanted in zip(COLUMNS, (pa.string(), pa.float64(), pa.string(), pa.timestamp("us", "UTC")), strict=True):
         if name not in names:
-            found.append([None] * n)
+            found.append(None)
             continue
         column = table.column(name)
         given = column.type
@@ -169,7 +252,8 @@ def _columns(table: Any) -> list[list[Any]]:
             column = column.cast(wanted)
         except pa.ArrowException:
             raise invalid(name, f"cannot be read as {wanted}") from None
-        found.append((column.cast(pa.int64()) if name == "at" else column).to_pylist())
+        column = column.cast(pa.int64()) if name == "at" else column
+        found.append(pa.concat_arrays(column.chunks) if column.num_chunks != 1 else column.chunk(0))
     return found
 
 
