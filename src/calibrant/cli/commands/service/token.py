@@ -85,11 +85,10 @@ def _show(tokens: list[dict[str, Any]], as_json: bool) -> None:
     if as_json:
         console.show_json([{name: _plain(value) for name, value in each.items()} for each in tokens])
         return
-    columns = {"number": "number", "name": "name", "scopes": "scopes", "streams": "streams", "made": "made (UTC)",
-               "expires": "expires (UTC)", "revoked": "revoked (UTC)"}  # fmt: skip
+    columns = ["number", "name", "scopes", "streams", "made", "expires", "revoked"]
     rows = [row | {"streams": row["streams"] or "all"} for row in tokens]
     shown = [[_text(each[name]) for name in columns] for each in rows]
-    console.table("", list(columns.values()), shown, text=len(columns))
+    console.table("", columns, shown, text=len(columns))
 
 
 def _plain(value: Any) -> Any:
@@ -98,5 +97,5 @@ def _plain(value: Any) -> Any:
 
 def _text(value: Any) -> str:
     if isinstance(value, datetime):
-        return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M")
+        return value.astimezone(UTC).strftime("%Y-%m-%d %H:%MZ")
     return ", ".join(value) if isinstance(value, list) else str(value or "")
