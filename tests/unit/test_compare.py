@@ -7,7 +7,6 @@ from importlib import import_module
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
@@ -127,6 +126,7 @@ def classes(n: int = 900) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def test_columns_of_a_frame_give_what_arrays_give() -> None:
     """A frame was refused as a matrix of classes."""
+    pl = pytest.importorskip("polars")
     old, new, y = models(300)
     group = np.arange(300) // 3
     expected = compare(old, new, y, groups=group)

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier
 
@@ -84,6 +83,7 @@ def test_every_method_finds_the_ratio_and_scales_it_to_mean_one(subtests: pytest
 
 
 def test_frames_are_read_by_the_names_of_their_columns() -> None:
+    pl = pytest.importorskip("polars")
     rng = np.random.default_rng(2)
     source, target = rng.normal(0, 1, (80, 2)), rng.normal(0.3, 1, (80, 2))
     arrays = estimate_density_ratio(source, target, method="logistic")

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 from sklearn.base import clone
 
@@ -115,6 +114,7 @@ def test_residuals_split_where_the_score_is_off() -> None:
 
 @both
 def test_frames_mappings_and_matrices_give_the_same_tree(method: Any) -> None:
+    pl = pytest.importorskip("polars")
     scores, y, frame = people(600)
     whole = method(20, pruning_alpha=1e-3).fit(scores, y, frame)
     for given in (frame.to_dict("list"), pl.from_pandas(frame)):

@@ -8,8 +8,6 @@ from functools import cache
 
 import numpy as np
 import pandas as pd
-import polars as pl
-import pyarrow as pa
 import pytest
 from scipy import special
 
@@ -231,6 +229,8 @@ def _with(decision: Decision, tests: PValues) -> Decision:
 
 
 def test_two_columns_are_the_verdict_on_the_second() -> None:
+    pl = pytest.importorskip("polars")
+    pa = pytest.importorskip("pyarrow")
     rng = np.random.default_rng(3)
     p = rng.beta(2, 3, 800)
     y = rng.random(800) < p**1.5
@@ -279,6 +279,8 @@ def test_a_verdict_on_two_columns_names_the_event() -> None:
 
 
 def test_frames_with_one_column_per_class() -> None:
+    pl = pytest.importorskip("polars")
+    pa = pytest.importorskip("pyarrow")
     p, y = world(800)
     labels, expected = np.array(NAMES)[y], check(p, np.array(NAMES)[y], classes=NAMES)
     columns = {f"p_{name}": p[:, j] for j, name in enumerate(NAMES)} | {"y": labels, "w": np.ones(800), "part": y % 2}
