@@ -15,9 +15,9 @@ from tests.contracts.test_maps import FIFTY, every_map
 import calibrant as cb
 from calibrant.calibration import Calibration
 from calibrant.export.proof import compare
-from calibrant.export.samples import proof_rows
-from calibrant.export.scorer import scorer_of
+from calibrant.export.scorer import _function, scorer_of
 from calibrant.export.tolerance import only_copies
+from calibrant.export.trees import proof_rows
 from calibrant.maps import BetaMap, ByGroupMap, ComposeMap, IdentityMap, LogitAffineMap, Map, SoftmaxMap, StepMap
 from calibrant.messages import InputError
 
@@ -42,6 +42,19 @@ def test_every_map_gives_what_apply_gives(map_):
     compare(map_, rows, found, "a function of one float")
     if only_copies(map_) or map_.kind == "piecewise-linear":
         np.testing.assert_array_equal(found, map_.apply(rows.scores, rows.groups or None))
+
+
+def test_a_kind_without_a_function_of_its_own_is_applied():
+    class Sharper(LogitAffineMap):
+        def _evaluate(self, s):
+            return s**2
+
+    _function.register(Sharper, _function.dispatch(object))
+    score = Calibration(Sharper(1.0, 0.0)).scorer()
+    assert score(0.5) == score(np.float32(0.5)) == 0.25
+    assert math.isnan(score(math.nan))
+    with pytest.raises(InputError, match=r"1\.5"):
+        score(1.5)
 
 
 def test_a_table_after_a_curve_is_equal_on_both_sides_of_every_knot():

@@ -1,21 +1,34 @@
-"""Export of each kind of map of one score: its pieces, for SQL, and its ONNX nodes.
+"""Export of each kind of map of one score: its pieces, for SQL, its ONNX nodes, and its statements, for source code.
 
-A kind registers two functions. ``cut`` returns pieces on each of which the map is monotone and has one formula.
+A kind registers three functions. ``cut`` returns pieces on each of which the map is monotone and has one formula.
 ``nodes`` returns the value of the element's own map, if several maps of the kind share their nodes; a single map is a
-family of one. A map with fields ``knots``, or ``low`` and ``high``, is also verified on both sides of them.
+family of one. ``written`` returns the statements from which Python and C are written. A map with fields ``knots``, or
+``low`` and ``high``, is also verified on both sides of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import singledispatch
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.export.onnx.graph import ML, Family, Graph
+from calibrant.export.source.statements import (
+    Case,
+    Clip,
+    If,
+    Missing,
+    Program,
+    Set,
+    Statement,
+    expit_of_x,
+    number,
+    written,
+)
 from calibrant.export.sql.dialects import DIALECTS, Dialect
 from calibrant.export.sql.formulas import expit, held_between, line, of_log_odds
 from calibrant.export.sql.pieces import NEGLIGIBLE, Formula, Leaf, Pieces, Template, chained
@@ -29,7 +42,9 @@ from calibrant.maps import (
     Map,
     PiecewiseLinearMap,
     StepMap,
+    TreeMap,
 )
+from calibrant.messages import InputError
 from calibrant.numerics import Floats, to_float32
 
 STEEP = 100.0
@@ -57,6 +72,20 @@ def knots_of(map_: Map) -> Floats:
     [0.75]
     """
     return cut(map_, DIALECTS["duckdb"]).merged().knots
+
+
+def as_table(map_: ComposeMap) -> StepMap | None:
+    """The composition as one step map of the raw score, if one of its maps is a step map; otherwise None.
+
+    Examples
+    --------
+    >>> as_table(ComposeMap((LogitAffineMap(-1.0, 0.0), StepMap([0.25], [0.1, 0.8]))))
+    StepMap(knots=[0.75], values=[0.8, 0.1])
+    """
+    if not any(isinstance(part, StepMap) for part in map_.maps):
+        return None
+    pieces = cut(map_, DIALECTS["duckdb"]).merged()
+    return StepMap(pieces.knots, pieces.leaves)  # type: ignore[arg-type]
 
 
 def nodes_of(maps: Sequence[Map], which: str, graph: Graph, x: str) -> str:
@@ -108,6 +137,11 @@ def _(map_: IdentityMap, family: Family, graph: Graph, x: str) -> str:
     return x
 
 
+@written.register
+def _(map_: IdentityMap, program: Program) -> list[Statement]:
+    return []
+
+
 # ----------------------------------------------------------------------------------------------------------------- step
 
 
@@ -130,6 +164,14 @@ def rounded_up(knots: Floats) -> NDArray[np.float32]:
         near = knots.astype(np.float32)
         up = np.nextafter(near, np.float32(np.inf))
     return np.where(near < knots, up, near) + np.float32(0.0)  # no -0.0
+
+
+@written.register
+def _(map_: StepMap, program: Program) -> list[Statement]:
+    if not len(map_.knots):
+        return [Set("x", number(map_.values[0]))]
+    knots, values = program.table("knots", map_.knots.tolist()), program.table("values", map_.values.tolist())
+    return [Set("j", f"at_or_below({knots}, {len(map_.knots)}, x)"), Set("x", f"{values}[j]")]
 
 
 # ----------------------------------------------------------------------------------------------------- piecewise linear
@@ -166,6 +208,23 @@ def _(map_: PiecewiseLinearMap, family: Family, graph: Graph, x: str) -> str:
     x = graph.add("Mul", x, family.entry(lambda part: np.concatenate([[0.0], np.diff(part.values), [0.0]]), place))
     x = graph.add("Max", graph.add("Add", x, start), graph.add("Min", start, end))
     return graph.add("Min", x, graph.add("Max", start, end))
+
+
+@written.register
+def _(map_: PiecewiseLinearMap, program: Program) -> list[Statement]:
+    if len(map_.knots) == 1:
+        return [Set("x", number(map_.values[0]))]
+    k, v = program.table("knots", map_.knots.tolist()), program.table("values", map_.values.tolist())
+    last = len(map_.knots) - 1
+    line = f"(x - {k}[j - 1]) / ({k}[j] - {k}[j - 1]) * ({v}[j] - {v}[j - 1]) + {v}[j - 1]"
+    rising, falling = Clip(f"{v}[j - 1]", f"{v}[j]"), Clip(f"{v}[j]", f"{v}[j - 1]")
+    inside: list[Statement] = [Set("j", f"at_or_below({k}, {last + 1}, x)"), Set("x", line)]
+    if map_.direction.never_falls:
+        inside.append(rising)
+    else:
+        inside.append(If(f"{v}[j - 1] <= {v}[j]", [rising], [falling]))
+    ends = If(f"x >= {k}[{last}]", [Set("x", f"{v}[{last}]")], inside)
+    return [If(f"x <= {k}[0]", [Set("x", f"{v}[0]")], [ends])]
 
 
 # --------------------------------------------------------------------------------------------------------- logit-affine
@@ -206,12 +265,26 @@ def _inside(family: Family, graph: Graph, x: str) -> str:
     return graph.clip(graph.widened(x), family.number(lambda part: part.low), family.number(lambda part: part.high))
 
 
+@written.register
+def _(map_: LogitAffineMap, program: Program) -> list[Statement]:
+    return _affine(map_, number(map_.slope), number(map_.intercept))
+
+
+def _affine(like: LogitAffineMap, slope: str, intercept: str) -> list[Statement]:
+    if like.on == "score":
+        start: list[Statement] = [Clip(number(-LARGEST), number(LARGEST)), Set("x", f"x * {slope} + {intercept}")]
+    else:
+        odds = Set("x", f"log(x / (1.0 - x)) * {slope} + {intercept}")
+        start = [Clip(number(like.low), number(like.high)), odds]
+    return [*start, *expit_of_x()]
+
+
 # ----------------------------------------------------------------------------------------------------------------- beta
 
 
 @cut.register
 def _(map_: BetaMap, dialect: Dialect) -> Pieces:
-    a, b, c = (number if abs(number) > NEGLIGIBLE else 0.0 for number in (map_.a, map_.b, map_.c))
+    a, b, c = (value if abs(value) > NEGLIGIBLE else 0.0 for value in (map_.a, map_.b, map_.c))
     template = of_logarithms if abs(b) <= STEEP else of_steep_logarithms
     curve = _formula(template, map_.low, map_.high, a, b, c)
     if min(a, b) < 0.0 < max(a, b):  # turning point: a / s + b / (1 - s) = 0
@@ -250,6 +323,13 @@ def _log_of_the_rest(graph: Graph, x: str) -> str:
     return graph.add("Sub", graph.add("Log", rest), graph.add("Div", off, rest))
 
 
+@written.register
+def _(map_: BetaMap, program: Program) -> list[Statement]:
+    a, b, c = map(number, (map_.a, map_.b, map_.c))
+    curve = Set("x", f"log(x) * {a} - log1p(-x) * {b} + {c}")
+    return [Clip(number(map_.low), number(map_.high)), curve, *expit_of_x()]
+
+
 # -------------------------------------------------------------------------------------------------------------- compose
 
 
@@ -270,6 +350,17 @@ def _(map_: ComposeMap, family: Family, graph: Graph, x: str) -> str:
     return x
 
 
+@written.register
+def _(map_: ComposeMap, program: Program) -> list[Statement]:
+    out: list[Statement] = []
+    for grouped, run in groupby(map_.maps, key=lambda part: bool(part.columns)):
+        parts = tuple(run)
+        table = None if grouped else as_table(ComposeMap(parts))
+        for part in parts if table is None else (table,):
+            out += written(part, program)
+    return out
+
+
 # ------------------------------------------------------------------ by group, in SQL a stage of its own (sql/scores.py)
 
 
@@ -281,3 +372,29 @@ def _(map_: ByGroupMap, family: Family, graph: Graph, x: str) -> str:
     if map_.default is None:
         graph.unknown.append(graph.add("Equal", code, graph.constant(np.array(others, np.int64))))
     return nodes_of((*map_.maps, map_.default or map_.maps[-1]), code, graph, graph.widened(x))
+
+
+@written.register
+def _(map_: ByGroupMap, program: Program) -> list[Statement]:
+    order = sorted(range(len(map_.groups)), key=lambda j: map_.groups[j].encode())
+    names = tuple(map_.groups[j] for j in order)
+    group = f"group_{len(program.groups) + 1}"
+    program.groups[group] = names
+    program.places[group] = program.columns.index(map_.by)
+    other: list[Statement] = [Missing()] if map_.default is None else written(map_.default, program)
+    if map_.lines is None:
+        return [Case(group, [written(map_.maps[j], program) for j in order], other)]
+    like, *columns = map_.lines
+    slope, intercept = (
+        f"{program.table(what, [column[j].item() for j in order])}[{group}]"
+        for what, column in zip(("slopes", "intercepts"), columns, strict=True)
+    )
+    return [If(f"{group} >= 0", _affine(like, slope, intercept), other)]
+
+
+# ----------------------------------------------------------------------------------------------------------------- tree
+
+
+@written.register
+def _(map_: TreeMap, program: Program) -> list[Statement]:
+    raise InputError("map", "is a tree, which has no Python or C source", "use to_sql, to_onnx or scorer()")

@@ -16,8 +16,7 @@ import numpy as np
 
 from calibrant.arrays.columns import EXACT, read_floats
 from calibrant.arrays.keys import SPELLINGS, key_text
-from calibrant.export.kinds import cut
-from calibrant.export.sql.dialects import DIALECTS
+from calibrant.export.kinds import as_table
 from calibrant.maps import (
     LARGEST,
     BetaMap,
@@ -30,6 +29,7 @@ from calibrant.maps import (
     StepMap,
     TreeMap,
 )
+from calibrant.maps.base import ScoreMap
 from calibrant.messages import InputError, listed
 from calibrant.numerics import LOG_ODDS_LIMIT, Floats
 
@@ -71,7 +71,17 @@ def scorer_of(map_: Map, first: float, last: float, refuse: Callable[[Any], floa
 
 @singledispatch
 def _function(map_: Map, guard: Guard) -> Scorer:
-    raise ValueError(f"a map of kind {map_.kind!r} has no function of one float")
+    """A kind without a function of its own is applied to one score at a time: the same result, but slower."""
+    if not isinstance(map_, ScoreMap):
+        raise ValueError(f"a map of kind {map_.kind!r} has no function of one float")
+    first, last, read = guard
+
+    def score(s: float) -> float:
+        if s.__class__ is not float or not first <= s <= last:
+            s = read(s)
+        return float(map_.apply(s))
+
+    return score
 
 
 @_function.register
@@ -230,20 +240,6 @@ def _composed(map_: ComposeMap, guard: Guard) -> Scorer:
         return s
 
     return score
-
-
-def as_table(map_: ComposeMap) -> StepMap | None:
-    """The composition as one step map of the raw score, if one of its maps is a step map; otherwise None.
-
-    Examples
-    --------
-    >>> as_table(ComposeMap((LogitAffineMap(-1.0, 0.0), StepMap([0.25], [0.1, 0.8]))))
-    StepMap(knots=[0.75], values=[0.8, 0.1])
-    """
-    if not any(isinstance(part, StepMap) for part in map_.maps):
-        return None
-    pieces = cut(map_, DIALECTS["duckdb"]).merged()
-    return StepMap(pieces.knots, pieces.leaves)  # type: ignore[arg-type]
 
 
 @_function.register
