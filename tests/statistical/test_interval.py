@@ -11,8 +11,9 @@ import pytest
 from scipy import stats
 from scipy.special import expit, logit
 
+from calibrant.metrics.binary.table import BINARY
 from calibrant.metrics.draws import values_only
-from calibrant.metrics.interval import BINARY, interval
+from calibrant.metrics.interval import interval
 from calibrant.tallies import Tally
 from calibrant.tallies.cells import Cells
 
@@ -28,7 +29,7 @@ def truth(metric: str, rate: float, slope: float, shift: float, spread: float) -
     p = expit(slope * z[:, None] + shift + spread * nodes) @ (weights / weights.sum())
     n = np.full(len(z), 1e6)
     with values_only():
-        return BINARY[metric](Tally(Cells(expit(z), n, n * p, w2=n, w2_events=n * p), counts=False)).value
+        return BINARY[metric].function(Tally(Cells(expit(z), n, n * p, w2=n, w2_events=n * p), counts=False)).value
 
 
 def sample(rng: np.random.Generator, n: int, rate: float, slope: float, shift: float, groups: int, spread: float):

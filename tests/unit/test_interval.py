@@ -11,8 +11,8 @@ import pytest
 
 from calibrant import metrics
 from calibrant.messages import InputError
+from calibrant.metrics.binary.table import BINARY
 from calibrant.metrics.draws import Draws, accelerated, widened
-from calibrant.metrics.interval import BINARY, DISTANCES
 from calibrant.tallies import GroupedTally, Tally
 
 
@@ -251,7 +251,7 @@ def test_public_metrics_can_be_pickled_and_describe_their_arguments() -> None:
     for name, metric in {**metrics.METRICS, **metrics.TESTS}.items():
         assert pickle.loads(pickle.dumps(metric)) is getattr(metrics, name)
         assert "label_type" in metric.__doc__
-    assert BINARY.keys() >= DISTANCES
+    assert BINARY.keys() >= metrics.METRICS.keys()
 
 
 def test_two_columns_are_one_score_with_groups_segments_and_options() -> None:

@@ -17,13 +17,12 @@ from calibrant.arrays.multiclass.rows import is_matrix
 from calibrant.arrays.sides import side_column
 from calibrant.messages import InputError, Note, Voice, note
 from calibrant.metrics import dispatch
-from calibrant.metrics.binary import cumulative, errors, kernel, smooth
-from calibrant.metrics.binary import scores as overall
 from calibrant.metrics.binary.bins import grouped_or_tally
 from calibrant.metrics.binary.distances import DRAWS, spline_intervals
 from calibrant.metrics.binary.distances import NAMES as CURVE_DISTANCES
 from calibrant.metrics.binary.log_odds import LogOdds, event_ratios, fit_intercept, fit_slope
 from calibrant.metrics.binary.recalibration import ici
+from calibrant.metrics.binary.table import BINARY, Ideal, metric
 from calibrant.metrics.draws import (
     Draws,
     Ends,
@@ -63,38 +62,12 @@ def _curve_error(name: str) -> Callable[..., Estimate]:
     return error
 
 
-BINARY: dict[str, Callable[..., Estimate]] = {
-    "accuracy": overall.accuracy,
-    "auc": overall.auc,
-    "brier": overall.brier,
-    "classification_loss": overall.classification_loss,
-    "debiased_ece": errors.debiased_ece,
-    "e50": _curve_error("e50"),
-    "e90": _curve_error("e90"),
-    "ecce": cumulative.ecce,
-    "ece": errors.ece,
-    "emax": _curve_error("emax"),
-    "expected_over_observed": lambda data: event_ratios(LogOdds.of(data))[0],
-    "ici": _curve_error("ici"),
-    "intercept": lambda data: fit_intercept(LogOdds.of(data)),
-    "log_loss": overall.log_loss,
-    "observed_over_expected": lambda data: event_ratios(LogOdds.of(data))[1],
-    "pde": errors.pde,
-    "refinement": overall.refinement,
-    "rmse": overall.rmse,
-    "sharpness": overall.sharpness,
-    "skce": kernel.skce,
-    "slope": lambda data: fit_slope(LogOdds.of(data))[0],
-    "smooth_ece": smooth.smooth_ece,
-    "sweep_ece": errors.sweep_ece,
-}
-"""Metrics of one column of scores with one number, by the name that :func:`interval` takes."""
-
-DISTANCES = frozenset({"debiased_ece", "e50", "e90", "ecce", "ece", "emax", "ici", "skce", "smooth_ece", "sweep_ece"})
-"""Distances from perfect calibration: biased upward, and 0 for a calibrated model in the population."""
-
-NO_POPULATION_VALUE = frozenset({"pde"})
-"""Distances that are not 0 for a calibrated model, and have no interval."""
+for _name in CURVE_DISTANCES:
+    metric(Ideal.ZERO, _name)(_curve_error(_name))
+metric(name="slope")(lambda data: fit_slope(LogOdds.of(data))[0])
+metric(name="intercept")(lambda data: fit_intercept(LogOdds.of(data)))
+metric(name="expected_over_observed")(lambda data: event_ratios(LogOdds.of(data))[0])
+metric(name="observed_over_expected")(lambda data: event_ratios(LogOdds.of(data))[1])
 
 MEANS = frozenset({"accuracy", "brier", "log_loss"})
 """Metrics of a matrix that are means over rows."""
@@ -256,7 +229,7 @@ def _resolved(metric: Any) -> tuple[str | None, Callable[..., Any]]:
         if metric not in BINARY:
             known = ", ".join(map(repr, sorted(BINARY)))
             raise InputError("metric", f"is {metric!r}, which is not the name of one", f"pass one of {known}")
-        return metric, BINARY[metric]
+        return metric, BINARY[metric].function
     if not callable(metric):
         raise InputError("metric", f"is of type {type(metric).__name__}", "pass a name or a function of (scores, y)")
     own = inspect.unwrap(metric)
@@ -265,7 +238,7 @@ def _resolved(metric: Any) -> tuple[str | None, Callable[..., Any]]:
         if called in SEVERAL_NUMBERS:
             raise InputError("metric", f"{called} has several numbers", f"pass {SEVERAL_NUMBERS[called]}")
         if called in BINARY:
-            return called, BINARY[called]
+            return called, BINARY[called].function
     return None, metric
 
 
@@ -305,9 +278,10 @@ def _of_tally(
         if curve is not None:
             low, high, se = (float(each[CURVE_DISTANCES.index(name)]) for each in (curve.low, curve.high, curve.se))
             return _with_ends(found, Ends(low, high, se), curve.units, asked.confidence)
-    if name in NO_POPULATION_VALUE:
+    ideal = BINARY[name].ideal
+    if ideal is Ideal.UNKNOWN:
         return _noted(found, not_zero_if_calibrated())
-    distance = name in DISTANCES
+    distance = ideal is Ideal.ZERO
     draws = Draws.of(data, asked.size(DISTANCE_REPETITIONS if distance else REPETITIONS), asked.random_state)
     if not draws.units >= 2.0:
         return _noted(found, too_few_units())
@@ -381,7 +355,7 @@ def _of_matrix(name: str, rows: Inputs, asked: _Asked) -> Estimate:
         groups = None if groups is None else groups[weights > 0.0]
         weights = weights[weights > 0.0]
     data = grouped_or_tally(top, right, weights, groups)
-    found = _of_tally(name, BINARY[name], data, options, asked)
+    found = _of_tally(name, BINARY[name].function, data, options, asked)
     return replace(found, name=f"confidence {found.name}")
 
 

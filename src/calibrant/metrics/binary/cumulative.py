@@ -11,6 +11,7 @@ from scipy.special import ndtr
 
 from calibrant.arrays.columns import check_option
 from calibrant.metrics.binary.bins import Scores, tally_of
+from calibrant.metrics.binary.table import Ideal, metric
 from calibrant.metrics.chance import expected_squares
 from calibrant.metrics.estimates import Estimate
 from calibrant.numerics import Column, Floats
@@ -31,6 +32,7 @@ NULL_HIGH = {"max": 2.2414027273321415, "range": 2.49767216104865}
 """Their 95 % quantiles."""
 
 
+@metric(Ideal.ZERO)
 def ecce(scores: Scores, y: Column = None, sample_weight: Column = None, *, statistic: Statistic = "max") -> Estimate:
     r"""Estimated cumulative calibration error (ECCE): largest cumulative difference of labels and scores.
 

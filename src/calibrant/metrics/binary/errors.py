@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from calibrant.arrays.columns import check_option, check_whole
 from calibrant.messages import InputError, Note, Setting, Voice, note, plural
 from calibrant.metrics.binary.bins import ENOUGH_ROWS, Bins, Edges, Scores, Strategy, describe, region_rows, tally_of
+from calibrant.metrics.binary.table import Ideal, metric
 from calibrant.metrics.estimates import TWO_SIDED, Estimate
 from calibrant.metrics.regions import Regions
 from calibrant.metrics.resampling import Resampled, Statistic, null_facts, uncertainty
@@ -21,6 +22,7 @@ from calibrant.numerics import Column, Floats
 from calibrant.tallies import Tally
 
 
+@metric(Ideal.ZERO)
 def ece(
     scores: Scores,
     y: Column = None,
@@ -52,6 +54,7 @@ def ece(
     return _plug_in(name, bins, _gap_norm(p, against), random_state, notes)
 
 
+@metric(Ideal.ZERO)
 def debiased_ece(
     scores: Scores,
     y: Column = None,
@@ -99,6 +102,7 @@ def debiased_ece(
     return found if squared else root_of(found)
 
 
+@metric(Ideal.ZERO)
 def sweep_ece(
     scores: Scores,
     y: Column = None,
@@ -166,6 +170,7 @@ def sweep_ece(
     return Estimate(name, found.value, se=found.se, notes=found.notes)
 
 
+@metric(Ideal.UNKNOWN)
 def pde(
     scores: Scores,
     y: Column = None,

@@ -10,6 +10,7 @@ import numpy as np
 
 from calibrant.messages import InputError, note
 from calibrant.metrics.binary.bins import Scores, tally_of
+from calibrant.metrics.binary.table import Ideal, metric
 from calibrant.metrics.draws import only_values
 from calibrant.metrics.estimates import Estimate, upper_point
 from calibrant.metrics.variance import squared_weights
@@ -27,6 +28,7 @@ no_null_quantile_under_importance_weights = note(
 no_pair_of_rows = note("no-pair-of-rows", "not defined: at least two {nouns.rows} are needed")
 
 
+@metric(Ideal.ZERO)
 def skce(scores: Scores, y: Column = None, sample_weight: Column = None, *, bandwidth: float = 0.1) -> Estimate:
     """Squared kernel calibration error of one column; see :func:`~calibrant.metrics.dispatch.skce`.
 

@@ -24,6 +24,7 @@ from calibrant.metrics.binary.bins import (
     tally_of,
 )
 from calibrant.metrics.binary.means import Loss, Moments, Part, Parts, logarithmic_loss, moments, parts_of, squared_loss
+from calibrant.metrics.binary.table import metric
 from calibrant.metrics.estimates import TWO_SIDED, Estimate, no_spread, upper_point
 from calibrant.metrics.variance import FEWEST_CLUSTERS, Spread, few_groups, spread_of
 from calibrant.numerics import Column, Floats
@@ -31,6 +32,7 @@ from calibrant.tallies import Clusters, Tally
 from calibrant.tallies.cells import mass_below
 
 
+@metric()
 def brier(scores: GroupedScores, y: Column = None, sample_weight: Column = None, *, groups: Column = None) -> Estimate:
     """Brier score of one column of scores; see :func:`~calibrant.metrics.dispatch.brier`.
 
@@ -45,6 +47,7 @@ def brier(scores: GroupedScores, y: Column = None, sample_weight: Column = None,
     return _mean_estimate("Brier score", rows_or_tally(scores, y, sample_weight), squared_loss)
 
 
+@metric()
 def rmse(scores: Scores, y: Column = None, sample_weight: Column = None) -> Estimate:
     r"""Root mean squared error, the root of the Brier score.
 
@@ -85,6 +88,7 @@ def rmse(scores: Scores, y: Column = None, sample_weight: Column = None) -> Esti
     return Estimate("RMSE", value, se, low, high, null, beyond, square.notes)
 
 
+@metric()
 def log_loss(
     scores: GroupedScores, y: Column = None, sample_weight: Column = None, *, groups: Column = None
 ) -> Estimate:
@@ -115,6 +119,7 @@ def log_loss(
     return replace(found, value=math.inf, se=None, low=None, high=None, notes=(*notes, why))
 
 
+@metric()
 def classification_loss(
     scores: Scores, y: Column = None, sample_weight: Column = None, *, threshold: float = 0.5
 ) -> Estimate:
@@ -153,6 +158,7 @@ def classification_loss(
     return _thresholded("classification loss", rows_or_tally(scores, y, sample_weight), threshold, right=0.0)
 
 
+@metric()
 def accuracy(scores: Scores, y: Column = None, sample_weight: Column = None, *, threshold: float = 0.5) -> Estimate:
     """Accuracy of one column of scores; see :func:`~calibrant.metrics.dispatch.accuracy`.
 
@@ -164,6 +170,7 @@ def accuracy(scores: Scores, y: Column = None, sample_weight: Column = None, *, 
     return _thresholded("accuracy", rows_or_tally(scores, y, sample_weight), threshold, right=1.0)
 
 
+@metric()
 def auc(scores: GroupedScores, y: Column = None, sample_weight: Column = None, *, groups: Column = None) -> Estimate:
     r"""Area under the ROC curve (AUC): probability that an event has a higher score than a non-event.
 
@@ -227,6 +234,7 @@ def auc(scores: GroupedScores, y: Column = None, sample_weight: Column = None, *
     return Estimate("AUC", value, se, *_logit_interval(value, se), notes=notes)
 
 
+@metric()
 def sharpness(
     scores: Scores,
     y: Column = None,
@@ -275,6 +283,7 @@ def sharpness(
     return _estimate(f"sharpness, {describe(bins, strategy, edges)}", sums, 1.0, null=False)
 
 
+@metric()
 def refinement(
     scores: Scores,
     y: Column = None,

@@ -9,6 +9,7 @@ import numpy as np
 
 from calibrant.messages import InputError
 from calibrant.metrics.binary.bins import Scores, tally_of
+from calibrant.metrics.binary.table import Ideal, metric
 from calibrant.metrics.chance import expected_squares
 from calibrant.metrics.draws import only_values
 from calibrant.metrics.estimates import Estimate
@@ -26,6 +27,7 @@ DRAWS = 200
 """Simulated samples for the null value."""
 
 
+@metric(Ideal.ZERO)
 def smooth_ece(
     scores: Scores,
     y: Column = None,
