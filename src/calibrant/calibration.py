@@ -333,7 +333,9 @@ class Calibration(Shown):
         if np.isnan(matrix[:, 0]).any():
             row = int(np.isnan(matrix[:, 0]).argmax())
             raise InputError(
-                "scores", f"has a missing value in row {row}, so there is no most likely class", Advice.DROP_ROWS
+                "scores",
+                f"has a missing value at row {row} counted from 0, so there is no most likely class",
+                Advice.DROP_ROWS,
             )
         if isinstance(self.map, TopMap | PathMap):
             return self.map.labels(matrix)[:, 0]

@@ -337,7 +337,9 @@ def expected_cost(
     if not tally.counts:
         raise InputError("scores", "have importance weights, for which these intervals are not exact", "pass counts")
     if tally.resolution != "exact":
-        raise InputError("scores", "is a tally with cells, which thresholds may cut", "pass rows or an exact tally")
+        raise InputError(
+            "scores", "is a tally on a grid, and a threshold may fall inside a cell", "pass rows, or an exact tally"
+        )
     events, others = (np.concatenate([[0], np.cumsum(each)]) for each in (tally.events, tally.n - tally.events))
     below = np.searchsorted(tally.scores, at, side="left")
     missed, wasted, n = events[below], others[-1] - others[below], tally.total

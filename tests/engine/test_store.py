@@ -143,7 +143,7 @@ def test_counts_that_do_not_fit_are_refused_and_do_not_wrap(tmp_path):
     store = TallyStore(tmp_path)
     for place in range(3):
         store.add(DAY + timedelta(days=place), counted(2**36, SEGMENT_GRID))
-    with pytest.raises(InputError, match="sums of this many rows exceed 64 bits"):
+    with pytest.raises(InputError, match="sums on this grid exceed 64 bits"):
         store.window()
 
 

@@ -152,7 +152,7 @@ def test_bad_arguments_are_refused():
         (lambda: accept(s, [1, 2]), "correct"),
         (lambda: accept(weighted), "importance weights"),
         (lambda: accept(Tally.from_arrays(s, y), y), "is a tally"),
-        (lambda: accept(Tally.from_arrays(s, y, grid=Grid()), start=0.5), "start needs scores"),
+        (lambda: accept(Tally.from_arrays(s, y, grid=Grid()), start=0.5), "start needs exact scores"),
         (lambda: risk_coverage(s, y, points=0), "points must be an integer"),
         (lambda: accept_models({}, {}), "has no models"),
         (lambda: accept_models({"a": s}, {"b": y}), "the same names"),

@@ -1073,5 +1073,7 @@ def test_one_stray_score_does_not_decide_what_the_others_mean(subtests) -> None:
         with subtests.test(stray=stray):
             scores = np.linspace(0.01, 0.99, 200)
             scores[7] = stray
-            with pytest.raises(InputError, match=r"scores has 1 of 200 values outside \[0, 1\], the first in row 7"):
+            with pytest.raises(
+                InputError, match=r"scores has 1 of 200 values outside \[0, 1\], the first at row 7 counted from 0"
+            ):
                 check_rows(scores, np.arange(200) % 2)

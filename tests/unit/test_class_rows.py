@@ -203,7 +203,7 @@ def test_missing_values_of_every_frame_empty_their_row() -> None:
     ):
         found = np.array(list(columns_of(PLAIN.transform(given)).values()), dtype=float).T
         np.testing.assert_array_equal(found, [[0.2, 0.7, 0.1], [np.nan] * 3])
-        with pytest.raises(InputError, match=r"has a missing value in row 1"):
+        with pytest.raises(InputError, match=r"has a missing value at row 1 counted from 0"):
             PLAIN.predict(given)
         with pytest.raises(InputError, match="first in row 1"):
             check_class_rows(given, ["a", "b"])

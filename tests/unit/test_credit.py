@@ -172,7 +172,7 @@ def test_a_panel_adds_lines_and_keeps_every_cell(panel) -> None:
     assert panel.part("y", "2025").n.tolist() == [90, 0]
     assert panel.part("y", "2025").lights[1] == "none"
     assert len(panel.parts) == 2 + 2 + 4
-    with pytest.raises(InputError, match="no part"):
+    with pytest.raises(InputError, match="is not in the panel"):
         panel.part("z")
 
 

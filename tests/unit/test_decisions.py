@@ -192,7 +192,7 @@ def test_costs_are_refused_where_they_mean_nothing() -> None:
         (lambda: expected_cost(p, y, cost_fp=1, cost_fn=1, thresholds=[np.nan]), "thresholds must be probabilities"),
         (lambda: expected_cost(p, y, cost_fp=1, cost_fn=1, alpha=0), "alpha must be inside"),
         (lambda: expected_cost(Tally.from_arrays(p, y, [0.3, 1.2]), cost_fp=1, cost_fn=1), "importance weights"),
-        (lambda: expected_cost(Tally.from_arrays(p, y, grid=Grid()), cost_fp=1, cost_fn=1), "tally with cells"),
+        (lambda: expected_cost(Tally.from_arrays(p, y, grid=Grid()), cost_fp=1, cost_fn=1), "tally on a grid"),
         (lambda: rescale_contributions([1.0], 0.0, LogitAffineMap(1, 0)), "values must be finite numbers"),
         (lambda: rescale_contributions([[1.0]], np.nan, LogitAffineMap(1, 0)), "base must be a finite number"),
         (lambda: rescale_contributions([[1.0]], 0.0, StepMap([0.6], [0.5, 1.0])), "a probability of 0 or 1"),

@@ -72,7 +72,7 @@ def test_errors_name_the_argument() -> None:
         (lambda: recalibrate_distributions(gauss, [1.0, np.nan]), "y has 1 missing value"),
         (
             lambda: recalibrate_distributions(GaussianForecast([0.0, np.nan], 1.0), [1, 2]),
-            "forecast is missing in row 1",
+            "forecast is missing at row 1 counted from 0",
         ),
         (lambda: recalibrate_distributions([0.1, 0.2], [1, 2]), "forecast must be a predictive distribution"),
         (lambda: recalibrate_distributions(gauss, [1, 2], alpha=0.0), "alpha must be strictly between"),

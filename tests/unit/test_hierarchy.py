@@ -147,7 +147,9 @@ def test_labels_of_several_branches_are_refused(news: Taxonomy, subtests) -> Non
         [{"coal", "politics"}, "solar"],
     ]:
         with subtests.test(y=y):
-            with pytest.raises(InputError, match=r"y names several nodes in row [01], but a path ends in one"):
+            with pytest.raises(
+                InputError, match=r"y names several nodes at row [01] counted from 0, but a path ends in one"
+            ):
                 news.codes(y)
             with pytest.raises(InputError, match="y names several nodes"):
                 PathCalibrator(NEWS).fit(np.full((2, 6), 1 / 6), y, classes=LEAVES)
@@ -796,13 +798,13 @@ def test_the_narrowest_node_that_is_sure_enough() -> None:
 def test_metrics_refuse_what_is_no_path(news: Taxonomy) -> None:
     told = np.full((2, 9), np.nan)
     told[:, news.code("solar")] = 0.5
-    with pytest.raises(InputError, match="forecast has no valid path in row 0"):
+    with pytest.raises(InputError, match="forecast has no valid path at row 0 counted from 0"):
         path_calibration_error(told, ["solar", "coal"], taxonomy=news)
     with pytest.raises(InputError, match="needs its tree"):
         path_calibration_error(told, ["solar", "coal"])
     with pytest.raises(InputError, match="one column for each of the 9 nodes"):
         path_calibration_error(told[:, :5], ["solar", "coal"], taxonomy=news)
-    with pytest.raises(InputError, match="forecast is missing in row 0"):
+    with pytest.raises(InputError, match="forecast is missing at row 0 counted from 0"):
         path_calibration_error(np.full((2, 9), np.nan), ["solar", "coal"], taxonomy=news)
     with pytest.raises(InputError, match="'golf', which is not a node"):
         hierarchical_accuracy(["golf"], ["solar"], taxonomy=news)

@@ -56,7 +56,9 @@ def test_classes_are_those_of_the_labels(subtests) -> None:
 
 
 def test_a_row_without_a_probability_has_no_class() -> None:
-    with pytest.raises(InputError, match="scores has no probability in row 1, so there is no more likely class"):
+    with pytest.raises(
+        InputError, match="scores has no probability at row 1 counted from 0, so there is no more likely class"
+    ):
         PlattScaling().fit(S, Y).predict([0.2, np.nan])
 
 

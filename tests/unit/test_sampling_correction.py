@@ -71,9 +71,12 @@ def test_honest_ways_to_rebalance_are_taken() -> None:
 
 def test_what_cannot_be_meant_is_refused_in_one_sentence(subtests) -> None:
     for recipe, words in [
-        ({}, "together with true_rate, but not both"),
-        ({"train_rate": 0.5}, "together with true_rate, but not both"),
-        ({"kept_negatives": 0.1, "train_rate": 0.5, "true_rate": 0.1}, "together with true_rate, but not both"),
+        ({}, "exactly one is needed.*together with true_rate"),
+        ({"train_rate": 0.5}, "exactly one is needed.*together with true_rate"),
+        (
+            {"kept_negatives": 0.1, "train_rate": 0.5, "true_rate": 0.1},
+            "exactly one is needed.*together with true_rate",
+        ),
         ({"kept_negatives": 0.0}, "kept_negatives"),
         ({"kept_negatives": 10}, "write 10 % as 0.1"),
         ({"kept_negatives": math.nan}, "kept_negatives"),

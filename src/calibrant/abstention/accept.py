@@ -210,7 +210,7 @@ def accept(
         begins = [(place, ladder.cut_above(place)) for place in map(ladder.strictly_above, ranks)]
     else:
         if isinstance(scores, Tally) and scores.resolution != "exact":
-            raise InputError("start", "needs scores, and the tally has cells", "leave it out")
+            raise InputError("start", "needs exact scores, and the tally is on a grid", "leave it out, or pass rows")
         first = float(check_scores([start], ladder.score_type, name="start")[0])
         if np.isnan(first):
             raise InputError("start", "is missing (NaN)", "pass a score, or leave it out")

@@ -263,7 +263,8 @@ def _errors(
     if alone.any():
         means = np.bincount(at[free[at] > 0], ((sums / rows) ** 2)[free[at] > 0], size)
         if not free.sum() > 0.0:
-            raise InputError("groups", "has one group in each cell", "pass rows of several groups, or leave it out")
+            fix = "pass rows of several groups; leave groups out only if rows are independent"
+            raise InputError("groups", "has one group in each cell, so the spread between groups is not known", fix)
         found = np.where(alone, np.maximum(means.sum() / free.sum(), found), found)
     return np.sqrt(found), int(alone.sum())
 

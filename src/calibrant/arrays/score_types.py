@@ -100,7 +100,7 @@ def _refuse_strays(s: NDArray[np.float64], low: float, high: float) -> None:
     if len(s) >= _MIN_ROWS_FOR_STRAYS and len(outside) <= _MAX_STRAY_SHARE * len(s):
         raise InputError(
             "scores",
-            f"has {len(outside)} of {len(s)} values outside [0, 1], the first in row {outside[0]} "
+            f"has {len(outside)} of {len(s)} values outside [0, 1], the first at row {outside[0]} counted from 0 "
             f"({s[outside[0]]:.6g})",
             Phrase(
                 "{repair}, or pass {logit} or {real} if they are not probabilities",

@@ -79,11 +79,17 @@ def check_weights(
     if math.isinf(total):
         raise InputError(name, "sums to infinity", "divide the weights by their largest value")
     if not 1e-100 <= high <= 1e100:  # their squares, which the effective sample size needs, would overflow or underflow
-        raise InputError(name, f"reaches {high:.6g}", "divide the weights by their largest value")
+        raise InputError(
+            name,
+            f"has {high:.6g} as its largest value, and it must lie between 1e-100 and 1e100",
+            "divide the weights by their largest value",
+        )
     smallest = low if low > 0 else float(w[w > 0].min())
     if smallest < 1e-150 * high:
         raise InputError(
-            name, f"spans {smallest:.6g} to {high:.6g}", "give the lightest rows weight 0 to leave them out"
+            name,
+            f"ranges from {smallest:.6g} to {high:.6g}, more than a factor of 1e150",
+            "give the lightest rows weight 0 to leave them out",
         )
     if first_row(w, lambda part: part != np.trunc(part)) is None:
         return w, (integer_weights(),)

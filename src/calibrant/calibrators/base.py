@@ -582,7 +582,9 @@ class BinaryCalibrator(Calibrator):
         if np.isnan(p).any():
             row = int(np.isnan(p).argmax())
             raise InputError(
-                "scores", f"has no probability in row {row}, so there is no more likely class", Advice.DROP_ROWS
+                "scores",
+                f"has no probability at row {row} counted from 0, so there is no more likely class",
+                Advice.DROP_ROWS,
             )
         classes = getattr(self, "classes_", np.array([0, 1]))  # calibrators by segment have none
         return np.asarray(classes[(p > 0.5).astype(np.intp)])

@@ -178,7 +178,8 @@ def decision_curve(
     rng = np.random.default_rng([int(random_state), 8])
     if isinstance(data, Clusters):
         if data.size < FEWEST_CLUSTERS:
-            raise InputError("groups", f"has {data.size} clusters", f"pass at least {FEWEST_CLUSTERS}, or leave it out")
+            fix = f"pass at least {FEWEST_CLUSTERS}; leave groups out only if rows are independent"
+            raise InputError("groups", f"has {data.size} clusters", fix)
         model, treated = _by_cluster(data, at, cost, repetitions, rng)
     else:
         model, treated = _by_row(tally, at, cost, repetitions, rng)

@@ -234,7 +234,9 @@ def plan_validation(
     phi = own.rate if prevalence is None else float(prevalence)
     c = own.c_statistic if c_statistic is None else float(c_statistic)
     if not 0.0 < phi < 1.0:
-        raise InputError("prevalence", f"of the distribution is {phi:g}", "pass it, or another distribution")
+        raise InputError(
+            "prevalence", f"must lie strictly between 0 and 1, got {phi:g}", "pass it, or risks that have such a mean"
+        )
     notes = [_other_rate(implied=own.rate, given=phi)] if abs(own.rate - phi) > CLOSE * phi else []
     information = [float((mass * z**k * p * (1.0 - p)).sum()) for k in range(3)]
     determinant = information[0] * information[2] - information[1] ** 2
@@ -290,7 +292,9 @@ def _smallest(width_of: Callable[[float], float], width: float) -> int:
     while width_of(high) > width:
         low, high = high, 2 * high
         if high > MOST:
-            raise InputError("prevalence", "and the widths need more than 10^12 rows", "ask for wider intervals")
+            raise InputError(
+                "prevalence", "is such that intervals this short need more than 10^12 rows", "ask for wider ones"
+            )
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if width_of(middle) > width else (low, middle)

@@ -99,7 +99,11 @@ class GradePanel(Recorded, Shown):
         for part in self.parts:
             if (part.segment, part.year) == (str(segment), str(year)):
                 return part.table
-        raise InputError("segment" if year == ALL else "year", f"has no part {(segment, year)!r}", "see .parts")
+        raise InputError(
+            "segment" if year == ALL else "year",
+            f"is not in the panel: it has no segment {segment!r} with year {year!r}",
+            "see .parts",
+        )
 
     @property
     def off_parts(self) -> tuple[GradePart, ...]:

@@ -196,7 +196,7 @@ def refuse_several(y: Any) -> None:
     if several.any():
         raise InputError(
             "y",
-            f"names several nodes in row {int(several.argmax())}, but a path ends in one",
+            f"names several nodes at row {int(several.argmax())} counted from 0, but a path ends in one",
             "pass the narrowest node of each row; for rows in several branches, calibrate each node separately",
         )
 

@@ -187,7 +187,8 @@ def _offset(recipe: dict[str, float | None], rates: dict[str, float | None]) -> 
     if by_recipe == by_rates or (train is None) != (true is None):
         raise InputError(
             "kept_negatives",
-            "and / or class_weight must be given, or train_rate together with true_rate, but not both",
+            "and class_weight describe the sampling in one way, the two rates in another, and exactly one is needed",
+            "pass kept_negatives, class_weight or both; or pass train_rate together with true_rate",
         )
     if train is not None and true is not None:
         return log_odds(check_rate("true_rate", true)) - log_odds(check_rate("train_rate", train))

@@ -95,7 +95,9 @@ class Tally:
         if self._cells is not None and grid is not None and counts:
             tiny = np.abs(self._cells.keys) == grid.top - 1  # there offsets use all 30 bits, whatever the grid
             if int(self._cells.n.sum()) >> (33 + grid.bits) or int(self._cells.n[tiny].sum()) >> 33:
-                raise InputError("grid", "sums of this many rows exceed 64 bits", "tally them in several parts")
+                raise InputError(
+                    "scores", "are too many rows: their sums on this grid exceed 64 bits", "tally them in several parts"
+                )
         self._edges = edges
         self._ends = ends
         self._fingerprint: str | None = None

@@ -133,7 +133,11 @@ def compare(
             )
         if np.shape(scores_old)[1] != 2 or is_matrix(y):
             if costs is not None:
-                raise InputError("cost_fp", "is for one event, and there are several classes", "compare one class")
+                raise InputError(
+                    "cost_fp",
+                    "is for one event, and there are several classes",
+                    "pass the column of one class, or leave costs out",
+                )
             options = {"weight_type": weight_type, "groups": groups, "positive": positive, "score_type": score_type}
             return _compare_classes(
                 (scores_old, scores_new),

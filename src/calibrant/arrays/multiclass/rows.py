@@ -288,7 +288,9 @@ def _unmasked(matrix: Matrix, masked: bool, score_type: MulticlassScoreType) -> 
         raise InputError("scores", "holds infinities", MASKED)
     empty = without.all(axis=1)
     if empty.any():
-        raise InputError("scores", f"has no class left in row {int(empty.argmax())}: all are -inf", Advice.DROP_ROWS)
+        raise InputError(
+            "scores", f"has no class left in row {int(empty.argmax())} counted from 0: all are -inf", Advice.DROP_ROWS
+        )
     return np.where(without, np.finfo(matrix.dtype).min, matrix)
 
 
@@ -428,5 +430,5 @@ def class_codes(keys: Keys, names: tuple[str, ...], name: str = "y", fix: Text =
     codes = keys.among(names)
     if (codes < 0).any():
         bad = int((codes < 0).reshape(len(codes), -1).any(axis=1).argmax())
-        raise InputError(name, f"has no class in row {bad}", "drop rows without a label")
+        raise InputError(name, f"has no class in row {bad} counted from 0", "drop rows without a label")
     return codes

@@ -42,7 +42,7 @@ class Spread:
         if not (np.isfinite(low).all() and np.isfinite(high).all()):
             bad = int((~np.isfinite(matrix).all(axis=1)).argmax())
             only_masked = not (np.isnan(low).any() or np.isposinf(high).any())
-            problem = f"holds {'-inf' if only_masked else 'NaN or infinities'}, first in row {bad}"
+            problem = f"holds {'-inf' if only_masked else 'NaN or infinities'}, first in row {bad} counted from 0"
             raise InputError("scores", problem, MASKED if only_masked else Advice.DROP_OR_REPAIR_SCORES)
         return cls(float(low.min()), float(high.max()), float(least.min()), float(most.max()))
 

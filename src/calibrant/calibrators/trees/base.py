@@ -183,7 +183,7 @@ class TreeCalibrator(BinaryCalibrator, MulticlassCalibrator):
             raise InputError("max_leaves", f"must be at most 1,000, got {self.max_leaves:,}", "pass a smaller number")
         alpha = self.pruning_alpha
         if alpha is not None and not (isinstance(alpha, numbers.Real) and 0.0 <= alpha < np.inf):
-            raise InputError("pruning_alpha", f"must be a number from 0 on, got {alpha!r}")
+            raise InputError("pruning_alpha", f"must be a number of at least 0, got {alpha!r}")
         check_option("honest", self.honest, (True, False))
         check_option("split_on_score", self.split_on_score, (True, False))
         if self.random_state is not None:

@@ -120,7 +120,7 @@ class Thresholds:
         """
         if weights is not None:
             if groups is not None or classes is not None:
-                raise InputError("sample_weight", "cannot be combined with groups or classes", "fit one of them")
+                raise InputError("sample_weight", "cannot be combined with groups or classes", "leave out one of them")
             return cls._weighted(scores, alpha, weights)
         keys = None if groups is None else _group_keys(groups, len(scores))
         labels, names = (None, None) if classes is None else classes

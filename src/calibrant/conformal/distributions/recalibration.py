@@ -283,7 +283,9 @@ def recalibrate_distributions(forecast: Any, y: ArrayLike, *, alpha: float = 0.1
     ranks, left = distributions.cdf(y), distributions.cdf(np.nextafter(outcomes, -np.inf))
     if np.isnan(ranks).any():
         raise InputError(
-            "forecast", f"is missing in row {int(np.isnan(ranks).argmax())}", "drop rows without a forecast"
+            "forecast",
+            f"is missing at row {int(np.isnan(ranks).argmax())} counted from 0",
+            "drop rows without a forecast",
         )
     return DistributionCalibration(np.sort(ranks), np.sort(left), kolmogorov(outcomes.size, level), level)
 

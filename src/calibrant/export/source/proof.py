@@ -89,7 +89,9 @@ def _run_c(text: str, rows: Rows) -> tuple[Floats, str]:
     compiler = next(filter(None, map(shutil.which, COMPILERS)), None)
     if compiler is None:
         raise InputError(
-            "export", "is compiled to compare it, and there is no C compiler here", "install gcc, or use to_c()"
+            "export",
+            "is compiled to compare it, and there is no C compiler here",
+            "install gcc, or use to_c(), which does not compare",
         )
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         path, built = Path(folder) / "calibrate.c", Path(folder) / "calibrate.so"

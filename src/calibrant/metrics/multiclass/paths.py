@@ -256,7 +256,7 @@ def _as_forecast(forecast: Any, taxonomy: Any, name: str = "forecast") -> PathFo
         refuse_empty(name)
     if (given.leaves < 0).any():
         bad = int((given.leaves < 0).argmax())
-        raise InputError(name, f"is missing in row {bad}", "drop the rows whose scores are missing")
+        raise InputError(name, f"is missing at row {bad} counted from 0", "drop the rows whose scores are missing")
     return given
 
 
@@ -275,7 +275,9 @@ def _from_matrix(given: Any, tree: Taxonomy) -> PathForecast:
     wrong = (there.sum(axis=1) != (paths >= 0).sum(axis=1)) | ((paths >= 0) & np.isnan(given)).any(axis=1)
     if wrong.any() or not ((given >= 0.0) & (given <= 1.0) | np.isnan(given)).all():
         bad = int(wrong.argmax())
-        raise InputError("forecast", f"has no valid path in row {bad}", "pass NaN for every node off the path")
+        raise InputError(
+            "forecast", f"has no valid path at row {bad} counted from 0", "pass NaN for every node off the path"
+        )
     return PathForecast(tree, leaves, paths, given)
 
 

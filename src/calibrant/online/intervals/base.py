@@ -330,12 +330,16 @@ def many_forecasts(forecasts: Any) -> Floats:
         found = np.column_stack([column, column]).astype(np.float64)
     if not np.isfinite(found).all():
         place = int(np.argmin(np.isfinite(found).all(axis=1)))
-        raise InputError("forecasts", f"is not finite in row {place}", "leave out rows without a forecast")
+        raise InputError(
+            "forecasts", f"is not finite at row {place} counted from 0", "leave out rows without a forecast"
+        )
     _refuse_huge(found, "forecasts")
     crossed = found[:, 0] > found[:, 1]
     if crossed.any():
         raise InputError(
-            "forecasts", f"has its lower end above the upper one in row {int(crossed.argmax())}", "swap them"
+            "forecasts",
+            f"has its lower end above the upper one at row {int(crossed.argmax())} counted from 0",
+            "swap them",
         )
     return found
 
@@ -348,7 +352,7 @@ def _paired(forecasts: Any, outcomes: Any) -> list[tuple[float, float, float]]:
     if not np.isfinite(ys).all():
         place = int(np.argmin(np.isfinite(ys)))
         fix = "leave out rows whose outcome is not known yet"
-        raise InputError("outcomes", f"is not finite in row {place}", fix)
+        raise InputError("outcomes", f"is not finite at row {place} counted from 0", fix)
     _refuse_huge(ys, "outcomes")
     return [(low, high, y) for (low, high), y in zip(ends.tolist(), ys.tolist(), strict=True)]
 
@@ -377,7 +381,9 @@ def _refuse_huge(values: Floats, name: str) -> None:
     huge = np.abs(values) > LARGEST
     if huge.any():
         place = int(np.argwhere(huge)[0][0])
-        raise InputError(name, f"must be at most {LARGEST:g} in absolute value, but is not in row {place}", UNIT)
+        raise InputError(
+            name, f"must be at most {LARGEST:g} in absolute value, but is larger at row {place} counted from 0", UNIT
+        )
 
 
 def _shape(values: Any) -> tuple[int, ...]:
