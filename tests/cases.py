@@ -79,3 +79,12 @@ def in_subtests(
 def _short(value: Any) -> str:
     text = getattr(value, "__name__", None) or repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def exported_methods() -> list[type[Any]]:
+    """Every method for sets of classes that `calibrant.conformal` exports."""
+    from calibrant import conformal
+    from calibrant.conformal.classes.base import ClassConformal
+
+    public = [getattr(conformal, name) for name in conformal.__all__]
+    return [each for each in public if isinstance(each, type) and issubclass(each, ClassConformal)]

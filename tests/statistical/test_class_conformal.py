@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from scipy import stats
+from tests.cases import exported_methods
 
 from calibrant.conformal import CumulativeSets, LeastAmbiguousSets
 from calibrant.conformal.classes.base import ClassConformal
@@ -62,6 +63,10 @@ METHODS: dict[str, Callable[[], ClassConformal]] = {
     "least ambiguous": lambda: LeastAmbiguousSets(ALPHA, empty="keep"),
     "cumulative": lambda: CumulativeSets(ALPHA, empty="keep"),
     "cumulative, whole and penalized": lambda: CumulativeSets(ALPHA, last="whole", penalty=0.02, free=2, empty="keep"),
+}
+LISTED = {type(make()) for make in METHODS.values()}
+METHODS |= {
+    kind.__name__: lambda kind=kind: kind(ALPHA, empty="keep") for kind in exported_methods() if kind not in LISTED
 }
 
 

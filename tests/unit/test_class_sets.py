@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
+from tests.cases import exported_methods
 from tests.worlds import classes as class_world
 
 from calibrant import CalibrantWarning, InputError
@@ -26,6 +27,7 @@ METHODS = {
     "whole": lambda *a, **k: CumulativeSets(*a, last="whole", **k),
     "regularized": lambda *a, **k: CumulativeSets(*a, penalty=0.1, free=2, **k),
 }
+METHODS |= {kind.__name__: kind for kind in exported_methods() if kind not in METHODS.values()}
 
 
 def test_the_threshold_on_the_probability_by_hand() -> None:
