@@ -11,8 +11,8 @@ import pytest
 from scipy import stats
 from scipy.special import expit, logit
 
-from calibrant.metrics.binary.table import BINARY
 from calibrant.metrics.draws import values_only
+from calibrant.metrics.estimates import BINARY
 from calibrant.metrics.interval import interval
 from calibrant.tallies import Tally
 from calibrant.tallies.cells import Cells

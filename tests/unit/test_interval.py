@@ -11,8 +11,8 @@ import pytest
 
 from calibrant import metrics
 from calibrant.messages import InputError
-from calibrant.metrics.binary.table import BINARY
 from calibrant.metrics.draws import Draws, accelerated, widened
+from calibrant.metrics.estimates import BINARY
 from calibrant.tallies import GroupedTally, Tally
 
 

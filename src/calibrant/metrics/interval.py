@@ -22,7 +22,6 @@ from calibrant.metrics.binary.distances import DRAWS, spline_intervals
 from calibrant.metrics.binary.distances import NAMES as CURVE_DISTANCES
 from calibrant.metrics.binary.log_odds import LogOdds, event_ratios, fit_intercept, fit_slope
 from calibrant.metrics.binary.recalibration import ici
-from calibrant.metrics.binary.table import BINARY, Ideal, metric
 from calibrant.metrics.draws import (
     Draws,
     Ends,
@@ -33,7 +32,7 @@ from calibrant.metrics.draws import (
     values_only,
     widened,
 )
-from calibrant.metrics.estimates import Estimate
+from calibrant.metrics.estimates import BINARY, Estimate, Ideal, metric
 from calibrant.metrics.inputs import Inputs, by_segment, read_inputs
 from calibrant.metrics.multiclass import scores as class_scores
 from calibrant.metrics.multiclass.claims import read_claims

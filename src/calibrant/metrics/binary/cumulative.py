@@ -11,9 +11,8 @@ from scipy.special import ndtr
 
 from calibrant.arrays.columns import check_option
 from calibrant.metrics.binary.bins import Scores, tally_of
-from calibrant.metrics.binary.table import Ideal, metric
 from calibrant.metrics.chance import expected_squares
-from calibrant.metrics.estimates import Estimate
+from calibrant.metrics.estimates import Estimate, Ideal, metric
 from calibrant.numerics import Column, Floats
 from calibrant.tallies import Tally
 

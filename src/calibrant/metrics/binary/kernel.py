@@ -10,9 +10,8 @@ import numpy as np
 
 from calibrant.messages import InputError, note
 from calibrant.metrics.binary.bins import Scores, tally_of
-from calibrant.metrics.binary.table import Ideal, metric
 from calibrant.metrics.draws import only_values
-from calibrant.metrics.estimates import Estimate, upper_point
+from calibrant.metrics.estimates import Estimate, Ideal, metric, upper_point
 from calibrant.metrics.variance import squared_weights
 from calibrant.numerics import Column, Floats
 from calibrant.tallies import Tally

@@ -24,8 +24,7 @@ from calibrant.metrics.binary.bins import (
     tally_of,
 )
 from calibrant.metrics.binary.means import Loss, Moments, Part, Parts, logarithmic_loss, moments, parts_of, squared_loss
-from calibrant.metrics.binary.table import metric
-from calibrant.metrics.estimates import TWO_SIDED, Estimate, no_spread, upper_point
+from calibrant.metrics.estimates import TWO_SIDED, Estimate, metric, no_spread, upper_point
 from calibrant.metrics.variance import FEWEST_CLUSTERS, Spread, few_groups, spread_of
 from calibrant.numerics import Column, Floats
 from calibrant.tallies import Clusters, Tally

@@ -9,10 +9,9 @@ import numpy as np
 
 from calibrant.messages import InputError
 from calibrant.metrics.binary.bins import Scores, tally_of
-from calibrant.metrics.binary.table import Ideal, metric
 from calibrant.metrics.chance import expected_squares
 from calibrant.metrics.draws import only_values
-from calibrant.metrics.estimates import Estimate
+from calibrant.metrics.estimates import Estimate, Ideal, metric
 from calibrant.metrics.resampling import generator
 from calibrant.numerics import Column, Floats
 from calibrant.tallies import Tally
