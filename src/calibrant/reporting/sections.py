@@ -244,15 +244,15 @@ def _recalibration(contents: Contents, style: Style) -> list[Block]:
     ]
     names = {"ici": "ICI: mean distance of the curve", "e50": "E50: median distance", "e90": "E90: 90 % quantile",
              "emax": "Emax: largest distance"}  # fmt: skip
-    errors = curve["se"] or [None] * 4
+    ends = zip(curve["low"] or [None] * 4, curve["high"] or [None] * 4, strict=True)
     rows += [
-        (name, number(curve[key]), UNKNOWN if se is None else f"s.e. {number(se)}", "0")
-        for (key, name), se in zip(names.items(), errors, strict=True)
+        (name, number(curve[key]), span(low, high), "0")
+        for (key, name), (low, high) in zip(names.items(), ends, strict=True)
     ]
     notes = [
         "Intercepts and slope are on the log-odds: a positive intercept means that {scores} are too low, a slope below "
-        "1 that they are too extreme. The first line is the intercept of the verdict. Distances are biased upward, so "
-        "a standard error (s.e.) is given instead of an interval."
+        "1 that they are too extreme. The first line is the intercept of the verdict. Distances are biased upward; "
+        "their intervals begin at 0 where a calibrated model could show the same distance."
     ]
     said = _said(dict.fromkeys(chain.from_iterable(contents.notes_of["recalibration"])), style)
     head = ("measure", "estimate", "95 % interval", "ideal")
