@@ -71,7 +71,7 @@ def definitions(contents: Contents, style: Style) -> list[Block]:
 def methods(contents: Contents, style: Style) -> list[Block]:
     """What was computed, with which methods, sources and software."""
     numbers = contents.numbers
-    return [" ".join((_data(numbers, style), *(style.say(text) for text in _steps(numbers))))]
+    return [" ".join((_data(numbers, style), *(style.say(text) for text in _steps(numbers, style))))]
 
 
 def _data(numbers: Mapping[str, Any], style: Style) -> str:
@@ -95,7 +95,7 @@ def _data(numbers: Mapping[str, Any], style: Style) -> str:
     return f"Computed with {software['name']} {software['version']} from {data}{clusters}. {cells}"
 
 
-def _steps(numbers: Mapping[str, Any]) -> list[str]:
+def _steps(numbers: Mapping[str, Any], style: Style) -> list[str]:
     verdict = numbers["verdict"]
     intercept, around_one = verdict["tolerance"]
     slope = "" if around_one is None else f" and a slope within {around_one:.3g} of 1"
@@ -128,7 +128,7 @@ def _steps(numbers: Mapping[str, Any]) -> list[str]:
         )
     if verdict["notion"] is None:
         steps.append("Net benefit: Vickers and Elkin (2006).")
-    if numbers["grades"] is not None and verdict["notion"] is None:
+    if numbers["grades"] is not None and verdict["notion"] is None and "grades" not in style.without:
         steps.append("Traffic lights: OeNB and FMA (2004); Jeffreys test: ECB (2019).")
     if verdict["classes"]:
         steps.append(

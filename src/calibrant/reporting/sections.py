@@ -38,7 +38,7 @@ MAX_NAMED_SEGMENTS = 3
 def sections(contents: Contents, style: Style) -> tuple[Section, ...]:
     """All sections with contents, in the order of the style."""
     found = []
-    earlier = [key for key in dict.fromkeys((*style.first, *PARTS)) if key not in style.last]
+    earlier = [key for key in dict.fromkeys((*style.first, *PARTS)) if key not in (*style.last, *style.without)]
     for key in (*earlier, *style.last):
         heading, part = PARTS[key]
         blocks = part(contents, style)

@@ -34,6 +34,8 @@ class Style:
         Headings that differ from those of ``sections.PARTS``.
     last
         Sections that come last, in this order, with "Appendix" in their headings.
+    without
+        Sections that are not shown; their numbers stay in the JSON form.
     by_light
         Whether the headline follows the traffic light of the portfolio, as supervisors read it.
     """
@@ -43,6 +45,7 @@ class Style:
     first: tuple[str, ...] = ()
     headings: Mapping[str, str] = field(default_factory=dict)
     last: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
     by_light: bool = False
 
     @property
@@ -125,7 +128,7 @@ STYLES: dict[StyleName, Style] = {
             "losses": "Discrimination and overall performance",
             "groups": "By risk group",
             "segments": "By subgroup",
-            "grades": "Too many outcomes? Test of each risk group",
         },
+        without=("grades",),  # one-sided tests of credit supervisors: green for risks that are too high
     ),
 }
