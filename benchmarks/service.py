@@ -2,6 +2,7 @@
 
     python benchmarks/service.py                  # the published table
     python benchmarks/service.py --quick          # one short round
+    python benchmarks/service.py --batches        # the batches alone, beside a second of the empty handler
 
 Client, servers and PostgreSQL (with ``fsync``, on the disk of the temporary folder) share the cores of one machine. The
 rounds are interleaved: each measures every case once, for some seconds, one after the other. The empty handler gets the
@@ -262,7 +263,7 @@ async def measure(case: Case, child: Child, rows: int, run: Callable[[], Awaitab
     case.cpu.append((child.cpu() - cpu) / (done * rows) * 1e6)
 
 
-async def main(rounds: int, seconds: float) -> None:
+async def main(rounds: int, seconds: float, *, batches: bool = False) -> None:
     with Server("-c", "fsync=on", "-c", "max_connections=50") as server:
         address = f"host={server.folder} user={USER} dbname=postgres"
         with connect(address) as database:
@@ -286,13 +287,13 @@ async def main(rounds: int, seconds: float) -> None:
         try:
             await empty.ready()
             await service.ready()
-            await report(empty, service, token, rounds, seconds)
+            await report(empty, service, token, rounds, seconds, only_batches=batches)
         finally:
             empty.stop()
             service.stop()
 
 
-async def report(empty: Child, service: Child, token: str, rounds: int, seconds: float) -> None:
+async def report(empty: Child, service: Child, token: str, rounds: int, seconds: float, *, only_batches: bool) -> None:
     singles = {
         Case("empty handler"): (empty, single("logged", token)),
         Case("predict, returned"): (service, single("returned", token)),
@@ -303,6 +304,8 @@ async def report(empty: Child, service: Child, token: str, rounds: int, seconds:
         Case("JSON, returned"): json_batch("returned", token), Case("JSON, logged"): json_batch("logged", token),
         Case("outcomes"): outcome_batch("logged", token),
     }  # fmt: skip
+    if only_batches:
+        singles = dict(list(singles.items())[:1])
     for child, request in singles.values():  # not counted
         await closed_loop(child.port, CONNECTIONS, request, 1.0)
     for _ in range(rounds):
@@ -362,5 +365,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--batches", action="store_true")
     options = parser.parse_args()
-    asyncio.run(main(1, 2.0) if options.quick else main(options.rounds, 4.0))
+    seconds = 1.0 if options.batches else 4.0
+    asyncio.run(main(1, 2.0) if options.quick else main(options.rounds, seconds, batches=options.batches))

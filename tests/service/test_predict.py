@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from tests.service.live_service import Running, wait_for
+from opentelemetry import trace
+from tests.service.live_service import Running, config, wait_for
 
 from calibrant.calibration import Calibration
 from calibrant.maps import ByGroupMap, LogitAffineMap
@@ -90,6 +93,48 @@ def test_a_canary_answers_the_ids_of_its_share(
     assert answered(22, None, 0.0) == set()
     first = service.post("predict", {"id": min(found), "score": 0.25})
     assert (first["version"], first["status"]) == (0, "repeated")
+
+
+def test_requests_and_commits_are_spans_if_wanted(
+    address: str, stream: int, token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[Recorded] = []
+
+    class Tracer(trace.NoOpTracer):
+        """Keeps what was begun, in a list."""
+
+        @contextmanager
+        def start_as_current_span(self, name: str, *_: Any, **__: Any) -> Iterator[Recorded]:  # type: ignore[override]
+            found.append(Recorded(name))
+            yield found[-1]
+
+    monkeypatch.setattr(trace, "get_tracer", lambda name: Tracer())
+    with Running(config(address, tracing=True), token) as service:
+        service.post("predict", {"id": "secret", "score": 0.25})
+        service.post("predict", {"id": "secret", "score": 0.5}, 409)
+        service.post("outcomes", {"outcomes": [{"id": "secret", "outcome": 1}]})
+    commits = [each.said for each in found if each.name.startswith("append")]
+    assert commits == [{"calibrant.rows": 1}] * 3
+    requests = [(each.name, *each.said.values()) for each in found if not each.name.startswith("append")]
+    assert requests == [
+        ("POST /v1/streams/{stream}/predict", 200), ("POST /v1/streams/{stream}/predict", 409),
+        ("POST /v1/streams/{stream}/outcomes", 200),
+    ]  # fmt: skip
+    assert "secret" not in repr(found)
+
+
+@dataclass
+class Recorded:
+    """A span that is kept."""
+
+    name: str
+    said: dict[str, Any] = field(default_factory=dict)
+
+    def update_name(self, name: str) -> None:
+        self.name = name
+
+    def set_attribute(self, name: str, value: Any) -> None:
+        self.said[name] = value
 
 
 def test_the_promoted_version_answers(database: psycopg.Connection, stream: int, service: Running) -> None:

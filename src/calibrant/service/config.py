@@ -12,6 +12,7 @@ from typing import Any
 
 from calibrant.arrays.columns import check_whole
 from calibrant.messages import InputError
+from calibrant.online.limits import yes_no
 
 PREFIX = "CALIBRANT_"
 """Environment variables are the names of the fields in capitals after this."""
@@ -53,6 +54,8 @@ class Config:
         Longest time that a request waits for its commit.
     drain_seconds
         After the signal to stop, the time for which requests are still answered while ``/ready`` says no.
+    tracing
+        Whether requests and commits are spans of OpenTelemetry; needs the package ``opentelemetry-api``.
 
     Examples
     --------
@@ -75,6 +78,7 @@ class Config:
     poll_seconds: float = 0.5
     commit_seconds: float = 10.0
     drain_seconds: float = 2.0
+    tracing: bool = False
 
     def __post_init__(self) -> None:
         if not self.database:
@@ -91,6 +95,7 @@ class Config:
             value = getattr(self, name)
             if not math.isfinite(value) or value < 0.0:
                 raise InputError(name, f"must be 0 or a positive number, got {value!r}")
+        yes_no("tracing", self.tracing)
         if self.poll_seconds == 0.0 or self.commit_seconds == 0.0:
             raise InputError("poll_seconds, commit_seconds", "must be positive")
 
@@ -156,6 +161,12 @@ def _keys(text: str) -> tuple[bytes, ...]:
     return tuple(bytes.fromhex(each) for each in text.replace(",", " ").split())
 
 
+def _switch(text: str) -> bool:
+    if text not in ("0", "1"):
+        raise ValueError
+    return text == "1"
+
+
 def _from_file(variable: str, environment: Mapping[str, str]) -> str | None:
     path = environment.get(f"{variable}_FILE")
     if path is None:
@@ -177,6 +188,6 @@ def _read(variable: str, text: str, read: Callable[[str], Any], *, secret: bool)
 READERS: dict[str, Callable[[str], Any]] = {
     "database": str, "receipt_keys": _keys, "cache": Path, "host": str, "port": int, "workers": int,
     "body_bytes": int, "batch_rows": int, "queue_rows": int, "rate": float, "poll_seconds": float,
-    "commit_seconds": float, "drain_seconds": float,
+    "commit_seconds": float, "drain_seconds": float, "tracing": _switch,
 }  # fmt: skip
 """How the text of each variable is read."""

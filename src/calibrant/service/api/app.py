@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from calibrant.service.api import access, admin, errors, health, inference, metrics, outcomes, pages, predict
 from calibrant.service.api.bodies import BODY_SECONDS
 from calibrant.service.api.serving.process import LOG, JsonLines, Process
+from calibrant.service.api.serving.tracing import Spans, no_span, spans
 from calibrant.service.config import Config
 from calibrant.service.store.migrate import open_pool
 
@@ -82,7 +83,8 @@ def create_app(config: Config) -> FastAPI:
     for each in (health, predict, outcomes, inference, admin, access, metrics, pages):
         app.include_router(each.router)
     app.state.metrics = metrics.Metrics()
-    app.add_middleware(Envelope, largest=config.body_bytes, observe=app.state.metrics.observe)
+    begin = spans(config.tracing)
+    app.add_middleware(Envelope, largest=config.body_bytes, observe=app.state.metrics.observe, begin=begin)
     return app
 
 
@@ -103,16 +105,28 @@ class Envelope:
         Bytes of the largest body.
     observe
         Takes route, status and seconds of each request.
+    begin
+        Begins a span.
     """
 
-    def __init__(self, app: ASGIApp, largest: int, observe: Callable[[str, int, float], None]) -> None:
-        self.app, self.largest, self.observe = app, largest, observe
+    def __init__(
+        self, app: ASGIApp, largest: int, observe: Callable[[str, int, float], None], begin: Spans = no_span
+    ) -> None:
+        self.app, self.largest, self.observe, self.begin = app, largest, observe, begin
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        with self.begin(scope["method"]) as span:
+            status = await self._serve(scope, receive, send)
+            if span is not None:
+                span.update_name(f"{scope['method']} {_route(scope)}")
+                span.set_attribute("http.response.status_code", status)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> int:
+        """Serve one request, and return its status."""
         given = length = expect = b""
         for name, value in scope["headers"]:
             if name == b"x-request-id":
@@ -145,6 +159,7 @@ class Envelope:
             fields = {"method": scope["method"], "route": _route(scope), "status": status, "request_id": id.decode()}
             fields["seconds"] = round(seconds, 6)
             LOG.log(level, "request", extra={"fields": fields})
+        return status
 
     def _counted(self, receive: Receive) -> Receive:
         """Bodies without a stated length are counted as they come."""

@@ -11,6 +11,7 @@ import psycopg
 
 from calibrant.service.api.serving.arrays import Floats, Integers, Longs, Smalls, Texts, Uuids, encoded
 from calibrant.service.api.serving.links import Link, UnavailableError
+from calibrant.service.api.serving.tracing import Spans, no_span
 
 R = TypeVar("R")
 A = TypeVar("A")
@@ -54,6 +55,8 @@ class Committer(Generic[R, A]):
         Commits rows of a stream, and returns an answer for each.
     queue_rows
         Rows that may wait.
+    begin
+        Begins a span: each commit is one.
     """
 
     def __init__(
@@ -61,8 +64,9 @@ class Committer(Generic[R, A]):
         link: Link,
         append: Callable[[psycopg.AsyncConnection, int, Sequence[R]], Awaitable[Sequence[A]]],
         queue_rows: int,
+        begin: Spans = no_span,
     ) -> None:
-        self.link, self.append, self.queue_rows = link, append, queue_rows
+        self.link, self.append, self.queue_rows, self.begin = link, append, queue_rows, begin
         self.rows = 0
         self._waiting: dict[int, deque[tuple[Sequence[R], asyncio.Future[Sequence[A]]]]] = {}
         self._work = asyncio.Event()
@@ -108,7 +112,10 @@ class Committer(Generic[R, A]):
     async def _commit(self, stream: int, group: list[tuple[Sequence[R], asyncio.Future[Sequence[A]]]]) -> None:
         rows = group[0][0] if len(group) == 1 else [row for part, _ in group for row in part]
         try:
-            answers = await self.link.run(lambda connection: self.append(connection, stream, rows))
+            with self.begin(self.append.__name__) as span:
+                if span is not None:
+                    span.set_attribute("calibrant.rows", len(rows))
+                answers = await self.link.run(lambda connection: self.append(connection, stream, rows))
         except psycopg.DataError as problem:
             if len(group) == 1:
                 _fail(group, problem)

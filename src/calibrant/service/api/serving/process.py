@@ -26,6 +26,7 @@ from calibrant.service.api.serving.commits import (
 from calibrant.service.api.serving.limits import Rates
 from calibrant.service.api.serving.links import Link, UnavailableError, connect
 from calibrant.service.api.serving.receipts import Receipts
+from calibrant.service.api.serving.tracing import spans
 from calibrant.service.api.serving.versions import (
     Served,
     forget,
@@ -69,11 +70,12 @@ class Process:
         """Clock of the database minus the clock of this machine, in microseconds."""
         self.is_draining = False
         self.reader = Link(config.database, config.commit_seconds)
+        begin = spans(config.tracing)
         self.predictions: Committer[Prediction, Answered] = Committer(
-            Link(config.database, config.commit_seconds), append_predictions, config.queue_rows
+            Link(config.database, config.commit_seconds), append_predictions, config.queue_rows, begin
         )
         self.outcomes: Committer[Outcome, int] = Committer(
-            Link(config.database, config.commit_seconds), append_outcomes, config.queue_rows
+            Link(config.database, config.commit_seconds), append_outcomes, config.queue_rows, begin
         )
         self.known_tokens: Callable[[], list[dict[str, Any]]] = list
         """Digests of tokens that are known, for the local disk."""
