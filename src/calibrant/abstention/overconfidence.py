@@ -157,8 +157,8 @@ def overconfidence(
     correct
         Whether each answer was right.
     by
-        Cell of each row, such as the model; or several such columns by name, ``{"model": ..., "prompt": ...}``, whose
-        combinations are the cells.
+        Cell of each row, such as the model; or several such columns by name, ``{"model": ..., "prompt": ...}`` or a
+        frame of them, whose combinations are the cells.
     groups
         Group of each row, such as the question that was sampled several times. Standard errors then allow for answers
         of one group being alike.
@@ -226,6 +226,8 @@ def overconfidence(
 
 def _cells(by: Any, n: int) -> tuple[tuple[str, ...], list[tuple[str, ...]], NDArray[np.intp]]:
     """Names of the columns, values of each cell, and the cell of each row."""
+    if hasattr(by, "columns"):  # a frame
+        by = {name: by[name] for name in by.columns}
     columns = dict(by) if isinstance(by, Mapping) else {"cell": by}
     if not columns:
         raise InputError("by", "has no columns", "pass the model of each row")
