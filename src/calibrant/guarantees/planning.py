@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -43,6 +44,9 @@ class BinOutlook:
 class Plan(Shown):
     """Result of :func:`plan`; ``outlook`` has one entry for each bin if scores were given.
 
+    ``ties`` says that these scores have values of so many rows that bins of equal size would cut through them. The
+    bins of ``outlook`` then hold whole values, and can be fewer.
+
     ``points_per_bin`` is 0 unless the plan was made for a number of labels in each bin; ``n`` and ``n_bins`` are then
     totals over the predicted classes, or those of each class for the notion ``"class-wise"``.
     """
@@ -57,6 +61,7 @@ class Plan(Shown):
     notion: PlanNotion | None = None
     classes: int = 0
     points_per_bin: int = 0
+    ties: bool = False
 
     @property
     def smallest_bin(self) -> int:
@@ -148,6 +153,11 @@ class Plan(Shown):
         if self.expected_error is not None:
             error = np.ceil(self.expected_error * 1e4) / 1e4
             lines.append(f"  On average over calibration sets, the calibration error (ECE) is at most {error:.4f}.")
+        if self.ties:
+            lines.append(
+                "  The scores given have ties that bins of equal size would cut through, so the above is not for them. "
+                "With whole values in a bin:"
+            )
         lines += [
             f"  mean score {bin.mean_score:.4g}: about {bin.rows:,} rows, interval width about {bin.expected_width:.4f}"
             for bin in self.outlook
@@ -240,6 +250,9 @@ def plan(
     5,000 labels in 10 bins guarantee that every bin is within 0.0729 of its true rate, with confidence 90 %, for any
     score without ties: uniform-mass binning on all rows (Gupta 2023, eq. 4.8 and 4.11).
       On average over calibration sets, the calibration error (ECE) is at most 0.0224.
+    >>> stated = [0.5] * 60 + [0.8] * 100 + [0.9] * 140
+    >>> [bin.rows for bin in plan(n=300, n_bins=5, scores=stated).outlook]
+    [60, 100, 140]
     """
     check_option("coverage", coverage, get_args(Coverage))
     check_option("scheme", scheme, get_args(Scheme))
@@ -287,8 +300,10 @@ def plan(
     if not achieved < 1.0:  # rates differ by at most 1, so this guarantees nothing
         raise _nothing_guaranteed(rows, f"with {plural(bins, 'bin')}", "use fewer bins or more labels")
     used = rows - split_size(rows, bins) if scheme == "ums" else rows
-    outlook = () if scores is None else _outlook(check_scores(scores, "probability"), used, bins, alpha, coverage)
-    return Plan(rows, bins, achieved, alpha, coverage, scheme, outlook)
+    if scores is None:
+        return Plan(rows, bins, achieved, alpha, coverage, scheme)
+    outlook, ties = _outlook(check_scores(scores, "probability"), used, bins, alpha, coverage)
+    return Plan(rows, bins, achieved, alpha, coverage, scheme, outlook, ties=ties)
 
 
 def _nothing_guaranteed(rows: int, where: str, fix: str) -> TooFewLabels:
@@ -436,14 +451,25 @@ def _largest_bins(reach: _Reach, n: int, epsilon: float, alpha: float, coverage:
     return low
 
 
-def _outlook(scores: NDArray[Any], n: int, n_bins: int, alpha: float, coverage: Coverage) -> tuple[BinOutlook, ...]:
-    share = alpha / n_bins if coverage == "simultaneous" else alpha
-    rows = max(n // n_bins - 1, 1)
-    return tuple(
-        BinOutlook(float(part.mean()), rows, _expected_width(float(part.mean()), rows, share))
-        for part in np.array_split(np.sort(scores), n_bins)
-        if len(part)
-    )
+def _outlook(
+    scores: NDArray[Any], n: int, n_bins: int, alpha: float, coverage: Coverage
+) -> tuple[tuple[BinOutlook, ...], bool]:
+    """What to expect of each bin, and whether ties forbid bins of equal size."""
+    ordered = np.sort(scores)
+    parts = [part for part in np.array_split(ordered, n_bins) if len(part)]
+    ties = any(low[-1] == high[0] for low, high in itertools.pairwise(parts))
+    sizes = [max(n // n_bins - 1, 1)] * len(parts)
+    if ties:  # each value goes to the bin of its middle row
+        values, counts = np.unique(ordered, return_counts=True)
+        place = ((np.cumsum(counts) - counts / 2.0) * n_bins / len(ordered)).astype(int)
+        parts = [np.repeat(values[place == bin], counts[place == bin]) for bin in np.unique(place)]
+        sizes = [max(round(n * len(part) / len(ordered)), 1) for part in parts]
+    share = alpha / len(parts) if coverage == "simultaneous" else alpha
+    means = [float(part.mean()) for part in parts]
+    outlook = [
+        BinOutlook(mean, size, _expected_width(mean, size, share)) for mean, size in zip(means, sizes, strict=True)
+    ]
+    return tuple(outlook), ties
 
 
 def _expected_width(rate: float, rows: int, alpha: float) -> float:
