@@ -55,7 +55,7 @@ class Report:
     Attributes
     ----------
     title, style
-        Title, and style: ``"general"``, ``"credit"`` or ``"clinical"``.
+        Title, and style: ``"general"``, ``"credit"``, ``"clinical"`` or ``"llm"``.
     contents
         The verdict, all numbers and notes; the same in all styles.
     display
@@ -207,9 +207,9 @@ def report(
         With ``reference`` and ``grade``: the column that names the borrower in both frames, for the migration between
         grades.
     style
-        ``"general"``, ``"credit"`` (defaults, PDs, traffic lights first; the headline is the light of the portfolio) or
-        ``"clinical"`` (intercept, slope, E/O and ICI first; risks, outcomes, patients). The numbers are the same in all
-        three.
+        ``"general"``, ``"credit"`` (defaults, PDs, traffic lights first; the headline is the light of the portfolio),
+        ``"clinical"`` (intercept, slope, E/O and ICI first; risks, outcomes, patients) or ``"llm"`` (answers, stated
+        confidence, accuracy). The numbers are the same in all.
     title
         Title of the report; each style has a default.
     path

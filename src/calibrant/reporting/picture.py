@@ -57,6 +57,7 @@ def _rename(figure: Any, nouns: Nouns) -> None:
         "Event rate": capitalized(nouns.rate),
         "Score (predicted probability)": capitalized(nouns.score),
         "Rows": capitalized(nouns.rows),
+        "Rows\n(log scale)": f"{capitalized(nouns.rows)}\n(log scale)",
         "events": nouns.events,
         "no events": f"no {nouns.events}",
         "each score": f"each {nouns.score}",

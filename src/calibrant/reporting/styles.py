@@ -8,7 +8,7 @@ from typing import Literal
 
 from calibrant.messages import Nouns, Voice
 
-StyleName = Literal["general", "credit", "clinical"]
+StyleName = Literal["general", "credit", "clinical", "llm"]
 
 
 class StyleVoice(Voice):
@@ -130,5 +130,25 @@ STYLES: dict[StyleName, Style] = {
             "segments": "By subgroup",
         },
         without=("grades",),  # one-sided tests of credit supervisors: green for risks that are too high
+    ),
+    "llm": Style(
+        title="Calibration of stated confidence",
+        voice=StyleVoice(
+            Nouns(
+                row="answer",
+                rows="answers",
+                event="correct answer",
+                events="correct answers",
+                score="confidence",
+                scores="confidences",
+                rate="accuracy",
+                probabilities="confidences",
+                more_labels="more graded answers",
+                non_events="wrong answers",
+            )
+        ),
+        first=("verdict", "segments", "reliability", "groups", "errors", "losses"),
+        headings={"reliability": "Confidence and accuracy", "groups": "By stated confidence"},
+        without=("grades",),
     ),
 }

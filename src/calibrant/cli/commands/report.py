@@ -17,6 +17,7 @@ class Style(StrEnum):
     general = "general"
     credit = "credit"
     clinical = "clinical"
+    llm = "llm"
 
 
 def report(
