@@ -71,7 +71,7 @@ def test_missing_extra_may_skip_with_the_lowest_versions_only(run):
     assert code == 5, output  # no test was collected, and nothing failed
 
 
-@pytest.mark.parametrize(("options", "examples", "full"), [((), 40, False), (("--full",), 2000, True)])
+@pytest.mark.parametrize(("options", "examples", "full"), [((), 25, False), (("--full",), 2000, True)])
 def test_profiles(run, options, examples, full):
     text = f"""
 from hypothesis import settings

@@ -2,8 +2,8 @@
 
 from calibrant.abstention.accept import Acceptance, accept
 from calibrant.abstention.coverage import RiskCoverage, risk_coverage
+from calibrant.abstention.gaps import Gap, Overconfidence, overconfidence
 from calibrant.abstention.models import ModelChoice, accept_models
-from calibrant.abstention.overconfidence import Gap, Overconfidence, overconfidence
 from calibrant.abstention.routing import Route, route
 
 __all__ = [
