@@ -469,9 +469,10 @@ def test_text_keys_come_back_and_their_names_are_forgotten(subtests):
         assert len(ledger._names) <= 200 + 2 * 200 + names_module.SLACK
     assert b"user" not in ledger.to_bytes()
     ledger.predict([1], [0.5], at=100.0, keys="anna")
-    ledger.rename(read_ids([1]).astype(">u8").tobytes(), b"x" * 16)
+    ledger.erase(read_ids([1]).astype(">u8").tobytes())
     assert b"anna" not in ledger.to_bytes()
-    assert ledger.advance(101.0).keys.tolist() == [""]
+    assert ledger.advance(101.0).keys.tolist() == []
+    assert ledger.counts.erased == 1
     for keys, problem in (
         (0, "holds integers, but the keys so far are text"),
         (["a", "b"], "has shape"),
@@ -493,8 +494,10 @@ def test_an_id_is_erased_with_its_keys_and_corrections():
     ledger.predict([1, 2], [0.5, 0.5], at=0.0, keys=[[3, 4], [5, 6]])
     ledger.advance(1.0)
     ledger.observe([1], [1], at=0.5)
-    ledger.rename(read_ids([1]).astype(">u8").tobytes(), b"x" * 16)
-    assert [(each.id, each.key) for each in ledger.take_corrections()] == [(b"x" * 16, (0, 0))]
+    ledger.observe([2], [1], at=0.5)
+    ledger.erase(read_ids([1]).astype(">u8").tobytes())
+    assert [each.key for each in ledger.take_corrections()] == [(5, 6)]
+    assert Ledger.from_bytes(ledger.to_bytes()).to_bytes() == ledger.to_bytes()
 
 
 def test_many_ids_are_found_and_forgotten():

@@ -228,8 +228,8 @@ def test_edges_give_a_report_in_every_form(subtests):
             title, _, *parts = made.to_markdown().split("\n## ")
             assert title.startswith("# Calibration of predicted risks\n")
             bounds = made.numbers["upper_bounds"] is not None
-            # the verdict was left out; no segments, no periods, and of the optional ones at most the upper bounds
-            assert len(parts) == len(PARTS) - len(OPTIONAL) - 3 + bounds
+            # no verdict and no lights, no segments and periods, and of the optional ones at most the upper bounds
+            assert len(parts) == len(PARTS) - len(OPTIONAL) - 4 + bounds
             assert not any(re.search(r"\b(nan|inf|None)\b|[{}]", part) for part in parts)
             assert len(Page(without_picture(made)).named("h2")) == len(parts) + 1
 
@@ -430,7 +430,8 @@ def test_the_page_is_built_for_readers_of_every_kind(pages, subtests):
             assert page.named("html") == [{"lang": "en"}]
             assert "width=device-width" in str(page.named("meta"))
             assert len(page.named("h1")) == len(page.named("title")) == len(page.named("main")) == 1
-            assert len(page.named("h2")) == len(PARTS) - len(OPTIONAL) + (style == "credit")  # with ranking
+            beside = {"credit": 1, "clinical": -1, "llm": -1}.get(style, 0)  # ranking; no lights of supervisors
+            assert len(page.named("h2")) == len(PARTS) - len(OPTIONAL) + beside
             assert {attrs.get("scope") for attrs in page.named("th")} == {"row", "col"}
             assert len(page.named("table")) == len(page.named("caption")) == len(page.named("thead"))
             (picture,) = page.named("svg")
