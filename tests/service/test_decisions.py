@@ -150,8 +150,9 @@ def test_what_a_person_decides_in_the_second_of_a_roll_back_counts() -> None:
 
 
 def test_a_change_of_what_a_trial_rests_on_begins_another_trial() -> None:
-    world = World(publish_rows=400)
+    world = World(publish_rows=200)
     world.go(20)
+    assert world.state.decisions.served > 1
     world.act(action="canary", version=1, share=0.0)
     world.go(1)
     before = world.state.decisions.watch
