@@ -8,6 +8,9 @@ PYTHON ?= python3
 # The lowest dependency versions have wheels for Python 3.11.
 PYTHON_LOWEST ?= $(or $(shell command -v python3.11),$(PYTHON))
 
+# Compiled modules are kept, whatever the shell says: tests start many processes, and each would compile every package anew.
+export PYTHONDONTWRITEBYTECODE :=
+
 VENV := .venv
 ifeq ($(OS),Windows_NT)
 BIN := $(VENV)/Scripts

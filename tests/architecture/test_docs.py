@@ -103,6 +103,7 @@ def test_gallery_has_twelve_examples_that_say_what_to_see():
         assert len(text.splitlines()) <= 60, path.name
 
 
+@pytest.mark.full  # and by `make docs`
 def test_table_of_support_has_known_cells():
     """The table is made by trying; a few of its cells are known."""
     table = load(ROOT / "tools" / "support_table.py")

@@ -53,6 +53,7 @@ def test_the_desk_of_an_ads_engineer_runs_to_its_end() -> None:
     assert float(printed.split()[-1]) < 1e-12
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["data_scientist.py", "deep_learning.py"])
 def test_a_first_hour_runs_to_its_end(name: str) -> None:
     printed = run(f"first_hours/{name}")
