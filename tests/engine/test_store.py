@@ -629,7 +629,7 @@ def _in_two_processes(path: Path, jobs: list[tuple[list[int], int]]) -> list[tup
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_two_processes_may_add_at_once(tmp_path):
     apart = _in_two_processes(tmp_path / "apart", [(list(range(1, 9)), 0), (list(range(9, 17)), 0)])
     assert all(written is True for *_, written in apart)

@@ -79,7 +79,10 @@ def _read_damaged(folder: Path, wanted: Any, thorough: bool) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("wanted", "weighted"), [(["de"], False), (None, True)], ids=["segments", "weights"])
+@pytest.mark.parametrize(
+    ("wanted", "weighted"),
+    [pytest.param(["de"], False, id="segments"), pytest.param(None, True, id="weights", marks=pytest.mark.full)],
+)
 def test_every_damaged_file_is_refused(tmp_path, wanted, weighted, full_size):
     TallyStore(tmp_path, by="land").add(DAY, tallies(weighted=weighted))
     reader = multiprocessing.get_context("spawn").Process(target=_read_damaged, args=(tmp_path, wanted, full_size))
