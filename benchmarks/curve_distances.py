@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from calibrant.metrics.binary.bins import grouped_or_tally
-from calibrant.metrics.binary.distances import NAMES, spline_intervals
+from calibrant.metrics.binary.curves.distances import NAMES, spline_intervals
 from calibrant.numerics import expit
 
 Floats = NDArray[np.float64]

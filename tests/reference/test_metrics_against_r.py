@@ -12,8 +12,8 @@ import pytest
 
 from calibrant import Tally
 from calibrant.credit import grade_table, pluto_tasche
+from calibrant.metrics.binary.curves.recalibration import calibration_curve, ici, recalibration
 from calibrant.metrics.binary.decompositions import decompose
-from calibrant.metrics.binary.recalibration import calibration_curve, ici, recalibration
 from calibrant.metrics.binary.scores import auc, brier, log_loss
 from calibrant.metrics.binary.significance import hosmer_lemeshow, spiegelhalter
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from calibrant.arrays import check_rows
-from calibrant.metrics.binary.likelihood import Parameters
+from calibrant.metrics.binary.curves.likelihood import Parameters
 from calibrant.metrics.variance import between
 from calibrant.tallies import Clusters, Tally
 

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 from scipy.special import expit
 
-from calibrant.metrics.binary.recalibration import recalibration
+from calibrant.metrics.binary.curves.recalibration import recalibration
 
 pytestmark = [pytest.mark.statistical, pytest.mark.slow]
 LEVEL = 1e-3

@@ -13,7 +13,7 @@ import pytest
 
 import calibrant as cb
 from calibrant import InputError, clinical, displays, metrics
-from calibrant.metrics.binary.distances import spline_intervals
+from calibrant.metrics.binary.curves.distances import spline_intervals
 from calibrant.numerics import expit, logit
 from calibrant.tallies import Tally
 

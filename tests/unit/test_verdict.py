@@ -12,8 +12,8 @@ import pytest
 from scipy import special, stats
 
 from calibrant.messages import Advice, InputError, Note, Nouns, Voice
-from calibrant.metrics.binary.likelihood import Likelihood
-from calibrant.metrics.binary.recalibration import recalibration
+from calibrant.metrics.binary.curves.likelihood import Likelihood
+from calibrant.metrics.binary.curves.recalibration import recalibration
 from calibrant.metrics.chance import Chance
 from calibrant.metrics.multiplicity import holm
 from calibrant.numerics import Grid

@@ -17,7 +17,7 @@ from calibrant.clinical.tables import Table, interval_text, number
 from calibrant.clinical.validate import MEASURES, Missing, known_outcomes, read_outcomes, refuse_missing
 from calibrant.messages import CalibrantWarning, InputError, Note, Voice, note, plural
 from calibrant.metrics.binary.bins import tally_of
-from calibrant.metrics.binary.recalibration import recalibration
+from calibrant.metrics.binary.curves.recalibration import recalibration
 from calibrant.metrics.binary.scores import auc
 from calibrant.metrics.estimates import Estimate, Result
 from calibrant.metrics.inputs import read_inputs

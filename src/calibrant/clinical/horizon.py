@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from calibrant.messages import Note, plural
-from calibrant.metrics.binary.recalibration import CurveErrors
+from calibrant.metrics.binary.curves.recalibration import CurveErrors
 from calibrant.metrics.estimates import Estimate, Result
 from calibrant.notebook import table_block
 from calibrant.numerics import Floats

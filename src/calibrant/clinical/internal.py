@@ -13,7 +13,7 @@ from calibrant.arrays import check_labels
 from calibrant.arrays.columns import check_whole, read_column
 from calibrant.arrays.sides import side_column
 from calibrant.messages import InputError, Note, note, plural
-from calibrant.metrics.binary.recalibration import ici, recalibration
+from calibrant.metrics.binary.curves.recalibration import ici, recalibration
 from calibrant.metrics.binary.scores import auc, brier
 from calibrant.metrics.draws import values_only
 from calibrant.metrics.estimates import Result

@@ -16,9 +16,9 @@ from calibrant.arrays.sides import side_column
 from calibrant.clinical.follow_up import COMPETING, FollowUp, read_follow_up
 from calibrant.clinical.horizon import HorizonCurve, Link, Method, RiskBin, SurvivalValidation
 from calibrant.messages import Advice, Note, Voice, note
-from calibrant.metrics.binary.curves import SplineCurve, fit_spline
-from calibrant.metrics.binary.log_odds import constant_score, separated_classes
-from calibrant.metrics.binary.recalibration import CurveErrors
+from calibrant.metrics.binary.curves.log_odds import constant_score, separated_classes
+from calibrant.metrics.binary.curves.recalibration import CurveErrors
+from calibrant.metrics.binary.curves.smoothers import SplineCurve, fit_spline
 from calibrant.metrics.estimates import TWO_SIDED, Estimate
 from calibrant.metrics.variance import FEWEST_CLUSTERS, Spread, between, few_groups
 from calibrant.numerics import Column, Ends, Floats, Ints, logit

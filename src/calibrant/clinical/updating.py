@@ -18,8 +18,8 @@ from calibrant.clinical.tables import Table
 from calibrant.maps import LogitAffineMap, Map
 from calibrant.messages import CalibrantWarning, InputError, Note, note
 from calibrant.metrics.binary.bins import grouped_or_tally
-from calibrant.metrics.binary.distances import Covariance, SplineModel, fitted_model
-from calibrant.metrics.binary.likelihood import Parameters
+from calibrant.metrics.binary.curves.distances import Covariance, SplineModel, fitted_model
+from calibrant.metrics.binary.curves.likelihood import Parameters
 from calibrant.metrics.estimates import Result
 from calibrant.metrics.variance import FEWEST_CLUSTERS
 from calibrant.notebook import table_block

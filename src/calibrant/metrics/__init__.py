@@ -10,9 +10,9 @@ from collections.abc import Callable
 from calibrant.metrics import dispatch
 from calibrant.metrics.binary import cumulative, decompositions, entropy, errors, significance, smooth
 from calibrant.metrics.binary import net_benefit as decision_curve
-from calibrant.metrics.binary import recalibration as curves
 from calibrant.metrics.binary import scores as overall
 from calibrant.metrics.binary.bins import Bins
+from calibrant.metrics.binary.curves import recalibration as curves
 from calibrant.metrics.binary.decompositions import Decomposition
 from calibrant.metrics.binary.significance import Finding
 from calibrant.metrics.binary.validity import ValidityCurve

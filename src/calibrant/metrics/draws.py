@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from calibrant.arrays.columns import check_whole
-from calibrant.metrics.binary.curves import fit_spline
+from calibrant.metrics.binary.curves.smoothers import fit_spline
 from calibrant.metrics.variance import squared_weights
 from calibrant.numerics import Floats, Grid
 from calibrant.tallies import Clusters, Tally

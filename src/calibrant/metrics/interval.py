@@ -18,10 +18,10 @@ from calibrant.arrays.sides import side_column
 from calibrant.messages import InputError, Note, Voice, note
 from calibrant.metrics import dispatch
 from calibrant.metrics.binary.bins import grouped_or_tally
-from calibrant.metrics.binary.distances import DRAWS, spline_intervals
-from calibrant.metrics.binary.distances import NAMES as CURVE_DISTANCES
-from calibrant.metrics.binary.log_odds import LogOdds, event_ratios, fit_intercept, fit_slope
-from calibrant.metrics.binary.recalibration import ici
+from calibrant.metrics.binary.curves.distances import DRAWS, spline_intervals
+from calibrant.metrics.binary.curves.distances import NAMES as CURVE_DISTANCES
+from calibrant.metrics.binary.curves.log_odds import LogOdds, event_ratios, fit_intercept, fit_slope
+from calibrant.metrics.binary.curves.recalibration import ici
 from calibrant.metrics.draws import (
     Draws,
     Ends,

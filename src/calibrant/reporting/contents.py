@@ -24,10 +24,10 @@ from calibrant.guarantees.provenance import library_version
 from calibrant.messages import Note
 from calibrant.metrics.binary.bins import Bins
 from calibrant.metrics.binary.cumulative import ecce
+from calibrant.metrics.binary.curves.recalibration import CurveErrors, ici, recalibration
 from calibrant.metrics.binary.decompositions import Decomposition, decompose
 from calibrant.metrics.binary.errors import debiased_ece, ece, pde
 from calibrant.metrics.binary.net_benefit import net_benefit
-from calibrant.metrics.binary.recalibration import CurveErrors, ici, recalibration
 from calibrant.metrics.binary.scores import auc, brier, log_loss
 from calibrant.metrics.binary.significance import Finding, debiased_l2_test, ecce_test, hosmer_lemeshow, spiegelhalter
 from calibrant.metrics.binary.smooth import smooth_ece

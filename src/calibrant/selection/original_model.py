@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from calibrant.messages import Shown
-from calibrant.metrics.binary.likelihood import Parameter, Parameters
+from calibrant.metrics.binary.curves.likelihood import Parameter, Parameters
 from calibrant.metrics.variance import FEWEST_CLUSTERS
 from calibrant.numerics import expit
 from calibrant.tallies import Clusters, Tally

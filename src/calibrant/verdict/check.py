@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from calibrant.arrays.score_types import MulticlassScoreType, ScoreType
 from calibrant.maps.base import by_name
 from calibrant.messages import Argument, InputError, Note, Phrase, Voice, note
-from calibrant.metrics.binary.likelihood import Parameter
+from calibrant.metrics.binary.curves.likelihood import Parameter
 from calibrant.metrics.binary.scores import auc
 from calibrant.metrics.chance import Units, units_of
 from calibrant.metrics.tolerance import TOLERANCE

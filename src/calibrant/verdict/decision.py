@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from calibrant.metrics.binary.likelihood import Parameter, Parameters
+from calibrant.metrics.binary.curves.likelihood import Parameter, Parameters
 from calibrant.metrics.chance import Chance
 from calibrant.metrics.multiplicity import holm
 from calibrant.metrics.tolerance import TOLERANCE, check_tolerance, slope_room

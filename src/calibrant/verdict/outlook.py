@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-from calibrant.metrics.binary.likelihood import Parameters
+from calibrant.metrics.binary.curves.likelihood import Parameters
 from calibrant.numerics import Floats, covariance_root
 from calibrant.verdict.shape import Tolerance
 

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from scipy import special
 
-from calibrant.metrics.binary.likelihood import Likelihood
+from calibrant.metrics.binary.curves.likelihood import Likelihood
 from calibrant.metrics.chance import units_of
 from calibrant.metrics.variance import FEWEST_CLUSTERS, Spread, spread_of
 from calibrant.numerics import Floats

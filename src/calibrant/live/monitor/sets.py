@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from calibrant.live.monitor.evidence import Evidence
 from calibrant.messages import Shown
-from calibrant.metrics.binary.likelihood import MIN_LOG_ODDS_SPREAD
+from calibrant.metrics.binary.curves.likelihood import MIN_LOG_ODDS_SPREAD
 from calibrant.numerics import Floats
 
 WIDEST = 8.0

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from calibrant.arrays.columns import check_option, check_whole
 from calibrant.messages import InputError, Note
 from calibrant.metrics.binary.bins import GroupedScores, Scores, grouped_or_tally, tally_of
-from calibrant.metrics.binary.curves import SMOOTHERS, Method, row_quantiles
-from calibrant.metrics.binary.distances import DRAWS, spline_intervals
-from calibrant.metrics.binary.log_odds import LogOdds, event_ratios, fit_intercept, fit_slope
+from calibrant.metrics.binary.curves.distances import DRAWS, spline_intervals
+from calibrant.metrics.binary.curves.log_odds import LogOdds, event_ratios, fit_intercept, fit_slope
+from calibrant.metrics.binary.curves.smoothers import SMOOTHERS, Method, row_quantiles
 from calibrant.metrics.draws import Draws, inverted, widened
 from calibrant.metrics.estimates import Estimate, Result
 from calibrant.metrics.variance import FEWEST_CLUSTERS, few_groups, too_few_samples

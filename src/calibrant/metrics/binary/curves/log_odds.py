@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import expit
 
 from calibrant.messages import Note, note
-from calibrant.metrics.binary.likelihood import Parameters
+from calibrant.metrics.binary.curves.likelihood import Parameters
 from calibrant.metrics.draws import only_values
 from calibrant.metrics.estimates import Estimate
 from calibrant.metrics.variance import FEWEST_CLUSTERS, few_groups, spread_of
