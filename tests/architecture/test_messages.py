@@ -30,7 +30,7 @@ READERS = {
 """Methods of text that take it apart."""
 
 OF_OTHERS = {
-    "cli/duckdb_errors.py": "what DuckDB says about a file",
+    "cli/input/duckdb_errors.py": "what DuckDB says about a file",
     "engine/overflow.py": "what an engine says about a sum beyond 64 bits",
 }
 """Modules that read the texts of other programs, which have no codes."""

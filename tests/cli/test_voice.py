@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import calibrant as cb
-from calibrant.cli.duckdb_errors import of_duckdb
+from calibrant.cli.input.duckdb_errors import of_duckdb
 from calibrant.cli.voice import CommandLine
 from calibrant.verdict.frames import gain_not_measured
 

@@ -42,7 +42,7 @@ def guarded(command: Callable[..., None]) -> Callable[..., None]:
 
 def sentence(problem: Exception) -> str:
     """The problem and the fix of an exception, in one sentence."""
-    from calibrant.cli.duckdb_errors import of_duckdb
+    from calibrant.cli.input.duckdb_errors import of_duckdb
     from calibrant.cli.voice import CommandLine, Mistake
     from calibrant.export.errors import DocumentError, ExportMismatchError
     from calibrant.messages import InputError, MissingPackage

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from calibrant.cli.source import Rows
+from calibrant.cli.input.source import Rows
 from calibrant.cli.voice import CommandLine, Mistake
 from calibrant.engine import TallyStore
 from calibrant.engine import tally as count

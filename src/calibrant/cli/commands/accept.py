@@ -53,8 +53,8 @@ def accept(
       calibrant accept answers.csv --score confidence --label correct
       calibrant accept answers.csv --label correct --error 0.05 --by model
     """
-    from calibrant.cli.files import check_output, find_files
-    from calibrant.cli.source import Rows
+    from calibrant.cli.input.files import check_output, find_files
+    from calibrant.cli.input.source import Rows
 
     if out is not None:
         check_output(out, [".json"], inputs=find_files(files), force=force)
@@ -112,7 +112,7 @@ def _names(columns: list[Any], options_: list[str]) -> Any:
     """The name of each row's model: the values of the columns, with commas between."""
     import numpy as np
 
-    from calibrant.cli.groups import name_of
+    from calibrant.cli.input.groups import name_of
     from calibrant.cli.voice import Mistake
     from calibrant.messages import plural
 

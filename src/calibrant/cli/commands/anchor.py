@@ -42,8 +42,8 @@ def anchor(
       calibrant anchor loans.csv --score pd --mean 0.025 --out anchored.json
       calibrant anchor loans.csv --label bad --time year --out anchored.json
     """
-    from calibrant.cli.files import check_output, connect, find_files, load_map, read_rows
-    from calibrant.cli.numbers import refuse_labels, refuse_text
+    from calibrant.cli.input.files import check_output, connect, find_files, load_map, read_rows
+    from calibrant.cli.input.numbers import refuse_labels, refuse_text
     from calibrant.cli.voice import Mistake
     from calibrant.credit import anchor as move
     from calibrant.credit import long_run_average
@@ -82,7 +82,7 @@ def anchor(
 
 def _by_year(rows: Any, label: str, time: str) -> tuple[list[int], list[int]]:
     """Rows and defaults of each year."""
-    from calibrant.cli.groups import year_of
+    from calibrant.cli.input.groups import year_of
     from calibrant.cli.voice import Mistake
     from calibrant.export.sql.dialects import quote
 

@@ -14,7 +14,7 @@ from calibrant.messages import listed
 
 if TYPE_CHECKING:
     from calibrant.calibration import Calibration
-    from calibrant.cli.groups import Unlisted
+    from calibrant.cli.input.groups import Unlisted
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,9 @@ def apply(
       calibrant apply new.parquet --map map.json --score p --out scored.parquet
       calibrant apply new.csv --map map.json --by region=area --out scored.csv
     """
-    from calibrant.cli import files as disk
-    from calibrant.cli.groups import key_of, number_of, unlisted
-    from calibrant.cli.numbers import refuse_text, type_of
+    from calibrant.cli.input import files as disk
+    from calibrant.cli.input.groups import key_of, number_of, unlisted
+    from calibrant.cli.input.numbers import refuse_text, type_of
     from calibrant.cli.renaming import group_names
     from calibrant.export.sql.dialects import quote
 
@@ -148,7 +148,7 @@ def _complete(scores: list[str]) -> str:
 
 def _check_class_rows(rows: Any, scores: list[str], kind: str) -> None:
     """Reject text, and scores outside the range that the map expects, which SQL would silently clip."""
-    from calibrant.cli.numbers import text_found
+    from calibrant.cli.input.numbers import text_found
     from calibrant.cli.voice import Mistake
     from calibrant.export.sql.dialects import quote
 
@@ -230,8 +230,8 @@ def _mapped(
 
 def _inspect(connection: Any, path: str, out: str, score: str, name: str, kind: str) -> Written:
     """Inspect the written file; reject scores outside the range of the map, which SQL would silently clip."""
-    from calibrant.cli.files import kind_of, read_rows
-    from calibrant.cli.numbers import text_found
+    from calibrant.cli.input.files import kind_of, read_rows
+    from calibrant.cli.input.numbers import text_found
     from calibrant.cli.voice import Mistake
     from calibrant.export.sql.dialects import quote
 

@@ -50,7 +50,7 @@ def backtest(
       calibrant backtest rows.csv --time day --policy week --policy on-alarm
       calibrant backtest tallies --delay 7
     """
-    from calibrant.cli.files import is_store
+    from calibrant.cli.input.files import is_store
     from calibrant.cli.voice import Mistake
 
     if delay is not None and label_time is not None:
@@ -96,7 +96,7 @@ def _of_rows(
 ) -> Backtest:
     import numpy as np
 
-    from calibrant.cli.source import Rows
+    from calibrant.cli.input.source import Rows
     from calibrant.cli.voice import Mistake
     from calibrant.live import backtest as replay
 

@@ -86,8 +86,8 @@ def check(
       calibrant check rows.parquet --label bad --by country --fail-on segments
       calibrant check rows.csv --score 'p_*' --label species
     """
-    from calibrant.cli.files import load_map
-    from calibrant.cli.source import open_source
+    from calibrant.cli.input.files import load_map
+    from calibrant.cli.input.source import open_source
     from calibrant.verdict import check as judge
     from calibrant.verdict.segments import sort_segments
 
@@ -108,7 +108,7 @@ def check(
 
 def _check_fail_on(fail_on: Sequence[FailOn], columns: options.Columns, files: Sequence[str]) -> None:
     """Reject ``--fail-on`` without the columns it needs, since it could never fail."""
-    from calibrant.cli.files import is_store
+    from calibrant.cli.input.files import is_store
     from calibrant.cli.voice import Mistake
 
     stored = any(is_store(path) for path in files)

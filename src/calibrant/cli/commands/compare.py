@@ -42,7 +42,7 @@ def compare(
     Example:
       calibrant compare rows.parquet --old p --new q --label bad --threshold 0.2
     """
-    from calibrant.cli.source import Rows
+    from calibrant.cli.input.source import Rows
     from calibrant.verdict import compare as judge
     from calibrant.verdict.multiclass.classes import Table
 

@@ -77,7 +77,7 @@ def export(
       calibrant export map.json --out map.c
     """
     from calibrant.cli.commands.apply import score_columns
-    from calibrant.cli.files import check_output, load_map
+    from calibrant.cli.input.files import check_output, load_map
     from calibrant.cli.renaming import group_names
 
     calibration = load_map(map_, several=True)
@@ -141,7 +141,7 @@ def _joined(
     out: str | None, table: str | None, rows: str | None, dbt: bool, inputs: list[str], force: bool
 ) -> dict[str, Any]:
     """Options of a query that joins a table of parameters; empty without one."""
-    from calibrant.cli.files import check_output
+    from calibrant.cli.input.files import check_output
     from calibrant.cli.voice import Mistake
 
     if table is None:

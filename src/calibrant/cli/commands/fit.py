@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from calibrant.calibrators.auto import AutoCalibrator
     from calibrant.calibrators.base import BinaryCalibrator
     from calibrant.calibrators.segments import SegmentCalibrator
-    from calibrant.cli.source import Days, Rows
+    from calibrant.cli.input.source import Days, Rows
     from calibrant.guarantees.provenance import Sampling
     from calibrant.selection.comparison import Compared, Comparison
 
@@ -163,8 +163,8 @@ def fit(
       calibrant fit rows.csv --score 'p_*' --label species --out map.json
       calibrant fit rows.csv --label bad --method tree --features age --out t.json
     """
-    from calibrant.cli.files import check_output, is_store
-    from calibrant.cli.source import Days, open_source
+    from calibrant.cli.input.files import check_output, is_store
+    from calibrant.cli.input.source import Days, open_source
     from calibrant.cli.voice import CommandLine, Mistake
 
     check_output(out, [".json"], force=force)
@@ -229,7 +229,7 @@ def _parent(path: str | None) -> Calibration | None:
     """The map of ``--parent``, read before anything is fitted."""
     from pathlib import Path
 
-    from calibrant.cli.files import load_map
+    from calibrant.cli.input.files import load_map
     from calibrant.cli.voice import Mistake
 
     if path is None:
@@ -248,7 +248,7 @@ def _with_origin(
     entries: dict[str, str],
 ) -> Calibration:
     """The calibration with the time of the fit, its files, and the days and names that are known."""
-    from calibrant.cli.source import Days
+    from calibrant.cli.input.source import Days
     from calibrant.cli.voice import CommandLine, Mistake
     from calibrant.messages import InputError
 

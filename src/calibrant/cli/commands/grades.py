@@ -82,7 +82,7 @@ def grades(
       calibrant grades grades.csv --defaults d --time year --out lights.html
       calibrant grades loans.csv --score pd --label default --grade grade
     """
-    from calibrant.cli.files import check_output, find_files
+    from calibrant.cli.input.files import check_output, find_files
     from calibrant.credit import grade_panel
 
     found = find_files(files)
@@ -129,9 +129,9 @@ def _from_counts(
     files: Sequence[str], given: dict[str, str], names: dict[str, str | None], where: str | None, decimal: str | None
 ) -> dict[str, list[Any]]:
     """Columns of lines with counts."""
-    from calibrant.cli.decimals import read_localized
-    from calibrant.cli.files import connect, kind_of, read_rows
-    from calibrant.cli.numbers import refuse_text, type_of
+    from calibrant.cli.input.decimals import read_localized
+    from calibrant.cli.input.files import connect, kind_of, read_rows
+    from calibrant.cli.input.numbers import refuse_text, type_of
     from calibrant.cli.voice import Mistake
 
     connection = connect()
@@ -179,8 +179,8 @@ def _from_rows(
     decimal: str | None,
 ) -> dict[str, list[Any]]:
     """Counts from lines of single borrowers: the PD of a grade is the mean over its borrowers."""
-    from calibrant.cli.files import connect, read_rows
-    from calibrant.cli.numbers import refuse_labels, refuse_text
+    from calibrant.cli.input.files import connect, read_rows
+    from calibrant.cli.input.numbers import refuse_labels, refuse_text
     from calibrant.cli.voice import Mistake
     from calibrant.export.sql.dialects import quote
 
@@ -205,7 +205,7 @@ def _from_rows(
 
 def _columns(rows: Any, numbers: Mapping[str, str], names: Mapping[str, str | None]) -> dict[str, list[Any]]:
     """Numbers as floats and names as text by option, in order of the lines; of a date in the time column, its year."""
-    from calibrant.cli.groups import name_of, year_of
+    from calibrant.cli.input.groups import name_of, year_of
     from calibrant.export.sql.dialects import quote
 
     wanted = list(numbers.values())
@@ -253,7 +253,7 @@ def sentence(table: GradeTable) -> str:
 def _write(panel: GradePanel, out: str) -> None:
     import json
 
-    from calibrant.cli.sheets import write_sheets
+    from calibrant.cli.input.sheets import write_sheets
     from calibrant.export.files import write_whole
 
     kind = out.lower().rsplit(".", 1)[1]

@@ -99,8 +99,8 @@ def _read(inputs: list[str] | None, score: list[str] | None, where: str | None) 
         return None
     import numpy as np
 
-    from calibrant.cli.files import connect, find_files, matching_columns, read_rows
-    from calibrant.cli.numbers import refuse_text
+    from calibrant.cli.input.files import connect, find_files, matching_columns, read_rows
+    from calibrant.cli.input.numbers import refuse_text
     from calibrant.engine import collect
     from calibrant.export.sql.dialects import quote
 

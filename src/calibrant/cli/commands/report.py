@@ -64,8 +64,8 @@ def report(
       calibrant report loans.csv --style credit --grade grade --out pd.html
       calibrant report 2025.csv --style credit --reference 2020.csv --out pd.html
     """
-    from calibrant.cli.files import check_output, load_map
-    from calibrant.cli.source import Rows, open_source
+    from calibrant.cli.input.files import check_output, load_map
+    from calibrant.cli.input.source import Rows, open_source
     from calibrant.cli.voice import Mistake
     from calibrant.reporting import report as write
 

@@ -77,8 +77,8 @@ def tally(
       calibrant tally rows.parquet --by country --store tallies --day 2026-03-01
       calibrant tally eu.parquet --store tallies --day 2026-03-01 --part eu
     """
-    from calibrant.cli import files as disk
-    from calibrant.cli.source import Rows
+    from calibrant.cli.input import files as disk
+    from calibrant.cli.input.source import Rows
     from calibrant.cli.tallying import Counted, open_store
     from calibrant.cli.voice import CommandLine, Mistake
     from calibrant.engine.store.days import days_missing

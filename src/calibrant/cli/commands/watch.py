@@ -53,7 +53,7 @@ def watch(
     Example:
       calibrant watch clicks --state clicks.json
     """
-    from calibrant.cli.files import load_map
+    from calibrant.cli.input.files import load_map
     from calibrant.cli.voice import CommandLine, Mistake
     from calibrant.engine import TallyStore
     from calibrant.live import Monitor

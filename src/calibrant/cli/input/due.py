@@ -14,7 +14,7 @@ import numpy as np
 
 from calibrant.arrays import ScoreType
 from calibrant.cli import console
-from calibrant.cli.numbers import type_of
+from calibrant.cli.input.numbers import type_of
 from calibrant.cli.options import Columns, YoungRows
 from calibrant.cli.voice import CommandLine, Mistake
 from calibrant.engine import collect

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 from calibrant.arrays import check_rows
 from calibrant.arrays.labels import labels_minus_one
 from calibrant.cli import console
-from calibrant.cli.due import matured
-from calibrant.cli.files import connect, find_files, is_store, matching_columns, read_rows
-from calibrant.cli.numbers import MISSING, leave_out, refuse_text, type_of, uncounted, with_type
+from calibrant.cli.input.due import matured
+from calibrant.cli.input.files import connect, find_files, is_store, matching_columns, read_rows
+from calibrant.cli.input.numbers import MISSING, leave_out, refuse_text, type_of, uncounted, with_type
 from calibrant.cli.options import Columns, DayRange
 from calibrant.cli.voice import CommandLine, Mistake
 from calibrant.engine import TallyStore, collect

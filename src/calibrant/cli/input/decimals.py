@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from calibrant.cli.numbers import type_of
+from calibrant.cli.input.numbers import type_of
 from calibrant.cli.voice import Mistake
 from calibrant.export.sql.dialects import quote
 

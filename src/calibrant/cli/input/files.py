@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calibrant.cli import console
-from calibrant.cli.decimals import read_localized, shows_numbers
-from calibrant.cli.duckdb_errors import of_csv, of_duckdb
-from calibrant.cli.numbers import with_numbers
-from calibrant.cli.sheets import read_sheet
+from calibrant.cli.input.decimals import read_localized, shows_numbers
+from calibrant.cli.input.duckdb_errors import of_csv, of_duckdb
+from calibrant.cli.input.numbers import with_numbers
+from calibrant.cli.input.sheets import read_sheet
 from calibrant.cli.shell import in_shell
 from calibrant.cli.voice import Mistake
 
