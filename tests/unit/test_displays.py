@@ -17,8 +17,8 @@ from calibrant.displays import (
     ValidityDisplay,
     plan,
     rates,
-    style,
 )
+from calibrant.displays.drawing import style
 from calibrant.displays.rates import binned_points, few_cells, few_distinct, informative_range, isotonic_points
 from calibrant.displays.validity import certified_steps
 from calibrant.engine import Grid

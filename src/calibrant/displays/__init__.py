@@ -1,9 +1,9 @@
 """Plots: each display first computes its numbers (``data``), then draws them with ``plot``."""
 
+from calibrant.displays.clinical.forest import ForestDisplay
+from calibrant.displays.clinical.horizon import HorizonDisplay
 from calibrant.displays.decisions import DecisionCurveDisplay
 from calibrant.displays.distribution import DistributionDisplay
-from calibrant.displays.forest import ForestDisplay
-from calibrant.displays.horizon import HorizonDisplay
 from calibrant.displays.lights import GradeLightsDisplay
 from calibrant.displays.live.backtest import BacktestDisplay
 from calibrant.displays.live.monitor import MonitorDisplay

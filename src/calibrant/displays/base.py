@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.displays import style
+from calibrant.displays.drawing import style
 from calibrant.messages import InputError, Setting
 from calibrant.notebook import picture, text_block
 

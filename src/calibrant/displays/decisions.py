@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 
 from calibrant.arrays.columns import check_option
 from calibrant.clinical.decisions import decision_curve
-from calibrant.displays import style
 from calibrant.displays.base import Display, calibrated_scores
+from calibrant.displays.drawing import style
 from calibrant.messages import InputError
 from calibrant.metrics.binary.net_benefit import DecisionCurve, net_benefit
 from calibrant.metrics.estimates import TWO_SIDED

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibrant.conformal import DistributionCalibration, recalibrate_distributions
-from calibrant.displays import style
 from calibrant.displays.base import Display
+from calibrant.displays.drawing import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

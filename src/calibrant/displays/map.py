@@ -9,9 +9,9 @@ import numpy as np
 from calibrant.arrays import ScoreType
 from calibrant.arrays.columns import check_option
 from calibrant.calibration import as_calibration
-from calibrant.displays import style
 from calibrant.displays.base import Display
-from calibrant.displays.style import AxesKind, Layout, Linear, LogOdds
+from calibrant.displays.drawing import style
+from calibrant.displays.drawing.style import AxesKind, Layout, Linear, LogOdds
 from calibrant.guarantees.about.scores import ScoreBins
 from calibrant.guarantees.certificate import Certificate
 from calibrant.guarantees.no_certificate import NoCertificate

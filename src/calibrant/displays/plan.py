@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 
 from calibrant.arrays.columns import check_option, is_whole
-from calibrant.displays import style
 from calibrant.displays.base import Display
+from calibrant.displays.drawing import style
 from calibrant.guarantees.certificate import Coverage
 from calibrant.guarantees.planning import Plan, Scheme, TooFewLabels, plan
 from calibrant.messages import Argument, InputError, Phrase, plural

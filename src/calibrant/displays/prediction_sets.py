@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays.columns import check_length, read_floats, refuse_not_finite
 from calibrant.conformal.coverage import Coverage
-from calibrant.displays import style
 from calibrant.displays.base import Display
+from calibrant.displays.drawing import style
 from calibrant.messages import InputError
 
 if TYPE_CHECKING:

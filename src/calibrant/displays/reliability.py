@@ -11,9 +11,10 @@ from numpy.typing import ArrayLike
 
 from calibrant.arrays.columns import check_option
 from calibrant.arrays.labels import label_column
-from calibrant.displays import style
 from calibrant.displays.base import Display, calibrated_scores, check_confidence, event_scores
-from calibrant.displays.panels import axis_of_counts, name_halves, panel_below
+from calibrant.displays.drawing import style
+from calibrant.displays.drawing.panels import axis_of_counts, name_halves, panel_below
+from calibrant.displays.drawing.style import AxesKind, Layout, Linear, LogOdds
 from calibrant.displays.rates import (
     Points,
     Series,
@@ -26,7 +27,6 @@ from calibrant.displays.rates import (
     isotonic_points,
     smooth_curve,
 )
-from calibrant.displays.style import AxesKind, Layout, Linear, LogOdds
 from calibrant.maps import StepMap
 from calibrant.messages import InputError, plural
 from calibrant.metrics.binary.bins import Bins, Scores, Strategy, grouped_or_tally, tally_of

@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike
 
 from calibrant.abstention import Acceptance, RiskCoverage, risk_coverage
 from calibrant.abstention.chain import score_rule
-from calibrant.displays import style
 from calibrant.displays.base import Display
+from calibrant.displays.drawing import style
 from calibrant.messages import InputError
 
 if TYPE_CHECKING:

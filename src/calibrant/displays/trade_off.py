@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calibrant.displays import style
 from calibrant.displays.base import Display
-from calibrant.displays.style import Linear
+from calibrant.displays.drawing import style
+from calibrant.displays.drawing.style import Linear
 from calibrant.messages import InputError
 from calibrant.metrics.properties import TradeOff, trade_off
 from calibrant.numerics import Column, Floats

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibrant.arrays.columns import check_option
-from calibrant.displays import style
 from calibrant.displays.base import Display
-from calibrant.displays.style import Linear
+from calibrant.displays.drawing import style
+from calibrant.displays.drawing.style import Linear
 from calibrant.guarantees.about.scores import ScoreBins
 from calibrant.guarantees.certificate import Certificate, Coverage
 from calibrant.guarantees.planning import Plan

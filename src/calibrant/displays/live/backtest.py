@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from calibrant.arrays.columns import check_option, is_whole
-from calibrant.displays import style
 from calibrant.displays.base import Display
+from calibrant.displays.drawing import style
 from calibrant.live.replay.result import Backtest, PolicyResult
 from calibrant.messages import InputError, Setting, plural
 from calibrant.metrics.estimates import TWO_SIDED

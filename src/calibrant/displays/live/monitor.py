@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calibrant.displays import style
 from calibrant.displays.base import Display
+from calibrant.displays.drawing import style
 from calibrant.live.monitor import Monitor
 from calibrant.messages import InputError, plural
 from calibrant.numerics import Floats

@@ -10,10 +10,10 @@ from numpy.typing import ArrayLike
 
 from calibrant.arrays.columns import check_whole
 from calibrant.arrays.score_types import MulticlassScoreType
-from calibrant.displays import style
 from calibrant.displays.base import Display, calibrated_scores
+from calibrant.displays.drawing import style
+from calibrant.displays.drawing.panels import panel_beside
 from calibrant.displays.multiclass.rates import worst
-from calibrant.displays.panels import panel_beside
 from calibrant.messages import InputError, plural
 from calibrant.metrics.multiclass.bins import MulticlassStrategy
 from calibrant.metrics.multiclass.claims import read_claims

@@ -12,10 +12,10 @@ from numpy.typing import ArrayLike
 from calibrant.arrays import Rows
 from calibrant.arrays.columns import check_option, check_whole
 from calibrant.arrays.score_types import MulticlassScoreType
-from calibrant.displays import style
 from calibrant.displays.base import Display
+from calibrant.displays.drawing import style
+from calibrant.displays.drawing.panels import panel_below, panels_under
 from calibrant.displays.multiclass.rates import MulticlassCells, claims_after, worst
-from calibrant.displays.panels import panel_below, panels_under
 from calibrant.displays.rates import Series
 from calibrant.displays.reliability import CurveKind, ReliabilityDisplay
 from calibrant.metrics.multiclass.claims import Claims, read_claims

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibrant.arrays.score_types import MulticlassScoreType
-from calibrant.displays import style
 from calibrant.displays.base import Display, check_confidence
+from calibrant.displays.drawing import style
+from calibrant.displays.drawing.panels import axis_of_counts, panel_beside, panels_below
+from calibrant.displays.drawing.style import Linear
 from calibrant.displays.multiclass.rates import MulticlassCells, TopBins, claims_after, top_bins, worst
-from calibrant.displays.panels import axis_of_counts, panel_beside, panels_below
-from calibrant.displays.style import Linear
 from calibrant.guarantees.bounds import clopper_pearson
 from calibrant.messages import InputError, Setting, plural
 from calibrant.metrics.multiclass.claims import read_claims

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays.score_types import MulticlassScoreType
-from calibrant.displays import style
 from calibrant.displays.base import Display, check_confidence
+from calibrant.displays.drawing import style
+from calibrant.displays.drawing.style import Linear
 from calibrant.displays.multiclass.regions import Regions, regions_of
-from calibrant.displays.style import Linear
 from calibrant.messages import InputError, plural
 from calibrant.numerics import Floats
 

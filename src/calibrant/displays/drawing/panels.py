@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from calibrant.displays.style import figure_of
+from calibrant.displays.drawing.style import figure_of
 from calibrant.numerics import Floats
 
 if TYPE_CHECKING:

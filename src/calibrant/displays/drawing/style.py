@@ -317,7 +317,7 @@ def caption(ax: Axes, title: str, text: str, others: Sequence[Axes] = ()) -> Non
 
     On a figure without a layout engine, the axes and ``others`` are moved down to make room.
     """
-    from calibrant.displays.captions import Caption
+    from calibrant.displays.drawing.captions import Caption
 
     settle(ax)
     Caption(ax, title, text)

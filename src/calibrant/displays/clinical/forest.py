@@ -11,8 +11,8 @@ from calibrant.arrays.columns import check_option
 from calibrant.clinical.clusters import SCALES, ClusterValidation, validate_clusters
 from calibrant.clinical.tables import interval_text, number
 from calibrant.clinical.validate import MEASURES
-from calibrant.displays import style
 from calibrant.displays.base import Display
+from calibrant.displays.drawing import style
 from calibrant.messages import InputError, plural
 
 if TYPE_CHECKING:

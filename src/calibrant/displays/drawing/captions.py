@@ -10,7 +10,7 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.text import Annotation
 from matplotlib.transforms import Bbox
 
-from calibrant.displays.style import NARROW_WIDTH
+from calibrant.displays.drawing.style import NARROW_WIDTH
 
 GAP = 5.0
 """Points between the axes and the caption, and between the caption and the title."""

@@ -9,8 +9,8 @@ import numpy as np
 
 from calibrant.clinical.horizon import SurvivalValidation
 from calibrant.clinical.survival import validate_survival
-from calibrant.displays import style
 from calibrant.displays.base import Display
+from calibrant.displays.drawing import style
 from calibrant.messages import plural
 from calibrant.metrics.estimates import plain
 from calibrant.numerics import Column

@@ -1,0 +1,1 @@
+"""Plots of the validation of clinical prediction models."""
