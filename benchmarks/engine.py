@@ -54,7 +54,7 @@ from calibrant.maps import LogitAffineMap, StepMap
 from calibrant.selection.folds import Folds
 from calibrant.tallies import SEGMENT_GRID, GroupedTally
 from calibrant.verdict.check import judge
-from calibrant.verdict.evidence import Evidence
+from calibrant.verdict.input.evidence import Evidence
 
 Floats = NDArray[np.float64]
 Columns = tuple[Floats, NDArray[np.int8]]

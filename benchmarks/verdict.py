@@ -36,7 +36,7 @@ from calibrant.metrics.tolerance import TOLERANCE
 from calibrant.numerics import Grid
 from calibrant.tallies import Clusters, Tally
 from calibrant.verdict.decision import ALPHA_INTERCEPT, ALPHA_SHAPE, ALPHA_SLOPE, Decision, decide
-from calibrant.verdict.evidence import Evidence
+from calibrant.verdict.input.evidence import Evidence
 
 LEVEL = 1e-3
 BASE_RATES = (0.5, 0.05, 0.005)

@@ -13,7 +13,7 @@ import pytest
 import calibrant as cb
 from calibrant.cli.input.duckdb_errors import of_duckdb
 from calibrant.cli.voice import CommandLine
-from calibrant.verdict.frames import gain_not_measured
+from calibrant.verdict.input.frames import gain_not_measured
 
 VOICE = CommandLine()
 S, Y = [0.1, 0.4, 0.6, 0.9], [0, 1, 0, 1]

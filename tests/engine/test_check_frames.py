@@ -14,7 +14,7 @@ import pytest
 
 from calibrant.messages import InputError
 from calibrant.verdict import Verdict, check
-from calibrant.verdict.evidence import MAX_EXACT_ROWS
+from calibrant.verdict.input.evidence import MAX_EXACT_ROWS
 
 pytestmark = pytest.mark.engine
 

@@ -21,7 +21,7 @@ from calibrant.messages import CalibrantWarning, InputError
 from calibrant.numerics import Grid, logit
 from calibrant.tallies import GroupedTally, Tally
 from calibrant.verdict import check
-from calibrant.verdict.evidence import Unseen, overlap_unknown
+from calibrant.verdict.input.evidence import Unseen, overlap_unknown
 
 
 def world(n: int = 2000, seed: int = 0) -> worlds.Rows:

@@ -21,12 +21,12 @@ from calibrant.tallies import GroupedTally, Tally
 from calibrant.verdict import Verdict, check, hints, judge
 from calibrant.verdict.check import log_odds_predict
 from calibrant.verdict.decision import Direction
-from calibrant.verdict.evidence import Evidence, Unseen, overlap_unknown
-from calibrant.verdict.frames import gain_not_measured
 from calibrant.verdict.gain import Gain
+from calibrant.verdict.input.evidence import Evidence, Unseen, overlap_unknown
+from calibrant.verdict.input.frames import gain_not_measured
+from calibrant.verdict.input.through import rows_without_probability, segments_not_crossfitted
 from calibrant.verdict.sentences import _score
 from calibrant.verdict.shape import Misfit, Range, Tolerance, worst_misfit
-from calibrant.verdict.through import rows_without_probability, segments_not_crossfitted
 
 
 def world(n: int, seed: int = 0, shift: float = 0.0, stretch: float = 0.0) -> tuple[np.ndarray, np.ndarray]:

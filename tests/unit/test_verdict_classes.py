@@ -18,7 +18,7 @@ from calibrant.multiclass import Reduction
 from calibrant.reporting.styles import STYLES
 from calibrant.verdict import Verdict, check
 from calibrant.verdict.decision import Decision, PValues, adjusted, decide, joint_status
-from calibrant.verdict.evidence import Evidence
+from calibrant.verdict.input.evidence import Evidence
 from calibrant.verdict.shape import Misfit, Range
 
 NAMES = ["ant", "bee", "cat", "dog"]

@@ -21,9 +21,9 @@ from calibrant.tallies import GroupedTally, Tally, end_notes, ends_at
 from calibrant.verdict.decision import Decision, adjusted, decide, joint_status, physical_rows
 from calibrant.verdict.discovery import Region
 from calibrant.verdict.discovery import discover as find_region
-from calibrant.verdict.evidence import Evidence, overlap_unknown
 from calibrant.verdict.figures import amount
 from calibrant.verdict.gain import confidence_gains, crossfitted_gain
+from calibrant.verdict.input.evidence import Evidence, overlap_unknown
 from calibrant.verdict.multiclass.classes import AskedNotion, Problems, read_problems
 from calibrant.verdict.segments import Segment, scan_segments
 from calibrant.verdict.verdict import Number, Verdict

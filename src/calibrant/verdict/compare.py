@@ -23,7 +23,7 @@ from calibrant.tallies import repeat_notes_of_rows
 from calibrant.tallies.cells import mass_below
 from calibrant.verdict.change import Change, Crossing, Difference
 from calibrant.verdict.check import judge, judge_problems
-from calibrant.verdict.evidence import evidence_of_rows, without_single_groups
+from calibrant.verdict.input.evidence import evidence_of_rows, without_single_groups
 from calibrant.verdict.multiclass.classes import AskedNotion, Problems, as_one_score, from_frame, pair_of, read_problems
 
 MAX_MAPS = 20

@@ -15,7 +15,7 @@ from calibrant.metrics.multiplicity import holm
 from calibrant.metrics.tolerance import TOLERANCE, check_tolerance, slope_room
 from calibrant.metrics.variance import FEWEST_CLUSTERS
 from calibrant.tallies import Tally
-from calibrant.verdict.evidence import Evidence
+from calibrant.verdict.input.evidence import Evidence
 from calibrant.verdict.outlook import Rule, more_labels
 from calibrant.verdict.shape import Misfit, Tolerance, worst_misfit
 

@@ -20,7 +20,7 @@ from calibrant.messages import InputError, Shown, plural
 from calibrant.metrics.chance import Chance
 from calibrant.numerics import Floats, Ints
 from calibrant.verdict.figures import amount, p_text
-from calibrant.verdict.reading import as_probabilities
+from calibrant.verdict.input.reading import as_probabilities
 from calibrant.verdict.segments import ALPHA, CONFIDENCE, ratio_interval
 
 GRID = 16

@@ -16,8 +16,8 @@ from calibrant.metrics.chance import Chance, Units
 from calibrant.metrics.multiplicity import holm_log
 from calibrant.metrics.variance import FEWEST_CLUSTERS
 from calibrant.tallies import GroupedTally, Tally, scores_of
-from calibrant.verdict.evidence import Part, Parts
 from calibrant.verdict.figures import amount, p_text
+from calibrant.verdict.input.evidence import Part, Parts
 
 CONFIDENCE = 0.95
 """Confidence level of the expected range and of the interval of the ratio, for each segment alone."""

@@ -13,7 +13,7 @@ from calibrant.metrics.chance import units_of
 from calibrant.metrics.variance import FEWEST_CLUSTERS, Spread, spread_of
 from calibrant.numerics import Floats
 from calibrant.tallies import Clusters
-from calibrant.verdict.evidence import Evidence
+from calibrant.verdict.input.evidence import Evidence
 
 TAILS = (0.01, 0.05, 0.20)
 """Shares of the rows in the tails that are tested, on either side."""

@@ -58,7 +58,7 @@ def watch(
     from calibrant.engine import TallyStore
     from calibrant.live import Monitor
     from calibrant.messages import InputError
-    from calibrant.verdict.through import Through
+    from calibrant.verdict.input.through import Through
 
     kept = TallyStore(store)
     through = None if map_ is None else Through.of(load_map(map_))

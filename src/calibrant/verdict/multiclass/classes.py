@@ -30,7 +30,7 @@ from calibrant.metrics.multiclass.scores import order_notes
 from calibrant.notions import Classwise, Confidence
 from calibrant.numerics import Ends, expit, row_fingerprint
 from calibrant.tallies import SEGMENT_GRID, Clusters, Tally
-from calibrant.verdict.evidence import (
+from calibrant.verdict.input.evidence import (
     NOT_SEEN,
     Columns,
     Evidence,
@@ -39,7 +39,7 @@ from calibrant.verdict.evidence import (
     in_event_rows,
     without_single_groups,
 )
-from calibrant.verdict.reading import read_evidence, segments_of
+from calibrant.verdict.input.reading import read_evidence, segments_of
 
 Judged = Literal["confidence", "top-label", "class-wise", "multi-label"]
 """What a verdict on several classes is about."""

@@ -20,7 +20,7 @@ from calibrant.messages import Argument, InputError, Note, Phrase, Setting, note
 from calibrant.numerics import Floats
 from calibrant.selection.folds import FOLDS, random_folds
 from calibrant.tallies import GroupedTally, Tally
-from calibrant.verdict.evidence import NOT_SEEN, Columns, Seen, Unseen
+from calibrant.verdict.input.evidence import NOT_SEEN, Columns, Seen, Unseen
 
 segments_not_crossfitted = note(
     "segments-not-crossfitted",

@@ -22,7 +22,7 @@ from calibrant.numerics import Floats, Grid
 from calibrant.selection.folds import PERIODS, Folds, cut_time, deal
 from calibrant.tallies import CLUSTER_BUCKETS, Clusters, GroupedTally, Tally
 from calibrant.verdict.decision import physical_rows
-from calibrant.verdict.evidence import (
+from calibrant.verdict.input.evidence import (
     NO_FOLDS,
     NOT_SEEN,
     Evidence,

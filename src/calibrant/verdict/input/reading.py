@@ -21,7 +21,7 @@ from calibrant.messages import Advice, CalibrantWarning, InputError, Note, Phras
 from calibrant.numerics import Floats, expit
 from calibrant.selection.folds import Folds
 from calibrant.tallies import GroupedTally, Tally, repeat_notes, repeat_notes_of_rows
-from calibrant.verdict.evidence import (
+from calibrant.verdict.input.evidence import (
     MAX_EXACT_ROWS,
     NO_FOLDS,
     NOT_SEEN,
@@ -32,7 +32,7 @@ from calibrant.verdict.evidence import (
 )
 
 if TYPE_CHECKING:
-    from calibrant.verdict.through import Through
+    from calibrant.verdict.input.through import Through
 
 
 def read_evidence(
@@ -57,7 +57,7 @@ def read_evidence(
     """
     through = None
     if calibration is not None:
-        from calibrant.verdict.through import Through  # imported here: not needed without a calibration
+        from calibrant.verdict.input.through import Through  # imported here: not needed without a calibration
 
         through = Through.of(calibration)
         score_type = through.kind(score_type)
@@ -66,7 +66,7 @@ def read_evidence(
         return _from_tallies(scores, random_state, through)
     frame_of = score_and_label(y, score, label)
     if frame_of is not None:
-        from calibrant.verdict.frames import Roles, evidence_of_frame  # imported here: arrays need no engine
+        from calibrant.verdict.input.frames import Roles, evidence_of_frame  # imported here: arrays need no engine
 
         named, arrays = _by_name(sample_weight=sample_weight, time=time, groups=groups)
         roles = Roles(*frame_of, by=_names(by), **named)
