@@ -46,7 +46,7 @@ from calibrant import (
     VennAbers,
 )
 from calibrant.calibrators import BayesianBinning
-from calibrant.calibrators.base import BinaryCalibrator
+from calibrant.calibrators.binary.base import BinaryCalibrator
 from calibrant.engine import Grid
 from calibrant.maps import LogitAffineMap, StepMap
 

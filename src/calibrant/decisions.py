@@ -20,7 +20,7 @@ from calibrant.metrics.binary.bins import Scores, tally_of
 from calibrant.numerics import Floats, expit, first_double
 
 if TYPE_CHECKING:
-    from calibrant.calibrators.base import BinaryCalibrator
+    from calibrant.calibrators.binary.base import BinaryCalibrator
 
 __all__ = ["CostCurve", "Cut", "Policy", "choose_action", "choose_threshold", "expected_cost", "rescale_contributions"]
 

@@ -19,7 +19,7 @@ from tests.cases import in_subtests
 
 import calibrant.calibrators
 from calibrant.calibration import Calibration, load
-from calibrant.calibrators.base import BinaryCalibrator
+from calibrant.calibrators.binary.base import BinaryCalibrator
 from calibrant.calibrators.binary.scaling import BetaScaling
 from calibrant.calibrators.segments import SegmentCalibrator
 from calibrant.calibrators.trees import CalibrationTree, ProbabilityCalibrationTree, TreeCalibrator

@@ -41,7 +41,7 @@ from calibrant.calibrators import (
     ScalingBinning,
     VennAbers,
 )
-from calibrant.calibrators.base import BinaryCalibrator
+from calibrant.calibrators.binary.base import BinaryCalibrator
 from calibrant.multiclass import (
     ClasswiseHistogramBinning,
     DirichletScaling,

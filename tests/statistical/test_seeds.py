@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from calibrant.calibrators.base import BinaryCalibrator
+from calibrant.calibrators.binary.base import BinaryCalibrator
 from calibrant.calibrators.binary.binning import HistogramBinning
 from calibrant.calibrators.binary.isotonic import IsotonicBinning
 from calibrant.calibrators.binary.two_stage import ScalingBinning

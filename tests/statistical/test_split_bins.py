@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from calibrant.calibrators.base import BinaryCalibrator
+from calibrant.calibrators.binary.base import BinaryCalibrator
 from calibrant.calibrators.binary.isotonic import IsotonicBinning
 from calibrant.calibrators.binary.two_stage import ScalingBinning
 from calibrant.guarantees.certificate import Certificate

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from calibrant.calibration import Calibration, load
 from calibrant.calibrators.auto import AutoCalibrator
-from calibrant.calibrators.base import BinaryCalibrator
+from calibrant.calibrators.binary.base import BinaryCalibrator
 from calibrant.calibrators.binary.scaling import BetaScaling, LogitShift, PlattScaling
 from calibrant.calibrators.binary.spline import SplineCalibrator
 from calibrant.calibrators.binary.two_stage import ScalingBinning

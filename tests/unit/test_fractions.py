@@ -8,7 +8,7 @@ import pytest
 
 import calibrant as cb
 from calibrant import calibrators
-from calibrant.calibrators.base import BinaryCalibrator
+from calibrant.calibrators.binary.base import BinaryCalibrator
 from calibrant.guarantees.no_certificate import NoCertificateCode
 from calibrant.messages import InputError
 

@@ -21,7 +21,7 @@ from calibrant import metrics
 from calibrant.arrays.multiclass.rows import check_class_rows
 from calibrant.calibration import Calibration
 from calibrant.calibrators.auto import AutoCalibrator
-from calibrant.calibrators.base import BinaryCalibrator
+from calibrant.calibrators.binary.base import BinaryCalibrator
 from calibrant.calibrators.binary.binning import HistogramBinning
 from calibrant.calibrators.binary.scaling import BetaScaling, PlattScaling
 from calibrant.calibrators.multiclass.binning import ClasswiseHistogramBinning, TopLabelHistogramBinning

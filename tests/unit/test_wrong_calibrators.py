@@ -25,7 +25,7 @@ from calibrant import (
     load,
 )
 from calibrant.calibrators import ScalingBinning
-from calibrant.calibrators.base import check_calibrator
+from calibrant.calibrators.binary.base import check_calibrator
 from calibrant.multiclass import MulticlassAutoCalibrator, PathCalibrator, Reduction, VectorScaling
 
 RNG = np.random.default_rng(0)

@@ -11,7 +11,8 @@ from sklearn.base import clone
 
 from calibrant.arrays import Rows
 from calibrant.arrays.columns import check_list, check_option
-from calibrant.calibrators.base import DEFAULT_ALPHA, BinaryCalibrator, Fit, check_calibrator
+from calibrant.calibrators.base import DEFAULT_ALPHA, Fit
+from calibrant.calibrators.binary.base import BinaryCalibrator, check_calibrator
 from calibrant.calibrators.choice import Chooser
 from calibrant.fits.needs import BLEND_ROWS, SHRUNKEN_ROWS
 from calibrant.fits.prior_correction import class_odds

@@ -16,7 +16,7 @@ from calibrant.arrays.multiclass.rows import is_matrix
 from calibrant.arrays.rows import second_column
 from calibrant.arrays.score_types import MulticlassScoreType
 from calibrant.calibrators.auto import AutoCalibrator
-from calibrant.calibrators.base import refuse_places
+from calibrant.calibrators.binary.base import refuse_places
 from calibrant.calibrators.multiclass.auto import MulticlassAutoCalibrator
 from calibrant.calibrators.multiclass.multilabel import MultilabelCalibrator
 from calibrant.calibrators.multiclass.segments import MulticlassSegmentCalibrator

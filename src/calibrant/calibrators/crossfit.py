@@ -16,7 +16,8 @@ from calibrant.arrays.multiclass.labels import indicator_columns, is_indicator
 from calibrant.arrays.multiclass.rows import MulticlassRows, is_matrix
 from calibrant.arrays.score_types import MulticlassScoreType
 from calibrant.calibrators.auto import AutoCalibrator
-from calibrant.calibrators.base import BinaryCalibrator, Calibrator, check_calibrator
+from calibrant.calibrators.base import Calibrator
+from calibrant.calibrators.binary.base import BinaryCalibrator, check_calibrator
 from calibrant.calibrators.multiclass.auto import MulticlassAutoCalibrator
 from calibrant.calibrators.multiclass.base import MulticlassCalibrator
 from calibrant.calibrators.segments import SegmentCalibrator

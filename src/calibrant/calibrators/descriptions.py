@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from calibrant.calibrators.auto import AutoCalibrator
-from calibrant.calibrators.base import BinaryCalibrator
+from calibrant.calibrators.binary.base import BinaryCalibrator
 from calibrant.fits.needs import SHRUNKEN_ROWS
 from calibrant.messages import Advice, Voice, count_text, plural
 from calibrant.selection.comparison import decimals_of

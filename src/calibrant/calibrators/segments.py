@@ -15,7 +15,8 @@ from calibrant.arrays import Rows, ScoreType, check_rows
 from calibrant.arrays.columns import check_option, read_numbers, refuse_names, score_and_label
 from calibrant.arrays.keys import Keys, key_text
 from calibrant.calibrators.auto import AutoCalibrator
-from calibrant.calibrators.base import BinaryCalibrator, both_classes, check_calibrator, refuse_places
+from calibrant.calibrators.base import both_classes
+from calibrant.calibrators.binary.base import BinaryCalibrator, check_calibrator, refuse_places
 from calibrant.calibrators.descriptions import describe
 from calibrant.fits.needs import SHRUNKEN_ROWS, minority_rows
 from calibrant.fits.segments.counts import By, SegmentCells, Stages, frame_columns, read_by, taken_keys

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays.multiclass.rows import MulticlassRows, is_matrix
-from calibrant.calibrators.base import BinaryCalibrator, Fit
+from calibrant.calibrators.base import Fit
+from calibrant.calibrators.binary.base import BinaryCalibrator
 from calibrant.calibrators.multiclass.base import MulticlassCalibrator
 from calibrant.fits.multiclass.softmax import LogRows, fit_slope, zero_notes
 from calibrant.fits.scaling import Scaling, fit_temperature, rates_text, unlimited

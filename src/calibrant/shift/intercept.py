@@ -17,7 +17,7 @@ from calibrant.shift.stages import check_rate, log_odds, rising_root, then_shift
 from calibrant.tallies import Tally
 
 if TYPE_CHECKING:
-    from calibrant.calibrators.base import BinaryCalibrator
+    from calibrant.calibrators.binary.base import BinaryCalibrator
 
 
 def match_mean(

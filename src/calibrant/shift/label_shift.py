@@ -21,7 +21,7 @@ from calibrant.shift.stages import log_odds, rising_root, then_shift, unlabeled
 from calibrant.tallies import Tally
 
 if TYPE_CHECKING:
-    from calibrant.calibrators.base import BinaryCalibrator
+    from calibrant.calibrators.binary.base import BinaryCalibrator
 
 ASSUMPTION = (
     "Assumes label shift: only the event rate changed, and the score distributions of events and of non-events did "

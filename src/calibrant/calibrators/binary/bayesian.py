@@ -9,7 +9,8 @@ from typing import ClassVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.calibrators.base import BinaryCalibrator, Fit
+from calibrant.calibrators.base import Fit
+from calibrant.calibrators.binary.base import BinaryCalibrator
 from calibrant.fits.bayesian_binning import fit_averaged
 from calibrant.fits.needs import STEP_ROWS
 from calibrant.guarantees.certificate import Certificate, Coverage, IntervalName

@@ -9,7 +9,8 @@ import numpy as np
 
 from calibrant.arrays import Rows
 from calibrant.arrays.columns import check_option
-from calibrant.calibrators.base import BinaryCalibrator, Fit
+from calibrant.calibrators.base import Fit
+from calibrant.calibrators.binary.base import BinaryCalibrator
 from calibrant.fits.bins import (
     ROUNDING,
     check_bins,

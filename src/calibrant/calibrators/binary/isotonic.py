@@ -8,7 +8,8 @@ from typing import ClassVar, cast
 
 import numpy as np
 
-from calibrant.calibrators.base import BinaryCalibrator, Fit
+from calibrant.calibrators.base import Fit
+from calibrant.calibrators.binary.base import BinaryCalibrator
 from calibrant.calibrators.binary.binning import FIXED_SOURCE
 from calibrant.fits.bins import counted, parted
 from calibrant.fits.isotonic import block_edges, fit_centered, fit_curve, fit_steps

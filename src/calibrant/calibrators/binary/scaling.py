@@ -8,7 +8,8 @@ from typing import ClassVar, Literal, get_args
 import numpy as np
 
 from calibrant.arrays.columns import check_option
-from calibrant.calibrators.base import BinaryCalibrator, Fit
+from calibrant.calibrators.base import Fit
+from calibrant.calibrators.binary.base import BinaryCalibrator
 from calibrant.fits.scaling import Loss, Scaling, fit_beta, fit_level, fit_platt, rates_text, unlimited
 from calibrant.maps import BetaMap, LogitAffineMap, Map
 from calibrant.messages import InputError, Voice

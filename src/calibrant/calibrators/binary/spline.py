@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass, field
 from typing import ClassVar
 
-from calibrant.calibrators.base import BinaryCalibrator, Fit
+from calibrant.calibrators.base import Fit
+from calibrant.calibrators.binary.base import BinaryCalibrator
 from calibrant.fits.needs import CURVE_ROWS
 from calibrant.fits.scaling import Scaling, rates_text
 from calibrant.fits.spline import KNOTS, fit_spline

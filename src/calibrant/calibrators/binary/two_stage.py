@@ -8,7 +8,8 @@ from typing import ClassVar, cast
 import numpy as np
 from sklearn.base import clone
 
-from calibrant.calibrators.base import BinaryCalibrator, Fit, check_calibrator
+from calibrant.calibrators.base import Fit
+from calibrant.calibrators.binary.base import BinaryCalibrator, check_calibrator
 from calibrant.calibrators.binary.binning import FIXED_SOURCE
 from calibrant.calibrators.binary.scaling import PlattScaling
 from calibrant.fits.bins import check_bins, counted, equal_masses, parted, pulled_back, scaled_means

@@ -8,7 +8,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from calibrant.calibration import Calibration
-from calibrant.calibrators.base import BinaryCalibrator, Fit
+from calibrant.calibrators.base import Fit
+from calibrant.calibrators.binary.base import BinaryCalibrator
 from calibrant.fits.needs import STEP_ROWS
 from calibrant.fits.venn_abers import fit_venn
 from calibrant.guarantees.certificate import Certificate, Coverage, IntervalName

@@ -9,7 +9,8 @@ import numpy as np
 
 from calibrant.arrays.columns import check_option
 from calibrant.arrays.multiclass.rows import MulticlassRows
-from calibrant.calibrators.base import BinaryCalibrator, Fit
+from calibrant.calibrators.base import Fit
+from calibrant.calibrators.binary.base import BinaryCalibrator
 from calibrant.calibrators.binary.binning import HistogramBinning
 from calibrant.calibrators.multiclass.claims import Rare
 from calibrant.calibrators.multiclass.reduction import MIN_CLASS_ROWS as MIN_MAP_ROWS

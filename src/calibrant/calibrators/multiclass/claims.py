@@ -11,7 +11,8 @@ from sklearn.base import clone
 
 from calibrant.arrays.multiclass.rows import MulticlassRows
 from calibrant.arrays.rows import Rows
-from calibrant.calibrators.base import DEFAULT_ALPHA, BinaryCalibrator
+from calibrant.calibrators.base import DEFAULT_ALPHA
+from calibrant.calibrators.binary.base import BinaryCalibrator
 from calibrant.guarantees.about.classes import few_rows, named_as
 from calibrant.guarantees.certificate import first_few
 from calibrant.guarantees.issuing import Bins, Evidence

@@ -13,7 +13,8 @@ from calibrant.arrays.columns import check_option
 from calibrant.arrays.multiclass.labels import indicator_columns
 from calibrant.arrays.sides import check_weights
 from calibrant.calibrators.auto import AutoCalibrator
-from calibrant.calibrators.base import BinaryCalibrator, Calibrator, Fit, check_calibrator
+from calibrant.calibrators.base import Calibrator, Fit
+from calibrant.calibrators.binary.base import BinaryCalibrator, check_calibrator
 from calibrant.guarantees.certificate import Coverage, IntervalName
 from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.guarantees.provenance import MulticlassProvenance, Sampling, library_version

@@ -8,7 +8,8 @@ import numpy as np
 
 from calibrant.arrays.columns import check_option
 from calibrant.arrays.multiclass.rows import MulticlassRows
-from calibrant.calibrators.base import BinaryCalibrator, Fit, check_calibrator
+from calibrant.calibrators.base import Fit
+from calibrant.calibrators.binary.base import BinaryCalibrator, check_calibrator
 from calibrant.calibrators.binary.binning import HistogramBinning
 from calibrant.calibrators.multiclass.base import MulticlassCalibrator
 from calibrant.calibrators.multiclass.claims import Rare, Solver

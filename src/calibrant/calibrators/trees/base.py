@@ -15,13 +15,8 @@ from calibrant.arrays import ScoreType, check_rows
 from calibrant.arrays.columns import check_option, check_whole, read_numbers, refuse_names, score_and_label
 from calibrant.arrays.multiclass.rows import check_class_rows, is_matrix
 from calibrant.arrays.score_types import MulticlassScoreType
-from calibrant.calibrators.base import (
-    BinaryCalibrator,
-    both_classes,
-    classes_as_written,
-    labels_missing,
-    refuse_places,
-)
+from calibrant.calibrators.base import both_classes
+from calibrant.calibrators.binary.base import BinaryCalibrator, classes_as_written, labels_missing, refuse_places
 from calibrant.calibrators.multiclass.base import MulticlassCalibrator
 from calibrant.calibrators.trees.rules import Rules
 from calibrant.calibrators.trees.samples import ClassScores, OneScore, Sample

@@ -16,7 +16,7 @@ from calibrant.cli import console, options
 if TYPE_CHECKING:
     from calibrant.calibration import Calibration
     from calibrant.calibrators.auto import AutoCalibrator
-    from calibrant.calibrators.base import BinaryCalibrator
+    from calibrant.calibrators.binary.base import BinaryCalibrator
     from calibrant.calibrators.segments import SegmentCalibrator
     from calibrant.cli.input.source import Days, Rows
     from calibrant.guarantees.provenance import Sampling
