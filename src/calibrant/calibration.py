@@ -17,6 +17,7 @@ from calibrant.arrays import ScoreType, check_scores
 from calibrant.arrays.columns import is_tensor, refuse_names
 from calibrant.arrays.paths import local_path
 from calibrant.arrays.score_types import MulticlassScoreType
+from calibrant.export.exportable import Exportable
 from calibrant.guarantees.certificate import Certificate
 from calibrant.guarantees.content import Content
 from calibrant.guarantees.no_certificate import NoCertificate
@@ -27,10 +28,6 @@ from calibrant.maps.classes import top_labels
 from calibrant.messages import Advice, InputError, Shown, count_text
 
 if TYPE_CHECKING:
-    import onnx
-
-    from calibrant.export.onnx.graph import Precision, Shape
-    from calibrant.export.proof import Proof
     from calibrant.export.scorer import Scorer
     from calibrant.maps.paths import PathForecast
 
@@ -39,14 +36,9 @@ BY_SEGMENT = (
 )  # fmt: skip
 """The methods whose maps may or may not need groups or features, depending on the fitted rows."""
 
-LARGEST_DOUBLE = float(np.finfo(np.float64).max)
-
-ScoreColumns = Mapping[str, str] | Sequence[str] | None
-"""Names of the columns of scores in a table: by input of the map, in their order, or None for the same names."""
-
 
 @dataclass(frozen=True)
-class Calibration(Shown):
+class Calibration(Exportable, Shown):
     """A fitted map with its provenance and its certificate. :func:`load` returns it; it needs only numpy.
 
     Parameters
@@ -380,272 +372,6 @@ class Calibration(Shown):
         kind = self.score_type
         score = scorer_of(self.map, *self._ends, lambda s: float(check_scores([s], kind)[0]))
         return (lambda s, *_: score(s)) if self._may_need_none else score
-
-    @property
-    def _ends(self) -> tuple[float, float]:
-        """Smallest and largest score that is read."""
-        return (0.0, 1.0) if self.score_type == "probability" else (-LARGEST_DOUBLE, LARGEST_DOUBLE)
-
-    # ------------------------------------------------------------------------------------------------------ exporting
-
-    @overload
-    def to_sql(  # type: ignore[overload-overlap]  # a str is a sequence of str
-        self, columns: str, dialect: str = ..., *, by: Mapping[str, str] | None = None
-    ) -> str: ...
-
-    @overload
-    def to_sql(
-        self, columns: ScoreColumns = None, dialect: str = ..., *, by: Mapping[str, str] | None = None
-    ) -> dict[str, str]: ...
-
-    def to_sql(
-        self, columns: str | ScoreColumns = None, dialect: str = "duckdb", *, by: Mapping[str, str] | None = None
-    ) -> str | dict[str, str]:
-        """The map as SQL: an expression over the column of scores, or one for each of ``map.outputs``, by name.
-
-        Parameters
-        ----------
-        columns
-            The column of scores, or those of several classes, by class or in the order of the classes; None if they
-            have the names of the classes.
-        dialect
-            SQL dialect; docs/guide/ship.md lists them.
-        by
-            Names of the columns of groups, if they differ from those in the map, such as ``{"region": "area_code"}``.
-
-        Returns
-        -------
-        str, or dict of str
-            One expression, or one by output. A map of top classes also returns the class of each rank, as
-            ``"top 1 label"``. NULL or NaN in any score of a row gives NULL. See
-            :func:`calibrant.export.sql.expressions.to_sql`.
-        """
-        from calibrant.export.sql.expressions import to_sql  # here, so that reading a document loads no dialects
-
-        return to_sql(self.map, self._as_at_fit(columns), dialect, by)
-
-    def export_sql(
-        self,
-        path: str | PathLike[str],
-        columns: str | ScoreColumns = None,
-        dialect: str = "duckdb",
-        *,
-        connection: Any = None,
-        by: Mapping[str, str] | None = None,
-        table: str | PathLike[str] | None = None,
-        rows: str | None = None,
-        dbt: bool = False,
-    ) -> Proof:
-        """Write the SQL of :meth:`to_sql` with a proof that it agrees with :meth:`transform`.
-
-        Several expressions are written as columns for a SELECT. Before it is written, the SQL is run on edge values, on
-        both sides of every knot and on 10^5 random scores (for several classes on 10^4 random rows, corners and ties).
-        If a result differs, nothing is written (:class:`calibrant.ExportMismatchError`). It runs on ``connection``
-        (DuckDB, sqlite3, PostgreSQL, Spark); otherwise on an available engine: DuckDB and SQLite in memory, and for
-        other dialects numpy, with the text as parsed by sqlglot. :func:`calibrant.verify` repeats the proof on any
-        engine.
-
-        Parameters
-        ----------
-        path
-            File to write.
-        columns, dialect, by
-            As in :meth:`to_sql`.
-        connection
-            Connection on which the SQL is checked.
-        table
-            For a map by segment: a second file, ``.csv`` or ``.sql`` (INSERT statements), for a table with the slope
-            and intercept of each segment. ``path`` then gets a SELECT that joins this table, under the name of the
-            file, to the table ``rows``, and adds the column ``calibrated``. Its length does not grow with the segments.
-            The proof is of the formula, on at most 100 segments of a column; :func:`calibrant.verify` does not read
-            these files.
-        rows
-            With ``table``: name of the table of rows; by default ``scored``.
-        dbt
-            With ``table``: whether to write a model and a seed of dbt, with the types of the seed in a ``.yml`` file.
-
-        Returns
-        -------
-        Proof
-            What was compared, and the largest difference.
-        """
-        from calibrant.export.files import write_whole
-        from calibrant.export.sql.file import SqlFile
-
-        if table is not None:
-            from calibrant.export.sql.joins import export_join
-
-            score = columns if isinstance(columns, str) else "score"
-            name = "scored" if rows is None else rows
-            given = {"by": by, "connection": connection, "dbt": dbt}
-            return export_join(self.map, self.to_json(), path, score, dialect, table, name, **given)
-        if rows is not None or dbt:
-            option = "dbt" if rows is None else "rows"
-            raise InputError(option, "needs a table of parameters", "pass table='seeds/calibration_segments.csv'")
-        target = local_path(path)
-        file = SqlFile.proven(self.map, self.to_json(), self._as_at_fit(columns), dialect, by, connection)
-        write_whole(target, str(file))
-        return file.proof
-
-    def _as_at_fit(self, columns: str | ScoreColumns) -> str | ScoreColumns:
-        """Columns as passed; otherwise their names in the frame of the fit."""
-        if columns is None and isinstance(self.provenance, MulticlassProvenance):
-            return self.provenance.columns or None
-        return columns
-
-    def to_python(self) -> str:
-        """The map of one score as the source of a Python function ``calibrate``, which needs no package.
-
-        ``calibrate(score)``, or ``calibrate(score, region)`` for a map by group, with one argument for each of
-        ``map.columns``. None and NaN give NaN, and so do scores that :meth:`transform` refuses: numbers outside [0, 1]
-        if scores are probabilities, and infinities.
-        :meth:`export_source` writes it after a comparison with :meth:`transform`.
-
-        Returns
-        -------
-        str
-            A Python module.
-
-        Examples
-        --------
-        >>> from calibrant.maps import StepMap
-        >>> print(Calibration(StepMap([0.5], [0.1, 0.8])).to_python().split("def ")[1])
-        calibrate(score):
-            if score is None or type(score).__name__ == "NAType" or score != score:
-                return nan
-            x = float(score)
-            if not 0.0 <= x <= 1.0:
-                return nan
-            j = bisect_right(knots_1, x)
-            x = values_1[j]
-            return x
-        """
-        from calibrant.export.source.proof import source_of
-
-        return source_of(self.map, "python", ends=self._ends)
-
-    def to_c(self) -> str:
-        """The map of one score as the source of a C function, ``double calibrate(double score)``.
-
-        It is C99 and allocates nothing. Groups are UTF-8 text, ``const char *``, and NULL for a missing one.
-
-        Returns
-        -------
-        str
-            A C file; see :meth:`to_python` for what it does, and :meth:`export_source`.
-        """
-        from calibrant.export.source.proof import source_of
-
-        return source_of(self.map, "c", ends=self._ends)
-
-    def export_source(self, path: str | PathLike[str]) -> Proof:
-        """Write :meth:`to_python` to a ``.py`` file, or :meth:`to_c` to a ``.c`` file, with a proof in a comment.
-
-        Before it is written, the source is run by Python, or compiled by the C compiler at hand, on the scores of
-        :meth:`export_sql`. If a result differs from :meth:`transform`, nothing is written
-        (:class:`calibrant.ExportMismatchError`).
-
-        Parameters
-        ----------
-        path
-            File to write.
-
-        Returns
-        -------
-        Proof
-            What was compared, and the largest difference.
-        """
-        from calibrant.export.files import write_whole
-        from calibrant.export.source.proof import language_of, proven_source
-
-        target = local_path(path)
-        text, proof = proven_source(self.map, language_of(target), self._ends)
-        write_whole(target, text)
-        return proof
-
-    def to_onnx(
-        self,
-        dtype: Precision = "float32",
-        *,
-        shape: Shape | None = ("n",),
-        opset: int | None = None,
-        ir_version: int | None = None,
-    ) -> onnx.ModelProto:
-        """The map as an ONNX model, checked in onnxruntime, with the proof in its metadata.
-
-        The input is ``score`` and the output ``calibrated``; groups need a text input for each column and a
-        LabelEncoder. A multiclass map has the input ``scores``, a matrix with one row per case; a map of top classes
-        also has the output ``label``. Only core operators are used. In float32 it equals :meth:`transform` on float32.
-
-        Parameters
-        ----------
-        dtype
-            Precision of the model.
-        shape
-            Declared shape of inputs and outputs. ``None`` leaves it open, which onnxruntime accepts and
-            ``onnx.checker`` does not.
-        opset, ir_version
-            Versions of the operator set and of the format, by default 17 and 8. ``onnx.compose.merge_models`` needs
-            those of the network: ``network.opset_import[0].version`` and ``network.ir_version``.
-
-        Returns
-        -------
-        onnx.ModelProto
-            The model; see :func:`calibrant.export.onnx.model.to_onnx`.
-        """
-        from calibrant.export.onnx.model import proven_model
-
-        return proven_model(self.map, self.to_json(), dtype, shape, opset, ir_version)
-
-    def export_onnx(
-        self,
-        path: str | PathLike[str],
-        dtype: Precision = "float32",
-        *,
-        shape: Shape | None = ("n",),
-        opset: int | None = None,
-        ir_version: int | None = None,
-    ) -> Proof:
-        """Write :meth:`to_onnx` to ``path``; nothing is written if a result differs from :meth:`transform`.
-
-        Parameters
-        ----------
-        path
-            File to write.
-        dtype, shape, opset, ir_version
-            As in :meth:`to_onnx`.
-
-        Returns
-        -------
-        Proof
-            What was compared, and the largest difference.
-        """
-        from calibrant.export.onnx.model import write_model
-
-        target = local_path(path)
-        return write_model(self.to_onnx(dtype, shape=shape, opset=opset, ir_version=ir_version), target)
-
-    def to_torch(self) -> Any:
-        """The map as a ``torch.nn.Module`` without parameters to train, checked against :meth:`transform`.
-
-        The input is a tensor of scores, or rows of class scores for several classes; the output has its type, and
-        float32 for half precision. Gradients pass through curves, lines and softmax; those of steps are zero. Numbers
-        are buffers in double precision, also after ``module.half()``; ``module.to(device)`` moves them. Maps by group,
-        on a simplex and of a taxonomy are refused: export them with :meth:`to_onnx`.
-
-        Returns
-        -------
-        torch.nn.Module
-            A module from scores to probabilities. For a map of top classes, ``module.labels(scores)`` are the columns
-            of the classes.
-
-        Notes
-        -----
-        Guarantee: that of the certificate of the map, up to the rounding of probabilities to float32.
-        """
-        from calibrant.export.torch_modules import to_torch
-
-        return to_torch(self.map)
 
     # -------------------------------------------------------------------------------------------------------- storing
 
