@@ -19,9 +19,10 @@ from tests.cases import every
 from calibrant import InputError, online
 from calibrant.guarantees.no_certificate import NoCertificate
 from calibrant.guarantees.online_certificate import OnlineCertificate
-from calibrant.online.base import KINDS, Forecaster, register, replayed, resume
+from calibrant.online.base import Forecaster, replayed, resume
 from calibrant.online.compiled import KernelForecaster
 from calibrant.online.kernels import compiler, object_steps
+from calibrant.online.stored import KINDS, register
 
 OnlinePlatt, OnlineBeta, Refitted, MultiExpert = (
     online.OnlinePlatt,

@@ -22,7 +22,8 @@ from tests.documents.test_golden import CHANGELOG
 
 from calibrant import TallyStore
 from calibrant.live import Ledger
-from calibrant.online.base import KINDS, resume
+from calibrant.online.base import resume
+from calibrant.online.stored import KINDS
 
 STATES: dict[str, Any] = json.loads(FORECASTERS.read_text(encoding="utf-8"))
 

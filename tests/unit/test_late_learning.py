@@ -10,7 +10,7 @@ import pytest
 import calibrant as cb
 from calibrant import online
 from calibrant.live import LateLearner, Ledger
-from calibrant.online.base import KINDS
+from calibrant.online.stored import KINDS
 
 PAGE = Path(__file__).parents[2] / "docs/guide/late-labels.md"
 ROWS = re.findall(r"^\| `(.+)` \| (bound at release|no bound, late or not|refused) \|$", PAGE.read_text(), re.MULTILINE)

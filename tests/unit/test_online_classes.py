@@ -26,8 +26,8 @@ from calibrant.online import (
     OnlineVector,
     resume,
 )
-from calibrant.online.base import KINDS
 from calibrant.online.games.tracking import Tracking
+from calibrant.online.stored import KINDS
 
 NAMES = ("cat", "dog", "bird")
 FORECASTERS = {

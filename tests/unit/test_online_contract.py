@@ -37,8 +37,9 @@ from calibrant.online import (
     read_only,
     resume,
 )
-from calibrant.online.base import KINDS, own_copy
+from calibrant.online.base import own_copy
 from calibrant.online.games.draws import branch_of
+from calibrant.online.stored import KINDS
 
 BINARY: dict[str, Callable[[], Forecaster]] = {
     "Identity": Identity,

@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import Any
 
 from calibrant.messages import MissingPackage
-from calibrant.online.base import Forecaster, RowByRow, register, resume
+from calibrant.online.base import Forecaster, RowByRow, resume
 from calibrant.online.classes.forecasters import OnlineMulticlass
 from calibrant.online.classes.scaling import OnlineTemperature, OnlineVector
 from calibrant.online.compiled import KernelForecaster
@@ -36,6 +36,7 @@ from calibrant.online.parity.stream import ParityStream, parity_stream
 from calibrant.online.regression.calibrated import CalibratedRegression
 from calibrant.online.regression.ridge import OnlineRidge
 from calibrant.online.settings import read_only
+from calibrant.online.stored import register
 
 __all__ = [
     "AdaptiveIntervals",

@@ -1,12 +1,11 @@
-"""Base class of online forecasters: one row or many, forecast before learning, a small state, a frozen map."""
+"""Base class of online forecasters: one row or many, forecast before learning, and a frozen map."""
 
 from __future__ import annotations
 
 import copy
-import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,14 +18,10 @@ from calibrant.messages import InputError
 from calibrant.numerics import Floats
 from calibrant.online.guards import RACES, learning, reading
 from calibrant.online.inputs import many_features, many_labels, many_scores, one_label, one_score
-from calibrant.online.kernels import SEEN, Factory, object_steps
-from calibrant.online.limits import MAX_ROWS, changed
-from calibrant.online.settings import settings_of
-from calibrant.online.shared import Shared
-from calibrant.online.states import finite, parsed
-
-KINDS: dict[str, type[Forecaster]] = {}
-"""Forecaster classes by the name stored in their states; see :func:`register`."""
+from calibrant.online.kernels import Factory, object_steps
+from calibrant.online.limits import MAX_ROWS
+from calibrant.online.states import parsed
+from calibrant.online.stored import Stored, from_parameters
 
 GUARDED = ("predict_one", "learn_one", "predict_many", "learn_many", "forecast_many", "freeze")
 """Methods that enter the guard and call the method of the same name with an underscore, which subclasses define."""
@@ -40,15 +35,8 @@ BY_ROWS = (
 MANY = 50
 """Rows from which a call for all of them is faster than one for each."""
 
-F = TypeVar("F", bound="Forecaster")
 
-VERSION = 1
-"""Version of the state format."""
-
-NOT_A_STATE = "does not belong to a forecaster of calibrant.online"
-
-
-class Forecaster(Shared):
+class Forecaster(Stored):
     """Base class of online forecasters, which learn from each outcome as it arrives.
 
     :meth:`predict_one` changes nothing, so calling it twice gives the same forecast. :meth:`learn_one` learns one
@@ -82,8 +70,6 @@ class Forecaster(Shared):
     passes_features: ClassVar[bool] = False
     #: Whether its scores are rows of class probabilities.
     takes_rows: ClassVar[bool] = False
-
-    _seen = 0
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Reject methods that would bypass the guard, and row steps that inherited methods would not call."""
@@ -260,97 +246,7 @@ class Forecaster(Shared):
         ys = self._labels(labels, scores)
         return zip(xs.tolist(), ys.tolist(), self._all(features, len(xs), scores), strict=True)
 
-    # -------------------------------------------------------------------------------------------------- its state
-
-    @property
-    def n_rows(self) -> int:
-        """Rows learned so far."""
-        return self._seen
-
-    @property
-    @reading
-    def state(self) -> dict[str, Any]:
-        """Settings and everything learned, as plain JSON; numbers are preserved bit for bit."""
-        return self._written()
-
-    def _written(self) -> dict[str, Any]:
-        return {
-            "version": VERSION,
-            "forecaster": _name_of(type(self)),
-            "parameters": self._parameters(),
-            "numbers": self._numbers(),
-            "experts": [expert._written() for expert in self.experts],
-        }
-
-    def restore(self, state: dict[str, Any] | str | bytes | bytearray | memoryview) -> Self:
-        """Continue from the state of an equal forecaster; an invalid state changes nothing.
-
-        In a forked process it can learn from then on.
-
-        Parameters
-        ----------
-        state
-            What ``state`` or ``to_json()`` of a forecaster with the same settings returned.
-
-        Returns
-        -------
-        Forecaster
-            The forecaster itself.
-        """
-        return self._go_on(parsed(state), "use calibrant.online.resume(state)")
-
-    def _go_on(self, state: Any, fix: str) -> Self:
-        self._admit(state, fix)
-        self._take_inside(state)
-        return self
-
-    @reading
-    def _take_inside(self, state: dict[str, Any]) -> None:
-        self._take(state)
-        self._guard.forked = False
-
-    def _admit(self, state: Any, fix: str) -> float:
-        """The number of rows of a state; an error if the state cannot belong to this forecaster or its experts."""
-        if not isinstance(state, dict) or not isinstance(state.get("experts"), list):
-            raise InputError("state", NOT_A_STATE, "was it truncated?")
-        if state.get("version") != VERSION:
-            raise InputError(
-                "state",
-                f"has version {state.get('version')!r}, but this version of calibrant reads {VERSION}",
-                "update calibrant",
-            )
-        self._admit_kind(state.get("forecaster"), state.get("parameters"), fix)
-        numbers, below = self._unpacked(state.get("numbers")), state["experts"]
-        as_many = len(below) == len(self.experts) and numbers is not None and len(numbers) == len(self._numbers())
-        if numbers is None or not as_many or not finite(numbers):
-            raise InputError("state", "does not have the numbers that this forecaster needs", "was it truncated?")
-        self._check(numbers)
-        self._check_experts(
-            numbers[SEEN], [expert._admit(its, fix) for expert, its in zip(self.experts, below, strict=True)]
-        )
-        return numbers[SEEN]
-
-    def _admit_kind(self, kind: Any, parameters: Any, fix: str) -> None:
-        """Reject the state of another class, or with other settings, naming the first difference."""
-        mine, own = _name_of(type(self)), self._parameters()
-        if kind != mine or not isinstance(parameters, dict):
-            raise InputError("state", f"belongs to another forecaster, {kind}, not {mine}", fix)
-        if parameters.keys() < own.keys():  # written before later settings existed, which then had their defaults
-            parameters = _built(type(self), self.experts, parameters)._parameters()
-        for name in [*own, *parameters]:
-            if name not in own or name not in parameters or own[name] != parameters[name]:
-                theirs = f"{name}={parameters[name]!r}" if name in parameters else f"{name} absent"
-                here = repr(own[name]) if name in own else "absent"
-                raise InputError("state", f"belongs to another {mine}, with {theirs}, not {here}", fix)
-
-    def _take(self, state: dict[str, Any]) -> None:
-        for expert, its in zip(self.experts, state["experts"], strict=True):
-            expert._take(its)
-        self._resume([float(x) for x in self._unpacked(state["numbers"]) or ()])
-
-    def to_json(self) -> str:
-        """The state as text, for :func:`calibrant.online.resume`."""
-        return json.dumps(self.state, allow_nan=False)
+    # ------------------------------------------------------------------------------------------- copies and maps
 
     def redrawn(self) -> Self:
         """A copy that continues with new random draws, under new keys from the system, if it draws.
@@ -422,33 +318,6 @@ class Forecaster(Shared):
 
     # ---------------------------------------------------------------------------------------------- for subclasses
 
-    def _parameters(self) -> dict[str, Any]:
-        """Its keyword arguments as plain JSON; by default those declared as settings."""
-        kind: type = type(self)
-        return {name: getattr(self, name) for name in settings_of(kind)}
-
-    def _numbers(self) -> list[float]:
-        """What it learned, as a flat list of numbers of fixed length."""
-        raise NotImplementedError
-
-    def _unpacked(self, numbers: Any) -> list[float] | None:
-        """The flat list, from another stored form; None if it is invalid."""
-        return numbers if isinstance(numbers, list) else None
-
-    def _check(self, numbers: list[float]) -> None:
-        """Reject numbers that cannot result from any stream."""
-        if not (is_whole(numbers[SEEN]) and 0 <= numbers[SEEN] <= MAX_ROWS):
-            raise changed("number of rows")
-
-    def _check_experts(self, seen: float, below: list[float]) -> None:
-        """Reject fewer rows of an expert than its own: experts learn every row, and may have learned before."""
-        if below and min(below) < seen:
-            raise changed("number of rows")
-
-    def _resume(self, numbers: list[float]) -> None:
-        """Set what was learned from these numbers."""
-        raise NotImplementedError
-
     def _branch(self, place: int) -> None:
         """Give its draws, and those of its experts, a separate random stream, as copy number ``place``."""
         for expert in self.experts:
@@ -471,10 +340,6 @@ class Forecaster(Shared):
         self._stand_on(copy.deepcopy(expert) for expert in experts)
         for place, expert in enumerate(self.experts, start=1):
             expert._branch(place)
-
-    @classmethod
-    def _build(cls, experts: Sequence[Forecaster], parameters: dict[str, Any]) -> Forecaster:
-        return cls(*experts, **parameters)
 
     def _score(self, score: Any) -> float:
         return score if score.__class__ is float and 0.0 <= score <= 1.0 else one_score(score)
@@ -558,47 +423,6 @@ class RowByRow(Forecaster):
     _replay = Forecaster._replay
     _recipe = Forecaster._recipe
     _state = Forecaster._state
-
-
-def register(name: str) -> Callable[[type[F]], type[F]]:
-    """Class decorator: register a forecaster under the name stored in its states, so that :func:`resume` finds it.
-
-    Without it a forecaster can learn and write its state, but only :meth:`Forecaster.restore` can read that state.
-
-    Parameters
-    ----------
-    name
-        Name stored in the states; it must not be in use.
-
-    Returns
-    -------
-    decorator
-        Registers the class and returns it.
-
-    Examples
-    --------
-    >>> from calibrant.online import Identity, RowByRow, register, resume
-    >>> @register("Halved")
-    ... class Halved(RowByRow, Identity):
-    ...     def _predict_one(self, score, features=None):
-    ...         return 0.5 * super()._predict_one(score)
-    >>> resume(Halved().to_json()).predict_one(0.5)
-    0.25
-    """
-
-    def enter(kind: type[F]) -> type[F]:
-        known = KINDS.get(name)
-        if known is not None and known.__module__ != kind.__module__:
-            raise InputError("name", f"is already in use: {known.__module__} has a forecaster named {name}")
-        KINDS[name] = kind
-        return kind
-
-    return enter
-
-
-def _name_of(kind: type[Forecaster]) -> str:
-    """The name stored in its states: as registered, or that of the class."""
-    return next((name for name, known in KINDS.items() if known is kind), kind.__name__)
 
 
 def one_score_forecaster(forecaster: Any, name: str = "forecaster", *, features: bool = False) -> Forecaster:
@@ -692,28 +516,4 @@ def resume(state: dict[str, Any] | str | bytes | bytearray | memoryview) -> Fore
     True
     """
     found = parsed(state)
-    return _from_parameters(found)._go_on(found, "was it edited by hand?")
-
-
-def _from_parameters(state: Any) -> Forecaster:
-    try:
-        name, parameters, below = state["forecaster"], state["parameters"], state["experts"]
-        kind, experts = KINDS.get(name), [_from_parameters(its) for its in below]
-    except (KeyError, TypeError, RecursionError):
-        raise InputError("state", NOT_A_STATE) from None
-    if kind is None:
-        raise InputError(
-            "state",
-            f"belongs to the unknown forecaster {name!r}",
-            "if it is your own class, decorate it with register(name)",
-        )
-    return _built(kind, experts, parameters)
-
-
-def _built(kind: type[Forecaster], experts: Sequence[Forecaster], parameters: Any) -> Forecaster:
-    try:
-        return kind._build(experts, parameters)
-    except InputError:
-        raise
-    except (LookupError, TypeError, ValueError, OverflowError, RecursionError, AttributeError):
-        raise InputError("state", NOT_A_STATE) from None
+    return cast(Forecaster, from_parameters(found))._go_on(found, "was it edited by hand?")

@@ -14,11 +14,12 @@ from calibrant.maps.classes import PerClassMap, TopMap
 from calibrant.messages import InputError
 from calibrant.notions import Classwise, Confidence, Notion, Problem, TopLabel, as_notion
 from calibrant.numerics import Floats
-from calibrant.online.base import NOT_A_STATE, Forecaster, register
+from calibrant.online.base import Forecaster
 from calibrant.online.classes.base import MulticlassForecaster
 from calibrant.online.inputs import many_features
 from calibrant.online.limits import changed
 from calibrant.online.settings import read_only
+from calibrant.online.stored import NOT_A_STATE, register
 
 BINARY = (TopLabel.name, Classwise.name, Confidence.name)
 """Notions that reduce to a binary problem for each class, or one for all classes."""

@@ -11,11 +11,11 @@ import numpy as np
 from calibrant.maps.classes import SoftmaxMap
 from calibrant.messages import InputError
 from calibrant.numerics import Floats
-from calibrant.online.base import register
 from calibrant.online.classes.base import MulticlassForecaster
 from calibrant.online.factors import absorb, solve
 from calibrant.online.limits import LEAST_CLAMP, SLACK, changed, check_steps, constants_of, radius_of
 from calibrant.online.settings import read_only
+from calibrant.online.stored import register
 
 MAX_CLASSES = 100
 """Largest number of classes of vector scaling, whose state grows with the square."""

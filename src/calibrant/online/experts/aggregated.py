@@ -12,7 +12,6 @@ from calibrant.guarantees.online_certificate import OnlineCertificate
 from calibrant.maps import Map
 from calibrant.messages import InputError
 from calibrant.numerics import Floats
-from calibrant.online.base import register
 from calibrant.online.compiled import KernelForecaster
 from calibrant.online.experts.logistic_steps import held_log_odds, link
 from calibrant.online.experts.newton import best_platt
@@ -20,6 +19,7 @@ from calibrant.online.guards import reading
 from calibrant.online.kernels import SEEN, Factory, Jit, Step
 from calibrant.online.limits import SAME, SLACK, changed, clamp_of, radius_of, real, regret_certificate
 from calibrant.online.settings import read_only
+from calibrant.online.stored import register
 
 STEPS, SPACING, LOW, FIRST = 1, 2, 3, 4
 """Indices of the grid steps on either side of 0, their length, the clamp, and the first weight."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from calibrant.maps import IdentityMap, Map
-from calibrant.online.base import register
 from calibrant.online.compiled import KernelForecaster
 from calibrant.online.kernels import SEEN, Factory, Jit, Step
+from calibrant.online.stored import register
 
 
 def as_is_steps(jit: Jit) -> tuple[Step, Step]:

@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 
 from calibrant.guarantees.no_certificate import NoCertificate
 from calibrant.guarantees.online_certificate import OnlineCertificate
-from calibrant.online.base import register
 from calibrant.online.experts.logistic_steps import A, B, held_log_odds, link, platt_forecast
 from calibrant.online.experts.newton import PlattForecaster, best_platt
 from calibrant.online.guards import reading
 from calibrant.online.kernels import SEEN, Factory, Jit, Step
 from calibrant.online.limits import SAME, SLACK, changed, clamp_of, radius_of, regret_certificate
+from calibrant.online.stored import register
 
 SPENT, STEP, BALL, LOW = range(B + 1, B + 5)
 """Indices of the sum of half the step times the squared gradient, the first step, the radius and the clamp."""

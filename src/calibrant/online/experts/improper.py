@@ -9,12 +9,12 @@ from calibrant.guarantees.no_certificate import NoCertificate
 from calibrant.guarantees.online_certificate import OnlineCertificate
 from calibrant.maps import Map
 from calibrant.messages import InputError
-from calibrant.online.base import register
 from calibrant.online.experts.logistic_steps import D1, D2, A, B, L, held_log_odds, link
 from calibrant.online.experts.newton import PlattForecaster
 from calibrant.online.guards import reading
 from calibrant.online.kernels import SEEN, Factory, Jit, Step
 from calibrant.online.limits import check_steps, clamp_of, radius_of
+from calibrant.online.stored import register
 
 ROOT_STEPS = 50
 """Largest number of Newton steps for the log-odds of a forecast; a few are usual."""

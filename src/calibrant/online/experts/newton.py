@@ -9,7 +9,6 @@ from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.guarantees.online_certificate import OnlineCertificate, all_digits
 from calibrant.maps import BetaMap, LogitAffineMap, Map
 from calibrant.messages import InputError
-from calibrant.online.base import register
 from calibrant.online.compiled import KernelForecaster
 from calibrant.online.experts.logistic_steps import (
     BETA_A,
@@ -34,6 +33,7 @@ from calibrant.online.guards import reading
 from calibrant.online.kernels import Factory
 from calibrant.online.limits import check_steps, clamp_of, constants_of, radius_of, real, regret_certificate, yes_no
 from calibrant.online.settings import read_only
+from calibrant.online.stored import register
 
 USUAL_CLAMP = 1e-5
 """Default distance from 0 and 1 to which scores are clipped: exact zeros of a forest would dominate the slope."""

@@ -8,12 +8,13 @@ from typing import Any
 from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.guarantees.online_certificate import OnlineAssumption, OnlineCertificate
 from calibrant.messages import InputError
-from calibrant.online.base import Forecaster, register
+from calibrant.online.base import Forecaster
 from calibrant.online.experts.mixtures import LOST_A_ROW, held_inside, lost_by_rounding, step_all, weighted_mean
 from calibrant.online.experts.newton import PlattForecaster, best_platt
 from calibrant.online.guards import reading
 from calibrant.online.limits import MAX_ROWS, SLACK, changed, regret_certificate, whole
 from calibrant.online.settings import read_only
+from calibrant.online.stored import register
 
 MAX_LEVELS, MAX_SHORTEST, MAX_LIVES = 32, 2**40, 10**6
 """Largest number of levels, of rows between starts at level 0, and of lifetimes in the bound of a period."""

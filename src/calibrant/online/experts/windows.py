@@ -15,7 +15,7 @@ from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.maps import BetaMap, IdentityMap, LogitAffineMap, Map, StepMap
 from calibrant.messages import InputError
 from calibrant.numerics import Floats
-from calibrant.online.base import Forecaster, register
+from calibrant.online.base import Forecaster
 from calibrant.online.experts.logistic_steps import link
 from calibrant.online.experts.newton import USUAL_CLAMP
 from calibrant.online.experts.pools import Gridded, Latest
@@ -23,6 +23,7 @@ from calibrant.online.kernels import plain
 from calibrant.online.limits import LEAST_CLAMP, MAX_ROWS, changed, clamp_of, real, whole, whole_in
 from calibrant.online.settings import read_only
 from calibrant.online.states import finite
+from calibrant.online.stored import register
 from calibrant.solvers import fit_logistic
 from calibrant.tallies import Tally
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from calibrant.guarantees.online_certificate import OnlineCertificate
-from calibrant.online.base import register
 from calibrant.online.games.bounds import SUMS, certificates_of, hedged_error, judged_error
 from calibrant.online.games.hedging import BETTER, BOTH, MEANS, CalibrationGame, Shares
 from calibrant.online.games.widths import Epsilon, bins_of, rows_of
+from calibrant.online.stored import register
 
 
 @register("Foster99")

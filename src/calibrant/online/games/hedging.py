@@ -11,7 +11,7 @@ from calibrant.guarantees.no_certificate import NoCertificate
 from calibrant.guarantees.online_certificate import OnlineCertificate
 from calibrant.messages import InputError
 from calibrant.numerics import Floats
-from calibrant.online.base import Forecaster, register
+from calibrant.online.base import Forecaster
 from calibrant.online.games.binned import BinnedForecaster
 from calibrant.online.games.bounds import certificates_of, hedged_brier, hedged_error, judged_error, lost_by_binning
 from calibrant.online.games.draws import WORD, Key, branch_of, draw_steps, key_of
@@ -28,6 +28,7 @@ from calibrant.online.guards import learning, reading
 from calibrant.online.kernels import SEEN, Factory, Jit, Step, plain
 from calibrant.online.limits import changed, real, whole_in
 from calibrant.online.settings import read_only
+from calibrant.online.stored import register
 
 Rule = Literal["foster99", "two-choices"]
 Shares = Literal["totals", "means"]

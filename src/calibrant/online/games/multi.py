@@ -11,12 +11,13 @@ from calibrant.guarantees.no_certificate import NoCertificate
 from calibrant.guarantees.online_certificate import OnlineAssumption, OnlineCertificate, main_of
 from calibrant.messages import InputError
 from calibrant.numerics import Floats
-from calibrant.online.base import Forecaster, register
+from calibrant.online.base import Forecaster
 from calibrant.online.experts.mixtures import LARGEST_LOG_LOSS, held_inside, step_all, weighted_mean
 from calibrant.online.games.binned import BinnedForecaster
 from calibrant.online.guards import reading
 from calibrant.online.limits import changed
 from calibrant.online.settings import read_only
+from calibrant.online.stored import register
 
 Loss = Literal["brier", "log"]
 

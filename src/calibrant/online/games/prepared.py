@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 from calibrant.guarantees.online_certificate import OnlineCertificate
 from calibrant.messages import InputError
-from calibrant.online.base import register
 from calibrant.online.games.bounds import certificates_of
 from calibrant.online.games.draws import WORD, draw_steps
 from calibrant.online.games.hedging import BINS, FIRST, KEY, CalibrationGame, game_steps
@@ -15,6 +14,7 @@ from calibrant.online.games.widths import bins_of, check_settings
 from calibrant.online.kernels import SEEN, Factory, Jit, Step, plain
 from calibrant.online.limits import changed, whole, whole_in
 from calibrant.online.settings import read_only
+from calibrant.online.stored import register
 
 LARGEST_PHASE = 2**50
 """Largest number of rows of the first phase."""

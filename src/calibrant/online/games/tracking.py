@@ -11,12 +11,13 @@ from calibrant.guarantees.online_certificate import OnlineCertificate
 from calibrant.maps import Direction, Map, StepMap
 from calibrant.messages import InputError
 from calibrant.numerics import Floats, first_double
-from calibrant.online.base import Forecaster, register
+from calibrant.online.base import Forecaster
 from calibrant.online.games.binned import BinnedForecaster
 from calibrant.online.games.bounds import SUMS, certificates_of, lost_by_binning, prior_regret
 from calibrant.online.games.widths import Epsilon, bin_steps, bins_of, check_cells, check_settings, rows_of
 from calibrant.online.kernels import SEEN, Factory, Jit, Step, plain
 from calibrant.online.settings import read_only
+from calibrant.online.stored import register
 
 BINS, PRIOR, FIRST = 1, 2, 3
 """Indices of the number of bins, of the prior, and of the first of m counts, followed by m sums of outcomes."""

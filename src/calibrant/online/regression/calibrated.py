@@ -14,7 +14,6 @@ from calibrant.guarantees.online_certificate import OnlineCertificate
 from calibrant.maps import Map, PiecewiseLinearMap
 from calibrant.messages import InputError
 from calibrant.numerics import Floats
-from calibrant.online.base import register
 from calibrant.online.factors import diagonal, dot
 from calibrant.online.guards import reading
 from calibrant.online.limits import MAX_CLAMP, real, whole, yes_no
@@ -33,6 +32,7 @@ from calibrant.online.regression.families import (
 )
 from calibrant.online.regression.group_features import feature_names
 from calibrant.online.settings import read_only
+from calibrant.online.stored import register
 
 OwnFunctions = Callable[[float, float, Sequence[float]], Sequence[float]]
 """Function of a forecast, a score and features with values in [-1, 1], continuous in the forecast."""

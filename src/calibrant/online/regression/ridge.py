@@ -12,7 +12,6 @@ from calibrant.guarantees.no_certificate import NoCertificate
 from calibrant.guarantees.online_certificate import OnlineAssumption, OnlineCertificate, all_digits, main_of
 from calibrant.maps import Map, PiecewiseLinearMap
 from calibrant.messages import InputError
-from calibrant.online.base import register
 from calibrant.online.factors import dot
 from calibrant.online.guards import reading
 from calibrant.online.limits import MAX_CLAMP, ULP, ULPS, real, whole, yes_no
@@ -20,6 +19,7 @@ from calibrant.online.regression.base import RegressionForecaster
 from calibrant.online.regression.families import LARGEST_SIZE, clip, polynomials
 from calibrant.online.regression.group_features import feature_names
 from calibrant.online.settings import read_only
+from calibrant.online.stored import register
 
 MAX_FEATURES = 1_900
 """Largest number of features."""
