@@ -269,11 +269,11 @@ class Calibrator(BaseEstimator):
         """Write the Python or C source with its proof; see :meth:`Calibration.export_source`."""
         return self._applicable().export_source(path)
 
-    def to_onnx(self, dtype: Precision = "float32", **options: Any) -> onnx.ModelProto:
+    def to_onnx(self, dtype: Precision | None = None, **options: Any) -> onnx.ModelProto:
         """The map as an ONNX model with its proof; see :meth:`Calibration.to_onnx`."""
         return self.calibration_.to_onnx(dtype, **options)
 
-    def export_onnx(self, path: str | PathLike[str], dtype: Precision = "float32", **options: Any) -> Proof:
+    def export_onnx(self, path: str | PathLike[str], dtype: Precision | None = None, **options: Any) -> Proof:
         """Write the ONNX model with its proof; see :meth:`Calibration.export_onnx`."""
         return self.calibration_.export_onnx(path, dtype, **options)
 

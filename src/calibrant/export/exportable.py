@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import onnx
 
     from calibrant.export.onnx.graph import Precision, Shape
+    from calibrant.export.onnx.network import Network
     from calibrant.export.proof import Proof
 
 LARGEST_DOUBLE = float(np.finfo(np.float64).max)
@@ -226,11 +227,13 @@ class Exportable:
 
     def to_onnx(
         self,
-        dtype: Precision = "float32",
+        dtype: Precision | None = None,
         *,
         shape: Shape | None = ("n",),
         opset: int | None = None,
         ir_version: int | None = None,
+        network: Network | None = None,
+        output: str | None = None,
     ) -> onnx.ModelProto:
         """The map as an ONNX model, checked in onnxruntime, with the proof in its metadata.
 
@@ -241,31 +244,50 @@ class Exportable:
         Parameters
         ----------
         dtype
-            Precision of the model.
+            Precision of the model, by default ``"float32"``.
         shape
             Declared shape of inputs and outputs. ``None`` leaves it open, which onnxruntime accepts and
             ``onnx.checker`` does not.
         opset, ir_version
-            Versions of the operator set and of the format, by default 17 and 8. ``onnx.compose.merge_models`` needs
-            those of the network: ``network.opset_import[0].version`` and ``network.ir_version``.
+            Versions of the operator set and of the format, by default 17 and 8.
+        network
+            An ``onnx.ModelProto`` of the model that makes the scores, or the path of its file. The result is then this
+            network followed by the map, with the network's own versions, precision and shape, so the arguments above
+            are left out. Its outputs stay, and ``calibrated`` is added. A network of an operator set before 13 is
+            converted. A map of one score reads an output of one column, or the second of two.
+        output
+            Name of the network's output that the map reads, if there are several: what the map was fitted to,
+            probabilities or logits.
 
         Returns
         -------
         onnx.ModelProto
             The model; see :func:`calibrant.export.onnx.model.to_onnx`.
         """
-        from calibrant.export.onnx.model import proven_model
+        if network is None:
+            from calibrant.export.onnx.model import proven_model
 
-        return proven_model(self.map, self.to_json(), dtype, shape, opset, ir_version)
+            if output is not None:
+                raise InputError("output", "names an output of a network", "pass the network too, or leave it out")
+            return proven_model(self.map, self.to_json(), dtype or "float32", shape, opset, ir_version)
+        from calibrant.export.onnx.network import behind
+
+        own = {"dtype": dtype, "shape": None if shape == ("n",) else shape, "opset": opset, "ir_version": ir_version}
+        for name, value in own.items():
+            if value is not None:
+                raise InputError(name, "cannot be combined with a network, which has its own", "leave it out")
+        return behind(self.map, self.to_json(), network, output)
 
     def export_onnx(
         self,
         path: str | PathLike[str],
-        dtype: Precision = "float32",
+        dtype: Precision | None = None,
         *,
         shape: Shape | None = ("n",),
         opset: int | None = None,
         ir_version: int | None = None,
+        network: Network | None = None,
+        output: str | None = None,
     ) -> Proof:
         """Write :meth:`to_onnx` to ``path``; nothing is written if a result differs from :meth:`transform`.
 
@@ -273,7 +295,7 @@ class Exportable:
         ----------
         path
             File to write.
-        dtype, shape, opset, ir_version
+        dtype, shape, opset, ir_version, network, output
             As in :meth:`to_onnx`.
 
         Returns
@@ -284,7 +306,8 @@ class Exportable:
         from calibrant.export.onnx.model import write_model
 
         target = local_path(path)
-        return write_model(self.to_onnx(dtype, shape=shape, opset=opset, ir_version=ir_version), target)
+        versions: dict[str, Any] = {"opset": opset, "ir_version": ir_version}
+        return write_model(self.to_onnx(dtype, shape=shape, network=network, output=output, **versions), target)
 
     def to_torch(self) -> Any:
         """The map as a ``torch.nn.Module`` without parameters to train, checked against :meth:`transform`.

@@ -59,6 +59,12 @@ def export(
         int | None,
         typer.Option("--ir-version", metavar="N", show_default=False, help="ONNX: format version. [default: 8]"),
     ] = None,
+    network: Annotated[
+        str | None, options.path("--network", metavar="MODEL.onnx", help_="ONNX: put the map behind this model.")
+    ] = None,
+    output: Annotated[
+        str | None, options.text("--network-output", "NAME", "ONNX: output of the network that the map reads.")
+    ] = None,
     force: options.Force = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
@@ -74,6 +80,7 @@ def export(
       calibrant export map.json --dialect postgres --score p --out map.sql
       calibrant export map.json --score p --by region=area --out map.sql
       calibrant export map.json --score p --table segments.csv --out map.sql
+      calibrant export map.json --network model.onnx --out calibrated.onnx
       calibrant export map.json --out map.c
     """
     from calibrant.cli.commands.apply import score_columns
@@ -83,7 +90,7 @@ def export(
     calibration = load_map(map_, several=True)
     groups = group_names(calibration.map.columns, by)
     if out is not None:
-        check_output(out, [".sql", ".onnx", *SOURCES], inputs=[map_], force=force)
+        check_output(out, [".sql", ".onnx", *SOURCES], inputs=[map_, *([network] if network else [])], force=force)
     suffix = ".sql" if out is None else f".{out.lower().rpartition('.')[2]}"
     of_sql: dict[str, object] = {
         "--dialect": dialect,
@@ -93,7 +100,13 @@ def export(
         "--rows": rows,
         "--dbt": dbt or None,
     }
-    of_onnx = {"--dtype": dtype, "--opset": opset, "--ir-version": ir_version}
+    of_onnx = {
+        "--dtype": dtype,
+        "--opset": opset,
+        "--ir-version": ir_version,
+        "--network": network,
+        "--network-output": output,
+    }
     _refuse_ignored(suffix, {} if suffix == ".sql" else of_sql, {} if suffix == ".onnx" else of_onnx, force, out)
 
     joined = _joined(out, table, rows, dbt, [map_], force)
@@ -103,7 +116,12 @@ def export(
             return calibration.export_source(out), None
         if out is not None and suffix == ".onnx":
             return calibration.export_onnx(
-                out, "float32" if dtype is None else dtype.value, opset=opset, ir_version=ir_version
+                out,
+                None if dtype is None else dtype.value,
+                opset=opset,
+                ir_version=ir_version,
+                network=network,
+                output=output,
             ), None
         names = score_columns(calibration, score)
         columns: Any = names if calibration.classes else names[0]

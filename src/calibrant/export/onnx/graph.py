@@ -47,7 +47,7 @@ class Versions(NamedTuple):
     @classmethod
     def of(cls, opset: int | None, ir_version: int | None) -> Versions:
         """The versions asked for: by default operator set 17, and the first IR version that goes with the set."""
-        package = _package()
+        package = onnx_package()
         newest = package.defs.onnx_opset_version()
         if opset is not None and not (is_whole(opset) and LEAST_OPSET <= opset <= newest):
             known = f"those of the installed onnx {package.__version__} are {LEAST_OPSET} to {newest}"
@@ -73,7 +73,7 @@ class Graph:
     def __init__(
         self, dtype: Precision, versions: Versions, columns: Sequence[str] = (), numbers: Sequence[str] = ()
     ) -> None:
-        self._onnx = _package()
+        self._onnx = onnx_package()
         self._versions = versions
         self._columns, self._numbers = tuple(columns), tuple(numbers)
         if {INPUT, OUTPUT} & set(columns):
@@ -239,7 +239,8 @@ def fresh_name(name: str, taken: Sequence[str]) -> str:
     return name
 
 
-def _package() -> ModuleType:
+def onnx_package() -> ModuleType:
+    """The package onnx, or an error that says how to install it."""
     try:
         import onnx
     except ImportError:

@@ -104,9 +104,10 @@ def prove_model(map_: Map, session: Any) -> Proof:
     """The proof that an onnxruntime session gives the results of the map, or an :class:`ExportMismatchError`."""
     import onnxruntime
 
-    score = next(
-        each for each in session.get_inputs() if each.name == (ROWS if isinstance(map_, MulticlassMap) else INPUT)
-    )
+    wanted_input = ROWS if isinstance(map_, MulticlassMap) else INPUT
+    score = next((each for each in session.get_inputs() if each.name == wanted_input), None)
+    if score is None:
+        raise DocumentError("the model", "has a network before the map: verify a model of the map alone, by to_onnx()")
     dtype = np.dtype(np.float32 if score.type == "tensor(float)" else np.float64)
     rows = proof_rows(map_)
     with np.errstate(over="ignore", under="ignore"):
