@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal, cast, get_args
+from typing import Literal, cast, get_args
 
 import numpy as np
 
+from calibrant.fits.squares import is_step, least_squares
 from calibrant.maps import Axis, BetaMap, ComposeMap, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
 from calibrant.messages import Advice, InputError, Note, note
 from calibrant.numerics import USUAL_ENDS, Ends, Floats, Grid, expit, logit
@@ -27,10 +28,6 @@ Design = Callable[[Floats], Floats]
 
 WARM_START_ROWS = 1 << 18
 """Above this many rows, Newton's method starts from the solution on the grid, whose error is O(cell width squared)."""
-
-STEEPEST, FLATTEST = 200.0, 1e-4
-"""Least squares take soft targets if a coefficient, for scores scaled to [-1, 1], would exceed the first, or if
-p (1 - p) is below the second for all scores: then a step fits better than any curve."""
 
 SMALLEST_SPREAD = 1e-290
 """If scores are closer together than this, a slope would overflow."""
@@ -180,52 +177,11 @@ def fit_platt(tally: Tally, how: Scaling = DEFAULT, on: Axis = "log-odds") -> No
     a, b = fit.coefficients
     if how.loss == "square":
         a, b = least_squares(targets.pieces(tally, design), fit.coefficients, bounds)
-        if targets.hit == 1.0 and _is_step(targets.pieces(tally, design), a, b):
+        if targets.hit == 1.0 and is_step(targets.pieces(tally, design), a, b):
             targets = Targets.softened(support, how, steps_fit_better())
             a, b = least_squares(targets.pieces(tally, design), fit.coefficients, bounds)
     notes = (*read, *targets.notes, *(() if fit.converged else (newton_unsettled(),)))
     return how.finish(LogitAffineMap(a / spread, b - a * center / spread, axis, *ends), tally), notes
-
-
-def least_squares(pieces: Pieces, start: Floats, non_negative: tuple[int, ...]) -> tuple[float, float]:
-    r"""Slope and intercept with the least squares of :math:`\operatorname{expit}(a x + b)` from the targets.
-
-    The sum is not convex: the search begins at ``start``, at the constant with the same intercept, and at a slope of
-    five times that of ``start``, and the best of the three is returned.
-
-    Examples
-    --------
-    >>> x = np.array([[-1.0, 1.0], [1.0, 1.0]])  # two scores, whose rates the curve attains
-    >>> a, b = least_squares(lambda: [(x, np.array([4.0, 4.0]), np.array([1.0, 3.0]))], np.array([0.5, 0.0]), (0,))
-    >>> expit(np.array([b - a, b + a])).round(6).tolist()
-    [0.25, 0.75]
-    """
-    from scipy.optimize import minimize  # here: slow to load, and the likelihood does without
-
-    total = sum(float(n.sum()) for _, n, _ in pieces())
-
-    def loss(beta: Floats) -> tuple[float, Floats]:
-        value, gradient = 0.0, np.zeros(2)
-        for x, n, soft in pieces():
-            p = expit(beta @ x)
-            value += float((n * p * p - 2.0 * soft * p).sum())
-            gradient += 2.0 * (x @ ((n * p - soft) * p * (1.0 - p)))
-        return value / total, gradient / total
-
-    bounds = [(0.0 if place in non_negative else -1e3, 1e3) for place in range(2)]
-    starts = (start, np.array([0.0, start[1]]), np.array([5.0 * start[0], start[1]]))
-    how: dict[str, Any] = {"jac": True, "bounds": bounds, "options": {"ftol": 1e-15, "gtol": 1e-11, "maxiter": 1_000}}
-    found = [minimize(loss, np.clip(at, -1e3, 1e3), method="L-BFGS-B", **how) for at in starts]
-    best = min(found, key=lambda each: float(each.fun))
-    return float(best.x[0]), float(best.x[1])
-
-
-def _is_step(pieces: Pieces, a: float, b: float) -> bool:
-    """Whether the curve is a step as far as the scores show."""
-    if max(abs(a), abs(b)) > STEEPEST:
-        return True
-    outputs = (expit(np.array([a, b]) @ x) for x, _, _ in pieces())
-    return max(float((p * (1.0 - p)).max()) for p in outputs) < FLATTEST
 
 
 def fit_beta(tally: Tally, how: Scaling = DEFAULT, variant: Variant = "abm") -> Noted:
