@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
 import re
+import subprocess
+import sys
 import tarfile
 import zipfile
 from pathlib import Path
@@ -34,9 +37,29 @@ def source(folder: Path, names: list[str]) -> Path:
 GOOD = ["calibrant/__init__.py", "calibrant/py.typed", *(f"{HEAD}.dist-info/{name}" for name in build_check.METADATA)]
 
 
+VERDICT = """
+import sys
+import numpy as np
+import calibrant as cb
+scores = np.linspace(0.01, 0.99, 400)
+verdict = cb.check(scores, (np.random.default_rng(0).random(400) < scores).astype(int))
+sys.stdout.write(f"{cb.__file__}\\n{verdict}")
+"""
+
+
 @pytest.mark.slow
-def test_two_builds_have_the_same_bits_and_hold_the_package_alone(capsys):
-    assert build_check.main([]) == 0, capsys.readouterr().out
+def test_two_builds_have_the_same_bits_and_the_wheel_makes_a_verdict_where_it_is_installed(tmp_path, capsys):
+    assert build_check.main(["--out", str(tmp_path / "dist")]) == 0, capsys.readouterr().out
+    (built,), place = (tmp_path / "dist").glob("*.whl"), tmp_path / "place"
+    install = ["-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--no-compile", "--target", place, built]
+    subprocess.run([sys.executable, *install], check=True)
+    command = [sys.executable, "-W", "error", "-c", VERDICT]
+    env = os.environ | {"PYTHONPATH": str(place)}  # before the checkout, which an editable installation puts last
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert not done.returncode, done.stderr
+    where, _, verdict = done.stdout.partition("\n")
+    assert place in Path(where).parents
+    assert verdict.strip()
 
 
 def test_a_wheel_with_more_or_less_than_the_package_is_refused(tmp_path, monkeypatch):
