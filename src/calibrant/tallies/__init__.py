@@ -5,10 +5,11 @@ number of rows. Tallies of days, shards and workers add up to the tally of all r
 """
 
 from calibrant.tallies.cells import Cells, Counts
+from calibrant.tallies.effective import effective_size, in_effective_rows
 from calibrant.tallies.ends import NO_INTERIOR, end_notes, end_text, ends_at, ends_of_rows
 from calibrant.tallies.grouped import CLUSTER_BUCKETS, SEGMENT_GRID, Clusters, GroupedTally, cluster_buckets, scores_of
 from calibrant.tallies.repeats import repeat_notes, repeat_notes_of_rows
-from calibrant.tallies.tally import Resolution, Tally, effective_size, in_effective_rows
+from calibrant.tallies.tally import Resolution, Tally
 
 __all__ = [
     "CLUSTER_BUCKETS",

@@ -15,7 +15,9 @@ from calibrant.arrays import Rows, ScoreType, check_rows
 from calibrant.messages import InputError, Phrase, Setting, plural
 from calibrant.numerics import Column, Ends, Floats, Grid, Ints, chunks, fingerprint, float_keys
 from calibrant.tallies.cells import Cells, Counts, exact_cells, grid_cells, segment_sums
+from calibrant.tallies.effective import effective_size
 from calibrant.tallies.sorted_rows import SortedRows
+from calibrant.tallies.table import table_cells
 
 Resolution = Literal["exact", "grid", "bins"]
 
@@ -186,28 +188,7 @@ class Tally:
         score_type
             What the scores are.
         """
-        counts, hits = _whole(n, "n"), _whole(events, "events")
-        inner = np.asarray(edges, dtype=np.float64)
-        if len(hits) != len(counts):
-            raise InputError("events", f"must have one entry for each of the {len(counts)} bins, got {len(hits)}")
-        if len(inner) != len(counts) - 1:
-            raise InputError(
-                "edges", f"must be the {len(counts) - 1} edges between {len(counts)} bins, got {len(inner)}"
-            )
-        if (hits > counts).any():
-            wrong = int(np.argmax(hits > counts))
-            raise InputError("events", f"exceed n in bin {wrong}", "check whether the two columns are swapped")
-        if not (np.isfinite(inner).all() and (np.diff(inner) > 0).all()):
-            raise InputError("edges", "must be finite and increase from bin to bin", "sort the table by score")
-        filled = np.flatnonzero(counts)
-        means = None if scores is None else np.asarray(scores, dtype=np.float64)
-        if means is not None:
-            ends = (0.0, 1.0) if score_type == "probability" else (-np.inf, np.inf)
-            low, high = np.append(ends[0], inner), np.append(inner, ends[1])
-            if means.shape != counts.shape or not ((means >= low) & (means <= high) & np.isfinite(means))[filled].all():
-                raise InputError("scores", "must hold the mean score of each bin, between its edges, or be left out")
-            means = means[filled]
-        cells = Cells(filled.astype(np.int32), counts[filled], hits[filled], scores=means)
+        cells, inner = table_cells(n, events, edges, scores, score_type)
         return cls(cells, score_type=score_type, resolution="bins", edges=inner)
 
     # ----------------------------------------------------------------------------------------------------- columns
@@ -588,23 +569,6 @@ class Tally:
         )
 
 
-def effective_size(total: float, events: float, w2: float, w2_events: float) -> float:
-    """:attr:`Tally.effective_size` from sums of weights and of their squares, of all rows and of events.
-
-    Examples
-    --------
-    >>> round(effective_size(10.0, 4.0, 10.0, 4.0), 6)  # weights of one
-    10.0
-    >>> round(effective_size(100 + 20 * 500, 100, 100 + 400 * 500, 100))  # 500 negatives stand for 10,000
-    8501
-    """
-    rate = events / total
-    variance = w2_events * (1.0 - rate) ** 2 + (w2 - w2_events) * rate**2
-    if not 0.0 < rate < 1.0 or not variance > 0.0:
-        return total**2 / w2
-    return total**2 * rate * (1.0 - rate) / variance
-
-
 def _check_range(scores: Floats, score_type: ScoreType, grid: Grid) -> None:
     if score_type == "probability":
         if not grid.unit:
@@ -623,25 +587,3 @@ def _check_range(scores: Floats, score_type: ScoreType, grid: Grid) -> None:
 
 def _whole_weights(rows: Rows) -> bool:
     return rows.weights is None or bool((rows.weights == np.floor(rows.weights)).all())
-
-
-def _whole(values: ArrayLike, name: str) -> Ints:
-    array = np.asarray(values, dtype=np.float64)
-    if array.ndim != 1 or not len(array):
-        raise InputError(name, "must be a non-empty, one-dimensional array of counts")
-    if not ((array >= 0) & (array < 2.0**53) & (array == np.floor(array))).all():
-        raise InputError(name, "must hold integers from 0 to 2**53")
-    return array.astype(np.int64)
-
-
-def in_effective_rows(rows: Rows) -> Rows:
-    """Importance weights rescaled to sum to the effective sample size.
-
-    Integer weights too: a row of weight 20 is one row, and must not count as 20 when rows are split.
-    """
-    if rows.counts or rows.weights is None:
-        return rows
-    weights = rows.weights / float(rows.weights.max())  # so that squares neither overflow nor vanish
-    squares, events = weights * weights, rows.labels == 1
-    sums = (float(part.sum()) for part in (weights, weights[events], squares, squares[events]))
-    return replace(rows, weights=weights * (effective_size(*sums) / float(weights.sum())))
