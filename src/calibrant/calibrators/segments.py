@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import reduce
 from typing import Any, Literal, Self, cast, get_args
@@ -18,6 +18,7 @@ from calibrant.calibrators.auto import AutoCalibrator
 from calibrant.calibrators.base import both_classes
 from calibrant.calibrators.binary.base import BinaryCalibrator, check_calibrator, refuse_places
 from calibrant.calibrators.descriptions import describe
+from calibrant.calibrators.held_out import SegmentFolds
 from calibrant.fits.needs import SHRUNKEN_ROWS, minority_rows
 from calibrant.fits.segments.counts import By, SegmentCells, Stages, frame_columns, read_by, taken_keys
 from calibrant.fits.segments.multicalibration import Change, repair
@@ -29,21 +30,13 @@ from calibrant.maps import ByGroupMap
 from calibrant.maps.base import by_name
 from calibrant.messages import LOG, Advice, InputError, Note, Phrase, Voice, note
 from calibrant.metrics.estimates import Estimate
-from calibrant.numerics import Floats, expit
-from calibrant.selection.folds import FOLDS, Folds, dependent_folds, take_rows
-from calibrant.selection.losses import NAMES, Loss, Losses, outputs_of, row_losses
+from calibrant.numerics import Floats
+from calibrant.selection.folds import FOLDS, Folds, take_rows
+from calibrant.selection.losses import NAMES, Loss, Losses
 from calibrant.selection.rule import Candidate, select
-from calibrant.selection.segments.losses import (
-    by_number,
-    estimate,
-    kept,
-    random_parts,
-    ranking_between,
-    reference,
-    weighted_mean,
-)
+from calibrant.selection.segments.losses import estimate, kept, ranking_between, reference, weighted_mean
 from calibrant.selection.segments.table import SegmentTable
-from calibrant.tallies import GroupedTally, Tally, end_notes, in_effective_rows, repeat_notes, repeat_notes_of_rows
+from calibrant.tallies import GroupedTally, Tally, end_notes, repeat_notes, repeat_notes_of_rows
 
 SegmentMethod = Literal["shrink", "multicalibrate", "separate"]
 
@@ -329,7 +322,9 @@ class SegmentCalibrator(BinaryCalibrator):
         seen = self.global_.provenance_
         self.provenance_ = replace(seen, method=type(self).__name__, status="calibrated" if stages else seen.status)
         self.ranking_ = ranking_between(cells, cells.after(x, stages)) if stages else self.global_.ranking_
-        self._judge(list(self._crossed(cells) if split is None else self._crossed_rows(*split)), read)
+        count = getattr(self.calibrator, "cv", FOLDS)
+        crossed = SegmentFolds(self._base, self._stages, self._loss, count, self.random_state)
+        self._judge(list(crossed.of_cells(cells) if split is None else crossed.of_rows(*split)), read)
 
     def _stages(self, cells: SegmentCells, x: Floats) -> Stages:
         return shrink(cells, x).stages if self.segment_method == "shrink" else repair(cells, x, self.alpha).stages
@@ -342,37 +337,6 @@ class SegmentCalibrator(BinaryCalibrator):
         self.after_ = estimate(f"{name}, after", total, [0.0, 0.0, 1.0], self._loss, read)
         self.change_ = estimate(f"{name}, change", total, [-1.0, 0.0, 1.0], self._loss, read)
         self.gain_ = estimate(f"{name}, change by segments", total, [0.0, -1.0, 1.0], self._loss)
-
-    def _crossed(self, cells: SegmentCells) -> Iterator[Losses]:
-        parts = random_parts(cells, getattr(self.calibrator, "cv", FOLDS), self.random_state)
-        for place, (numbers, part) in enumerate(parts if len(parts) > 1 else (), start=1):
-            LOG.info("segments: cross-validation, fold %d of %d", place, len(parts))
-            seen = cells.without(numbers, part)
-            tally = self._base()._clipped(seen.scores())
-            fitted = self._base().fit_tally(tally).map_
-            x = cells.log_odds(fitted)
-            stages = self._stages(seen, seen.log_odds(fitted))
-            outputs = (cells.log_odds(kept(tally)), x, cells.after(x, stages))
-            yield Losses.of(part, (), outputs_of([by_number(expit(each)) for each in outputs], part), self._loss)
-
-    def _crossed_rows(self, rows: Rows, keys: Mapping[str, Keys]) -> Iterator[Losses]:
-        """The same with folds by groups or forward in time, row by row."""
-        count, weights = getattr(self.calibrator, "cv", FOLDS), in_effective_rows(rows).weights
-        mass = np.ones(len(rows.scores)) if weights is None else weights.astype(np.float64)
-        clusters = None if rows.groups is None else np.unique(rows.groups, return_inverse=True)[1]
-        for train, test in dependent_folds(rows, count, self.random_state):
-            seen = take_rows(rows, train)
-            cells = SegmentCells.of(seen, {name: Keys(each.codes[train], each.names) for name, each in keys.items()})
-            tally = self._base()._clipped(Tally.from_rows(seen))
-            fitted = self._base().fit_tally(tally).map_
-            stages = self._stages(cells, cells.log_odds(fitted))
-            after = cells.followed(fitted, stages)
-            by = {name: Keys(keys[name].codes[test], keys[name].names) for name in after.columns}
-            s, y = rows.scores[test], rows.labels[test]
-            outputs = np.array([kept(tally).apply(s), fitted.apply(s), after.apply(s, by or None)])
-            hit, miss = row_losses(outputs, self._loss)
-            lines = np.where(y == 1, hit, miss)
-            yield Losses.of_rows(lines, mass[test], None if clusters is None else clusters[test])
 
     # ------------------------------------------------------------------------------------------------ sources of scores
 
