@@ -150,11 +150,11 @@ def test_rows_without_weight_change_nothing():
 def test_a_refreshed_prior_touches_no_key():
     scores, of, y, _ = rows(5)
     bank = Bank(PRIOR).learn(scores, of, y)
-    before = bank._records.copy()
+    before = bank._records.flat.copy()
     new = Prior(1.1, 0.4, level_sd=0.6, slope_sd=0.25, center=0.1)
     warm, cold = bank.predict([0.3], [0]), bank.predict([0.3], [99])
     bank.refresh_prior(new)
-    assert bank._records.tobytes() == before.tobytes()
+    assert bank._records.flat.tobytes() == before.tobytes()
     one = One(new)
     assert bank.predict([0.3], [99])[0] == pytest.approx(one.predict(0.3), rel=1e-12)
     moved = np.log(bank.predict([0.3], [0]) / warm), np.log(bank.predict([0.3], [99]) / cold)
@@ -163,7 +163,7 @@ def test_a_refreshed_prior_touches_no_key():
     shift = [float(b.predict([0.3], [k])[0]) for b in (again, Bank(PRIOR).learn(scores, of, y)) for k in (0, 99)]
     odds = [math.log(p / (1.0 - p)) for p in shift]
     assert odds[0] - odds[2] == pytest.approx(odds[1] - odds[3], rel=1e-9)  # all keys move alike
-    assert again._records.tobytes() == before.tobytes()
+    assert again._records.flat.tobytes() == before.tobytes()
     assert bank.version == bank.n_rows + 2
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
@@ -16,21 +16,21 @@ from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.guarantees.provenance import Provenance, library_version
 from calibrant.live.bank.estimate import estimated_prior
 from calibrant.live.bank.inputs import (
-    aligned_records,
-    all_text,
+    key_columns,
     read_columns,
     read_crossings,
     read_half_lives,
     read_weights,
 )
-from calibrant.live.bank.keys import KeyTable, KeyValues, read_key_column
+from calibrant.live.bank.keys import KeyTable, KeyValues
 from calibrant.live.bank.prior import Prior
-from calibrant.live.bank.steps import CHANGED, EVENTS, ROWS, WIDTH, learn_many, maps_of, predict_many, row_steps
+from calibrant.live.bank.records import Records
+from calibrant.live.bank.steps import CHANGED, EVENTS, ROWS, learn_many, maps_of, predict_many, row_steps
 from calibrant.live.bank.stored import ARRAYS, check_records, read, written
 from calibrant.live.snapshots import damaged, pack, unpack
 from calibrant.maps import ByGroupMap, LogitAffineMap, Map
 from calibrant.messages import InputError, Shown, plural
-from calibrant.numerics import Floats, Ints
+from calibrant.numerics import Floats
 from calibrant.online import Forecaster
 from calibrant.online.inputs import many_labels, many_scores
 from calibrant.online.kernels import ENOUGH_ROWS, compiler
@@ -117,10 +117,7 @@ class Bank(Shown):
         self.n_priors = 1
         self._frame = (self.prior.slope, self.prior.intercept)
         self._oldest = 0  # changes after this version are known by key
-        self._tables = tuple(KeyTable(crossing) for crossing in self.crossings)
-        self._places: list[Ints] = [np.zeros(0, dtype=np.int64) for _ in self.crossings]
-        self._records = aligned_records(64)
-        self._used = 0
+        self._records = Records(self.crossings)
         self._fast = False
         self._set_prior()
 
@@ -143,19 +140,20 @@ class Bank(Shown):
             One forecast per row.
         """
         xs = many_scores(scores)
-        columns = self._key_columns(keys, len(xs))
-        for table in self._tables:
-            table.admit_kinds(self._of(columns, table))
+        columns = key_columns(keys, self.columns, len(xs))
+        self._records.admit_kinds(columns)
         out = np.empty(len(xs))
-        rows = self._found(columns)
+        rows = self._records.found(columns)
         fast = self._use_fast(len(xs), "predict")
         for start in range(0, len(xs), CHUNK):
             part = slice(start, start + CHUNK)
             z = self._log_odds(xs[part])
             if fast:
-                row_steps(fast=True)[0](self._records, rows[part].reshape(-1), self._levels, self._common, z, out[part])
+                row_steps(fast=True)[0](
+                    self._records.flat, rows[part].reshape(-1), self._levels, self._common, z, out[part]
+                )
             else:
-                out[part] = predict_many(self._records, rows[part], self._levels, self._common, z)
+                out[part] = predict_many(self._records.flat, rows[part], self._levels, self._common, z)
         return out
 
     def learn(self, scores: ArrayLike, keys: Any, outcomes: ArrayLike, weights: ArrayLike | None = None) -> Self:
@@ -193,16 +191,15 @@ class Bank(Shown):
         """
         xs = many_scores(scores)
         ys = many_labels(outcomes, scores, bounded=True)
-        columns = self._key_columns(keys, len(xs))
+        columns = key_columns(keys, self.columns, len(xs))
         ws = None if weights is None else read_weights(weights, len(xs))
         if self.n_rows + len(xs) > MAX_ROWS:
             raise InputError("scores", "are more rows than a bank can count")
-        for table in self._tables:
-            table.admit(self._of(columns, table))
+        self._records.admit(columns)
         if ws is not None and len(ws) and not ws.min() > 0.0:
             return self._forecast_some(xs, columns, ys, ws, ws > 0.0)
         out, ones = np.empty(len(xs)), np.ones(min(len(xs), CHUNK))
-        rows = self._added(columns)
+        rows = self._records.added(columns)
         first = np.arange(self.version + 1.0, self.version + 1.0 + len(ones))
         fast = self._use_fast(len(xs), "learn")
         for start in range(0, len(xs), CHUNK):
@@ -211,9 +208,9 @@ class Bank(Shown):
             weight = ones[: len(z)] if ws is None else ws[part]
             these = (self._levels, self._common, z, ys[part], weight, first[: len(z)] + start)
             if fast:
-                row_steps(fast=True)[1](self._records, rows[part].reshape(-1), *these, out[part])
+                row_steps(fast=True)[1](self._records.flat, rows[part].reshape(-1), *these, out[part])
             else:
-                out[part] = learn_many(self._records, rows[part], *these)
+                out[part] = learn_many(self._records.flat, rows[part], *these)
         self.n_rows += len(xs)
         return out
 
@@ -254,10 +251,10 @@ class Bank(Shown):
     @property
     def n_keys(self) -> int:
         """Keys that have learned a row, of all crossings."""
-        return self._used
+        return self._records.used
 
     def __len__(self) -> int:
-        return self._used
+        return self._records.used
 
     def rows_of_top(self, keys: int) -> int:
         """The smallest number of rows that at most this many keys of the first crossing have, for :meth:`freeze`.
@@ -273,61 +270,8 @@ class Bank(Shown):
             At least 1.
         """
         check_whole("keys", keys, 0)
-        rows = np.sort(self._records.reshape(-1, WIDTH)[self._places[0], ROWS])[::-1]
+        rows = np.sort(self._records.column(0, ROWS))[::-1]
         return 1 if len(rows) <= keys else int(rows[keys]) + 1
-
-    def _key_columns(self, keys: Any, n: int) -> dict[str, KeyValues]:
-        """The columns of keys by name."""
-        if len(self.columns) == 1 and not isinstance(keys, Mapping):
-            given = {self.columns[0]: keys}
-        else:
-            given = {}
-            for name in self.columns:
-                try:
-                    given[name] = keys[name]
-                except (KeyError, TypeError, IndexError, ValueError):
-                    fix = f"pass a mapping or a frame with {', '.join(map(repr, self.columns))}"
-                    raise InputError("keys", f"has no column {name!r}", fix) from None
-        found = {}
-        for name, column in given.items():
-            label = "keys" if len(self.columns) == 1 else name
-            found[name] = column if type(column) is list and all_text(column) else read_key_column(column, label)
-            if len(found[name]) != n:
-                raise InputError(label, f"has {len(found[name])} rows but scores has {n}", "pass one for each score")
-        return found
-
-    @staticmethod
-    def _of(columns: dict[str, KeyValues], table: KeyTable) -> list[KeyValues]:
-        return [columns[name] for name in table.columns]
-
-    def _found(self, columns: dict[str, KeyValues]) -> Ints:
-        """The place of the record of each row and crossing; -1 if the key is not known."""
-        found = []
-        for table, places in zip(self._tables, self._places, strict=True):
-            codes = table.find(self._of(columns, table))
-            found.append(codes if len(self._tables) == 1 else np.append(places, -1)[codes])
-        return found[0][:, None] if len(found) == 1 else np.column_stack(found)
-
-    def _added(self, columns: dict[str, KeyValues]) -> Ints:
-        """The same; new keys get a record."""
-        found = []
-        for level, table in enumerate(self._tables):
-            codes = table.add(self._of(columns, table))
-            self._make_room(level)
-            found.append(codes if len(self._tables) == 1 else self._places[level][codes])
-        return found[0][:, None] if len(found) == 1 else np.column_stack(found)
-
-    def _make_room(self, level: int) -> None:
-        """Records for the new keys of a crossing."""
-        new = len(self._tables[level]) - len(self._places[level])
-        if not new:
-            return
-        self._places[level] = np.append(self._places[level], np.arange(self._used, self._used + new))
-        self._used += new
-        if self._used * WIDTH > len(self._records):
-            grown = aligned_records(max(self._used, 2 * len(self._records) // WIDTH))
-            grown[: len(self._records)] = self._records
-            self._records = grown
 
     # --------------------------------------------------------------------------------------------------------- prior
 
@@ -378,8 +322,7 @@ class Bank(Shown):
             at least 1. With fewer than 5 such keys they stay as they are. It is the same, bit for bit, in every bank
             with the same records.
         """
-        order = self._places[0][self._tables[0].in_order()]
-        return estimated_prior(self._records.reshape(-1, WIDTH)[order], self._frame, self.prior)
+        return estimated_prior(self._records.of(0, self._records.tables[0].in_order()), self._frame, self.prior)
 
     def _set_prior(self) -> None:
         """The numbers that the steps need."""
@@ -411,10 +354,10 @@ class Bank(Shown):
                 "has several columns of keys, but a map by group has one",
                 "ship to_bytes(), or learn a bank of one column that joins them",
             )
-        table, records = self._tables[0], self._records.reshape(-1, WIDTH)[: self._used]
+        table = self._records.tables[0]
         codes = table.in_order()
-        codes = codes[records[codes, ROWS] >= min_rows]
-        slopes, intercepts = maps_of(records[codes], self._levels, self._common)
+        codes = codes[self._records.column(0, ROWS)[codes] >= min_rows]
+        slopes, intercepts = maps_of(self._records.of(0, codes), self._levels, self._common)
         ends = (self.clamp, 1.0 - self.clamp)
         pooled = LogitAffineMap(self.prior.slope, self.prior.intercept, "log-odds", *ends)
         maps = tuple(
@@ -430,7 +373,7 @@ class Bank(Shown):
 
     def _provenance(self, n_keys: int) -> Provenance:
         """Rows and events learned, and the versions of bank and prior."""
-        events = float(self._records.reshape(-1, WIDTH)[self._tables[0].in_order(), EVENTS].sum())
+        events = float(self._records.column(0, EVENTS)[self._records.tables[0].in_order()].sum())
         return Provenance(
             method="Bank",
             score_type="probability",
@@ -474,7 +417,7 @@ class Bank(Shown):
                 f"must be a version from {self._oldest} to {self.version}, got {since!r}",
                 "write the whole bank with to_bytes()",
             )
-        heads, arrays = written(self._tables, self._places, self._records, since)
+        heads, arrays = written(self._records.tables, self._records.places, self._records.flat, since)
         head = {
             "settings": self.settings(),
             "prior": self.prior.to_dict(),
@@ -558,15 +501,14 @@ class Bank(Shown):
             probe = KeyTable(self.crossings[level])
             try:
                 probe.admit(columns)
-                self._tables[level].admit(columns)
+                self._records.tables[level].admit(columns)
             except InputError:
                 raise damaged() from None
             probe.add(columns)
             if len(probe) != len(records) or (probe.in_order() != np.arange(len(probe))).any():
                 raise damaged()
-            known = self._tables[level].find(columns)
-            table, places = self._records.reshape(-1, WIDTH), self._places[level]
-            before = table[places, ROWS].sum() - table[places[known[known >= 0]], ROWS].sum()
+            known, held = self._records.tables[level].find(columns), self._records.column(level, ROWS)
+            before = held.sum() - held[known[known >= 0]].sum()
             if before + records[:, ROWS].sum() != to.n_rows:
                 raise damaged()
         if counts is not None:
@@ -574,15 +516,9 @@ class Bank(Shown):
             self.n_rows, self.n_priors = counts.n_rows, counts.n_priors
             self._set_prior()
         for level, (columns, records) in enumerate(found):
-            self._put(level, columns, records)
+            self._records.put(level, columns, records)
         self._oldest = self.version
-        self._records.reshape(-1, WIDTH)[: self._used, CHANGED] = self.version
-
-    def _put(self, level: int, columns: list[KeyValues], records: Floats) -> None:
-        """Write records of keys of a crossing."""
-        codes = self._tables[level].add(columns)
-        self._make_room(level)
-        self._records.reshape(-1, WIDTH)[self._places[level][codes], :CHANGED] = records
+        self._records.mark(self.version)
 
     @classmethod
     def merged(cls, banks: Sequence[Bank]) -> Bank:
@@ -611,17 +547,17 @@ class Bank(Shown):
         whole._frame, whole.n_priors = first._frame, first.n_priors
         whole._set_prior()
         for shard in shards:
-            for level, (table, places) in enumerate(zip(shard._tables, shard._places, strict=True)):
+            for level, table in enumerate(shard._records.tables):
                 columns: list[KeyValues] = []
                 for part, codes in zip(table.parts, table.part_codes(), strict=True):
                     values = part.values
                     columns.append([values[c] for c in codes.tolist()] if isinstance(values, list) else values[codes])
-                if (whole._tables[level].find(columns) >= 0).any():
+                if (whole._records.tables[level].find(columns) >= 0).any():
                     raise InputError("banks", "hold the same key twice", "split rows by key, or by the first crossing")
-                whole._put(level, columns, shard._records.reshape(-1, WIDTH)[places, :CHANGED])
+                whole._records.put(level, columns, shard._records.of(level, np.arange(len(table)))[:, :CHANGED])
             whole.n_rows += shard.n_rows
         whole._oldest = whole.version
-        whole._records.reshape(-1, WIDTH)[: whole._used, CHANGED] = whole.version
+        whole._records.mark(whole.version)
         return whole
 
     def __str__(self) -> str:

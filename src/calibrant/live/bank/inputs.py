@@ -1,14 +1,15 @@
-"""Checks of what a bank is given, and room for its records."""
+"""Checks of what a bank is given."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from calibrant.arrays.columns import read_floats
-from calibrant.live.bank.steps import WIDTH
+from calibrant.live.bank.keys import KeyValues, read_key_column
 from calibrant.messages import InputError, plural
 from calibrant.numerics import Floats
 from calibrant.online.limits import real
@@ -17,16 +18,30 @@ HEAVIEST = 1e9
 """Largest weight of a row."""
 
 
-def aligned_records(keys: int) -> Floats:
-    """Zeros for the records of this many keys, of which each is in one line of the cache."""
-    raw = np.zeros((keys + 1) * WIDTH)
-    start = (-raw.ctypes.data // raw.itemsize) % WIDTH
-    return raw[start : start + keys * WIDTH]
-
-
 def all_text(values: list[Any]) -> bool:
     """Whether all values are text."""
     return set(map(type, values)) == {str}
+
+
+def key_columns(keys: Any, columns: tuple[str, ...], n: int) -> dict[str, KeyValues]:
+    """The columns of keys by name, one value for each of ``n`` rows."""
+    if len(columns) == 1 and not isinstance(keys, Mapping):
+        given = {columns[0]: keys}
+    else:
+        given = {}
+        for name in columns:
+            try:
+                given[name] = keys[name]
+            except (KeyError, TypeError, IndexError, ValueError):
+                fix = f"pass a mapping or a frame with {', '.join(map(repr, columns))}"
+                raise InputError("keys", f"has no column {name!r}", fix) from None
+    found = {}
+    for name, column in given.items():
+        label = "keys" if len(columns) == 1 else name
+        found[name] = column if type(column) is list and all_text(column) else read_key_column(column, label)
+        if len(found[name]) != n:
+            raise InputError(label, f"has {len(found[name])} rows but scores has {n}", "pass one for each score")
+    return found
 
 
 def read_columns(columns: Any) -> tuple[str, ...]:
