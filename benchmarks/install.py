@@ -24,7 +24,7 @@ PEERS = {
     "probcal": ("probcal==0.4.0", "import probcal"),
     "MAPIE": ("mapie==1.6.0", "import mapie.classification"),
     "netcal": ("netcal==1.4.0", "import netcal.scaling"),
-    "MCGrad": ("mcgrad==0.1.5", "import mcgrad"),
+    "MCGrad": ("mcgrad==0.1.5", "from mcgrad import methods"),
 }
 """What pip is asked for, and what a user imports to calibrate."""
 OWN = {"Calibrant": "import calibrant", "Calibrant, a fit": "from calibrant import PlattScaling"}
