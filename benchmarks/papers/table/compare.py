@@ -5,11 +5,8 @@
 
 `printed.csv` has the claims with their tolerances, which were written down before our values were worked out;
 `notes.csv` has a reason for each claim that differs or lacks data, by the start of its key or by page and place. A
-value comes from a stored output of a benchmark (`outputs.py`) or is worked out now (`recomputed.py`). The rules:
-
-- equals: ours is within the tolerance of the printed value;
-- at most, at least: ours keeps the printed bound, up to the tolerance;
-- sign: ours has the printed sign, and is larger than the tolerance in size.
+value comes from a stored output of a benchmark (`outputs.py`) or is worked out now (`recomputed.py`). `rerun.py` makes
+the outputs again. The rules of agreement are in `claims.py`.
 """
 
 from __future__ import annotations
@@ -20,15 +17,14 @@ import datetime as dt
 import sys
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from claims import HERE, Claim, printed_rows, source, stored, verdict, write
 from outputs import READERS, Value, Values, read
+from pages import write_pages
 
-HERE = Path(__file__).parent
-CLAIMS = HERE.parent / "claims.csv"
 DOCUMENTS = {
     "trees": "Torabian (2023)",
     "estimators": "Rosenberg (2021)",
@@ -53,61 +49,10 @@ COMMANDS = {
 }
 """What makes the values of a source; all others come from this script."""
 
-ROUNDING = 1e-9
-"""Slack for the last digit of a difference of decimal numbers."""
-
-
-@dataclass(frozen=True)
-class Claim:
-    """One row of the table."""
-
-    page: str
-    document: str
-    place: str
-    what: str
-    printed: str
-    rule: str
-    tolerance: str
-    ours: str
-    spread: str
-    verdict: str
-    why: str
-    key: str
-    command: str
-    date: str
-
-
-def verdict(printed: str, rule: str, tolerance: str, ours: float | None) -> str:
-    """Whether a value agrees with what is printed: `agrees`, `differs` or `no data`."""
-    if ours is None:
-        return "no data"
-    slack = float(tolerance) + ROUNDING
-    if rule == "sign":
-        sign = {"+": 1.0, "-": -1.0}.get(printed) or float(printed)
-        holds = ours * sign > 0 and abs(ours) > float(tolerance)
-    elif rule == "equals":
-        holds = abs(ours - float(printed)) <= slack
-    elif rule == "at most":
-        holds = ours <= float(printed) + slack
-    elif rule == "at least":
-        holds = ours >= float(printed) - slack
-    else:
-        raise ValueError(f"no rule {rule!r}: write equals, at most, at least or sign")
-    return "agrees" if holds else "differs"
-
-
-def printed_rows() -> list[dict[str, str]]:
-    with (HERE / "printed.csv").open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
 
 def notes() -> dict[str, str]:
     with (HERE / "notes.csv").open(encoding="utf-8", newline="") as file:
         return {row["start"]: row["why"] for row in csv.DictReader(file)}
-
-
-def source(key: str) -> str:
-    return key.partition("/")[0]
 
 
 def values(sources: Iterable[str]) -> Values:
@@ -148,19 +93,6 @@ def judge(row: Mapping[str, str], value: Value | None, why: Mapping[str, str], d
     )
 
 
-def stored() -> list[Claim]:
-    """The table as it is in the repository."""
-    with CLAIMS.open(encoding="utf-8", newline="") as file:
-        return [Claim(**row) for row in csv.DictReader(file)]
-
-
-def write(claims: Iterable[Claim]) -> None:
-    with CLAIMS.open("w", encoding="utf-8", newline="") as file:
-        lines = csv.DictWriter(file, [each.name for each in fields(Claim)], lineterminator="\n")
-        lines.writeheader()
-        lines.writerows(asdict(claim) for claim in claims)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pages", action="store_true", help="write the pages from the stored table")
@@ -170,8 +102,6 @@ def main() -> None:
         why, today = notes(), dt.datetime.now(tz=dt.UTC).date().isoformat()
         write(judge(row, found[row["key"]] if row["key"] else None, why, today) for row in rows)
         print(f"{time.process_time() - began:.0f} s of processor time")
-    from pages import write_pages
-
     claims = stored()
     write_pages(claims)
     for word in ("agrees", "differs", "no data"):

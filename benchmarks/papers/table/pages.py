@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from compare import Claim
+from claims import Claim, verdict
 
 HERE = Path(__file__).parent
 FOLDER = HERE.parents[2] / "docs" / "papers"
@@ -72,7 +71,7 @@ def _tables(claims: Sequence[Claim]) -> str:
 
 
 def _line(claim: Claim, reasons: Sequence[str]) -> str:
-    ours = f"{claim.ours} ± {claim.spread}" if claim.spread else claim.ours or "-"
+    ours = f"{_shown(claim)} ± {claim.spread}" if claim.spread else _shown(claim) if claim.ours else "-"
     bound = {"at most": "at most ", "at least": "at least "}.get(claim.rule, "")
     tolerance = (
         f"same sign{f', above {claim.tolerance}' if float(claim.tolerance) else ''}" if claim.rule == "sign" else ""
@@ -80,6 +79,22 @@ def _line(claim: Claim, reasons: Sequence[str]) -> str:
     note = f" (note {reasons.index(claim.why) + 1})" if claim.why else ""
     cells = (claim.what, f"{bound}{claim.printed}", ours, tolerance or claim.tolerance, WORDS[claim.verdict] + note)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _shown(claim: Claim) -> str:
+    """Our value with the digits that matter: two of its spread, or four, or all if those change the verdict."""
+    value = float(claim.ours)
+    if value.is_integer():
+        return f"{value:.0f}"
+    spread = float(claim.spread or 0)
+    scale = max(1 - _exponent(spread) if spread else 3 - _exponent(value), 0)
+    text = f"{value:.{scale}f}" if spread else f"{round(value, scale):.6g}"
+    same = verdict(claim.printed, claim.rule, claim.tolerance, float(text)) == claim.verdict
+    return text if same else claim.ours
+
+
+def _exponent(value: float) -> int:
+    return math.floor(math.log10(abs(value)))
 
 
 def _index(claims: Sequence[Claim], said: str) -> str:
