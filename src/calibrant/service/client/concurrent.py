@@ -97,7 +97,10 @@ class AsyncClient:
         return await self.send(calls.act(stream, "pin", {"version": version}))
 
     async def canary(self, stream: str, version: int | None, share: float = 0.0) -> Any:
-        """Try a version on a share of the ids, or compare it only (0) with what is served; None ends it."""
+        """Try a version on a share of the ids, or compare it only (0) with what is served; None ends it.
+
+        Needs the scope admin.
+        """
         return await self.send(calls.act(stream, "canary", {"version": version, "share": share}))
 
     async def roll_back(self, stream: str) -> Any:
