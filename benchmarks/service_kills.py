@@ -5,10 +5,13 @@
     python benchmarks/service_kills.py --kills 60 --keyed      # maps by key; or --returned: receipts, nothing stored
 
 Two serving processes (uvicorn), a learner and PostgreSQL run under a supervisor. Clients send predictions and outcomes
-through proxies, and repeat what was not answered. At random moments one of the processes is killed by SIGKILL,
-PostgreSQL is stopped immediately or killed with all its processes, connections are reset, a second learner takes the
-stream, the clock of the database jumps, or its disk is full. Between two faults some requests succeed, so that each
-fault meets a service under load. In the end everything is compared: see tests/service/faults/checks.py.
+through proxies, and repeat what was not answered. Now and then they erase an id, begin, change or end a canary, or let
+promotions go on. The learner drops days of the log: two that lie in the past, and others when the clock jumps by a day.
+At random moments one of the processes is killed by SIGKILL, PostgreSQL is stopped immediately or killed with all its
+processes, connections are reset, a second learner takes the stream, the clock of the database jumps, or its disk is
+full. The first fault comes once a version is served. Between two faults some requests succeed, and a newer version
+is waited for, so that each fault meets a service under load that learns. In the end everything is compared: see
+tests/service/faults/checks.py.
 """
 
 from __future__ import annotations
@@ -24,21 +27,27 @@ from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from uuid import UUID
+
+import psycopg
 
 sys.path.append(str(Path(__file__).parents[1]))
 
 from tests.service.faults.checks import Found, check_all
 from tests.service.faults.database import Database
-from tests.service.faults.load import Client
+from tests.service.faults.load import Client, Remembered, key_of, score_of
 from tests.service.faults.processes import Supervised, briefly, learn, serve
 from tests.service.faults.proxy import Proxy
+from tests.service.faults.written import DAY, keep_written
 
 from calibrant.service.settings import Settings, first_entry
 from calibrant.service.store.access import issue_token
+from calibrant.service.store.log import append_predictions
 from calibrant.service.store.migrate import connect, migrate
 
-SETTINGS = Settings(horizon=6.0, publish_rows=200, publish_seconds=2.0)
-KEYED = replace(SETTINGS, keyed=True)
+SETTINGS = Settings(horizon=4.0, publish_rows=200, publish_seconds=2.0, retention_days=1)
+KEYED = replace(SETTINGS, keyed=True, publish_rows=10_000, tolerance=1.0)
+"""A larger tolerance, so that alarms are rare: after one, most versions are replaced before they answer."""
 RETURNED = replace(SETTINGS, mode="returned", silence="unknown", horizon=20.0)
 """A longer horizon, so that few receipts expire while a process is away."""
 
@@ -61,6 +70,12 @@ FAULTS = {
 
 PROGRESS = 30
 """Acknowledged rows between two faults, at least."""
+
+VERSION_SECONDS = 6.0
+"""Longest wait for an answer by a newer version before each fault."""
+
+DECIDES = 0.08
+"""Share of the rounds of a client in which it decides something."""
 
 PATIENCE = 600.0
 DISK = 400 << 20
@@ -97,14 +112,19 @@ class Bench:
 
     def __init__(
         self, stack: ExitStack, settings: Settings = SETTINGS, *, disk: bool, clock: bool, clients: int = 3,
-        pause: float = 0.02, keep: bool = True,
+        pause: float = 0.02, keep: bool = True, decides: float = 0.0,
     ) -> None:  # fmt: skip
         self.database = stack.enter_context(Database(DISK if disk else None, clock))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="calibrant-kills-")))
         with connect(self.database.address) as owner:
             migrate(owner)
             owner.execute("select create_stream('clicks', %s)", [first_entry(settings)])
-            token = issue_token(owner, None, "kills", ("predict", "label"))[1]
+            token = issue_token(owner, None, "kills", ("predict", "label", "read", "admin"))[1]
+            self.past = (
+                give_past(owner, 1, keyed=settings.keyed) if decides and settings.mode == "logged" else Remembered()
+            )
+            if keep:
+                keep_written(owner)
         self.link = stack.enter_context(Proxy(self.database.socket))
         address = f"host=127.0.0.1 port={self.link.port} user=calibrant dbname=postgres sslmode=disable"
         self.environment = {"CALIBRANT_DATABASE": address}
@@ -120,7 +140,9 @@ class Bench:
         self.learner_log = folder / "learner.log"
         self.learner = stack.enter_context(Supervised(learn, self.environment, self.learner_log))
         ports = [each.port for each in self.doors]
-        self.clients = [Client(k + 1, ports, token, pause, keep=keep, keyed=settings.keyed) for k in range(clients)]
+        self.clients = [
+            Client(k + 1, ports, token, pause, keep=keep, keyed=settings.keyed, decides=decides) for k in range(clients)
+        ]
         self.folder = folder
 
     def progress(self) -> int:
@@ -138,6 +160,16 @@ class Bench:
                 logs = "".join(path.read_text()[-3_000:] for path in sorted(self.folder.glob("*.log")))
                 raise RuntimeError(f"nothing is acknowledged any more: {self.requests()}\n{logs}")
             time.sleep(0.02)
+
+    def wait_for_version(self, seconds: float) -> None:
+        """Wait until a newer version has answered, for some time at most."""
+        end, goal = time.monotonic() + seconds, self.newest_answer()
+        while time.monotonic() < end and self.newest_answer() <= goal:
+            self.wait_for_progress(1)
+
+    def newest_answer(self) -> int:
+        """The newest version that has answered."""
+        return max(each.newest for each in self.clients)
 
     def requests(self) -> Counter[str]:
         """What came of the requests of all clients."""
@@ -162,7 +194,7 @@ class Bench:
         elif name == "a second learner":
             briefly(learn, self.environment, self.learner_log, rng.uniform(2.0, 5.0))
         elif name == "the clock jumps":
-            self.database.jump(rng.choice([-2, -30, 5, 60, 3_600, 86_400]))
+            self.database.jump(rng.choice([-2, -30, 5, 60, 3_600, 86_400, 86_400]))
         else:
             self.database.fill()
             time.sleep(rng.uniform(0.5, 2.0))
@@ -172,7 +204,7 @@ class Bench:
 
 def run(
     kills: int, seed: int = 0, settings: Settings = SETTINGS, *, disk: bool = False, clock: bool = False,
-    progress: int = PROGRESS,
+    progress: int = PROGRESS, version_seconds: float = VERSION_SECONDS,
 ) -> Run:  # fmt: skip
     """Kill until enough was killed, then compare.
 
@@ -188,6 +220,8 @@ def run(
         Whether the disk can be full and the clock can jump.
     progress
         Rows that are acknowledged between two faults, at least.
+    version_seconds
+        Longest wait before each fault for an answer by a newer version.
 
     Returns
     -------
@@ -199,12 +233,14 @@ def run(
     weights = {name: weight for name, weight in FAULTS.items() if name not in left_out}
     done: Counter[str] = Counter()
     with ExitStack() as stack:
-        bench = Bench(stack, settings, disk=disk, clock=clock)
+        bench = Bench(stack, settings, disk=disk, clock=clock, decides=DECIDES)
         for each in bench.clients:
             each.start()
+        bench.wait_for_version(10.0 * VERSION_SECONDS)
         result = Run(done, Counter(), Found(), {}, 0.0)
         while result.kills < kills:
             bench.wait_for_progress(progress)
+            bench.wait_for_version(version_seconds)
             time.sleep(rng.random() * 0.3)
             name = rng.choices(list(weights), list(weights.values()))[0]
             done[name] += bench.fault(name, rng)
@@ -224,9 +260,46 @@ def run(
             time.sleep(settings.horizon + 1.0)
         bench.learner.end()
         with connect(bench.database.address) as owner:
-            result.found = check_all(owner, 1, [each.known for each in bench.clients], settings.horizon)
+            known = [bench.past, *(each.known for each in bench.clients)]
+            result.found = check_all(owner, 1, known, settings.horizon)
     result.seconds = time.monotonic() - begun
     return result
+
+
+def give_past(owner: psycopg.Connection, stream: int, *, keyed: bool) -> Remembered:
+    """Let a new stream have predictions of three and of two days ago.
+
+    Parameters
+    ----------
+    owner
+        A connection of the owner of the schema.
+    stream
+        Number of the stream.
+    keyed
+        Whether the predictions have keys.
+
+    Returns
+    -------
+    Remembered
+        What a client knows that asked for them.
+    """
+    known = Remembered()
+    for days in (1, 2):
+        ids = [UUID(int=100 * days + k) for k in range(10)]
+        texts = [str(id) for id in ids]
+        scores = [score_of(text) for text in texts]
+        keys = [key_of(text) if keyed else None for text in texts]
+        append_predictions(owner, stream, ids, scores, keys, [None] * 10, [0] * 10, scores)
+        known.answers |= {text: (score, 0) for text, score in zip(texts, scores, strict=True)}
+        owner.execute("select make_day(day - %s) from (select distinct day from log) as present", [days])
+        owner.execute(
+            "update log set time = time - %(us)s, at = at - %(us)s, day = day - %(days)s",
+            {"us": days * DAY, "days": days},
+        )
+        owner.execute("update known set day = day - %s", [days])
+        owner.execute("update head set time = time - %s", [days * DAY])
+    known.sent |= set(known.answers)
+    return known
 
 
 def ask_again(bench: Bench, rng: random.Random) -> None:

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 from tests.service.faults.checks import check_all
 from tests.service.faults.load import Remembered, label_of, score_of
+from tests.service.faults.written import keep_written
 from tests.service.test_learner import START, at_second
 
 from calibrant.service.store.log import Kind, append_entry, append_outcomes, append_predictions
@@ -19,6 +20,7 @@ pytestmark = pytest.mark.slow
 def test_the_comparison_after_kills_notices_faults(
     database: psycopg.Connection, stream: int, subtests: pytest.Subtests
 ) -> None:
+    keep_written(database)
     known = Remembered()
     for second in range(6):
         at_second(database, stream, START + second)

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
     ],
 )
 def test_ten_kills_lose_nothing(settings: Settings) -> None:
-    found = run(10, 1, settings, progress=10)
+    found = run(10, 1, settings, progress=10, version_seconds=1.0)
     assert found.kills >= 10
     assert found.found.wrong == [], str(found)
     assert found.found.numbers["outcomes acknowledged, by id"] > 0, str(found)

@@ -1,4 +1,4 @@
-"""Clients that send predictions and outcomes, repeat what was not answered, and remember what was."""
+"""Clients that send predictions, outcomes and decisions, repeat what was not answered, and remember what was."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ from uuid import UUID
 
 TIMEOUT = 15.0
 STREAM = "/v1/streams/clicks"
+
+OPERATIONS = {"erase": 5, "canary": 3, "end the canary": 1, "resume": 2}
+"""Weights of what a person decides now and then."""
 
 
 def score_of(id: str) -> float:
@@ -41,23 +44,31 @@ class Remembered:
     ----------
     answers
         Probability and version of each id that was answered as logged.
+    earlier
+        Ids with answers that they had before: of an id that was erased, or whose day was dropped.
     receipts
         Probability, version and receipt of each id that was answered by a receipt.
     outcomes_sent, outcomes_acknowledged
         How often the outcome of each id was sent, and how often that was acknowledged.
+    actions
+        What each decision said that was acknowledged, by its position.
     counts
         Requests by what came of them.
-    different
-        Ids that were answered in two ways.
     """
 
     answers: dict[str, tuple[float, int]] = field(default_factory=dict)
+    earlier: list[tuple[str, tuple[float, int]]] = field(default_factory=list)
     receipts: dict[str, tuple[float, int, str]] = field(default_factory=dict)
     sent: set[str] = field(default_factory=set)
     outcomes_sent: Counter[str] = field(default_factory=Counter)
     outcomes_acknowledged: Counter[str] = field(default_factory=Counter)
+    actions: dict[int, dict[str, Any]] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
-    different: list[str] = field(default_factory=list)
+
+    @property
+    def all_answers(self) -> list[tuple[str, tuple[float, int]]]:
+        """Ids with their answers, also those of before."""
+        return [*self.earlier, *self.answers.items()]
 
 
 class Client(threading.Thread):
@@ -77,19 +88,22 @@ class Client(threading.Thread):
         Whether to remember each id; without it, memory does not grow.
     keyed
         Whether to send keys.
+    decides
+        Share of rounds in which it decides something, as a person would: see :data:`OPERATIONS`.
     """
 
     def __init__(
-        self, number: int, ports: list[int], token: str, pause: float = 0.02, *, keep: bool = True, keyed: bool = False
-    ) -> None:
+        self, number: int, ports: list[int], token: str, pause: float = 0.02, *, keep: bool = True, keyed: bool = False,
+        decides: float = 0.0,
+    ) -> None:  # fmt: skip
         super().__init__(daemon=True)
         self.client, self.ports, self.token, self.pause, self.keep = number, ports, token, pause, keep
-        self.keyed = keyed
+        self.keyed, self.decides = keyed, decides
         self.rng = random.Random(number)
         self.known = Remembered()
         self.ended = threading.Event()
         self.connections: dict[int, http.client.HTTPConnection] = {}
-        self.made = 0
+        self.made = self.newest = 0
         self.waiting: deque[tuple[float, str]] = deque()
 
     def run(self) -> None:
@@ -105,6 +119,8 @@ class Client(threading.Thread):
                 self.tell(due)
             if self.known.answers and self.rng.random() < 0.2:
                 self.predict(self.rng.sample(list(self.known.answers)[-200:], k=min(3, len(self.known.answers))))
+            if self.rng.random() < self.decides:
+                self.decide(self.rng.choices(list(OPERATIONS), list(OPERATIONS.values()))[0])
             time.sleep(self.pause)
 
     def _new_id(self) -> str:
@@ -123,6 +139,8 @@ class Client(threading.Thread):
             return
         for answer in [found] if single else found["rows"]:
             self.known.counts[answer["status"]] += 1
+            if answer["status"] in ("logged", "returned"):
+                self.newest = max(self.newest, answer["version"])
             if answer["status"] == "returned":
                 self.known.receipts[answer["id"]] = (answer["probability"], answer["version"], answer["receipt"])
                 self.waiting.append((time.monotonic() + self.rng.random() * 3.0, answer["id"]))
@@ -130,8 +148,9 @@ class Client(threading.Thread):
                 continue
             value = (answer["probability"], answer["version"])
             id = answer["id"]
-            if self.known.answers.setdefault(id, value) != value:
-                self.known.different.append(id)
+            if self.known.answers.get(id, value) != value:
+                self.known.earlier.append((id, self.known.answers[id]))
+            self.known.answers[id] = value
             if answer["status"] == "logged" and self.rng.random() < 0.7:
                 self.waiting.append((time.monotonic() + self.rng.random() * 3.0, id))
         if not self.keep and len(self.known.answers) > 1_000:
@@ -155,8 +174,46 @@ class Client(threading.Thread):
         else:
             self.waiting.extend((time.monotonic(), id) for id in ids)
 
+    def decide(self, operation: str) -> None:
+        """Decide something about the stream, until it is acknowledged or refused."""
+        if operation == "erase":
+            self.erase()
+        elif operation == "resume":
+            self.act("resume", {})
+        elif operation == "end the canary":
+            self.act("canary", {"version": None})
+        else:
+            listed = self.ask("/versions?limit=3", None)
+            newest = [each["number"] for each in listed["versions"]] if listed else []
+            if newest:
+                self.act("canary", {"version": self.rng.choice(newest), "share": self.rng.choice([0.0, 0.2, 0.5])})
+
+    def erase(self) -> None:
+        """Erase an id of its own; some are sent again afterwards."""
+        known = list(self.known.answers or self.known.receipts)[-200:]
+        if not known:
+            return
+        id = self.rng.choice(known)
+        if id in self.known.answers:  # from now on the id may be free
+            self.known.earlier.append((id, self.known.answers.pop(id)))
+        self.act("erase", {"id": id})
+        if self.rng.random() < 0.5 and id not in self.known.receipts:
+            self.predict([id])
+
+    def act(self, action: str, document: dict[str, Any]) -> None:
+        """Send a decision, and remember what was acknowledged."""
+        found = self.ask(f"/{action}", document)
+        if found is not None and "position" in found:
+            self.known.counts[f"{action} acknowledged"] += 1
+            said = {"id": UUID(document["id"]).hex} if action == "erase" else document
+            self.known.actions[found["position"]] = {"action": action} | said
+
     def ask(self, path: str, document: Any, outcomes: Sequence[str] = (), tries: int = 40) -> Any:
-        """Post JSON to one server after the other until one answers; None if none does. Each try is counted."""
+        """Ask one server after the other until one answers; None if none does. Each try is counted.
+
+        A document is posted as JSON. What is refused with 422 (an expired receipt, a canary that is served already) is
+        an answer with the argument that is refused.
+        """
         for k in range(tries):
             if self.ended.is_set() and k > 3:
                 return None
@@ -167,21 +224,22 @@ class Client(threading.Thread):
                 if connection is None:
                     connection = self.connections[port] = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT)
                 headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
-                connection.request("POST", STREAM + path, json.dumps(document), headers)
+                body = None if document is None else json.dumps(document)
+                connection.request("GET" if body is None else "POST", STREAM + path, body, headers)
                 answer = connection.getresponse()
-                body = answer.read()
+                content = answer.read()
             except (OSError, http.client.HTTPException):
                 self.known.counts["no answer"] += 1
                 self.connections.pop(port).close()
                 self.ended.wait(0.1)
                 continue
             self.known.counts[f"status {answer.status}"] += 1
-            if answer.status == 200:
-                return json.loads(body)
-            if answer.status == 422 and path == "/outcomes" and self.known.receipts:
-                return {"refused": json.loads(body)["error"]["argument"]}
+            if answer.status in (200, 202):
+                return json.loads(content)
+            if answer.status == 422 and (path == "/canary" or (path == "/outcomes" and self.known.receipts)):
+                return {"refused": json.loads(content)["error"]["argument"]}
             if answer.status < 500 and answer.status != 429:
-                raise AssertionError(f"{answer.status} for {path}: {body[:300]!r}")
+                raise AssertionError(f"{answer.status} for {path}: {content[:300]!r}")
             self.ended.wait(0.2)
         return None
 

@@ -13,7 +13,7 @@ from typing import Self
 MODULES = ["calibrant.service.api.app", "calibrant.service.learning.loop", "tests.service.faults.processes"]
 """Imported once, in a process from which the others are forked: they start in less time."""
 
-CHECKPOINT_ENTRIES = 300
+CHECKPOINT_ENTRIES, DROP_SECONDS = 300, 2.0
 
 FORKS = multiprocessing.get_context("forkserver")
 
@@ -27,12 +27,11 @@ def serve(environment: dict[str, str]) -> None:
 
 
 def learn(environment: dict[str, str]) -> None:
-    """A learner process: what ``calibrant learn`` runs, with states stored more often, so that they are used more."""
-    from calibrant.service.learning import learner
-    from calibrant.service.learning.loop import LearnerLoop
+    """A learner process: what ``calibrant learn`` runs; it stores states and drops days more often."""
+    from calibrant.service.learning import learner, loop
 
-    learner.CHECKPOINT_ENTRIES = CHECKPOINT_ENTRIES
-    LearnerLoop(environment["CALIBRANT_DATABASE"], seconds=0.2).run(threading.Event())
+    learner.CHECKPOINT_ENTRIES, loop.DROP_SECONDS = CHECKPOINT_ENTRIES, DROP_SECONDS
+    loop.LearnerLoop(environment["CALIBRANT_DATABASE"], seconds=0.2).run(threading.Event())
 
 
 def _begin(work: Callable[[dict[str, str]], None], environment: dict[str, str], log: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -209,6 +210,14 @@ def computed_again(entries: list[Entry], up_to: int) -> Again:
     return again
 
 
+def erased_id(entry: Entry) -> int | None:
+    """The id that an entry erases; None if it is another action, or the id is erased from it."""
+    if entry.kind != Kind.ACTION:
+        return None
+    document = json.loads(entry.document or "{}")
+    return UUID(document["id"]).int if document.get("action") == "erase" and "id" in document else None
+
+
 @dataclass
 class Row:
     """A prediction as this file understands it."""
@@ -223,7 +232,8 @@ def learned_rows(
 ) -> list[tuple[int, float, int]]:
     """Id, score and label of each row that is due, in the order of learning: the rules in their plainest form.
 
-    The second of the last entry may go on, so it is left out. An id must not be used again after one horizon.
+    The second of the last entry may go on, so it is left out. An id must not be used again after one horizon, unless it
+    was erased. An erasure counts at the end of its second.
     """
     waiting, early, learned = dict[int, Row](), dict[int, list[tuple[int, float]]](), []
     released: set[int] = set()
@@ -253,4 +263,7 @@ def learned_rows(
                     early.setdefault(each.id, []).append((each.label, each.time / SECOND))
                 elif each.time / SECOND <= row.at + horizon:
                     waiting[each.id] = replace(row, label=each.label)
+        for erased in filter(None, map(erased_id, block)):
+            waiting.pop(erased, None)
+            early.pop(erased, None)
     return learned
