@@ -114,7 +114,16 @@ class Nouns:
     probabilities: str = "probabilities"
     more_labels: str = "more labels"
     non_events: str = ""
-    """Empty for "non-" and the name of the events."""
+    """Name of the rows without the event; may be empty, see :attr:`others`."""
+
+    @property
+    def others(self) -> str:
+        """Name of the rows without the event."""
+        return self.non_events or (f"{self.rows} of the other class" if " " in self.events else f"non-{self.events}")
+
+    def an_event(self) -> str:
+        """The event with its article."""
+        return f"{'an' if self.event[0].lower() in 'aeiou' else 'a'} {self.event}"
 
 
 class Voice:
@@ -297,10 +306,10 @@ class Note:
     def __hash__(self) -> int:
         return hash((self.code, tuple(sorted((name, repr(value)) for name, value in self.values.items()))))
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self, voice: Voice = PYTHON) -> dict[str, Any]:
         """Code, numbers and text, ready for JSON."""
-        nested = {name: each.as_dict() if isinstance(each, Note) else each for name, each in self.values.items()}
-        return {"code": self.code, "text": str(self), **nested}
+        nested = {name: each.as_dict(voice) if isinstance(each, Note) else each for name, each in self.values.items()}
+        return {"code": self.code, "text": self.say(voice), **nested}
 
 
 @overload

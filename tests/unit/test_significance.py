@@ -211,9 +211,8 @@ def test_labels_that_contradict_a_sure_score_have_p_zero(subtests) -> None:
                 found = test(np.append(scores, sure), np.append(y, label))
                 assert found.p_value == 0.0
                 assert "labels-contradict-scores" in codes(found)
-                assert "labels contradict a score of exactly 0 or 1, impossible for a calibrated model (rows" in str(
-                    found
-                )
+                contradicted = "1 row with a score of exactly 1 was not an event" if sure else "1 event had a score of"
+                assert f"p is exactly 0: {contradicted}" in str(found)
                 assert test(np.append(scores, sure), np.append(y, 1 - label)).p_value > 0.01
             assert test(tally([0.0, 1.0, 1.0], [1, 1, 1])).p_value == 0.0
 

@@ -18,7 +18,7 @@ from calibrant.metrics.chance import Chance
 from calibrant.metrics.multiplicity import holm
 from calibrant.numerics import Grid
 from calibrant.tallies import GroupedTally, Tally
-from calibrant.verdict import Verdict, check, hints, judge
+from calibrant.verdict import Verdict, check, compare, hints, judge
 from calibrant.verdict.check import log_odds_predict
 from calibrant.verdict.decision import Direction
 from calibrant.verdict.gain import Gain
@@ -932,14 +932,16 @@ SAID = {
         "higher PDs go with fewer defaults (AUC 0.29): are the classes swapped? Try 1 - PDs.",
     ),
     hints.trained_on_these_rows(1.92): (
-        "a slope of 1.9 is typical of rows that the model was trained on. Evaluate it on held-out rows.",
-        "a slope of 1.9 is typical of loans that the model was trained on. Evaluate it on held-out loans.",
+        "a slope of 1.9 is typical of rows that the model was trained on, and of averages of models, such as random "
+        "forests, on any rows. If the model was trained on these, evaluate it on held-out rows.",
+        "a slope of 1.9 is typical of loans that the model was trained on, and of averages of models, such as random "
+        "forests, on any loans. If the model was trained on these, evaluate it on held-out loans.",
     ),
     hints.impossible_scores(1.0, 12.0): (
-        "1 event had a score of exactly 0 and 12 rows with a score of exactly 1 had no event, which makes the "
+        "1 event had a score of exactly 0 and 12 rows with a score of exactly 1 were not events, which makes the "
         "log loss infinite. Were the scores rounded? Pass clamp= with half a rounding unit, such as clamp=0.005 for "
         "two decimals.",
-        "1 default had a PD of exactly 0 and 12 loans with a PD of exactly 1 had no default, which makes the log "
+        "1 default had a PD of exactly 0 and 12 loans with a PD of exactly 1 were not defaults, which makes the log "
         "loss infinite. Were the PDs rounded? See pass_clamp.",
     ),
     log_odds_predict(1234.4): (
@@ -995,3 +997,28 @@ def test_a_verdict_speaks_in_the_voice_that_it_is_asked_in() -> None:
     )
     assert said != str(verdict) == str(verdict.in_words())
     assert verdict.in_words().hints == tuple(map(str, verdict.hints))
+
+
+def test_the_event_has_the_name_that_it_is_given() -> None:
+    """In headline, sentences, hints, notes and JSON; nothing is called an event or a non-correct answer."""
+    scores, labels = world(400, shift=0.2)
+    scores[:20] = 1.0
+    labels[:19], labels[19] = 1, 0
+    verdict = check(scores, labels, event="correct answer")
+    for said in (str(verdict), verdict.say(Bank()), json.dumps(verdict.to_dict()["hints"])):
+        assert "correct answer" in said
+        assert "event" not in said.replace("events_at_zero", "")
+        assert "non-" not in said
+    assert verdict.to_dict()["event"] == ["correct answer", "correct answers"]
+    assert check(scores, labels, event=["child", "children"]).event == ("child", "children")
+    change = compare(scores, scores**1.1, labels, event="correct answer")
+    assert "event" not in str(change)
+    assert "Note, old: 20 scores of exactly 1" in str(change)
+    for bad in ("", 3, ("a",), ("a", 1)):
+        with pytest.raises(InputError, match="event must be the name of the event"):
+            check(scores, labels, event=bad)
+
+
+def test_a_reversed_ranking_is_not_taken_for_rebalanced_classes() -> None:
+    scores, labels = world(3_000)
+    assert codes(check(1.0 - scores, labels).hints) == ["classes-swapped"]

@@ -114,6 +114,9 @@ Notion = Annotated[
     NotionName | None,
     typer.Option("--notion", show_default=False, help="Several classes: what is judged. [default: confidence]"),
 ]
+Event = Annotated[
+    str | None, text("--event", "NAME", "What the event is called in the text, such as 'correct answer'.")
+]
 Positive = Annotated[str | None, text("--positive", "VALUE", "Label of the event, if labels are not 0 and 1.")]
 AsOf = Annotated[
     str | None, text("--as-of", "DAY", "Day of the evaluation; rows whose --horizon is not over by then are left out.")

@@ -42,6 +42,7 @@ OPTIONS = {
     "grade": "--grade",
     "groups": "--groups",
     "guarantee": "--guarantee",
+    "event": "--event",
     "honest": "--honest",
     "horizon": "--horizon",
     "margin": "--margin",

@@ -38,6 +38,7 @@ from calibrant.reporting.sections import sections
 from calibrant.reporting.styles import STYLES, Style, StyleName, StyleVoice
 from calibrant.tallies import Tally
 from calibrant.verdict.check import judge_problems
+from calibrant.verdict.event_names import EventName, event_names
 from calibrant.verdict.multiclass.by_class import row_text, voice_of
 from calibrant.verdict.multiclass.classes import AskedNotion, Problems, read_problems
 from calibrant.verdict.verdict import Verdict
@@ -172,6 +173,7 @@ def report(
     positive: Any = None,
     score_type: ScoreType | MulticlassScoreType | None = None,
     tolerance: tuple[float, float] = TOLERANCE,
+    event: EventName | None = None,
     random_state: int = 0,
     calibration: Any = None,
     grade: Any = None,
@@ -193,7 +195,7 @@ def report(
     ----------
     scores, y, sample_weight, score, label, classes, notion, by, time, groups, weight_type, positive, score_type
         As in :func:`calibrant.check`.
-    tolerance, random_state, calibration
+    tolerance, event, random_state, calibration
         As in :func:`calibrant.check`; with a calibration the report is about the scores after it, and also states the
         predicted events before it.
     grade
@@ -238,6 +240,7 @@ def report(
     '# Calibration of the probability of default (PD)'
     """
     check_option("style", style, get_args(StyleName))
+    names = event_names(event)
     if path is not None:
         _target(path)
     if meta is not None and not isinstance(meta, Mapping):
@@ -266,7 +269,7 @@ def report(
         before = {"rows": float(first.total), "predicted": float((first.n * first.scores).sum())}
     evidence = problems.main
     display = ReliabilityDisplay.from_predictions(evidence.tally, random_state=random_state)
-    verdict = judge_problems(problems, tolerance, random_state=random_state)
+    verdict = replace(judge_problems(problems, tolerance, random_state=random_state), event=names)
     of_classes = _class_display(problems)
     data = evidence.clusters or evidence.tally
     stated: dict[str, Any] = {"grade": column, "meta": meta, "before": before}

@@ -12,9 +12,9 @@ from calibrant.reporting.styles import Style
 from calibrant.verdict.figures import capitalized
 
 WORDS = (
-    ("{score}", "the probability that the model gives to the {event} of a {row}"),
+    ("{score}", "the probability of the {event}, by the model, for each {row}"),
     ("{event}", "the outcome that the {score} predicts: label 1"),
-    ("Calibrated", "of the {rows} with {score} p, a share p has the {event}, for every p"),
+    ("Calibrated", "of the {rows} with {score} p, the {rate} is p, for every p"),
     ("Predicted", "number of {events} predicted: the sum of the {scores}"),
     ("Expected range", "central 95 % of the number of {events} if the model is calibrated"),
     ("95 % interval", "confidence interval: the method covers the true value in about 95 of 100 samples"),
@@ -31,12 +31,9 @@ WORDS = (
     ("ECCE", "how far the cumulative sums of {events} and {scores} drift apart, from the lowest {score} up"),
     ("Brier score", "mean squared difference of {score} and label"),
     ("Log loss", "mean negative log of the probability given to the observed label, in nats"),
-    (
-        "AUC",
-        "how often, of two {rows} with and without the {event}, that with it has the higher {score}; not calibration",
-    ),
+    ("AUC", "how often one of the {events} has a higher {score} than one of the {others}; not calibration"),
     ("Miscalibration", "part of a loss that isotonic recalibration removes"),
-    ("Discrimination", "reduction of the uncertainty by distinguishing {rows} with and without the {event}"),
+    ("Discrimination", "reduction of the uncertainty by distinguishing {events} from {others}"),
     ("Uncertainty", "loss of predicting the base rate for every {row}"),
     ("Net benefit", "{events} found, minus false alarms at the cost that the threshold implies"),
 )

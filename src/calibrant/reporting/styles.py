@@ -67,7 +67,7 @@ class Style:
         >>> STYLES["credit"].say("Of {rows}, {events} and {scores}")
         'Of borrowers, defaults and PDs'
         """
-        return text.format_map(asdict(self.nouns))
+        return text.format_map({**asdict(self.nouns), "others": self.nouns.others})
 
 
 def _with_nouns(row: str, event: str, score: str) -> StyleVoice:

@@ -208,7 +208,7 @@ def _moments(tally: Tally) -> tuple[float, float, float, float]:
 def _few_labels(voice: Voice, fewest: int) -> str:
     words = voice.nouns
     return (
-        f"Fewer than {fewest} labeled {words.events} or {fewest} labeled non-{words.events}: the {words.scores} are "
+        f"Fewer than {fewest} labeled {words.events} or {fewest} labeled {words.others}: the {words.scores} are "
         "not used, and the interval is the Clopper-Pearson interval of the labels alone."
     )
 

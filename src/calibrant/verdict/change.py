@@ -154,7 +154,13 @@ class Change(Shown):
         if self.crossings:
             lines.append(f"{capitalized(rows)} that cross a policy threshold:")
             lines += [f"  {crossing.say(voice_of(self.old, voice))}" for crossing in self.crossings]
-        return "\n".join([*lines, *(f"Note: {note.say(voice)}" for note in self.notes)])
+        return "\n".join([*lines, *self._note_lines(voice)])
+
+    def _note_lines(self, voice: Voice) -> list[str]:
+        """The notes; where those on the two models differ, with the name of the model."""
+        spoken, old, new = voice_of(self.old, voice), set(self.old.notes), set(self.new.notes)
+        names = dict.fromkeys(old - new, ", old") | dict.fromkeys(new - old, ", new")
+        return [f"Note{names.get(each, '')}: {each.say(spoken)}" for each in self.notes]
 
     def __str__(self) -> str:
         """The whole comparison as text."""
@@ -167,7 +173,7 @@ class Change(Shown):
         ]
         lines = [f"{capitalized(PYTHON.nouns.rows)} that cross a policy threshold:"] if self.crossings else []
         lines += [f"  {crossing.say(voice_of(self.old, PYTHON))}" for crossing in self.crossings]
-        lines += [f"Note: {note}" for note in self.notes]
+        lines += self._note_lines(PYTHON)
         head = ("metric", "old", "new", "change (95 % CI)", "the new model is")
         rows = [(*each.entries, Dot(each.words, _COLORS.get(each.outcome, AMBER))) for each in self.differences]
         return stacked(*heads, table_block(head, rows, notes=lines, left=(0, 4)))

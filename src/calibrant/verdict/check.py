@@ -21,6 +21,7 @@ from calibrant.tallies import GroupedTally, Tally, end_notes, ends_at
 from calibrant.verdict.decision import Decision, adjusted, decide, joint_status, physical_rows
 from calibrant.verdict.discovery import Region
 from calibrant.verdict.discovery import discover as find_region
+from calibrant.verdict.event_names import EventName, event_names
 from calibrant.verdict.figures import amount
 from calibrant.verdict.gain import confidence_gains, crossfitted_gain
 from calibrant.verdict.input.evidence import Evidence, overlap_unknown
@@ -51,6 +52,7 @@ def check(
     tolerance: tuple[float, float] = TOLERANCE,
     clamp: float | None = None,
     discover: Any = None,
+    event: EventName | None = None,
     random_state: int = 0,
 ) -> Verdict:
     r"""Check whether predicted probabilities are calibrated: yes, no, significantly off, or cannot tell yet.
@@ -130,6 +132,9 @@ def check(
         ``scores`` is a frame, the names of its columns. :attr:`Verdict.region` then names one region, tested on the
         half of the rows that was not searched; see :func:`calibrant.verdict.discovery.discover`. For one score, and
         independent rows of equal weight.
+    event
+        What the event is called in the text: ``"default"``, ``"correct answer"``, or singular and plural,
+        ``("child", "children")``.
     random_state
         Seed of the random folds, and of the halves of ``discover``.
 
@@ -179,6 +184,7 @@ def check(
     >>> verdict.notion, verdict.status, verdict.off_classes
     ('confidence', 'calibrated', ())
     """
+    names = event_names(event)
     alone = {"sample_weight": sample_weight, "groups": groups, "calibration": calibration, "classes": classes}
     settings = {"positive": positive, "score_type": score_type, "random_state": random_state}
     region = None if discover is None else _region(scores, y, score, label, discover, alone, **settings)
@@ -201,7 +207,7 @@ def check(
     )
     if clamp is not None:
         problems = problems.with_ends(ends_at(clamp))
-    return replace(judge_problems(problems, tolerance, random_state=random_state), region=region)
+    return replace(judge_problems(problems, tolerance, random_state=random_state), region=region, event=names)
 
 
 def _region(

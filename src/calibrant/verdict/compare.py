@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -23,6 +24,7 @@ from calibrant.tallies import repeat_notes_of_rows
 from calibrant.tallies.cells import mass_below
 from calibrant.verdict.change import Change, Crossing, Difference
 from calibrant.verdict.check import judge, judge_problems
+from calibrant.verdict.event_names import EventName, event_names
 from calibrant.verdict.input.evidence import evidence_of_rows, without_single_groups
 from calibrant.verdict.multiclass.classes import AskedNotion, Problems, as_one_score, from_frame, pair_of, read_problems
 
@@ -57,6 +59,7 @@ def compare(
     positive: Any = None,
     score_type: MulticlassScoreType | None = None,
     tolerance: tuple[float, float] = TOLERANCE,
+    event: EventName | None = None,
     random_state: int = 0,
 ) -> Change:
     r"""Compare two models on the same rows: calibration, losses, ranking and decisions at thresholds.
@@ -74,7 +77,7 @@ def compare(
     score_old, score_new, label
         Names of columns, if ``scores_old`` is a frame with the scores of both models; lists for several classes.
         ``sample_weight`` and ``groups`` are then names too.
-    sample_weight, weight_type, groups, positive, classes, notion, score_type, tolerance, random_state
+    sample_weight, weight_type, groups, positive, classes, notion, score_type, tolerance, event, random_state
         As in :func:`calibrant.check`; ``score_type`` is for a matrix, one score must be a probability. With ``groups``
         the influences are summed by group, as in :func:`~calibrant.metrics.variance.spread_of`; importance weights
         enter squared.
@@ -120,6 +123,7 @@ def compare(
             scores_old, (score_old, score_new, label), (scores_new, y), sample_weight, groups
         )
     _refuse_names(scores_new, y)
+    called = event_names(event)
     levels = _levels(thresholds)
     costs = _costs(cost_fp, cost_fn)
     if costs is not None and levels is None:
@@ -146,6 +150,7 @@ def compare(
                 levels,
                 tolerance,
                 {"classes": classes, "notion": notion, "random_state": random_state, **options},
+                called,
             )
         one = {"classes": classes, "positive": positive, "score_type": score_type}
         scores_new, y_new = _as_one("scores_new", scores_new, y if y_new is None else y_new, **one)
@@ -161,9 +166,11 @@ def compare(
         raise InputError("scores_old", problem, "both must score the same rows")
     impossible = any((rows.scores == 1.0 - rows.labels).any() for rows in (old, new))
     loss = CLIPPED if impossible else "Log loss"
+    read = [evidence_of_rows(rows, said=repeat_notes_of_rows(rows), random_state=random_state) for rows in (old, new)]
+    verdicts = [judge(evidence, tolerance) for evidence in read]
     return Change(
-        old=judge(evidence_of_rows(old, said=repeat_notes_of_rows(old), random_state=random_state), tolerance),
-        new=judge(evidence_of_rows(new, said=repeat_notes_of_rows(new), random_state=random_state), tolerance),
+        old=replace(verdicts[0], event=called),
+        new=replace(verdicts[1], event=called),
         differences=(
             _paired(loss, _log_losses(old), _log_losses(new), old),
             _paired("Brier score", (old.scores - old.labels) ** 2, (new.scores - new.labels) ** 2, old),
@@ -181,6 +188,7 @@ def _compare_classes(
     levels: Sequence[float] | None,
     tolerance: tuple[float, float],
     options: Mapping[str, Any],
+    event: tuple[str, str] | None,
 ) -> Change:
     """The comparison of two matrices of class scores, or of the scores of several labels."""
     made: list[Problems] = []
@@ -207,8 +215,8 @@ def _compare_classes(
         more = ()
     seed = options["random_state"]
     return Change(
-        old=judge_problems(made[0], tolerance, random_state=seed),
-        new=judge_problems(made[1], tolerance, random_state=seed),
+        old=replace(judge_problems(made[0], tolerance, random_state=seed), event=event),
+        new=replace(judge_problems(made[1], tolerance, random_state=seed), event=event),
         differences=(
             _paired(CLIPPED if impossible else "Log loss", log_losses[0], log_losses[1], old),
             _paired("Brier score", squares[0], squares[1], old),

@@ -5,15 +5,19 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from calibrant.messages import Advice, Note, Voice, note, plural
+from calibrant.messages import Advice, Note, Voice, note
+from calibrant.metrics.binary.significance import contradictions
 from calibrant.selection.original_model import TRAINING_SLOPE
-from calibrant.verdict.figures import amount, capitalized
+from calibrant.verdict.figures import capitalized
 
 if TYPE_CHECKING:
     from calibrant.verdict.verdict import Verdict
 
 REBALANCED_RATIO = 3.0
-"""Ratio of mean prediction to base rate (or its inverse) above which a hint asks about rebalanced training data."""
+"""Ratio of mean prediction to base rate (or its inverse) above which a hint asks about rebalanced training data.
+
+How often hints speak where they should and where they should not is in docs/benchmarks/hints.txt.
+"""
 
 BALANCED_RATES = (0.4, 0.6)
 """Event rates in training that suggest balanced classes, if they explain the intercept."""
@@ -33,9 +37,8 @@ def labels_incomplete(voice: Voice, events: bool, beyond_chance: bool) -> str:
     """One class only: every row is an event, or none is."""
     nouns = voice.nouns
     which, side = (f"every {nouns.row} is", "low") if events else (f"no {nouns.row} is", "high")
-    article = "an" if nouns.event[0] in "aeiou" else "a"
     sure = f" If the labels are complete, the {nouns.scores} are too {side}: chance does not explain it."
-    asked = f"{which} {article} {nouns.event}: have all labels arrived? Was a class filtered out?"
+    asked = f"{which} {nouns.an_event()}: have all labels arrived? Was a class filtered out?"
     return asked + sure * beyond_chance
 
 
@@ -82,19 +85,18 @@ def classes_swapped(voice: Voice, auc: float) -> str:
 def trained_on_these_rows(voice: Voice, slope: float | None) -> str:
     """A steep slope; None where it is not finite."""
     shown, rows = "that is not finite" if slope is None else f"of {slope:.1f}", voice.nouns.rows
-    return f"a slope {shown} is typical of {rows} that the model was trained on. Evaluate it on held-out {rows}."
+    return (
+        f"a slope {shown} is typical of {rows} that the model was trained on, and of averages of models, such as "
+        f"random forests, on any {rows}. If the model was trained on these, evaluate it on held-out {rows}."
+    )
 
 
 @note("impossible-scores")
 def impossible_scores(voice: Voice, events_at_zero: float, others_at_one: float) -> str:
     """Scores of exactly 0 and 1 that the labels contradict."""
-    nouns = voice.nouns
-    zero = plural(events_at_zero, nouns.event, nouns.events, shown=amount(events_at_zero))
-    one = plural(others_at_one, nouns.row, nouns.rows, shown=amount(others_at_one))
-    what = [f"{zero} had a {nouns.score} of exactly 0"] * bool(events_at_zero)
-    what += [f"{one} with a {nouns.score} of exactly 1 had no {nouns.event}"] * bool(others_at_one)
+    nouns, said = voice.nouns, contradictions(voice.nouns, events_at_zero, others_at_one)
     return (
-        f"{' and '.join(what)}, which makes the log loss infinite. Were the {nouns.scores} rounded? "
+        f"{said}, which makes the log loss infinite. Were the {nouns.scores} rounded? "
         f"{capitalized(voice.advice(Advice.PASS_CLAMP))}."
     )
 
@@ -116,7 +118,8 @@ def hints_of(verdict: Verdict) -> tuple[Note, ...]:
     """Hints for a verdict, from its numbers alone; of several classes those about the confidence."""
     if verdict.notion is not None:
         return (*_on_seen_rows(verdict), *_on_slope(verdict), *_on_ends(verdict), *_on_classes(verdict))
-    return (*_on_rates(verdict), *_on_slope(verdict), *_on_ends(verdict))
+    reversed_ranking = _on_ranking(verdict)  # which alone can move the mean far from the base rate
+    return (*(reversed_ranking or (*_on_rates(verdict), *_on_slope(verdict))), *_on_ends(verdict))
 
 
 def _on_seen_rows(verdict: Verdict) -> list[Note]:
@@ -143,12 +146,16 @@ def _on_rates(verdict: Verdict) -> list[Note]:
     return []
 
 
+def _on_ranking(verdict: Verdict) -> list[Note]:
+    if verdict.slope is None or verdict.only_ends or verdict.ranking is None:
+        return []
+    return [classes_swapped(verdict.ranking)] if verdict.ranking < 0.5 and verdict.slope.high < 0.0 else []
+
+
 def _on_slope(verdict: Verdict) -> list[Note]:
     slope = verdict.slope
     if slope is None or verdict.only_ends:
         return []
-    if verdict.notion is None and verdict.ranking is not None and verdict.ranking < 0.5 and slope.high < 0.0:
-        return [classes_swapped(verdict.ranking)]
     if slope.value > TRAINING_SLOPE and slope.low > 1.0 + verdict.tolerance[1]:
         return [trained_on_these_rows(None if math.isinf(slope.value) else slope.value)]
     return []

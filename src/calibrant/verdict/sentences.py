@@ -193,7 +193,7 @@ class Wording:
             return f"even many {nouns.more_labels} may not show whether it is {side} the tolerance."
         rate = verdict.events / verdict.row_count
         few = round_up(verdict.more_labels * min(rate, 1.0 - rate))
-        name = nouns.events if rate <= 0.5 else nouns.non_events or f"non-{nouns.events}"
+        name = nouns.events if rate <= 0.5 else nouns.others
         return (
             f"about {verdict.more_labels:,} {nouns.more_labels} (about {few:,} {name}) would probably show whether it "
             f"is {side} the tolerance."

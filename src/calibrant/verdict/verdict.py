@@ -90,6 +90,8 @@ class Verdict:
         Predicted and observed events: segments that are significantly off come first, periods in order of time.
     region
         With ``discover=``: the region of the features where the model is most off, tested on rows not used to find it.
+    event
+        What the event is called in the text, singular and plural; None for "event".
     n_groups, few_groups, effective_rows
         Number of groups of dependent rows; whether they are too few to estimate the variance between groups; effective
         sample size for the intercept.
@@ -162,6 +164,7 @@ class Verdict:
     gains: tuple[Gain, ...] = ()
     never_predicted: tuple[str, ...] = ()
     region: Region | None = None
+    event: tuple[str, str] | None = None
     tally: Tally | None = field(default=None, repr=False, compare=False)
 
     def __bool__(self) -> bool:
@@ -301,9 +304,9 @@ class Verdict:
             "headline": words.headline,
             "direction": list(words.direction),
             "sentences": list(words.sentences),
-            "hints": plain([hint.as_dict() for hint in self.hints]),
+            "hints": plain([hint.as_dict(words.voice) for hint in self.hints]),
             **{key: value for key, value in data.items() if key not in ("status", "tally")},
-            "notes": plain([note.as_dict() for note in self.notes]),
+            "notes": plain([note.as_dict(words.voice) for note in self.notes]),
         }
 
     def plot(

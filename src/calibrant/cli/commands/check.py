@@ -67,6 +67,7 @@ def check(
         int, typer.Option("--top", metavar="N", min=1, help="Number of segments and periods to print.")
     ] = MOST_SEGMENTS,
     notion: options.Notion = None,
+    event: options.Event = None,
 ) -> None:
     """Test whether scores are calibrated, with the verdict in words and in the exit code.
 
@@ -96,7 +97,7 @@ def check(
     calibration = None if map_ is None else load_map(map_)
     needed = () if calibration is None else calibration.map.numbers
     source = open_source(files, replace(columns, features=needed), days, quiet=quiet or as_json)
-    asked: dict[str, Any] = {"tolerance": limits, "random_state": seed, "calibration": calibration}
+    asked: dict[str, Any] = {"tolerance": limits, "random_state": seed, "calibration": calibration, "event": event}
     asked["notion"] = None if notion is None else str(notion)
     verdict = source.run(lambda: judge(source.data, **source.options, **source.by, **asked))
     if as_json:
@@ -141,19 +142,19 @@ def show(verdict: Verdict, sort: Order = "effect", top: int = MOST_SEGMENTS) -> 
     from calibrant.cli.voice import CommandLine
     from calibrant.verdict.segments import ORDERS, sort_segments
 
-    voice = CommandLine()
-    if verdict.caution:
-        console.say(verdict.caution)
-    console.say(verdict.headline, STYLES[verdict.color])
-    console.say("\n".join(f"  {sentence}" for sentence in verdict.sentences))
+    words = verdict.in_words(CommandLine())
+    if words.caution:
+        console.say(words.caution)
+    console.say(words.headline, STYLES[verdict.color])
+    console.say("\n".join(f"  {sentence}" for sentence in words.sentences))
     _show_classes(verdict)
     segments = tuple(sort_segments(verdict.segments, sort))
     order = f", {ORDERS[sort]}" if sort != "effect" or sum(each.off for each in segments) > 1 else ""
     _show_parts("Segments", [f"{each.column} = {each.value}" for each in segments], segments, top, order)
     _show_parts("Periods", [str(each.value) for each in verdict.periods], verdict.periods, top)
     lines = [""] if verdict.segments or verdict.periods or verdict.classes else []
-    lines += [f"  Hint: {hint.say(voice)}" for hint in verdict.hints]
-    console.say("\n".join(lines + [f"  Note: {note.say(voice)}" for note in verdict.notes]))
+    lines += [f"  Hint: {hint}" for hint in words.hints]
+    console.say("\n".join(lines + [f"  Note: {note}" for note in words.notes]))
 
 
 def _show_classes(verdict: Verdict) -> None:

@@ -27,6 +27,7 @@ def compare(
     frequency: options.Frequency = False,
     groups: options.Groups = None,
     positive: options.Positive = None,
+    event: options.Event = None,
     where: options.Where = None,
     tolerance: options.Tolerance = "0.2",
     seed: options.Seed = 0,
@@ -67,6 +68,7 @@ def compare(
             groups=None if groups is None else values[groups],
             tolerance=limits,
             random_state=seed,
+            event=event,
             **given,
         )
 
@@ -96,7 +98,7 @@ def _show(change: Change) -> None:
     ]
     if not crossed:
         return
-    events = "events" if change.old.notion is None else "correct"
+    events = "correct" if change.old.notion is not None else change.old.event[1] if change.old.event else "events"
     head = ["threshold", "above: old", "new", "move up", events, "move down", events]
     console.table("Rows that cross a threshold", head, crossed, text=0)
 

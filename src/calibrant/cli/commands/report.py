@@ -26,6 +26,7 @@ def report(
     style: Annotated[Style, typer.Option("--style", help="Vocabulary.")] = Style.general,
     title: Annotated[str | None, typer.Option("--title", metavar="TEXT", help="Title of the report.")] = None,
     notion: options.Notion = None,
+    event: options.Event = None,
     grade: Annotated[
         str | None, options.text("--grade", "COL", "Column of rating grades, for the traffic lights.")
     ] = None,
@@ -97,6 +98,7 @@ def report(
             style=style.value,
             title=title,
             notion=None if notion is None else notion.value,
+            event=event,
             calibration=calibration,
             grade=grade,
             meta=facts,

@@ -483,7 +483,7 @@ def infinite_loss(
 ) -> str:
     """Rows whose label had probability 0; the loss ``without`` them if ``rest`` others remain."""
     words, score = voice.nouns, voice.nouns.score
-    ends = f"{words.events} at {score} 0, or non-{words.events} at {score} 1"
+    ends = f"{words.events} at {score} 0, or {words.others} at {score} 1"
     why = f"infinite because of {_amount(voice, rows, counts)} ({ends})"
     if rest is None:
         return why

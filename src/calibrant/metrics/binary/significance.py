@@ -18,7 +18,7 @@ from scipy import special
 
 from calibrant.arrays import Rows
 from calibrant.arrays.columns import check_option, check_whole, is_whole
-from calibrant.messages import InputError, Note, Phrase, Setting, Voice, count_text, note
+from calibrant.messages import InputError, Note, Nouns, Phrase, Setting, Voice, count_text, note, plural
 from calibrant.metrics.binary.bins import Bins, Scores, rows_or_tally, tally_of
 from calibrant.metrics.binary.cumulative import Statistic, brownian_max_sf, brownian_range_sf, ecce
 from calibrant.metrics.binary.means import parts_of
@@ -433,11 +433,12 @@ def always_valid_test(
 
 def _finding(name: str, statistic: float, p_value: float, data: Tally | Rows, *notes: Note) -> Finding:
     """The finding; p = 0 if a label contradicts a score of exactly 0 or 1, regardless of the statistic."""
-    broken = 0.0
+    at_zero = at_one = 0.0
     for s, n, events, *_ in parts_of(data):
-        broken += float(events[s == 0.0].sum()) + float((n[s == 1.0] - events[s == 1.0]).sum())
-    if broken > 0.0:
-        return Finding(name, statistic, 0.0, (_contradicted(broken, data.counts), *notes))
+        at_zero += float(events[s == 0.0].sum())
+        at_one += float((n[s == 1.0] - events[s == 1.0]).sum())
+    if at_zero > 0.0 or at_one > 0.0:
+        return Finding(name, statistic, 0.0, (_contradicted(at_zero, at_one, data.counts), *notes))
     return Finding(name, statistic, p_value, notes)
 
 
@@ -552,11 +553,27 @@ def _exact(statistic: Callable[[Floats], Floats], outcomes: Floats, chance: Floa
 
 
 @note("labels-contradict-scores")
-def _contradicted(voice: Voice, rows: float, counts: bool) -> str:
-    score, unit = voice.nouns.score, voice.nouns.rows if counts else "sum of weights"
+def _contradicted(voice: Voice, events_at_zero: float, others_at_one: float, counts: bool) -> str:
+    scores, unit = voice.nouns.scores, "" if counts else " (sums of weights)"
     return (
-        f"labels contradict a {score} of exactly 0 or 1, impossible for a calibrated model ({unit}: {count_text(rows)})"
+        f"p is exactly 0: {contradictions(voice.nouns, events_at_zero, others_at_one)}{unit}, which calibration rules "
+        f"out. Were the {scores} rounded? Then clip them first: np.clip(scores, 0.005, 0.995) for two decimals"
     )
+
+
+def contradictions(nouns: Nouns, events_at_zero: float, others_at_one: float) -> str:
+    """The events at a score of exactly 0 and the other rows at exactly 1, in words.
+
+    Examples
+    --------
+    >>> contradictions(Nouns(), 1, 3)
+    '1 event had a score of exactly 0 and 3 rows with a score of exactly 1 were not events'
+    """
+    zero = plural(events_at_zero, nouns.event, nouns.events, shown=count_text(events_at_zero))
+    one = plural(others_at_one, nouns.row, nouns.rows, shown=count_text(others_at_one))
+    were = f"was not {nouns.an_event()}" if others_at_one == 1 else f"were not {nouns.events}"
+    said = [f"{zero} had a {nouns.score} of exactly 0"] * bool(events_at_zero)
+    return " and ".join([*said, *[f"{one} with a {nouns.score} of exactly 1 {were}"] * bool(others_at_one)])
 
 
 no_variance = note("no-variance", "not defined: every {nouns.score} is 0, 0.5 or 1, so the statistic has no variance")

@@ -8,6 +8,7 @@ from math import isclose
 from typing import TYPE_CHECKING
 
 from calibrant.messages import Nouns, Voice, listed
+from calibrant.verdict.event_names import with_event
 from calibrant.verdict.figures import amount, p_text, percent
 
 if TYPE_CHECKING:
@@ -43,11 +44,12 @@ def confidence_nouns(nouns: Nouns) -> Nouns:
 
 
 def voice_of(verdict: Verdict, voice: Voice) -> Voice:
-    """The voice with the nouns of what is judged; unchanged for one score and for labels."""
-    if verdict.notion in (None, "multi-label"):
-        return voice
+    """The voice with the nouns of what is judged and the name of the event, if it has one."""
     made = copy(voice)
-    made.nouns = confidence_nouns(voice.nouns)
+    if verdict.notion not in (None, "multi-label"):
+        made.nouns = confidence_nouns(voice.nouns)
+    if verdict.event is not None:
+        made.nouns = with_event(made.nouns, verdict.event)
     return made
 
 
