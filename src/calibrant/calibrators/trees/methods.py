@@ -150,7 +150,7 @@ class ProbabilityCalibrationTree(TreeCalibrator):
               \quad\text{for } x \text{ in leaf } \ell, \qquad b_\ell \ge 0.
 
     The curve of a node leans on that of the node above, as if that were worth 10 further rows
-    (:mod:`calibrant.fits.trees.leaves`), so a leaf of one class keeps close to its parent. The tree is pruned to the
+    (:mod:`calibrant.fits.trees.curves`), so a leaf of one class keeps close to its parent. The tree is pruned to the
     least :math:`\text{RMSE} + \alpha |T|` of these curves. With a matrix of scores of several classes, each leaf has a
     map :math:`\operatorname{softmax}(t_\ell z + b_\ell)` of the log-probabilities z instead, with :math:`t_\ell \ge 0`.
 

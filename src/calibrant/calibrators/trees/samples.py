@@ -12,10 +12,11 @@ from calibrant.arrays import Rows
 from calibrant.arrays.multiclass.rows import MulticlassRows
 from calibrant.calibrators.multiclass.base import absent_notes
 from calibrant.fits.bins import rates
-from calibrant.fits.multiclass.leaves import ClassCurves
+from calibrant.fits.trees.class_curves import ClassCurves
+from calibrant.fits.trees.curves import Curves
 from calibrant.fits.trees.features import Features, Table, take_columns
 from calibrant.fits.trees.growth import Tree, to_map
-from calibrant.fits.trees.leaves import Curves, LeafCounts, LeafModel, rate_map
+from calibrant.fits.trees.leaves import LeafCounts, LeafModel, rate_map
 from calibrant.guarantees.about.trees import class_shares
 from calibrant.guarantees.no_certificate import NoCertificate
 from calibrant.guarantees.provenance import MulticlassProvenance, Provenance, Sampling, Status

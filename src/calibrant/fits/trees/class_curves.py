@@ -1,4 +1,4 @@
-r"""What the nodes of a tree predict for several classes: a softmax map of the class scores in each node.
+r"""A softmax map of the class scores in each node of a tree, for several classes.
 
 The map of a node is :math:`\operatorname{softmax}(t z + b)` with z the log-probabilities, and leans on that of the node
 above: it is the correction of :func:`~calibrant.fits.multiclass.segments.fit_correction` to the parent's
