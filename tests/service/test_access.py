@@ -12,7 +12,7 @@ import pytest
 from fastapi import Depends, FastAPI
 from httpx import Client
 from tests.engine.postgres import USER, Server
-from tests.service.running import running
+from tests.service.live_service import serving
 
 from calibrant.messages import InputError
 from calibrant.service.api import access as web
@@ -213,7 +213,7 @@ def app(address: str, database: psycopg.Connection, stream: int) -> Iterator[Fas
 
 @pytest.fixture
 def client(app: FastAPI) -> Iterator[Client]:
-    with running(app) as address, Client(base_url=address, timeout=60.0) as made:
+    with serving(app) as address, Client(base_url=address, timeout=60.0) as made:
         yield made
 
 

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from fastapi import FastAPI
 from httpx import Client
-from tests.service.running import running
+from tests.service.live_service import serving
 
 from calibrant.calibration import Calibration
 from calibrant.maps.scores import LogitAffineMap
@@ -54,7 +54,7 @@ def address_of_app(address: str, database: psycopg.Connection, stream: int) -> I
     app.include_router(admin.router)
     with open_pool(address) as pool:
         app.state.access = Access(pool)
-        with running(app) as found:
+        with serving(app) as found:
             yield found
 
 
