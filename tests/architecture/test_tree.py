@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "calibrant"
 FOLDERS = sorted({path.parent for path in SOURCE.rglob("*.py")})
 MOST_FILES = 15
+MOST_LINES = 600
 
 DATA = {".csv", ".parquet", ".json", ".sql", ".onnx", ".png", ".html", ".txt", ".db", ".duckdb"}
 """Endings of files that examples write, none of which belongs to the root."""
@@ -42,6 +43,12 @@ def test_a_folder_can_be_surveyed(subtests: pytest.Subtests) -> None:
         with subtests.test(folder.relative_to(SOURCE.parent).as_posix()):
             files = [path for path in folder.iterdir() if path.suffix == ".py" and path.name != "__init__.py"]
             assert len(files) <= MOST_FILES
+
+
+def test_a_module_can_be_read_at_once() -> None:
+    texts = {path.relative_to(SOURCE).as_posix(): path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py")}
+    sizes = {name: len(text.splitlines()) for name, text in texts.items()}
+    assert not {name: lines for name, lines in sizes.items() if lines > MOST_LINES}
 
 
 def test_names_that_differ_by_an_ending_have_one_stem(subtests: pytest.Subtests) -> None:
