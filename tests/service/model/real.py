@@ -9,6 +9,7 @@ from uuid import UUID
 import psycopg
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
+from tests.service.faults.written import entries_of
 from tests.service.model.machine import Clients
 from tests.service.model.memory import SETTINGS, START, Entry
 
@@ -122,18 +123,7 @@ class RealStore:
 
     def entries(self) -> list[Entry]:
         """What a reader sees."""
-        rows = self.reader.execute(
-            "select position, time, kind, id, score, version, probability, label, document from log "
-            "where stream = %s order by position",
-            [self.stream],
-        ).fetchall()
-        return [
-            Entry(
-                position, time, Kind(kind), id.int if id else 0, score or 0.0, version or 0, probability or 0.0,
-                -1 if label is None else label, document,
-            )
-            for position, time, kind, id, score, version, probability, label, document in rows
-        ]  # fmt: skip
+        return entries_of(self.reader, self.stream, "log")
 
     @property
     def time(self) -> int:
