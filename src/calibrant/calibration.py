@@ -17,6 +17,7 @@ from calibrant.arrays import ScoreType, check_scores
 from calibrant.arrays.columns import is_tensor, refuse_names
 from calibrant.arrays.paths import local_path
 from calibrant.arrays.score_types import MulticlassScoreType
+from calibrant.export.errors import DocumentError
 from calibrant.export.exportable import Exportable
 from calibrant.guarantees.certificate import Certificate
 from calibrant.guarantees.content import Content
@@ -513,4 +514,8 @@ def load(path: str | PathLike[str]) -> Calibration:
     >>> loaded.transform([0.5]).round(3).tolist()
     [0.475]
     """
-    return Calibration.from_json(local_path(path).read_bytes())
+    target = local_path(path)
+    try:
+        return Calibration.from_json(target.read_bytes())
+    except DocumentError as error:
+        raise DocumentError(error.where, error.problem, target.name) from None

@@ -13,6 +13,7 @@ from tests.documents.make_golden import GOLDEN, hexes, images
 
 from calibrant.calibration import Calibration, load
 from calibrant.export.documents import FORMAT
+from calibrant.export.errors import DocumentError
 from calibrant.guarantees.certificate import Certificate, Coverage
 from calibrant.guarantees.provenance import Sampling, WeightType
 from calibrant.maps import KINDS, IdentityMap, StepMap, TreeMap
@@ -125,3 +126,19 @@ def test_the_script_leaves_golden_documents_alone(tmp_path, monkeypatch):
     make_golden.main()
     assert victim.read_text() == "mine"
     assert {path.name for path in Path(tmp_path).rglob("*.json")} == set(first)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "the document is empty"),
+        ('{"a": 1}', "the document is JSON, but not a calibration saved by Calibrant"),
+        ("p,y", "the text is not a JSON document"),
+        ('{"format": 99}', "format 99 is not supported"),
+    ],
+)
+def test_another_file_is_refused_with_its_name(text: str, problem: str, tmp_path: Path) -> None:
+    (tmp_path / "other.json").write_text(text)
+    with pytest.raises(DocumentError, match=f"^other.json: {problem}") as caught:
+        load(tmp_path / "other.json")
+    assert caught.value.file == "other.json"

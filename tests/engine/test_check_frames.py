@@ -57,7 +57,7 @@ def test_a_column_that_is_not_there_is_named_with_those_that_are(
         with subtests.test(engine=engine):
             with pytest.raises(InputError, match=r"no column 'good': it has 'p', 'bad'"):
                 check(FRAMES[engine](data), score="p", label="good")
-            with pytest.raises(InputError, match="label must name one column"):
+            with pytest.raises(InputError, match="label is missing: pass the name of its column too"):
                 check(FRAMES[engine](data), score="p")
 
 

@@ -148,8 +148,8 @@ def wrong_calls(data: dict[str, Any]) -> dict[str, tuple[tuple[Any, ...], dict[s
     frame = pd.DataFrame(data)
     named = {"score": "s", "label": "y"}
     return {
-        "no label": ((frame,), {"score": "s"}, r"label must name one column of the frame, and so must score"),
-        "no score": ((frame,), {"label": "y"}, r"score must name one column of the frame, and so must label"),
+        "no label": ((frame,), {"score": "s"}, r"label is missing: pass the name of its column too"),
+        "no score": ((frame,), {"label": "y"}, r"score is missing: pass the name of its column too"),
         "labels twice": ((frame, data["y"]), named, r"y and label both name the labels"),
         "no frame": ((data["s"],), named, r"frame is of type ndarray: pass a pandas"),
         "no such score": ((frame,), {"score": "p", "label": "y"}, r"no column 'p': it has 's', 'y'"),

@@ -553,7 +553,8 @@ def test_mistakes_are_answered_in_a_sentence(subtests: pytest.Subtests) -> None:
     for arguments, keywords, problem in (
         (([0.2, 0.4],), {}, "y is missing"),
         (rows, {"tolerance": (0.2, -1)}, "tolerance"),
-        (rows, {"tolerance": 0.2}, "tolerance"),
+        (rows, {"tolerance": 0.2}, r"pass tolerance=\(0.2, 0.2\)"),
+        (rows, {"tolerance": (20, 20)}, "tolerance is 20, but it is a difference of log-odds"),
         (([10.0, 400.0], [0, 1]), {"score_type": "real"}, "not probabilities"),
         ((tally, [0, 1]), {}, "y cannot be combined with a tally"),
         ((tally,), {"by": [0, 1]}, "by cannot be combined with a tally"),
@@ -562,7 +563,7 @@ def test_mistakes_are_answered_in_a_sentence(subtests: pytest.Subtests) -> None:
             {},
             "a tally of logit scores, not of probabilities",
         ),
-        (([0.2, 0.4],), {"score": "p"}, "label must name one column"),
+        (([0.2, 0.4],), {"score": "p"}, "label is missing: pass the name of its column too"),
         (([0.2, 0.4],), {"score": "p", "label": "bad"}, "frame is of type list"),
         (rows, {"by": ["a"]}, "by has 1 "),
         (rows, {"by": {"land": ["a"]}}, "by='land' has 1 "),

@@ -7,6 +7,7 @@ import math
 import numbers
 from collections.abc import Callable, Collection, Sequence
 from decimal import Decimal
+from difflib import get_close_matches
 from typing import Any, NoReturn
 
 import numpy as np
@@ -192,6 +193,9 @@ def need_names(**given: object) -> list[str]:
     return [value for value in given.values() if isinstance(value, str)]
 
 
+NAME_TOO = "pass the name of its column too, such as {one}"
+
+
 def score_and_label(y: object, score: str | None, label: str | None) -> tuple[str, str] | None:
     """Names of the two columns of a frame, or None for arrays; one name alone, or labels given twice, are refused."""
     if score is None and label is None:
@@ -202,7 +206,11 @@ def score_and_label(y: object, score: str | None, label: str | None) -> tuple[st
             Phrase("and {label} both name the labels", label=Argument("label")),
             Phrase("pass a frame with {label}, or arrays with {y}", label=Argument("label"), y=Argument("y")),
         )
-    if score is None or label is None or not isinstance(score, str):
+    if label is None and isinstance(score, str):
+        raise InputError("label", "is missing", Phrase(NAME_TOO, one=Setting("label", "y")))
+    if score is None:
+        raise InputError("score", "is missing", Phrase(NAME_TOO, one=Setting("score", "p")))
+    if label is None or not isinstance(score, str):
         missing, other = ("label", "score") if isinstance(score, str) else ("score", "label")
         several = f"frame[[...]] and the labels as frame[{label or '...'!r}]"
         raise InputError(
@@ -217,7 +225,20 @@ def check_option(name: str, value: object, allowed: Sequence[object]) -> None:
     """Refuse a value that is not one of the options."""
     if value not in allowed:
         choices = ", ".join(repr(option) for option in allowed)
-        raise InputError(name, f"is {value!r}, which is not an option", f"pass one of {choices}")
+        raise InputError(name, f"is {value!r}, which is not an option", f"pass one of {choices}{meant(value, allowed)}")
+
+
+def meant(value: object, allowed: Sequence[object]) -> str:
+    """The end of a sentence that names the option most like a misspelled one; empty if none is like it.
+
+    Examples
+    --------
+    >>> meant("isotonci", ("platt", "isotonic")), meant("LLM", ("general", "llm")), meant("x", ("platt", None))
+    ("; did you mean 'isotonic'?", "; did you mean 'llm'?", '')
+    """
+    asked, names = str(value).lower(), [each for each in allowed if isinstance(each, str)]
+    near = get_close_matches(asked, names, 1) or [each for each in names if asked and each.startswith(asked)]
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def check_list(name: str, value: object) -> None:
@@ -293,6 +314,8 @@ def _refuse_not_numbers(example: object, name: str) -> NoReturn:
     if isinstance(example, (str, bytes)):
         text = example.decode(errors="replace") if isinstance(example, bytes) else str(example)
         fix = "convert it with astype(float)" if _reads_as_number(text) else "pass the column of numbers"
+        if text.count(",") == 1 and _reads_as_number(text.replace(",", ".")):
+            fix = "it has a decimal comma, so replace it by a point, or read the file with decimal=','"
         raise InputError(name, f"holds text such as {text!r}", fix)
     if isinstance(example, (complex, np.complexfloating)):
         raise InputError(name, "holds complex numbers (Complex data not supported)", "pass real numbers")

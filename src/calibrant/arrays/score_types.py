@@ -147,9 +147,10 @@ def refuse_outside(s: NDArray[Any], low: float, high: float, name: str, *, fitte
         choice = Phrase("{logit} or {real}, or repair these rows", logit=_LOGIT, real=_REAL)
         fix = Phrase("fit with {choice}" if fitted else "pass {choice}", choice=choice)
     outside = np.count_nonzero((s < 0) | (s > 1))
+    digits = 9 if _is_rounding(low, high) else 4
     raise InputError(
         name,
-        f"must lie in [0, 1] to be probabilities, but {outside} of {s.size} rows do not (min {low:.9g}, max "
-        f"{high:.9g})",
+        f"must lie in [0, 1] to be probabilities, but {outside} of {s.size} rows do not (min {low:.{digits}g}, max "
+        f"{high:.{digits}g})",
         fix,
     )

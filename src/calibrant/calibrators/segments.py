@@ -274,7 +274,7 @@ class SegmentCalibrator(BinaryCalibrator):
     def _check(self) -> None:
         check_option("segment_method", self.segment_method, get_args(SegmentMethod))
         if not 0.0 < self.alpha < 1.0:
-            raise InputError("alpha", f"must lie strictly between 0 and 1, got {self.alpha!r}")
+            raise InputError("alpha", f"must lie strictly between 0 and 1, got {self.alpha!r}", "pass 0.05 for 5 %")
         guarantee = None if self.calibrator is None else getattr(check_calibrator(self.calibrator), "guarantee", None)
         if guarantee is not None and self.segment_method != "separate":
             raise InputError(

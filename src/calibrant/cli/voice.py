@@ -63,6 +63,7 @@ OPTIONS = {
     "part": "--part",
     "positive": "--positive",
     "require_all_days": "--require-all-days",
+    "tolerance": "--tolerance",
     "sample_weight": "--weight",
     "score": "--score",
     "scores_new": "--new",

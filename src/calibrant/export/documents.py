@@ -65,7 +65,9 @@ def written(content: Content) -> str:
 def read(text: str | bytes) -> Content:
     """The content of a document; anything unexpected raises :class:`DocumentError`."""
     body = parse(text)
-    version = body.pop("format", None)
+    if "format" not in body:
+        raise DocumentError("the document", "is JSON, but not a calibration saved by Calibrant: it has no format")
+    version = body.pop("format")
     if type(version) is not int or version not in _READERS:
         raise DocumentError("format", f"{version!r} is not supported by this version, which reads {sorted(_READERS)}")
     try:
@@ -274,6 +276,8 @@ def parse(text: str | bytes) -> dict[str, Any]:
     try:
         if isinstance(text, bytes):
             text = text.decode("utf-8")
+        if isinstance(text, str) and not text.strip():
+            raise DocumentError("the document", "is empty")
         body = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_no_constant)
     except DocumentError:
         raise

@@ -17,15 +17,22 @@ class DocumentError(ValueError):
         The file, or the place in the document: ``map.knots[3]``.
     problem
         The problem, in words.
+    file
+        Name of the file, if it was read from one.
     """
 
-    def __init__(self, where: object, problem: str) -> None:
-        super().__init__(where, problem)
-        self.where, self.problem = str(where), problem
+    def __init__(self, where: object, problem: str, file: str = "") -> None:
+        super().__init__(where, problem, file)
+        self.where, self.problem, self.file = str(where), problem, file
+
+    @property
+    def sentence(self) -> str:
+        """Place and problem in one sentence, without the file."""
+        return f"{self.where} {self.problem}"
 
     def __str__(self) -> str:
-        """Place and problem in one sentence."""
-        return f"{self.where} {self.problem}"
+        """File, place and problem in one sentence."""
+        return f"{self.file}: {self.sentence}" if self.file else self.sentence
 
 
 class ExportMismatchError(ValueError):

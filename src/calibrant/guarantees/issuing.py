@@ -205,7 +205,7 @@ def checked_terms(
 ) -> Terms:
     """The terms of a certificate; invalid ones raise an error."""
     if not 0.0 < alpha < 1.0:
-        raise InputError("alpha", f"must lie strictly between 0 and 1, got {alpha}")
+        raise InputError("alpha", f"must lie strictly between 0 and 1, got {alpha}", "pass 0.1 for confidence 90 %")
     check_option("interval", interval, tuple(allowed))
     check_option("coverage", coverage, get_args(Coverage))
     return Terms(alpha, coverage, interval)

@@ -287,9 +287,11 @@ def plan(
             ),
         )
     if not 0.0 < alpha < 1.0:
-        raise InputError("alpha", f"must lie strictly between 0 and 1, got {alpha}")
+        raise InputError("alpha", f"must lie strictly between 0 and 1, got {alpha}", "pass 0.1 for confidence 90 %")
     if epsilon is not None and not 0.0 < epsilon < 1.0:
-        raise InputError("epsilon", f"must lie strictly between 0 and 1, got {epsilon}")
+        raise InputError(
+            "epsilon", f"must lie strictly between 0 and 1, got {epsilon}", "pass 0.05 for 5 percentage points"
+        )
     for name, value in {"n": n, "n_bins": n_bins}.items():
         if value is not None:
             check_whole(name, value)
@@ -334,7 +336,7 @@ def _by_points(
         fix = "pass points_per_bin='fewest' with epsilon, or a number of labels without it"
         raise InputError("epsilon", "and points_per_bin determine each other", fix)
     if not 0.0 < alpha < 1.0:
-        raise InputError("alpha", f"must lie strictly between 0 and 1, got {alpha}")
+        raise InputError("alpha", f"must lie strictly between 0 and 1, got {alpha}", "pass 0.1 for confidence 90 %")
     check_whole("n", n)
     classes = 0
     if n_classes is not None:
@@ -359,7 +361,9 @@ def _by_points(
             raise _nothing_guaranteed(rows, f"with {given:,} in each bin", "use more labels per bin")
         return found
     if not 0.0 < epsilon < 1.0:
-        raise InputError("epsilon", f"must lie strictly between 0 and 1, got {epsilon}")
+        raise InputError(
+            "epsilon", f"must lie strictly between 0 and 1, got {epsilon}", "pass 0.05 for 5 percentage points"
+        )
     if most < 2 or made(most).epsilon > epsilon:
         problem = Phrase("is too few labels for {epsilon}", epsilon=Setting("epsilon", epsilon))
         raise TooFewLabels(Setting("n", rows), problem, "pass a larger epsilon or use more labels")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays.columns import check_whole, read_column
+from calibrant.arrays.columns import check_whole, meant, read_column
 from calibrant.arrays.labels import LabelType
 from calibrant.arrays.multiclass.rows import is_matrix
 from calibrant.arrays.sides import side_column
@@ -227,7 +227,11 @@ def _resolved(metric: Any) -> tuple[str | None, Callable[..., Any]]:
     if isinstance(metric, str):
         if metric not in BINARY:
             known = ", ".join(map(repr, sorted(BINARY)))
-            raise InputError("metric", f"is {metric!r}, which is not the name of one", f"pass one of {known}")
+            raise InputError(
+                "metric",
+                f"is {metric!r}, which is not the name of one",
+                f"pass one of {known}{meant(metric, sorted(BINARY))}",
+            )
         return metric, BINARY[metric].function
     if not callable(metric):
         raise InputError("metric", f"is of type {type(metric).__name__}", "pass a name or a function of (scores, y)")

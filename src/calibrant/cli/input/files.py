@@ -343,7 +343,9 @@ def load_map(path: str, *, several: bool = False) -> Calibration:
     except IsADirectoryError:
         raise Mistake(f"the map {path}", "is a folder", "pass the file that calibrant fit saved") from None
     except DocumentError as problem:
-        raise Mistake(path, f"is damaged or is not a map saved by calibrant ({problem})", "fit it again") from None
+        raise Mistake(
+            path, f"is damaged or is not a map saved by calibrant ({problem.sentence})", "fit it again"
+        ) from None
 
 
 # ---------------------------------------------------------------------------------------------------------- writing
