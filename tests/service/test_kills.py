@@ -22,5 +22,5 @@ def test_ten_kills_lose_nothing(settings: Settings) -> None:
     found = run(10, 1, settings, progress=10, version_seconds=1.0)
     assert found.kills >= 10
     assert found.found.wrong == [], str(found)
-    assert found.found.numbers["outcomes acknowledged, by id"] > 0, str(found)
-    assert found.found.numbers["rows learned, each once"] > 0, str(found)
+    for number in ("outcomes acknowledged, by id", "rows learned, each once", "versions that gave answers", "erasures"):
+        assert found.found.numbers[number] > 0, str(found)

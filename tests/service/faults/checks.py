@@ -271,7 +271,7 @@ def _versions(found: Found, connection: psycopg.Connection, stream: int, written
         ]  # fmt: skip
         found.none("an answer by a version that was not served to its id", [] if fits else [each])
         by_canary += bool(fits) and all(one.version != each.version for one in fits)
-    found.numbers["versions that gave answers, without the score"] = len({each.version for each in predictions} - {0})
+    found.numbers["versions that gave answers"] = len({each.version for each in predictions} - {0})
     found.numbers["answers by the map of a key"] = by_key
     found.numbers["answers by a canary"] = by_canary
 

@@ -119,7 +119,9 @@ class Client(threading.Thread):
                 self.tell(due)
             if self.known.answers and self.rng.random() < 0.2:
                 self.predict(self.rng.sample(list(self.known.answers)[-200:], k=min(3, len(self.known.answers))))
-            if self.rng.random() < self.decides:
+            if self.decides and not self.known.actions:
+                self.erase()  # one at least
+            elif self.rng.random() < self.decides:
                 self.decide(self.rng.choices(list(OPERATIONS), list(OPERATIONS.values()))[0])
             time.sleep(self.pause)
 
