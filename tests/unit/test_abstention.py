@@ -345,7 +345,7 @@ def test_a_model_without_a_threshold_says_why() -> None:
     scores = {"few": np.full(35, 0.9), "poor": np.full(100, 0.9)}
     right = {"few": np.ones(35, dtype=int), "poor": np.repeat([0, 1], [50, 50])}
     printed = str(accept_models(scores, right))
-    assert "few: no threshold (35 rows; at least 36 are needed)" in printed
-    assert "poor: no threshold (50 of 100 rows are wrong)" in printed
+    assert "few: no threshold (35 answers; at least 36 are needed)" in printed
+    assert "poor: no threshold (50 of 100 answers are wrong)" in printed
     more = accept_models(scores | {"few": np.full(36, 0.9)}, right | {"few": np.ones(36, dtype=int)})
     assert more.best == "few"

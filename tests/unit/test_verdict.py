@@ -804,7 +804,7 @@ def test_the_list_counts_what_it_leaves_out() -> None:
     scores = rng.beta(2, 20, 80_000)
     labels = rng.random(80_000) < np.minimum(scores * np.where(segment < 9, 1.6, 1.0), 1.0)
     text = str(check(scores, labels, by=segment))
-    assert "Segments: 9 of 20 significantly off, largest effect first:" in text
+    assert "Segments: 9 of 20 significantly off, largest effect first (the least in its 95 % CI):" in text
     assert "and 4 more" in text
 
 

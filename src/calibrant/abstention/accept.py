@@ -107,8 +107,8 @@ class Acceptance(Shown):
         sure, most = f"{100 * (1 - self.alpha):.4g} %", f"{100 * self.error:.4g} %"
         if self.threshold is None:
             text = (
-                f"No threshold: at no score is it shown with confidence {sure} that at most {most} of the answers are "
-                f"wrong. Of {count_text(self.total)} answers, {count_text(self.total_wrong)} are wrong. {self._advice}"
+                f"No threshold has at most {most} wrong answers with confidence {sure}. Of {count_text(self.total)} "
+                f"answers, {count_text(self.total_wrong)} are wrong. {self._advice}"
             )
         else:
             rule, such = f"Answer if the score is {score_rule(self.threshold)}", "such"

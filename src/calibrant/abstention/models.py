@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from calibrant.abstention.accept import Acceptance, accept
 from calibrant.abstention.chain import check_levels, fewest_rows, score_rule
 from calibrant.arrays import ScoreType
-from calibrant.messages import InputError, Shown, plural
+from calibrant.messages import InputError, Note, Shown, listed, plural
 
 
 @dataclass(frozen=True)
@@ -51,19 +51,23 @@ class ModelChoice(Shown):
         sure = f"{100 * (1 - self.alpha):.4g} %"
         lines = [f"With confidence {sure} for all models together, at most {100 * self.error:.4g} % are wrong:"]
         for name, each in self.models.items():
-            share = f"{100 * each.coverage:.1f} % of {each.total:,} rows"
+            share = f"{100 * each.coverage:.1f} % of {each.total:,} answers"
             at = each.threshold
             rule = "everything" if each.everything else "" if at is None else f"if the score is {score_rule(at)}"
             lines.append(f"  {name}: no threshold{_why(each)}" if at is None else f"  {name}: answer {rule}, {share}")
-        return "\n".join(lines)
+        told: dict[Note, list[str]] = {}
+        for name, each in self.models.items():
+            for note in each.notes:
+                told.setdefault(note, []).append(name)
+        return "\n".join([*lines, *(f"  {listed(names)}: {note}" for note, names in told.items())])
 
 
 def _why(found: Acceptance) -> str:
     """Why a model has no threshold: too few rows for its share of alpha, or too many wrong ones."""
     fewest = fewest_rows(found.error, found.alpha)
     if found.total < fewest:
-        return f" ({plural(found.total, 'row')}; at least {fewest:,} are needed)"
-    return f" ({found.total_wrong:,} of {plural(found.total, 'row')} are wrong)"
+        return f" ({plural(found.total, 'answer')}; at least {fewest:,} are needed)"
+    return f" ({found.total_wrong:,} of {plural(found.total, 'answer')} are wrong)"
 
 
 def accept_models(
@@ -107,8 +111,8 @@ def accept_models(
     >>> right = {"a": rng.random(400) < 0.97, "b": rng.random(400) < 0.8}
     >>> print(accept_models(stated, right))
     With confidence 95 % for all models together, at most 10 % are wrong:
-      a: answer everything, 100.0 % of 400 rows
-      b: no threshold (87 of 400 rows are wrong)
+      a: answer everything, 100.0 % of 400 answers
+      b: no threshold (87 of 400 answers are wrong)
     """
     check_levels(error, alpha)
     for argument, given in (("scores", scores), ("correct", correct), ("groups", groups)):

@@ -116,7 +116,7 @@ Order = Literal["effect", "events", "rows", "stake"]
 """How segments are sorted."""
 
 ORDERS: Mapping[str, str] = {
-    "effect": "largest effect first",
+    "effect": "largest effect first (the least in its 95 % CI)",
     "events": "most events first",
     "rows": "most rows first",
     "stake": "most events at stake first",

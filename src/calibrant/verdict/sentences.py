@@ -13,11 +13,11 @@ from calibrant.verdict.decision import ALPHA_INTERCEPT, Direction
 from calibrant.verdict.figures import amount, between, capitalized, digits_apart, p_text, percent, signed_percent
 from calibrant.verdict.multiclass.by_class import class_lines, gain_sentence, joint_headline, judged, row_text
 from calibrant.verdict.outlook import round_up
+from calibrant.verdict.segments import ORDERS, Segment
 from calibrant.verdict.shape import Misfit, Range
 
 if TYPE_CHECKING:
     from calibrant.verdict.gain import Gain
-    from calibrant.verdict.segments import Segment
     from calibrant.verdict.verdict import Verdict
 
 SHOWN_SEGMENTS = 5
@@ -115,7 +115,7 @@ class Wording:
     def facts(self) -> tuple[str, ...]:
         """Everything below the headline: sentences, classes, segments, periods, region, hints and notes."""
         verdict = self.verdict
-        segments = _scanned("Segments", verdict.segments, SHOWN_SEGMENTS, ", largest effect first")
+        segments = _scanned("Segments", verdict.segments, SHOWN_SEGMENTS, f", {ORDERS['effect']}")
         periods = _scanned("Periods", verdict.periods, len(verdict.periods))
         region = () if verdict.region is None else (f"Region: {verdict.region}",)
         remarks = (*(f"Hint: {hint}" for hint in self.hints), *(f"Note: {note}" for note in self.notes))
