@@ -771,7 +771,7 @@ def test_it_prints_itself(case):
     assert case.cls.__name__ in text
     assert "fitted to 400 probability scores with 145 events\n" in text
     assert all(f"\n  {line}" in text for line in str(cal.certificate()).splitlines())
-    assert all(f"\n  note: {note}" in text for note in cal.notes_)
+    assert all(f"\n  Note: {note}" in text for note in cal.notes_)
     weighted = case.fit(*sample(), np.full(400, 0.5))
     assert "fitted to probability scores with a total weight of 200, 72.5 of it events" in str(weighted)
     assert "fitted to probability scores with a total weight of 200, 72.5 of it events" in str(weighted.calibration_)

@@ -175,7 +175,7 @@ def test_every_door_takes_ratio_weights_as_importance_weights(subtests: pytest.S
             refusal = one.certificate()
             assert isinstance(refusal, NoCertificate)
             assert refusal.code == "estimated-weights"
-            assert "note: map and losses refer to the population" in str(one)
+            assert "Note: map and losses refer to the population" in str(one)
     assert float(cb.metrics.ece(scores, y, estimated)) == float(cb.metrics.ece(scores, y, plain))
     assert cb.check(scores, y, sample_weight=estimated).status == cb.check(scores, y, sample_weight=plain).status
     assert cb.calibrate(scores[:100], y[:100], sample_weight=estimated[:100]).certificate().code == "estimated-weights"

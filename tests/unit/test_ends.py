@@ -223,7 +223,7 @@ def test_fifty_one_certain_answers_do_not_flatten_the_slope_of_all() -> None:
     np.testing.assert_allclose(told[1:], [0.43, 0.579, 0.62, 0.765], atol=0.08)
     sentence = "51 scores of exactly 1 are read as 0.975 in log-odds, half as far from 1 as the nearest other score"
     assert sentence in map(str, cal.notes_)
-    assert f"note: {sentence}" in str(cal)
+    assert f"Note: {sentence}" in str(cal)
     wrecked = PlattScaling(clamp=CLAMP).fit(scores, y)
     assert wrecked.map_.slope == pytest.approx(0.10, abs=0.01)
     np.testing.assert_allclose(wrecked.transform([0.8, 0.9, 0.95]), [0.46, 0.48, 0.5], atol=0.005)

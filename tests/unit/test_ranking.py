@@ -123,7 +123,7 @@ def test_a_rich_map_on_few_rows_says_so(subtests):
             assert len(said) == 1
             assert said[0].startswith(f"only {y.sum():,} minority-class rows: this method is likely to overfit")
             assert said[0].endswith(f"with at least {least:,.6g}")
-            assert f"note: {said[0]}" in str(cal)
+            assert f"Note: {said[0]}" in str(cal)
             many = getattr(calibrant.calibrators, name)().fit(*world(int(5 * least)))
             assert "few-for-rich-map" not in {note.code for note in many.notes_}
 

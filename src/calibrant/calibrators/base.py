@@ -308,8 +308,8 @@ class Calibrator(BaseEstimator):
             f"  {self._describe(voice)}",
             *([] if self._of_classes else [f"  {self.ranking_}"]),
             *(f"  {line}" for line in certificate_text(self.certificate(), voice).splitlines()),
-            *([f"  note: {importance_weights().say(voice)}"] if weighted else []),
-            *(f"  note: {note.say(voice)}" for note in self.notes_),
+            *([f"  Note: {importance_weights().say(voice)}"] if weighted else []),
+            *(f"  Note: {note.say(voice)}" for note in self.notes_),
         ]
         return "\n".join(lines)
 

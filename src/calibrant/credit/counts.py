@@ -23,7 +23,9 @@ def check_counts(values: ArrayLike, name: str, dims: tuple[int, ...] = (1,), uni
     whole = (array >= 0) & (array < 2.0**53) & (array == np.floor(array))
     if array.ndim not in dims or not array.size or not whole.all():
         each = f"one for each {unit}" if dims == (1,) else "one for each grade, or a row of them for each year"
-        raise InputError(name, f"must be a list of non-negative integers, {each}")
+        raise InputError(
+            name, f"must be a list of non-negative integers, {each}", f"count the rows of each {unit} first"
+        )
     return array.astype(np.int64)
 
 
