@@ -71,11 +71,22 @@ def command(*words: str) -> str:
     return "\n".join(line for line in done.stderr.splitlines() if line and not line.startswith(("Usage", "Try")))
 
 
+def answers() -> tuple[Any, Any]:
+    """Stated confidences of 200 answers, and whether each is correct; one of confidence 1 is wrong."""
+    rng = np.random.default_rng(5)
+    stated = rng.choice([0.6, 0.8, 0.9, 1.0], 200, p=[0.2, 0.4, 0.35, 0.05])
+    correct = rng.random(200) < stated
+    correct[np.flatnonzero(stated == 1.0)[0]] = False
+    return stated, correct
+
+
 CASES: dict[str, Callable[[], Any]] = {
     "check: calibrated": lambda: cb.check(*rows(5000)),
     "check: miscalibrated": lambda: cb.check(*rows(5000, 0.5, 0.6)),
     "check: cannot tell yet": lambda: cb.check(*rows(200, 0.2)),
     "check: rounded scores": lambda: cb.check(rows(800)[0].round(1), rows(800)[1]),
+    "check: answers of a language model": lambda: cb.check(*answers(), event="correct answer"),
+    "a test with p = 0": lambda: cb.metrics.always_valid_test(*answers()),
     "calibrate": lambda: cb.calibrate(*rows(1000, 0.5, 0.6)),
     "calibrate: the candidates": lambda: cb.calibrate(*rows(1000, 0.5, 0.6)).comparison_,
     "certificate: bins": lambda: fitted("HistogramBinning", n_bins=5).certificate(),
