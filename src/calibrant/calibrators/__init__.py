@@ -72,39 +72,7 @@ _HOMES = {
     "VennAbers": "binary.venn_abers",
 }
 
-__all__ = [
-    "AutoCalibrator",
-    "BayesianBinning",
-    "BetaScaling",
-    "BinwiseShift",
-    "CalibratedClassifier",
-    "CalibrationTree",
-    "ClasswiseHistogramBinning",
-    "CrossVennAbers",
-    "DirichletScaling",
-    "HistogramBinning",
-    "IsotonicBinning",
-    "IsotonicCalibrator",
-    "LogitShift",
-    "MatrixScaling",
-    "MulticlassAutoCalibrator",
-    "MulticlassSegmentCalibrator",
-    "MultilabelCalibrator",
-    "OneAgainstOne",
-    "PathCalibrator",
-    "PlattScaling",
-    "ProbabilityCalibrationTree",
-    "Reduction",
-    "ScalingBinning",
-    "SegmentCalibrator",
-    "SimplexBinning",
-    "SplineCalibrator",
-    "StructuredScaling",
-    "TemperatureScaling",
-    "TopLabelHistogramBinning",
-    "VectorScaling",
-    "VennAbers",
-]
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 from enum import StrEnum
-from importlib import import_module
 from math import isfinite
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from calibrant import calibrators
 from calibrant.cli import console, options
 
 if TYPE_CHECKING:
@@ -54,24 +54,24 @@ class LossName(StrEnum):
 
 
 CLASSES = {
-    Method.auto: ("auto", "AutoCalibrator"),
-    Method.shift: ("binary.scaling", "LogitShift"),
-    Method.temperature: ("temperature", "TemperatureScaling"),
-    Method.platt: ("binary.scaling", "PlattScaling"),
-    Method.beta: ("binary.scaling", "BetaScaling"),
-    Method.spline: ("binary.spline", "SplineCalibrator"),
-    Method.isotonic: ("binary.isotonic", "IsotonicCalibrator"),
-    Method.binning: ("binary.binning", "HistogramBinning"),
-    Method.scaling_binning: ("binary.two_stage", "ScalingBinning"),
-    Method.isotonic_binning: ("binary.isotonic", "IsotonicBinning"),
-    Method.bayesian_binning: ("binary.bayesian", "BayesianBinning"),
-    Method.venn_abers: ("binary.venn_abers", "VennAbers"),
-    Method.tree: ("trees", "CalibrationTree"),
-    Method.tree_curves: ("trees", "ProbabilityCalibrationTree"),
-    Method.vector: ("multiclass.scaling", "VectorScaling"),
-    Method.structured: ("multiclass.scaling", "StructuredScaling"),
+    Method.auto: "AutoCalibrator",
+    Method.shift: "LogitShift",
+    Method.temperature: "TemperatureScaling",
+    Method.platt: "PlattScaling",
+    Method.beta: "BetaScaling",
+    Method.spline: "SplineCalibrator",
+    Method.isotonic: "IsotonicCalibrator",
+    Method.binning: "HistogramBinning",
+    Method.scaling_binning: "ScalingBinning",
+    Method.isotonic_binning: "IsotonicBinning",
+    Method.bayesian_binning: "BayesianBinning",
+    Method.venn_abers: "VennAbers",
+    Method.tree: "CalibrationTree",
+    Method.tree_curves: "ProbabilityCalibrationTree",
+    Method.vector: "VectorScaling",
+    Method.structured: "StructuredScaling",
 }
-"""Module and class of each method; only the chosen one is imported."""
+"""Class of each method; only the chosen one is loaded."""
 
 OF_CLASSES = (Method.auto, Method.temperature, Method.vector, Method.structured)
 """Methods of several classes; the last two are of several classes only."""
@@ -285,8 +285,7 @@ def _calibrator(method: Method, said: dict[str, Any]) -> Any:
     if "loss" in said:
         said["loss"] = str(said["loss"])
     said.pop("features", None)  # columns, not a setting
-    module, name = CLASSES[method]
-    return getattr(import_module(f"calibrant.calibrators.{module}"), name)(**said)
+    return getattr(calibrators, CLASSES[method])(**said)
 
 
 def _features(
