@@ -33,15 +33,14 @@ from calibrant import (
     calibrators,
 )
 from calibrant.calibrators import (
-    BayesianBinning,
     BinwiseShift,
     CrossVennAbers,
     IsotonicBinning,
     LogitShift,
     ScalingBinning,
-    VennAbers,
 )
 from calibrant.calibrators.binary.base import BinaryCalibrator
+from calibrant.calibrators.multiclass.base import MulticlassCalibrator
 from calibrant.multiclass import (
     ClasswiseHistogramBinning,
     DirichletScaling,
@@ -66,8 +65,27 @@ CALIBRATORS = [
     AutoCalibrator(candidates=["platt", "isotonic"], cv=3),
 ]
 
+# They need segments, features, a taxonomy or a label for each column besides the scores, which no check passes.
+UNLIKE = {
+    "CalibrationTree",
+    "MulticlassSegmentCalibrator",
+    "MultilabelCalibrator",
+    "PathCalibrator",
+    "ProbabilityCalibrationTree",
+    "SegmentCalibrator",
+}
+
+
+def _unlisted(base: type, listed: Sequence[Any]) -> list[Any]:
+    """Every other calibrator of the base class, with its defaults."""
+    found = [getattr(calibrators, name) for name in sorted({*calibrators.__all__} - UNLIKE)]
+    known = {type(each) for each in listed}
+    return [cls() for cls in found if issubclass(cls, base) and cls not in known]
+
+
 # Behind the adapter only.
-OTHERS = [VennAbers(), BayesianBinning(), ScalingBinning(4), BinwiseShift(4), IsotonicBinning(random_state=0)]
+OTHERS = [ScalingBinning(4), BinwiseShift(4), IsotonicBinning(random_state=0)]
+OTHERS += _unlisted(BinaryCalibrator, [*CALIBRATORS, *OTHERS])
 
 # With all of its candidates it fits a dozen maps at each fit.
 ALL_CANDIDATES = pytest.param(AutoCalibrator(), id="AutoCalibrator()", marks=[pytest.mark.full, pytest.mark.slow])
@@ -220,6 +238,7 @@ MULTICLASS = [
     SimplexBinning(),
     MulticlassAutoCalibrator(["temperature"], cv=2),
 ]
+MULTICLASS += _unlisted(MulticlassCalibrator, [*MULTICLASS, VectorScaling()])
 
 
 def test_the_wrapper_of_several_classes(subtests: pytest.Subtests) -> None:
@@ -238,10 +257,7 @@ def test_the_wrapper_of_other_calibrators_of_several_classes(calibrator: Any, su
 def test_every_estimator_is_checked() -> None:
     checked = {type(each).__name__ for each in (*CALIBRATORS, *MULTICLASS, *OTHERS, VectorScaling())}
     wrappers = {"CalibratedClassifier", "CrossVennAbers"}
-    # segments, features, a taxonomy or a label for each column are needed besides the scores, which no check passes
-    unlike = {"SegmentCalibrator", "MulticlassSegmentCalibrator", "PathCalibrator", "MultilabelCalibrator"}
-    unlike |= {"CalibrationTree", "ProbabilityCalibrationTree"}
-    assert checked | wrappers | unlike == set(calibrators.__all__)
+    assert checked | wrappers | UNLIKE == set(calibrators.__all__)
 
 
 def test_the_wrapper_of_a_model_and_a_map_per_fold(subtests: pytest.Subtests) -> None:
