@@ -99,20 +99,12 @@ CASES: dict[str, Callable[[], Forecaster]] = {
 }
 NAMES = sorted(CASES)
 KERNELS = [name for name in NAMES if isinstance(CASES[name](), KernelForecaster)]
-# Each kernel, and one on another: what is compiled of the others is the same.
+# The first case of every kernel, and settings that take other branches: what is compiled of the others is the same.
 COMPILED = [
-    "Aggregated",
-    "Aioli",
-    "Foster99",
-    "Hedging",
+    *{type(CASES[name]()): name for name in reversed([name for name in CASES if name in KERNELS])}.values(),
     "Hedging by means",
-    "OnlineBeta",
     "OnlineBeta in a small ball",
-    "OnlineGradient",
-    "OnlinePlatt",
     "OnlinePlatt in a small ball",
-    "PreparedFoster",
-    "Tracking",
 ]
 # Beside those that define no map: their forecasts depend on features, on the other outcome, on experts without one.
 WITHOUT_MAP = {
