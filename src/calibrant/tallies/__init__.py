@@ -4,12 +4,25 @@ Rows are read once. The cost of fitting, assessing and plotting then depends on 
 number of rows. Tallies of days, shards and workers add up to the tally of all rows, bit for bit for integer weights.
 """
 
-from calibrant.tallies.cells import Cells, Counts
-from calibrant.tallies.effective import effective_size, in_effective_rows
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from calibrant.tallies.cells import Cells, Counts, effective_size, in_effective_rows
 from calibrant.tallies.ends import NO_INTERIOR, end_notes, end_text, ends_at, ends_of_rows
-from calibrant.tallies.grouped import CLUSTER_BUCKETS, SEGMENT_GRID, Clusters, GroupedTally, cluster_buckets, scores_of
 from calibrant.tallies.repeats import repeat_notes, repeat_notes_of_rows
 from calibrant.tallies.tally import Resolution, Tally
+
+if TYPE_CHECKING:
+    from calibrant.tallies.grouped import (
+        CLUSTER_BUCKETS,
+        SEGMENT_GRID,
+        Clusters,
+        GroupedTally,
+        cluster_buckets,
+        scores_of,
+    )
+
+_BY_GROUP = ("CLUSTER_BUCKETS", "SEGMENT_GRID", "Clusters", "GroupedTally", "cluster_buckets", "scores_of")
 
 __all__ = [
     "CLUSTER_BUCKETS",
@@ -32,3 +45,17 @@ __all__ = [
     "repeat_notes_of_rows",
     "scores_of",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Load tallies by group when they are first used."""
+    if name not in _BY_GROUP:
+        raise AttributeError(f"module 'calibrant.tallies' has no attribute {name!r}")
+    value = getattr(import_module("calibrant.tallies.grouped"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """Every name, loaded or not."""
+    return __all__

@@ -1,4 +1,4 @@
-"""Columns of a tally by cell, and how they are computed and merged."""
+"""Columns of a tally by cell: how they are computed from rows or a table, and merged; rows that weights are worth."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays import Rows
-from calibrant.numerics import Floats, Grid, Ints, chunks
+from calibrant.arrays import Rows, ScoreType
+from calibrant.messages import InputError
+from calibrant.numerics import Column, Floats, Grid, Ints, chunks
 
 Counts = NDArray[np.int64] | NDArray[np.float64]
 
@@ -133,6 +134,62 @@ def grid_cells(rows: Rows, grid: Grid) -> Cells:
     return replace(cells, rows=rows_of, row_events=row_events, w2=w2, w2_events=w2_events)
 
 
+def table_cells(
+    n: ArrayLike, events: ArrayLike, edges: ArrayLike, scores: Column, score_type: ScoreType
+) -> tuple[Cells, Floats]:
+    """Cells of the bins that have rows, and the inner edges; see :meth:`Tally.from_table`."""
+    counts, hits = _whole(n, "n"), _whole(events, "events")
+    inner = np.asarray(edges, dtype=np.float64)
+    if len(hits) != len(counts):
+        raise InputError("events", f"must have one entry for each of the {len(counts)} bins, got {len(hits)}")
+    if len(inner) != len(counts) - 1:
+        raise InputError("edges", f"must be the {len(counts) - 1} edges between {len(counts)} bins, got {len(inner)}")
+    if (hits > counts).any():
+        wrong = int(np.argmax(hits > counts))
+        raise InputError("events", f"exceed n in bin {wrong}", "check whether the two columns are swapped")
+    if not (np.isfinite(inner).all() and (np.diff(inner) > 0).all()):
+        raise InputError("edges", "must be finite and increase from bin to bin", "sort the table by score")
+    filled = np.flatnonzero(counts)
+    means = None if scores is None else np.asarray(scores, dtype=np.float64)
+    if means is not None:
+        ends = (0.0, 1.0) if score_type == "probability" else (-np.inf, np.inf)
+        low, high = np.append(ends[0], inner), np.append(inner, ends[1])
+        if means.shape != counts.shape or not ((means >= low) & (means <= high) & np.isfinite(means))[filled].all():
+            raise InputError("scores", "must hold the mean score of each bin, between its edges, or be left out")
+        means = means[filled]
+    return Cells(filled.astype(np.int32), counts[filled], hits[filled], scores=means), inner
+
+
+def effective_size(total: float, events: float, w2: float, w2_events: float) -> float:
+    """:attr:`Tally.effective_size` from sums of weights and of their squares, of all rows and of events.
+
+    Examples
+    --------
+    >>> round(effective_size(10.0, 4.0, 10.0, 4.0), 6)  # weights of one
+    10.0
+    >>> round(effective_size(100 + 20 * 500, 100, 100 + 400 * 500, 100))  # 500 negatives stand for 10,000
+    8501
+    """
+    rate = events / total
+    variance = w2_events * (1.0 - rate) ** 2 + (w2 - w2_events) * rate**2
+    if not 0.0 < rate < 1.0 or not variance > 0.0:
+        return total**2 / w2
+    return total**2 * rate * (1.0 - rate) / variance
+
+
+def in_effective_rows(rows: Rows) -> Rows:
+    """Importance weights rescaled to sum to the effective sample size.
+
+    Integer weights too: a row of weight 20 is one row, and must not count as 20 when rows are split.
+    """
+    if rows.counts or rows.weights is None:
+        return rows
+    weights = rows.weights / float(rows.weights.max())  # so that squares neither overflow nor vanish
+    squares, events = weights * weights, rows.labels == 1
+    sums = (float(part.sum()) for part in (weights, weights[events], squares, squares[events]))
+    return replace(rows, weights=weights * (effective_size(*sums) / float(weights.sum())))
+
+
 def distinct_starts(ordered: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[Any]]:
     """Where each distinct value of a sorted array starts, and the distinct values."""
     first = np.append(np.ones(min(1, len(ordered)), dtype=bool), ordered[1:] != ordered[:-1])
@@ -147,3 +204,12 @@ def segment_sums(values: NDArray[Any], starts: NDArray[Any]) -> NDArray[Any]:
     sums = np.add.reduceat(np.append(values, values.dtype.type(0)), starts)
     sums[np.diff(starts, append=len(values)) <= 0] = 0
     return np.asarray(sums)
+
+
+def _whole(values: ArrayLike, name: str) -> Ints:
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1 or not len(array):
+        raise InputError(name, "must be a non-empty, one-dimensional array of counts")
+    if not ((array >= 0) & (array < 2.0**53) & (array == np.floor(array))).all():
+        raise InputError(name, "must hold integers from 0 to 2**53")
+    return array.astype(np.int64)

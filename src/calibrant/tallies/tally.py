@@ -14,10 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from calibrant.arrays import Rows, ScoreType, check_rows
 from calibrant.messages import InputError, Phrase, Setting, plural
 from calibrant.numerics import Column, Ends, Floats, Grid, Ints, chunks, fingerprint, float_keys
-from calibrant.tallies.cells import Cells, Counts, exact_cells, grid_cells, segment_sums
-from calibrant.tallies.effective import effective_size
+from calibrant.tallies.cells import Cells, Counts, effective_size, exact_cells, grid_cells, segment_sums, table_cells
 from calibrant.tallies.sorted_rows import SortedRows
-from calibrant.tallies.table import table_cells
 
 Resolution = Literal["exact", "grid", "bins"]
 
