@@ -8,7 +8,6 @@ from typing import Literal, cast, get_args
 
 import numpy as np
 
-from calibrant.fits.squares import is_step, least_squares
 from calibrant.maps import Axis, BetaMap, ComposeMap, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
 from calibrant.messages import Advice, InputError, Note, note
 from calibrant.numerics import USUAL_ENDS, Ends, Floats, Grid, expit, logit
@@ -176,6 +175,8 @@ def fit_platt(tally: Tally, how: Scaling = DEFAULT, on: Axis = "log-odds") -> No
     fit = fit_logistic(targets.pieces(tally, design), 2, non_negative=bounds, start=start)
     a, b = fit.coefficients
     if how.loss == "square":
+        from calibrant.fits.squares import is_step, least_squares  # here: most fits do without
+
         a, b = least_squares(targets.pieces(tally, design), fit.coefficients, bounds)
         if targets.hit == 1.0 and is_step(targets.pieces(tally, design), a, b):
             targets = Targets.softened(support, how, steps_fit_better())

@@ -7,7 +7,7 @@ guarantee.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,13 +18,15 @@ from calibrant.arrays.labels import LabelType, labels_minus_one, labels_read
 from calibrant.calibration import Calibration
 from calibrant.calibrators.base import Calibrator, Fit
 from calibrant.fits.needs import minority_rows
-from calibrant.fits.prior_correction import WeightType, class_odds, refuse_by_class, restored
 from calibrant.fits.ranking import Ranking
 from calibrant.guarantees.provenance import Provenance, Sampling
 from calibrant.maps import Map
 from calibrant.messages import Advice, InputError, Note, Setting, note
 from calibrant.numerics import Ends
 from calibrant.tallies import Resolution, Tally, ends_at, repeat_notes
+
+if TYPE_CHECKING:
+    from calibrant.fits.prior_correction import WeightType
 
 
 class BinaryCalibrator(Calibrator):
@@ -139,6 +141,8 @@ class BinaryCalibrator(Calibrator):
         named = score_and_label(y, score, label)
         meant: Literal["importance", "frequency"] = "importance" if weight_type == "by-class" else weight_type
         if weight_type == "by-class":
+            from calibrant.fits.prior_correction import refuse_by_class  # here: few fits are to such rows
+
             refuse_by_class(None if self._restores else type(self).__name__, in_frame=named is not None)
             if label_type == "fraction":
                 raise InputError("label_type", "of fractions leaves no class to sample by", "leave weight_type out")
@@ -182,6 +186,8 @@ class BinaryCalibrator(Calibrator):
             if rows.fractional:
                 self.provenance_ = replace(self.provenance_, weight_type="fractional-labels")
             return self
+        from calibrant.fits.prior_correction import class_odds  # here: few fits are to such rows
+
         sampled, notes = replace(rows, weights=None, counts=True), (*rows.kind_notes, sampled_by_class())
         return self._fit_tally(Tally.from_rows(sampled), sampling, notes, class_odds(rows))
 
@@ -236,6 +242,8 @@ class BinaryCalibrator(Calibrator):
 
     def _restored(self) -> Map:
         """The map of rows sampled by class, moved to the population that the class weights restore."""
+        from calibrant.fits.prior_correction import restored  # here: few fits are to such rows
+
         return restored(self.map_, self._odds)
 
     def _seen(self, tally: Tally) -> Tally:
