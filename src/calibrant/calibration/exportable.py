@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from calibrant.arrays.paths import local_path
 from calibrant.guarantees.provenance import MulticlassProvenance
 from calibrant.maps import Map
 from calibrant.messages import InputError
@@ -130,6 +129,7 @@ class Exportable:
         Proof
             What was compared, and the largest difference.
         """
+        from calibrant.arrays.paths import local_path
         from calibrant.export.files import write_whole
         from calibrant.export.sql.file import SqlFile
 
@@ -217,6 +217,7 @@ class Exportable:
         Proof
             What was compared, and the largest difference.
         """
+        from calibrant.arrays.paths import local_path
         from calibrant.export.files import write_whole
         from calibrant.export.source.proof import language_of, proven_source
 
@@ -303,6 +304,7 @@ class Exportable:
         Proof
             What was compared, and the largest difference.
         """
+        from calibrant.arrays.paths import local_path
         from calibrant.export.onnx.model import write_model
 
         target = local_path(path)

@@ -1,4 +1,4 @@
-"""Calibration: a fitted map with its provenance and certificate."""
+"""A calibration: how it is applied, stored and loaded."""
 
 from __future__ import annotations
 
@@ -15,10 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import ScoreType, check_scores
 from calibrant.arrays.columns import is_tensor, refuse_names
-from calibrant.arrays.paths import local_path
 from calibrant.arrays.score_types import MulticlassScoreType
-from calibrant.export.errors import DocumentError
-from calibrant.export.exportable import Exportable
+from calibrant.calibration.exportable import Exportable
 from calibrant.guarantees.certificate import Certificate
 from calibrant.guarantees.content import Content
 from calibrant.guarantees.no_certificate import NoCertificate
@@ -391,6 +389,7 @@ class Calibration(Exportable, Shown):
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the JSON document to ``path``, completely or not at all; :func:`calibrant.load` reads it."""
+        from calibrant.arrays.paths import local_path  # here: only files need it
         from calibrant.export.files import write_whole
 
         target = local_path(path)
@@ -514,6 +513,9 @@ def load(path: str | PathLike[str]) -> Calibration:
     >>> loaded.transform([0.5]).round(3).tolist()
     [0.475]
     """
+    from calibrant.arrays.paths import local_path  # here: only files need them
+    from calibrant.export.errors import DocumentError
+
     target = local_path(path)
     try:
         return Calibration.from_json(target.read_bytes())
