@@ -207,7 +207,7 @@ def _clients(found: Found, written: list[Entry], gone: set[int], clients: list[R
     found.none("a prediction that nobody sent", (id for id in logged if id not in asked))
     found.none("an outcome logged more often than sent", (id for (id, _), n in outcomes.items() if n > sent[id]))
     found.numbers["predictions acknowledged as logged"] = sum(len(each.all_answers) for each in clients)
-    found.numbers["    of ids that were logged again after an erasure"] = sum(len(each) > 1 for each in logged.values())
+    found.numbers["    ids logged again, once they were free"] = sum(len(each) > 1 for each in logged.values())
     found.numbers["receipts given out"] = len(given)
     found.numbers["outcomes with a receipt in the log"] = len(receipts)
     found.numbers["outcomes acknowledged, by id"] = sum(len(each.outcomes_acknowledged) for each in clients)
