@@ -5,13 +5,13 @@
     python benchmarks/service_kills.py --kills 60 --keyed      # maps by key; or --returned: receipts, nothing stored
 
 Two serving processes (uvicorn), a learner and PostgreSQL run under a supervisor. Clients send predictions and outcomes
-through proxies, and repeat what was not answered. Now and then they erase an id, begin, change or end a canary, or let
-promotions go on. The learner drops days of the log: two that lie in the past, and others when the clock jumps by a day.
-At random moments one of the processes is killed by SIGKILL, PostgreSQL is stopped immediately or killed with all its
-processes, connections are reset, a second learner takes the stream, the clock of the database jumps, or its disk is
-full. The first fault comes once a version is served. Between two faults some requests succeed, and a newer version
-is waited for, so that each fault meets a service under load that learns. In the end everything is compared: see
-tests/service/faults/checks.py.
+through proxies, and repeat what was not answered. Now and then they erase an id, begin, change or end a canary, change
+settings, or let promotions go on. The learner drops days of the log: two that lie in the past, and others when the
+clock jumps by a day. At random moments one of the processes is killed by SIGKILL, PostgreSQL is stopped immediately or
+killed with all its processes, connections are reset, a second learner takes the stream, the clock of the database
+jumps, or its disk is full. The first fault comes once a version is served. Between two faults some requests succeed,
+and a newer version is waited for, so that each fault meets a service under load that learns. In the end everything is
+compared: see tests/service/faults/checks.py.
 """
 
 from __future__ import annotations
@@ -141,7 +141,8 @@ class Bench:
         self.learner = stack.enter_context(Supervised(learn, self.environment, self.learner_log))
         ports = [each.port for each in self.doors]
         self.clients = [
-            Client(k + 1, ports, token, pause, keep=keep, keyed=settings.keyed, decides=decides) for k in range(clients)
+            Client(k + 1, ports, token, pause, keep=keep, keyed=settings.keyed, decides=decides, settings=settings)
+            for k in range(clients)
         ]
         self.folder = folder
 

@@ -10,14 +10,16 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
+
+from calibrant.service.settings import Settings
 
 TIMEOUT = 15.0
 STREAM = "/v1/streams/clicks"
 
-OPERATIONS = {"erase": 5, "canary": 3, "end the canary": 1, "resume": 2}
+OPERATIONS = {"erase": 5, "canary": 3, "end the canary": 1, "resume": 2, "settings": 1}
 """Weights of what a person decides now and then."""
 
 
@@ -90,15 +92,17 @@ class Client(threading.Thread):
         Whether to send keys.
     decides
         Share of rounds in which it decides something, as a person would: see :data:`OPERATIONS`.
+    settings
+        Settings of the stream; a decision about them changes the tolerance, so that the monitor and trials begin anew.
     """
 
     def __init__(
         self, number: int, ports: list[int], token: str, pause: float = 0.02, *, keep: bool = True, keyed: bool = False,
-        decides: float = 0.0,
+        decides: float = 0.0, settings: Settings | None = None,
     ) -> None:  # fmt: skip
         super().__init__(daemon=True)
         self.client, self.ports, self.token, self.pause, self.keep = number, ports, token, pause, keep
-        self.keyed, self.decides = keyed, decides
+        self.keyed, self.decides, self.settings = keyed, decides, settings
         self.rng = random.Random(number)
         self.known = Remembered()
         self.ended = threading.Event()
@@ -182,6 +186,9 @@ class Client(threading.Thread):
             self.erase()
         elif operation == "resume":
             self.act("resume", {})
+        elif operation == "settings" and self.settings is not None:
+            tolerance = self.settings.tolerance * self.rng.choice([1.0, 1.25])
+            self.act("settings", replace(self.settings, tolerance=tolerance).document())
         elif operation == "end the canary":
             self.act("canary", {"version": None})
         else:
@@ -207,13 +214,13 @@ class Client(threading.Thread):
         found = self.ask(f"/{action}", document)
         if found is not None and "position" in found:
             self.known.counts[f"{action} acknowledged"] += 1
-            said = {"id": UUID(document["id"]).hex} if action == "erase" else document
-            self.known.actions[found["position"]] = {"action": action} | said
+            said = {"erase": lambda: {"id": UUID(document["id"]).hex}, "settings": lambda: {"settings": document}}
+            self.known.actions[found["position"]] = {"action": action} | said.get(action, lambda: document)()
 
     def ask(self, path: str, document: Any, outcomes: Sequence[str] = (), tries: int = 40) -> Any:
         """Ask one server after the other until one answers; None if none does. Each try is counted.
 
-        A document is posted as JSON. What is refused with 422 (an expired receipt, a canary that is served already) is
+        A document is sent as JSON. What is refused with 422 (an expired receipt, a canary that is served already) is
         an answer with the argument that is refused.
         """
         for k in range(tries):
@@ -227,7 +234,8 @@ class Client(threading.Thread):
                     connection = self.connections[port] = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT)
                 headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
                 body = None if document is None else json.dumps(document)
-                connection.request("GET" if body is None else "POST", STREAM + path, body, headers)
+                method = "GET" if body is None else "PUT" if path == "/settings" else "POST"
+                connection.request(method, STREAM + path, body, headers)
                 answer = connection.getresponse()
                 content = answer.read()
             except (OSError, http.client.HTTPException):
