@@ -177,6 +177,7 @@ def test_what_is_not_a_number(subtests) -> None:
         (np.array(["0.1", "0.2"]), "holds text such as '0.1': convert it with astype(float)"),
         (np.array([b"0.1", b"0.2"]), "holds text such as '0.1': convert it with astype(float)"),
         ([0.1, "0.2"], "holds text such as '0.2': convert it with astype(float)"),
+        (["10%", "20 %"], "holds text such as '20 %': remove the % signs"),
         (["0,1", "0,2"], "holds text such as '0,2': it has a decimal comma"),
         (["no", "yes"], "holds text such as 'yes': pass the column of numbers"),
         (np.array([0.1, 1j]), "complex"),

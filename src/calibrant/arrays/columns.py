@@ -314,6 +314,8 @@ def _refuse_not_numbers(example: object, name: str) -> NoReturn:
     if isinstance(example, (str, bytes)):
         text = example.decode(errors="replace") if isinstance(example, bytes) else str(example)
         fix = "convert it with astype(float)" if _reads_as_number(text) else "pass the column of numbers"
+        if text.strip().endswith("%") and _reads_as_number(text.strip().removesuffix("%")):
+            fix = "remove the % signs, convert it with astype(float) and divide by 100"
         if text.count(",") == 1 and _reads_as_number(text.replace(",", ".")):
             fix = "it has a decimal comma, so replace it by a point, or read the file with decimal=','"
         raise InputError(name, f"holds text such as {text!r}", fix)

@@ -134,7 +134,13 @@ def encode_labels(
 
 
 def _first_three(values: list[Any]) -> str:
-    return ", ".join(repr(_shown(value)) for value in values[:3])
+    return ", ".join(_short(_shown(value)) for value in values[:3])
+
+
+def _short(value: Any) -> str:
+    """A label in a sentence; a number with many digits to four."""
+    text = repr(value)
+    return f"{value:.4g}" if isinstance(value, float) and len(text) > 8 else text
 
 
 def _plain(label: Any) -> str | float | None:

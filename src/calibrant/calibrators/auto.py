@@ -22,7 +22,7 @@ from calibrant.guarantees.issuing import Bins, issue
 from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.guarantees.provenance import Sampling
 from calibrant.maps import Map
-from calibrant.messages import Advice, Argument, InputError, Note, Phrase, Voice, count_text, note
+from calibrant.messages import Advice, Argument, InputError, Note, Phrase, Setting, Voice, count_text, note
 from calibrant.numerics import Grid
 from calibrant.selection.candidates import BLEND, CANDIDATES, RATES, REAL_BLEND
 from calibrant.selection.comparison import needs_minority_rows, needs_rows, nested_sentence
@@ -261,7 +261,10 @@ class AutoCalibrator(Chooser, BinaryCalibrator):
         pair = self.guarantee
         numbers = isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(part, Real) for part in pair)
         if not numbers or not all(0.0 < part < 1.0 for part in pair):
-            raise InputError("guarantee", f"must be (epsilon, alpha), both between 0 and 1, got {self.guarantee!r}")
+            problem = f"must be (epsilon, alpha), both between 0 and 1, got {self.guarantee!r}"
+            example = Setting("guarantee", (0.05, 0.1))
+            fix = Phrase("pass {example} for bins within 5 percentage points with confidence 90 %", example=example)
+            raise InputError("guarantee", problem, fix)
 
     def _certify(self, alpha: float, interval: IntervalName, coverage: Coverage) -> Certificate | NoCertificate:
         if self.bins_ is None:

@@ -176,6 +176,7 @@ def needed_columns(owner: Map, by: Columns | None, argument: str) -> dict[str, A
         if given is None and needed:
             columns = f"{'columns' if len(needed) > 1 else 'column'} {listed([*map(repr, needed)])}"
             fix = ", or use the map of one group where only scores can be passed" if owner.of_groups else ""
+            argument = "source" if argument == "by" and needed == ("source",) else argument  # two names of one argument
             raise InputError(
                 argument, f"is missing: this map needs the {columns} besides the scores", f"pass {argument}{fix}"
             )

@@ -275,7 +275,7 @@ def _levels(thresholds: ArrayLike | None) -> tuple[float, ...] | None:
         return None
     levels = np.atleast_1d(np.asarray(thresholds, dtype=np.float64))
     if levels.ndim != 1 or not ((levels >= 0.0) & (levels <= 1.0)).all():
-        raise InputError("thresholds", "must be probabilities between 0 and 1")
+        raise InputError("thresholds", "must be probabilities between 0 and 1", "pass 0.5 for 50 %")
     return tuple(levels.tolist())
 
 

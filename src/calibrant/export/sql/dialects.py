@@ -8,6 +8,7 @@ from decimal import Decimal
 from math import inf
 from typing import Any
 
+from calibrant.arrays.columns import meant
 from calibrant.arrays.keys import plain_text
 from calibrant.export.sql.engines import AT_ONCE, Engine, Groups, Scores, by_item, parts
 from calibrant.messages import InputError, listed
@@ -426,7 +427,7 @@ def dialect_named(name: str) -> Dialect:
         raise InputError(
             "dialect",
             f"must be one of {', '.join(EXECUTED_DIALECTS)} (tested on the engine) or {', '.join(others)} "
-            f"(generated, not executed), got {name!r}",
+            f"(generated, not executed), got {name!r}{meant(name, tuple(DIALECTS))}",
         )
     return DIALECTS[name]
 
