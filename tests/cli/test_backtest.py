@@ -9,6 +9,8 @@ from pyarrow import csv
 from tests.cli.conftest import write
 
 from calibrant import live
+from calibrant.cli.commands.backtest import NAMES
+from calibrant.live.replay.backtest import NAMED
 
 ROWS = ["backtest", "rows.csv", "--label", "bad", "--time", "day"]
 
@@ -23,6 +25,10 @@ def test_rows_of_a_file(run, columns):
     assert found["rows"] == 4_000
     assert [each["policy"] for each in found["policies"]] == ["never", "every week", "on alarm"]
     assert found["policies"] == expected["policies"]
+
+
+def test_the_help_names_every_policy():
+    assert sorted(NAMES.split(", ")) == sorted(NAMED)
 
 
 def test_the_table_and_the_sentence_are_printed(run):

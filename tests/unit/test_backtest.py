@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from calibrant import InputError, IsotonicCalibrator, PlattScaling, TallyStore, displays, live, metrics, online
+from calibrant.live.replay.backtest import NAMED
 from calibrant.live.replay.history import History, Usable
 from calibrant.live.replay.scoring import Difference
 from calibrant.maps import LogitAffineMap
@@ -18,7 +19,7 @@ from calibrant.numerics import Floats, expit
 from calibrant.tallies import SEGMENT_GRID, GroupedTally, Tally
 
 POLICIES: list[Any] = [
-    *("never", "once", "day", "week", "month", "on-alarm", "online-platt", "tracking", "bank-by-key"),
+    *NAMED,
     live.Every(5, window=30, min_events=5),
     live.Every(10, calibrator=IsotonicCalibrator()),
 ]
