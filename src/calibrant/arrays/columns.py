@@ -208,15 +208,14 @@ def score_and_label(y: object, score: str | None, label: str | None) -> tuple[st
         )
     if label is None and isinstance(score, str):
         raise InputError("label", "is missing", Phrase(NAME_TOO, one=Setting("label", "y")))
+    several = f"for several classes pass the columns as frame[[...]] and the labels as frame[{label or '...'!r}]"
     if score is None:
-        raise InputError("score", "is missing", Phrase(NAME_TOO, one=Setting("score", "p")))
+        raise InputError("score", "is missing", Phrase(f"{NAME_TOO}; {several}", one=Setting("score", "p")))
     if label is None or not isinstance(score, str):
-        missing, other = ("label", "score") if isinstance(score, str) else ("score", "label")
-        several = f"frame[[...]] and the labels as frame[{label or '...'!r}]"
         raise InputError(
-            missing,
-            Phrase("must name one column of the frame, and so must {other}", other=Argument(other)),
-            f"for several classes pass the columns as {several}; collect a lazy, DuckDB or Spark frame first",
+            "score",
+            Phrase("must name one column of the frame, and so must {other}", other=Argument("label")),
+            f"{several}; collect a lazy, DuckDB or Spark frame first",
         )
     return score, label
 
