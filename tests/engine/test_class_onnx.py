@@ -118,7 +118,7 @@ def test_a_model_that_is_off_does_not_pass(tmp_path: Path) -> None:
     mixed_up = to_onnx(StepMap([0.5], [0.1, 0.8]))
     entry = mixed_up.metadata_props.add()
     entry.key, entry.value = "calibrant.document", Calibration(right).to_json()
-    with pytest.raises(DocumentError, match="cannot be run"):
+    with pytest.raises(DocumentError, match="lacks the input 'scores' of its document"):
         verify(mixed_up)
 
 

@@ -104,10 +104,13 @@ def prove_model(map_: Map, session: Any) -> Proof:
     """The proof that an onnxruntime session gives the results of the map, or an :class:`ExportMismatchError`."""
     import onnxruntime
 
-    wanted_input = ROWS if isinstance(map_, MulticlassMap) else INPUT
-    score = next((each for each in session.get_inputs() if each.name == wanted_input), None)
-    if score is None:
+    inputs = {each.name: each for each in session.get_inputs()}
+    if not inputs.keys() & {ROWS, INPUT}:
         raise DocumentError("the model", "has a network before the map: verify a model of the map alone, by to_onnx()")
+    wanted_input = ROWS if isinstance(map_, MulticlassMap) else INPUT
+    if wanted_input not in inputs:
+        raise DocumentError("the model", f"lacks the input {wanted_input!r} of its document: export it again")
+    score = inputs[wanted_input]
     dtype = np.dtype(np.float32 if score.type == "tensor(float)" else np.float64)
     rows = proof_rows(map_)
     with np.errstate(over="ignore", under="ignore"):
