@@ -64,10 +64,14 @@ numpydoc_xref_param_type = False
 
 # --- gallery ----------------------------------------------------------------------------------------------------------
 
+GALLERIES = {"gallery": "gallery", "papers": "gallery/papers"}
+"""Where the pages of each folder of examples go."""
+
 sphinx_gallery_conf = {
-    "examples_dirs": str(ROOT / "examples" / "gallery"),
-    "gallery_dirs": "gallery",
+    "examples_dirs": [str(ROOT / "examples" / folder) for folder in GALLERIES],
+    "gallery_dirs": list(GALLERIES.values()),
     "filename_pattern": r"plot_",
+    "ignore_pattern": r"^table\.py$",  # what the pictures of papers share
     "within_subsection_order": FileNameSortKey,
     "abort_on_example_error": True,
     "backreferences_dir": "gallery/backreferences",  # pages of the reference show the examples that use them
@@ -118,9 +122,10 @@ def _write_pages() -> None:
     door_table.write(HERE / "reference" / "doors.md")
     document_pages.write(HERE / "reference" / "documents.md")
     benchmark_pages.write(HERE / "benchmarks" / "files.md")
-    for page in (HERE / "gallery").glob("plot_*.rst"):  # of examples that are gone
-        if not (ROOT / "examples" / "gallery" / f"{page.stem}.py").exists():
-            page.unlink()
+    for folder, pages in GALLERIES.items():
+        for page in (HERE / pages).glob("plot_*.rst"):  # of examples that are gone
+            if not (ROOT / "examples" / folder / f"{page.stem}.py").exists():
+                page.unlink()
 
 
 def _public_target(app: Any, env: Any, node: Any, content: Any) -> Any:

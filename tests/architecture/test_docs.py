@@ -91,8 +91,9 @@ def test_block_kinds_are_read(reader):
     assert [example.lineno for example in found] == [1, 6, 10, 13, 18]
 
 
-def test_gallery_has_twelve_examples_that_say_what_to_see():
-    examples = sorted((ROOT / "examples" / "gallery").glob("plot_*.py"))
+@pytest.mark.parametrize("folder", ["gallery", "papers"])
+def test_gallery_has_twelve_examples_that_say_what_to_see(folder):
+    examples = sorted((ROOT / "examples" / folder).glob("plot_*.py"))
     assert len(examples) >= 12
     for path in examples:
         text = path.read_text(encoding="utf-8")

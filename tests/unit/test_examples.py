@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -35,6 +36,23 @@ def test_the_picture_of_the_readme_is_small(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     run("readme_picture.py", str(tmp_path / "readme.png"))
     assert 10_000 < (tmp_path / "readme.png").stat().st_size < 60_000
+
+
+def test_pictures_of_the_papers_show_printed_values_beside_ours(
+    monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
+) -> None:
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    monkeypatch.syspath_prepend(EXAMPLES / "papers")
+    for path in sorted((EXAMPLES / "papers").glob("plot_*.py")):
+        with subtests.test(path.stem):
+            figure = runpy.run_path(str(path))["figure"]
+            figure.canvas.draw()
+            assert sum(len(ax.lines) + len(ax.patches) for ax in figure.axes) >= 4
+            plt.close(figure)
+    monkeypatch.delitem(sys.modules, "table")
 
 
 def test_the_desk_of_survival_finds_the_higher_risk_of_the_other_hospitals() -> None:

@@ -34,7 +34,7 @@ def write_pages(claims: Sequence[Claim]) -> None:
     said = sentences()
     for page in TITLES:
         rows = [claim for claim in claims if claim.page == page]
-        text = f"# {TITLES[page]}\n\n{said[page]}\n\n{_count(rows)}\n\n{_tables(rows)}"
+        text = f"# {TITLES[page]}\n\n{said[page]}\n\n{_count(rows)}\n\n{_picture(page)}\n\n{_tables(rows)}"
         (FOLDER / f"{page}.md").write_text(text, encoding="utf-8")
     (FOLDER / "index.md").write_text(_index(claims, said["index"]), encoding="utf-8")
 
@@ -43,6 +43,20 @@ def sentences() -> dict[str, str]:
     """The sentences of each page."""
     parts = (HERE / "sentences.md").read_text(encoding="utf-8").split("\n## ")[1:]
     return {name: text.strip() for name, _, text in (part.partition("\n") for part in parts)}
+
+
+def _picture(page: str) -> str:
+    """The picture of a page, which the site draws by a script of `examples/papers`."""
+    folder = "../gallery/papers"
+    return "\n".join(
+        [
+            f"```{{image}} {folder}/images/sphx_glr_plot_{page}_001.png",
+            ":alt: printed values beside ours",
+            "```",
+            "",
+            f"[What the picture shows, and its script]({folder}/plot_{page}.rst)",
+        ]
+    )
 
 
 def _count(claims: Sequence[Claim]) -> str:
@@ -104,5 +118,5 @@ def _index(claims: Sequence[Claim], said: str) -> str:
         rows = [claim for claim in claims if claim.page == page]
         counts = [len(rows), *(sum(claim.verdict == word for claim in rows) for word in WORDS)]
         lines.append(f"| [{title}]({page}.md) | " + " | ".join(map(str, counts)) + " |")
-    lines += ["", "```{toctree}", ":hidden:", "", *TITLES, "```"]
+    lines += ["", "```{toctree}", ":hidden:", "", *TITLES, "../gallery/papers/index", "```"]
     return "\n".join(lines) + "\n"

@@ -1,0 +1,31 @@
+"""
+Gupta (2023), chapter 7: parity calibration
+===========================================
+
+What online Platt scaling changes against another method, printed and ours. The forecasts behind the printed tables
+could not be had, so other forecasts stand in for them and only the sign is compared: a dot in a shaded quadrant agrees.
+A lower calibration error is better; of the other three numbers a higher value is better.
+"""
+
+import matplotlib.pyplot as plt
+from table import values
+
+found = values("ch7")
+names = {"PCE": "calibration error", "Sharp": "sharpness", "Acc": "accuracy", "AUROC": "AUROC"}
+
+# %%
+figure, axes = plt.subplots(2, 2, figsize=(8, 7.4), layout="constrained")
+for ax, (measure, name) in zip(axes.flat, names.items(), strict=True):
+    chosen = [value for key, value in found.items() if key.split("/")[-1] == measure]
+    reach = 1.15 * max(max(abs(value.printed), abs(value.ours)) for value in chosen)
+    for low in (-reach, 0):
+        ax.fill_between([low, low + reach], low, low + reach, color="0.93", zorder=0)
+    for value in chosen:
+        ax.plot(value.printed, value.ours, "o", color=value.color, markersize=5, alpha=0.8)
+    ax.set_xscale("symlog", linthresh=0.01)
+    ax.set_yscale("symlog", linthresh=0.01)
+    same = sum(value.agrees for value in chosen)
+    ax.set(title=f"{name}: {same} of {len(chosen)} agree", xlim=(-reach, reach), ylim=(-reach, reach))
+figure.supxlabel("printed: change by online Platt scaling")
+figure.supylabel("ours")
+plt.show()
