@@ -33,7 +33,7 @@ fast: venv lint types layers
 
 # Minutes of each part on two cores that nothing else uses, the environment built anew. The run prints them beside the
 # minutes that it took. With 2 minutes for the system packages of .ci/run, they add up to the 40 minutes of CI.
-BUDGETS := venv=4 lint=0.5 types=1.5 layers=0.5 bench=3 test=28.5
+BUDGETS := venv=4 lint=0.5 types=1.5 layers=0.5 bench=4 test=27.5
 
 check: export CI := true
 check:
@@ -41,7 +41,7 @@ check:
 
 # Everything at full size, and the lowest versions of the dependencies. Takes hours.
 nightly: export CI := true
-nightly: venv lint types layers lowest installed extras torch bench studies
+nightly: venv lint types layers lowest installed extras torch bench studies docs
 	$(BIN)/python -m pytest -n 2 --dist worksteal --full
 
 venv: $(VENV)/installed
@@ -153,7 +153,8 @@ audit:
 	$(AUDIT)/bin/python -m pip install --quiet --no-compile pip-audit
 	$(AUDIT)/bin/pip-audit --strict --disable-pip --no-deps --requirement requirements/development.txt
 
-# What a release needs beside `make check`: the archives, tested where they are installed, and the bill of materials.
+# What a release needs beside `make check`: the archives, tested where they are installed, the site, and the bill of
+# materials.
 release: export CI := true
-release: venv installed lowest extras audit
+release: venv installed lowest extras audit docs
 	$(BIN)/python tools/dependencies.py --licenses --materials dist/materials.cdx.json
