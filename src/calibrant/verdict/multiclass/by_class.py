@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import isclose
 from typing import TYPE_CHECKING
 
-from calibrant.messages import Nouns, Voice, listed
+from calibrant.messages import Nouns, Voice, listed, plural
 from calibrant.verdict.event_names import with_event
 from calibrant.verdict.figures import amount, p_text, percent
 
@@ -75,7 +75,7 @@ def unit_of(verdict: Verdict) -> str:
 def row_text(verdict: Verdict, nouns: Nouns) -> str:
     """The number of rows; of a multi-label target that of its labels and rows."""
     if verdict.notion != "multi-label":
-        return f"{amount(verdict.row_count)} {nouns.rows}"
+        return plural(verdict.row_count, nouns.row, nouns.rows, shown=amount(verdict.row_count))
     return f"{amount(verdict.row_count)} labels of {amount(verdict.row_count / len(verdict.classes))} {nouns.rows}"
 
 
