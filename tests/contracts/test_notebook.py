@@ -49,6 +49,7 @@ def printed() -> list[type]:
 
 
 def test_every_class_that_prints_is_shown_in_a_notebook():
+    pytest.importorskip("river")
     silent = [f"{each.__module__}.{each.__name__}" for each in printed() if not hasattr(each, "_repr_html_")]
     assert silent == []
     assert len(printed()) > 25
@@ -106,6 +107,8 @@ class Reader(HTMLParser):
 
 @pytest.mark.parametrize("name", SHOWN)
 def test_what_a_notebook_shows(name):
+    if name == "report":
+        pytest.importorskip("matplotlib")
     shown = SHOWN[name](*rows())
     html = shown._repr_html_()
     read = Reader(html)

@@ -251,6 +251,7 @@ def test_a_bank_learns_at_the_start_of_each_day_what_became_known():
 
 
 def test_a_store_gives_what_rows_give(tmp_path):
+    pytest.importorskip("pyarrow")
     s, y, at, _ = draw(12, n=2_000, days=40.0)
     store = TallyStore(tmp_path / "tallies", by="country")
     country = np.where(np.arange(len(s)) % 3 == 0, "de", "fr")
@@ -345,6 +346,7 @@ def test_a_warm_up_is_served_and_not_judged():
 
 
 def test_the_sentence_is_a_value_and_is_worded_at_the_edge():
+    pytest.importorskip("polars")
     rng = np.random.default_rng(0)
     at, z = rng.uniform(0, 200, 20_000), rng.normal(-1, 1, 20_000)
     y = rng.random(20_000) < expit(z - 0.8 * (at > 100))

@@ -92,6 +92,7 @@ def test_frames_subgroups_and_weights() -> None:
 
 
 def test_the_table_prints_and_converts() -> None:
+    pytest.importorskip("polars")
     risk, y, hospital = world()
     found = clinical.validate(risk, y, groups=hospital)
     assert str(found).splitlines()[0].startswith("Validation: 1,200 participants, ")
@@ -367,6 +368,7 @@ def test_an_unknown_smoother_is_named_curve() -> None:
 
 @pytest.mark.filterwarnings("ignore:y has only one class")
 def test_a_decision_curve_of_one_participant_has_no_intervals() -> None:
+    pytest.importorskip("matplotlib")
     found = clinical.decision_curve([0.2], [1], repetitions=100)
     assert np.isnan([found.low, found.band_high, found.gain_low]).all()
     assert "no intervals: all rows have the same outcome" in str(found)

@@ -186,6 +186,7 @@ def test_segments_that_do_not_differ_use_the_global_map():
 
 
 def test_a_stored_map_by_segment_finds_its_columns_in_a_frame(tmp_path):
+    pytest.importorskip("onnx")
     p, y, site = classes_by_site(900)
     names = np.array(["a", "b", "c"])
     frame = pd.DataFrame(p, columns=names)

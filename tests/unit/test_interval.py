@@ -167,11 +167,7 @@ def test_draws_keep_the_totals() -> None:
 
 
 def frames() -> dict[str, Any]:
-    import duckdb
-    import pandas as pd
-    import polars as pl
-    import pyarrow as pa
-
+    duckdb, pd, pl, pa = map(pytest.importorskip, ("duckdb", "pandas", "polars", "pyarrow"))
     scores, y = rows()
     table = pa.table({"p": scores, "died": y, "site": np.arange(300) % 3, "who": np.arange(300) % 30, "w": scores + 1})
     return {
@@ -198,8 +194,7 @@ def test_metrics_of_frames_equal_those_of_arrays(subtests: pytest.Subtests) -> N
 
 
 def test_frames_of_classes_name_their_columns() -> None:
-    import polars as pl
-
+    pl = pytest.importorskip("polars")
     p, y = matrix()
     frame = pl.DataFrame({**{name: p[:, j] for j, name in enumerate(CLASSES)}, "y": y, "half": np.arange(200) % 2})
     found = metrics.log_loss(frame, score=CLASSES, label="y", by="half")

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from benchmarks.monitor import predictions
+from scipy import integrate
 
 from calibrant.displays import MonitorDisplay
 from calibrant.live import Monitor
@@ -76,7 +77,7 @@ def test_the_e_value_of_a_maximum_grows_and_its_mean_is_one_at_the_worst_law() -
     value = np.exp(of_maximum(np.log(m)))
     assert (np.diff(value) > 0.0).all()
     logs = np.linspace(0.0, 40.0, 400_001)  # P(M > m) = 1 / m, as a density of log m
-    assert np.trapezoid(np.exp(of_maximum(logs) - logs), logs) == pytest.approx(1.0, abs=0.03)
+    assert integrate.trapezoid(np.exp(of_maximum(logs) - logs), logs) == pytest.approx(1.0, abs=0.03)
 
 
 @pytest.mark.parametrize("lag", [1, 3])

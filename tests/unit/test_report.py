@@ -569,6 +569,7 @@ def class_rows(n: int = 800) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_a_report_on_classes_is_about_the_confidence_and_lists_the_classes(subtests: pytest.Subtests) -> None:
+    pytest.importorskip("matplotlib")
     p, y = class_rows()
     verdict = check(p, y, classes=["ant", "bee", "cat"])
     for style in ("general", "credit", "clinical"):
@@ -593,6 +594,7 @@ def test_a_report_on_classes_is_about_the_confidence_and_lists_the_classes(subte
 
 
 def test_a_report_on_labels_lists_the_labels() -> None:
+    pytest.importorskip("matplotlib")
     rng = np.random.default_rng(5)
     p = rng.beta(2, 3, (900, 2))
     y = (rng.random((900, 2)) < p * [1.0, 0.5]).astype(int)

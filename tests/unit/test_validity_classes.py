@@ -136,6 +136,7 @@ def test_the_expected_error_of_binning_is_below_its_bound() -> None:
 
 
 def test_conditional_validity_counts_repetitions() -> None:
+    pytest.importorskip("matplotlib")
     one = validity_curve([0.2] * 10 + [0.8] * 10, [1] * 3 + [0] * 7 + [1] * 8 + [0] * 2, n_bins=2)
     two = validity_curve([0.2] * 10 + [0.8] * 10, [1] * 2 + [0] * 8 + [1] * 6 + [0] * 4, n_bins=2)
     plan = cb.plan(n=200, n_bins=2)
@@ -154,6 +155,7 @@ def test_conditional_validity_counts_repetitions() -> None:
 
 
 def test_the_picture_of_top_label_validity() -> None:
+    pytest.importorskip("matplotlib")
     display = ValidityDisplay.from_predictions(*OPPOSITE)
     assert display.data["curves"][0]["epsilon"] == pytest.approx([0.4])
     display.plot()
