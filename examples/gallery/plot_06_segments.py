@@ -4,7 +4,7 @@ Segments that differ
 
 Each bar is the difference between predicted and observed event rate in one country. One map for all countries leaves
 large errors of both signs, which cancel in the total. The segment calibrator also fits an intercept and a slope for
-each country, shrunk toward the global map as far as the country's own rows do not support a difference.
+each country, shrunk toward the global map unless the country's own rows support a difference.
 """
 
 import matplotlib.pyplot as plt

@@ -4,8 +4,8 @@ The base rate changes
 
 The map was fitted where 20 % of the rows were events. In the new data it is 5 %, and no labels have arrived yet. The
 new base rate is estimated from the scores alone, and the map is moved to it. Before, the curve lies below the band;
-after, it follows the diagonal. This assumes that rows of each class look as before, and the printed text reports a
-test of that.
+after, it follows the diagonal. This assumes that the scores of each class are distributed as before; the printed text
+reports a test of that.
 """
 
 import matplotlib.pyplot as plt

@@ -2,7 +2,7 @@
 Several classes: each class by itself
 =====================================
 
-One reliability picture for each class: how often is the answer *cold* among rows that give *cold* a probability of
+One reliability picture for each class: how often is the true class *cold* among rows that give *cold* a probability of
 0.3? Classes are ordered by how far their error exceeds what is expected by chance. All three curves are flatter than
 the diagonal: the model is overconfident in each class, and most in *covid*.
 """

@@ -2,7 +2,7 @@
 A stream that drifts
 ====================
 
-Events become rarer while the model stays the same. Each line is the mean forecast less the event rate over the last
+Events become rarer while the model stays the same. Each line is the mean forecast minus the event rate over the last
 1,000 rows. The original score is too high from the start, and a map fitted once to the first rows is right only
 there; both drift away. Online Platt scaling learns each outcome after its forecast, and stays near zero.
 """

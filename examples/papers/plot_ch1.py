@@ -2,9 +2,9 @@
 Gupta (2023), chapter 1: histogram binning and Platt scaling
 ============================================================
 
-Table 1.1 and the Platt curve of the credit data. The edges and the event rates of the ten bins come out as printed, and
-so do the two numbers of the curve. Look at the third and fourth bin: the rate falls where the score rises, in the
-thesis and here.
+Table 1.1 and the Platt curve of the credit data. The edges and the event rates of the ten bins agree with the printed
+ones, and so do the two numbers of the curve. Look at the third and fourth bin: the rate falls where the score rises, in
+the thesis and here.
 """
 
 import matplotlib.pyplot as plt

@@ -2,9 +2,9 @@
 Gupta (2023), section 3.D: calibration under a covariate shift
 ==============================================================
 
-The calibration error on the target population, on average over 20 draws. Binning that ignores the shift is far off, and
-weights by uLSIF repair it. The estimator (3.47), which also estimates the masses of the bins, is worse than weighted
-rates, by less than printed.
+The mean calibration error on the target population over 20 draws. Binning that ignores the shift has a large error, and
+weights by uLSIF correct it. The estimator (3.47), which also estimates the masses of the bins, is worse than weighted
+rates, but by less than printed.
 """
 
 import matplotlib.pyplot as plt

@@ -4,7 +4,7 @@ Gupta (2023), chapter 4: binning without a split sample
 
 Left: the share of 0.05-calibrated rows, V(0.05), with 1,000 rows. Binning on all rows (UMD) does better than binning
 with a split sample (UMS), by as much as printed. Right: the mean calibration error of UMD stays below the bound of
-Theorem 4.2 at every size; a bound is kept by any value below it.
+Theorem 4.2 at every size, as the theorem says.
 """
 
 import matplotlib.pyplot as plt

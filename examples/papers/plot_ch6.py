@@ -3,8 +3,8 @@ Gupta (2023), chapter 6: online Platt scaling under drift
 =========================================================
 
 Figures 6.3, 6.10 and 6.11: the calibration error of the base model (circles) rises as the stream drifts; that of online
-Platt scaling (squares) stays far lower. Most values repeat to the printed digit. In the first panel online Platt
-scaling lags while the covariates turn, and catches up.
+Platt scaling (squares) stays far lower. Most values agree to the printed digit. In the first panel online Platt scaling
+lags while the covariates turn, and then catches up.
 """
 
 import matplotlib.pyplot as plt

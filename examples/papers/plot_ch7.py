@@ -2,9 +2,9 @@
 Gupta (2023), chapter 7: parity calibration
 ===========================================
 
-What online Platt scaling changes against another method, printed and ours. The forecasts behind the printed tables
-could not be had, so other forecasts stand in for them and only the sign is compared: a dot in a shaded quadrant agrees.
-A lower calibration error is better; of the other three numbers a higher value is better.
+Differences between online Platt scaling and another method, printed and ours. The forecasts behind the printed tables
+were not available, so we used other forecasts, and only signs are compared: a dot in a shaded quadrant agrees. A lower
+calibration error is better; for the other three numbers, a higher value is better.
 """
 
 import matplotlib.pyplot as plt

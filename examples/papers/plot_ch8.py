@@ -4,7 +4,7 @@ Gupta (2023), chapter 8: forecasts with two choices
 
 Theorem 8.1 bounds T times the calibration error beyond half a bin, whoever picks the outcomes. Each dot is the largest
 value against one strategy, over all T up to 100,000. The black cross is the bound, the number of bins: no strategy
-reached 60 % of it. A simulation can only fail to break a bound; the proof is in the chapter.
+reached 60 % of it. A simulation cannot prove a bound; the proof is in the chapter.
 """
 
 import matplotlib.pyplot as plt

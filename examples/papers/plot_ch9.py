@@ -2,7 +2,7 @@
 Gupta (2023), chapter 9: widths and coverage of conformal intervals
 ===================================================================
 
-Table 9.2 above, Table 9.3 below. Widths repeat on three data sets; on concrete every method is wider here by a few
+Table 9.2 above, Table 9.3 below. Widths agree on three data sets; on concrete every method is wider here by a few
 percent, in the printed order. QOOB is the narrowest, or second to Split-CQR. Coverage is close to the printed one
 everywhere. Bars are standard errors over 10 versions of each data set.
 """

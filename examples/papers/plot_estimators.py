@@ -2,9 +2,9 @@
 Rosenberg (2021): the debiased calibration error
 ================================================
 
-How many times larger the mean squared error of the plug-in estimate is than that of the debiased one. Above 1 the
-debiased estimate is better: with few rows by far, and more so with more bins, as printed. With 4,000 rows the bias of
-the plug-in estimate has become small, and the ratio falls below 1 here.
+The mean squared error of the plug-in estimate divided by that of the debiased one. Above 1 the debiased estimate is
+better. With few rows it is far better, and more so with more bins, as printed. With 4,000 rows the bias of the plug-in
+estimate is small, and the ratio falls below 1 here.
 """
 
 import matplotlib.pyplot as plt

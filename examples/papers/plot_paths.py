@@ -2,8 +2,8 @@
 Gupta (2022), section 4.3: what path calibration gives up
 =========================================================
 
-The proposal expects its method to lose by not using rows of other leaves; it prints no numbers. Above zero the loss is
-there. It is, but for one setting with -0.0004, and it is larger with 25 rows a bin than with 100.
+The proposal expects its method to lose by not using rows of other leaves; it prints no numbers. A value above zero is
+such a loss. We find it in every setting but one (-0.0004), and it is larger with 25 rows per bin than with 100.
 """
 
 import matplotlib.pyplot as plt

@@ -1,10 +1,11 @@
 """
-Torabian (2023), chapter 4: who wins on how many data sets
-==========================================================
+Torabian (2023), chapter 4: data sets won by each method
+========================================================
 
-Table 4.2: on which share of the data sets each method is not significantly worse than the best, by measure. Trees with
-Platt leaves (PCT) lead in root-mean-square error and log loss, as printed. Platt scaling (PS), isotonic regression (IR)
-and plain trees (DT) are apart in the area under the validity curve in print, and not here. We had 32 of the 36 sets.
+Table 4.2: the share of the data sets on which each method is not significantly worse than the best, by measure. Trees
+with Platt leaves (PCT) lead in root-mean-square error and log loss, as printed. Platt scaling (PS), isotonic regression
+(IR) and plain trees (DT) differ in the area under the validity curve in the thesis, but not here. We had 32 of the 36
+data sets.
 """
 
 import matplotlib.pyplot as plt

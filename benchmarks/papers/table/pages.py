@@ -51,7 +51,7 @@ def _picture(page: str) -> str:
     return "\n".join(
         [
             f"```{{image}} {folder}/images/sphx_glr_plot_{page}_001.png",
-            ":alt: printed values beside ours",
+            ":alt: printed values and ours",
             "```",
             "",
             f"[What the picture shows, and its script]({folder}/plot_{page}.rst)",
@@ -61,7 +61,7 @@ def _picture(page: str) -> str:
 
 def _count(claims: Sequence[Claim]) -> str:
     agree, differ, lack = (sum(claim.verdict == word for claim in claims) for word in WORDS)
-    return f"{len(claims)} printed claims: {agree} agree, {differ} differ, {lack} lack data."
+    return f"Of {len(claims)} printed claims, {agree} agree, {differ} differ and {lack} lack data."
 
 
 def _tables(claims: Sequence[Claim]) -> str:
@@ -80,7 +80,7 @@ def _tables(claims: Sequence[Claim]) -> str:
     if reasons:
         lines += ["## Notes", ""] + [f"{number}. {reason}" for number, reason in enumerate(reasons, 1)] + [""]
     commands = sorted({claim.command for claim in claims if claim.command})
-    lines += ["## Made by", ""] + [f"- `{command}`" for command in commands]
+    lines += ["## How to make these values", ""] + [f"- `{command}`" for command in commands]
     return "\n".join(lines) + "\n"
 
 
@@ -112,7 +112,7 @@ def _exponent(value: float) -> int:
 
 
 def _index(claims: Sequence[Claim], said: str) -> str:
-    lines = ["# The papers, repeated", "", said, "", _count(claims), ""]
+    lines = ["# The papers, reproduced", "", said, "", _count(claims), ""]
     lines += ["| page | claims | agree | differ | no data |", "|---|---|---|---|---|"]
     for page, title in TITLES.items():
         rows = [claim for claim in claims if claim.page == page]
