@@ -60,11 +60,11 @@ def calibrant(
 ) -> None:
     """Check whether predicted probabilities are calibrated, fit calibration maps, and certify the remaining error.
 
-    Data are CSV or Parquet files with a column of scores and a column of observed labels.
+    Data are CSV, Parquet or Excel files with a column of scores and a column of observed labels.
 
     Exit codes: 0 success (check: calibrated), 1 input error, 2 usage error. check also: 10 miscalibrated, 11 cannot
-    tell, 12 off, 13 a segment or period is off (--fail-on). grades: 0 green, 12 yellow, 10 red.
-    accept: 0 a threshold, 11 none. replay: 12 something differs.
+    tell, 12 off, 13 a segment or period is off (--fail-on). grades: 0 green, 12 yellow, 10 red. accept: 0 threshold
+    found, 11 none. watch: 12 alarm. replay: 12 something differs.
     """
     DEBUG.set(debug)
 

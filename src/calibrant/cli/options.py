@@ -93,14 +93,14 @@ Where = Annotated[
 First = Annotated[str | None, text("--from", "DAY", "First day of a tally store, such as 2026-03-01.")]
 Last = Annotated[str | None, text("--to", "DAY", "Last day of a tally store, inclusive.")]
 RequireAllDays = Annotated[
-    bool, typer.Option("--require-all-days", help="Fail if days of a tally store are missing, instead of a note.")
+    bool, typer.Option("--require-all-days", help="Fail if days of a tally store are missing; otherwise, print a note.")
 ]
 
 # The defaults of --score and --label are filled in later: None means that they were not given.
 Score = Annotated[str | None, text("--score", "COL", "Column of scores. [default: score]")]
 Scores = Annotated[
     list[str] | None,
-    text("--score", "COL", "Column of scores; of several classes repeat it, or use a glob: 'p_*'. [default: score]"),
+    text("--score", "COL", "Column of scores; for several classes, repeat it or use a glob: 'p_*'. [default: score]"),
 ]
 Label = Annotated[str | None, text("--label", "COL", "Column of observed labels. [default: label]")]
 Weight = Annotated[str | None, text("--weight", "COL", "Column of weights.")]
@@ -119,7 +119,7 @@ Event = Annotated[
 ]
 Positive = Annotated[str | None, text("--positive", "VALUE", "Label of the event, if labels are not 0 and 1.")]
 AsOf = Annotated[
-    str | None, text("--as-of", "DAY", "Day of the evaluation; rows whose --horizon is not over by then are left out.")
+    str | None, text("--as-of", "DAY", "Day of the evaluation; rows whose --horizon ends later are left out.")
 ]
 Horizon = Annotated[
     str | None,
@@ -134,8 +134,8 @@ Young = Annotated[
     typer.Option(
         "--young",
         show_default=False,
-        help="Rows whose --horizon is not over: left out, or weighted for events still to come by the delays in "
-        "--label-time, in memory. [default: drop]",
+        help="Rows whose --horizon is not over: drop them, or weight them for events still to come, as estimated from "
+        "the delays in --label-time (in memory). [default: drop]",
     ),
 ]
 ScoreType = Annotated[KindName | None, typer.Option("--score-type", show_default=False, help="Type of the scores.")]

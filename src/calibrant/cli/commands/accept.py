@@ -41,13 +41,13 @@ def accept(
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Find the lowest score above which few answers are wrong, with a guarantee.
+    """Find the lowest score above which few answers are wrong.
 
-    With confidence 1 - alpha, at most the share --error of the answers with such a score are wrong. It holds for
-    independent rows, and for scores that were not fitted to them. With --by there is a threshold for each model, and
-    all of them hold at once, so that the best one may be picked. The columns are read into memory.
+    With confidence 1 - alpha, at most the share --error of the answers above the threshold are wrong. This guarantee
+    holds for independent rows and scores that were not fitted to them. With --by there is a threshold for each model,
+    and all of them hold at once, so you may pick the best. The columns are read into memory.
 
-    Exit code: 0 if there is a threshold (with --by: for some model), 11 if none is shown, 1 input error, 2 usage error.
+    Exit code: 0 if there is a threshold (with --by: for some model), 11 if there is none, 1 input error, 2 usage error.
 
     Example:
       calibrant accept answers.csv --score confidence --label correct

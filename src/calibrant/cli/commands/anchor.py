@@ -33,10 +33,11 @@ def anchor(
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Shift PDs to a central tendency, by one constant on the log-odds, and save the map.
+    """Shift PDs to a central tendency, and save the map.
 
-    The central tendency is --mean, or with --label and --time the mean of the yearly default rates of these rows. The
-    margin of conservatism is added to it. calibrant apply and calibrant export use the saved map.
+    All log-odds are shifted by one constant. The central tendency is --mean, or with --label and --time the mean of the
+    yearly default rates of these rows. The margin of conservatism is added to it. calibrant apply and calibrant export
+    use the saved map.
 
     Example:
       calibrant anchor loans.csv --score pd --mean 0.025 --out anchored.json

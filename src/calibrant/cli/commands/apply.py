@@ -60,13 +60,13 @@ def apply(
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Add a column of calibrated probabilities to a file, using a saved map.
+    """Add a column of calibrated probabilities to a file.
 
-    Rows stream through DuckDB: files may be larger than memory, and rows keep their order and other columns. A missing
-    score gets no probability. If a score is outside the range of the map, the command fails and nothing is written. A
-    map by group finds its columns by name; rows with a group that it does not list are reported. A map of several
-    classes finds its columns by the names at its fit, or takes them from --score, repeated in the order of the classes,
-    and adds a column for each class, such as calibrated_cat.
+    The map was saved by calibrant fit. Rows stream through DuckDB: files may be larger than memory, and rows keep their
+    order and other columns. A missing score gets no probability. If a score is outside the range of the map, the
+    command fails and nothing is written. A map by group finds its columns by name, and reports rows with a group that
+    it does not list. A map of several classes finds its columns by the names that it was fitted with, or takes them
+    from --score, repeated in the order of the classes. It adds a column for each class, such as calibrated_cat.
 
     Example:
       calibrant apply new.parquet --map map.json --score p --out scored.parquet

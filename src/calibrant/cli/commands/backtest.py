@@ -33,13 +33,15 @@ def backtest(
     reference: Annotated[
         str | None, options.text("--reference", "NAME", "Policy to compare with. [default: the first]")
     ] = None,
-    warm_up: Annotated[int, typer.Option("--warm-up", metavar="DAYS", min=0, help="First days that do not count.")] = 0,
+    warm_up: Annotated[
+        int, typer.Option("--warm-up", metavar="DAYS", min=0, help="Days at the start that are not judged.")
+    ] = 0,
     positive: options.Positive = None,
     where: options.Where = None,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Replay history under policies of when to refit, and compare their losses.
+    """Replay history under refit policies, and compare their losses.
 
     A label is used only when it would have been known: --delay days after the prediction, or at --label-time. The table
     has one line per policy, with the change in log loss from the first one and its 95 % confidence interval. A tally

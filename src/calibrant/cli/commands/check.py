@@ -69,19 +69,19 @@ def check(
     notion: options.Notion = None,
     event: options.Event = None,
 ) -> None:
-    """Test whether scores are calibrated, with the verdict in words and in the exit code.
+    """Test whether scores are calibrated, by verdict and exit code.
 
     There are four verdicts: calibrated (shown to be within the tolerance), miscalibrated (shown to be beyond it), off
     (significantly different, but not known to be beyond the tolerance), and cannot tell yet. For the last two it
     estimates how many more labels would probably settle it. With --map the verdict is about the scores after the map;
     if the map was fitted to these rows, this is reported first, and the scores are not called calibrated.
 
-    Of several classes, pass one column of probabilities each and the class of each row in --label: by default the
-    verdict is about the confidence, the probability of the predicted class, and a table shows which classes are off.
+    For several classes, pass a column of probabilities for each class, and the class of each row as --label. By default
+    the verdict is about the confidence, the probability of the predicted class. A table shows which classes are off.
 
-    Exit code: 0 calibrated, 10 miscalibrated, 12 off, 11 cannot tell, 1 input error, 2 usage error. It is about all
-    rows. With --fail-on segments, periods or classes it is 13 if one of them differs significantly, corrected for
-    multiple testing (segments and periods: and by more than the tolerance), unless it would be 10 or 12 anyway.
+    Exit code for all rows together: 0 calibrated, 10 miscalibrated, 12 off, 11 cannot tell, 1 input error, 2 usage
+    error. With --fail-on segments, periods or classes, 0 and 11 become 13 if one of them is significantly off after
+    correction for multiple testing (segments and periods: also by more than the tolerance).
 
     Example:
       calibrant check rows.parquet --label bad --by country --fail-on segments

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from calibrant.verdict.change import Change
 
 THRESHOLD = "Decision threshold; repeat for several. [default: 0.5; none for several classes]"
-REPEAT = "of several classes one column each"
+REPEAT = "for several classes, one column each"
 
 
 def compare(
@@ -37,8 +37,8 @@ def compare(
     """Compare the scores of two models on the same rows.
 
     Reports the verdict on each, differences in losses and ranking with paired 95 % confidence intervals, and the rows
-    that would cross a decision threshold. The columns are read into memory. Of several classes repeat --old and --new,
-    with the columns of both models in the same order.
+    that would cross a decision threshold. The columns are read into memory. For several classes, repeat --old and
+    --new, with the columns of both models in the same order.
 
     Example:
       calibrant compare rows.parquet --old p --new q --label bad --threshold 0.2

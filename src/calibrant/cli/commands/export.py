@@ -69,12 +69,13 @@ def export(
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Write a map as one SQL expression, or one for each class, as an ONNX model, or as Python or C source.
+    """Write a map as SQL, as an ONNX model, or as Python or C source.
 
-    The result is first run on edge values, next to every knot and on 100,000 random scores, and is not written if it
-    differs from the map. DuckDB and SQLite run it in memory. For other dialects the text is parsed and evaluated in
-    Python; calibrant.verify repeats the comparison on your own server. docs/guide/ship.md lists the dialects. SQL for
-    dialects that are not tested on a real engine begins with a comment that says so.
+    SQL is one expression, or one for each class. The result is first run on edge values, next to every knot and on
+    100,000 random scores, and is not written if it differs from the map. DuckDB and SQLite run it in memory. For other
+    dialects the text is parsed and evaluated in Python; calibrant.verify repeats the comparison on your own server.
+    docs/guide/ship.md lists the dialects. SQL for dialects that are not tested on a real engine begins with a comment
+    that says so.
 
     Example:
       calibrant export map.json --dialect postgres --score p --out map.sql

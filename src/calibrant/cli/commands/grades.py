@@ -54,7 +54,7 @@ def grades(
         typer.Option("--correlation", metavar="R", help="Asset correlation; adds tests for correlated defaults."),
     ] = None,
     decimal: Annotated[
-        Decimal | None, typer.Option("--decimal", show_default=False, help="Decimal mark of a CSV. [default: found]")
+        Decimal | None, typer.Option("--decimal", show_default=False, help="Decimal mark of a CSV. [default: detected]")
     ] = None,
     fail_on: Annotated[
         list[FailOn] | None,
@@ -69,14 +69,14 @@ def grades(
     """Test the defaults of rating grades against their PDs.
 
     The file has a line for each grade (and year, and segment) with borrowers, defaults and PD; or a line for each
-    borrower (--score, --label). CSV may have decimal commas, percent signs and semicolons; Excel files are read from
-    their first sheet. By grade, segment (--by) and year (--time): exact binomial and Jeffreys tests, Holm's correction,
-    traffic lights, and a test of the portfolio. With --correlation also for correlated defaults. Without any default
-    it shows upper bounds of the PDs.
+    borrower (--score, --label). CSV may have decimal commas, percent signs and semicolons; of an Excel file, the first
+    sheet is read. The output has exact binomial and Jeffreys tests, Holm's correction and traffic lights by grade,
+    segment (--by) and year (--time), and a test of the portfolio. --correlation adds tests for correlated defaults. If
+    there is no default, upper bounds of the PDs are shown.
 
     Exit code, by the light of the portfolio (for correlated defaults if --correlation is given): 0 green, 12 yellow,
-    10 red, 11 no borrowers, 1 input error, 2 usage error. With --fail-on it is 13 if the portfolio is green and a part
-    is not, at 5 % after Holm's correction.
+    10 red, 11 no borrowers, 1 input error, 2 usage error. With --fail-on it is 13 if the portfolio is green but a part
+    has too many defaults, at 5 % after Holm's correction.
 
     Example:
       calibrant grades grades.csv --defaults d --time year --out lights.html

@@ -57,7 +57,9 @@ def plan(
     where: options.Where = None,
     as_json: options.Json = False,
 ) -> None:
-    """Plan a certificate: pass two of --labels, --n-bins and --epsilon to compute the third.
+    """Plan the labels, bins and error bound of a certificate.
+
+    Pass two of --labels, --n-bins and --epsilon to compute the third.
 
     With a file of scores, each bin also gets the expected width of its interval, if events occur at the rates that the
     scores state. For several classes pass their number with --classes, or a column of scores for each.

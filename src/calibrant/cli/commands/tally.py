@@ -68,10 +68,10 @@ def tally(
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Count rows by score; the counts replace the rows in later commands.
+    """Count rows by score, to use the counts in place of the rows.
 
     Counts of days and segments add up exactly. A tally store keeps them, and check, fit and report accept its folder in
-    place of files; --out writes them as a table. Jobs that write to the same day each need a --part.
+    place of files; --out writes them as a table. If several jobs write the same day, each needs a --part.
 
     Example:
       calibrant tally rows.parquet --by country --store tallies --day 2026-03-01

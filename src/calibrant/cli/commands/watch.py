@@ -25,7 +25,7 @@ def watch(
         typer.Argument(callback=options.local, metavar="STORE", show_default=False, help="Folder of a tally store."),
     ],
     state: Annotated[
-        str | None, options.path("--state", help_="File that keeps the monitor, so that the next call goes on.")
+        str | None, options.path("--state", help_="File that keeps the monitor; the next call continues from it.")
     ] = None,
     map_: Annotated[
         str | None, options.path("--map", "-m", metavar="MAP.json", help_="Watch the scores after applying this map.")
@@ -35,7 +35,7 @@ def watch(
     ] = 0.05,
     lag: Annotated[
         int,
-        typer.Option("--lag", metavar="DAYS", min=1, help="Days after which outcomes were known at a prediction."),
+        typer.Option("--lag", metavar="DAYS", min=1, help="At each prediction, outcomes of this age were known."),
     ] = 1,
     keys: Annotated[
         int, typer.Option("--keys", metavar="N", min=1, help="Largest number of segments of the store.")
@@ -43,10 +43,10 @@ def watch(
     tolerance: options.Tolerance = "0.2",
     as_json: options.Json = False,
 ) -> None:
-    """Watch a tally store day by day, with an alarm that keeps its level however often it is looked at.
+    """Watch a tally store day by day, and raise an alarm if needed.
 
-    Days of the store that were not watched before are taken in order. With --state the monitor is kept in a file, and
-    the next call goes on with the days after. A day that is added before one that was watched is an error.
+    However often you look, a stream without a deviation raises an alarm with probability at most --level. With --state
+    the monitor is kept in a file, and the next call continues with the new days, which must come after those watched.
 
     Exit code: 0 no alarm on these days, 12 an alarm, 1 input error, 2 usage error.
 
@@ -57,7 +57,7 @@ def watch(
     from calibrant.cli.voice import CommandLine, Mistake
     from calibrant.engine import TallyStore
     from calibrant.live import Monitor
-    from calibrant.messages import InputError
+    from calibrant.messages import InputError, plural
     from calibrant.verdict.input.through import Through
 
     kept = TallyStore(store)
@@ -84,7 +84,7 @@ def watch(
     if as_json:
         console.show_json(_content(monitor, lines, [_alarm(each) for each in alarms]))
     else:
-        watched = f"{len(new)} new days, {new[0]} to {new[-1]}" if new else "no new day"
+        watched = f"{plural(len(new), 'new day')}, {new[0]} to {new[-1]}" if new else "no new day"
         console.say(f"{store}: {watched}.")
         for each in alarms:
             console.say(f"ALARM on {date.fromordinal(int(each.at))}: {each}.", "bold red")
@@ -102,8 +102,8 @@ def _new(stored: list[date], watched: list[date]) -> list[date]:
         names = ", ".join(map(str, early[:5])) + (", ..." if len(early) > 5 else "")
         raise Mistake(
             "the store",
-            f"has days that were added before {last}, the last day that was watched: {names}",
-            "pass another file with --state to begin again with all days",
+            f"has new days before {last}, the last day that was watched: {names}",
+            "pass another file with --state to start again with all days",
         )
     return [day for day in stored if last is None or day > last]
 

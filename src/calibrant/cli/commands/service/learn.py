@@ -17,11 +17,11 @@ def learn(
         float, typer.Option("--seconds", metavar="S", min=0.01, max=60.0, help="Wait this long when nothing is new.")
     ] = 0.5,
 ) -> None:
-    """Learn the streams of the live service, until a signal comes.
+    """Learn the streams of the live service, until a signal to stop.
 
-    Several processes may run: for each stream one learns, and another takes over when it does not. The process goes on
-    when the database comes back after a restart. The database is named by CALIBRANT_DATABASE or
-    CALIBRANT_DATABASE_FILE, as for calibrant serve.
+    Several processes may run: one learns each stream, and another takes over if it stops. If the database restarts,
+    the process continues when it is back. The database is named by CALIBRANT_DATABASE or CALIBRANT_DATABASE_FILE, as
+    for calibrant serve.
 
     Example:
       calibrant learn --stream clicks

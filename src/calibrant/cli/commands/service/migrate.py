@@ -14,11 +14,11 @@ def migrate(
         bool, typer.Option("--restored", help="The database was restored from a backup: begin a new epoch.")
     ] = False,
 ) -> None:
-    """Make the tables of the live service, or bring them to the newest version.
+    """Create or update the tables of the live service.
 
     Run it before a newer version of the service starts, as the owner of the schema calibrant; several runs at once do
-    no harm. It also sets the rights of the roles calibrant_serve and calibrant_learn, which it makes if it may. The
-    database is named by CALIBRANT_DATABASE or CALIBRANT_DATABASE_FILE.
+    no harm. It also creates the roles calibrant_serve and calibrant_learn, if it is allowed to, and sets their rights.
+    The database is named by CALIBRANT_DATABASE or CALIBRANT_DATABASE_FILE.
 
     After a restore from a backup, run it with --restored before anything else starts: new versions then get numbers
     that were not used before the restore.

@@ -20,10 +20,11 @@ def replay(
     ] = None,
     as_json: options.Json = False,
 ) -> None:
-    """Learn the log of a stream again, and compare versions, promotions and stored states with those in the database.
+    """Compute a stream again from its log, and compare the results.
 
-    Nothing is written. The same build on the same kind of machine gives the same bits; the exit code is 0 if it did,
-    and 12 if something differs. The database is named by CALIBRANT_DATABASE or CALIBRANT_DATABASE_FILE.
+    Versions, promotions and stored states are compared with those in the database; nothing is written. The same build
+    on the same kind of machine gives the same bits: the exit code is 0 if it did, and 12 if something differs. The
+    database is named by CALIBRANT_DATABASE or CALIBRANT_DATABASE_FILE.
 
     Example:
       calibrant replay clicks --from-start

@@ -23,10 +23,10 @@ def serve(
 ) -> None:
     """Serve calibrated probabilities over HTTP.
 
-    The database is named by the environment variable CALIBRANT_DATABASE, a connection string of PostgreSQL, or by
-    CALIBRANT_DATABASE_FILE, a file that holds it; receipt keys by CALIBRANT_RECEIPT_KEYS or
-    CALIBRANT_RECEIPT_KEYS_FILE. Run calibrant migrate first, and calibrant learn beside it. A signal to stop lets open
-    requests finish. With --demo nothing else is needed than an installed PostgreSQL.
+    Set the environment variable CALIBRANT_DATABASE to a connection string of PostgreSQL, or CALIBRANT_DATABASE_FILE to
+    a file that contains it; likewise CALIBRANT_RECEIPT_KEYS or CALIBRANT_RECEIPT_KEYS_FILE for receipt keys. Run
+    calibrant migrate first, and calibrant learn at the same time. After a signal to stop, open requests are finished.
+    --demo needs only an installed PostgreSQL.
 
     Example:
       calibrant serve --port 8000 --workers 2

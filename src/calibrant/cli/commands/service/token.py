@@ -31,7 +31,7 @@ def token(
         list[str] | None, options.text("--stream", "NAME", "create: only this stream; may be repeated.")
     ] = None,
     days: Annotated[
-        float | None, typer.Option("--days", metavar="D", min=0.0, max=36_500.0, help="create: days until it ends.")
+        float | None, typer.Option("--days", metavar="D", min=0.0, max=36_500.0, help="create: days until it expires.")
     ] = None,
     number: Annotated[
         int | None, typer.Option("--number", metavar="N", min=1, max=2**31 - 1, help="rotate, revoke: which token.")
@@ -41,11 +41,11 @@ def token(
     ] = 3_600.0,
     as_json: options.Json = False,
 ) -> None:
-    """Make, list, rotate or revoke tokens of the live service.
+    """Create, list, rotate or revoke tokens of the live service.
 
     A token is printed once, on stdout, and is not stored: the database keeps its digest. It allows its scopes and
-    nothing else, for all streams or for those named. A revoked token ends within 5 seconds in every process. Connect as
-    the owner of the schema; the database is named by CALIBRANT_DATABASE or CALIBRANT_DATABASE_FILE.
+    nothing else, for all streams or for those named. A revoked token stops working within 5 seconds in every process.
+    Connect as the owner of the schema; the database is named by CALIBRANT_DATABASE or CALIBRANT_DATABASE_FILE.
 
     Example:
       calibrant token create --name ads --scope predict --stream clicks
