@@ -354,7 +354,7 @@ def test_the_sentence_is_a_value_and_is_worded_at_the_edge():
     by_name = {each["name"]: each for each in found.sentence.values["others"]}
     assert (by_name["every week"]["status"], by_name["never"]["status"]) == ("as good", "worse")
     text = str(found.sentence)
-    assert text.startswith(f"every week refits {found['every week'].refits} times and loses nothing to every day; ")
+    assert text.startswith(f"every week refits {found['every week'].refits} times and is as good as every day; ")
     assert "never loses 0.0" in text
     assert list(found.to_frame()["status"]) == ["as good", "as good", "worse"]
     assert list(found.to_frame("polars")["policy"]) == list(found)

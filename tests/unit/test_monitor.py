@@ -324,10 +324,10 @@ def test_advice_says_what_moved(shift: float, slope: float, code: str) -> None:
     if code == "level-moved":
         assert advice.values["shape"] == "fine"
         assert advice.values["low"] < shift < advice.values["high"]
-        assert "shift by +0." in str(advice)
+        assert "shift the log-odds by +0." in str(advice)
     if code == "refit":
         assert monitor.slope.low < slope < monitor.slope.high
-        assert "estimates" in str(advice)
+        assert "(estimate " in str(advice)
 
 
 def test_few_rows_are_not_enough_and_a_range_can_be_off() -> None:

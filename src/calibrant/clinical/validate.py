@@ -41,7 +41,7 @@ MEASURES: dict[str, tuple[str, float | None]] = {
 
 outcomes_left_out = note(
     "outcomes-left-out",
-    "{missing} of {rows} participants have no outcome and were left out; all numbers are about the others",
+    "{missing} of {rows} participants have no outcome and were left out; all numbers describe the others",
 )
 
 

@@ -226,8 +226,8 @@ class Concentration(Shown):
     def __str__(self) -> str:
         """The index in a sentence."""
         return (
-            f"HHI {self.value:.3f}, as of {self.effective:.1f} equally large grades; the largest, {self.largest}, has "
-            f"{100 * self.share:.0f} %"
+            f"HHI {self.value:.3f}, that of {self.effective:.1f} equally large grades; the largest, {self.largest}, "
+            f"has {100 * self.share:.0f} %"
         )
 
 
@@ -258,7 +258,7 @@ def concentration(amounts: ArrayLike, *, names: Sequence[Any] | None = None) -> 
     Examples
     --------
     >>> print(concentration([100, 300, 100], names=["A", "B", "C"]))
-    HHI 0.440, as of 2.3 equally large grades; the largest, B, has 60 %
+    HHI 0.440, that of 2.3 equally large grades; the largest, B, has 60 %
     """
     values = check_numbers(amounts, "amounts", "must be non-negative numbers")
     if values.ndim != 1 or not len(values) or not (np.isfinite(values) & (values >= 0.0)).all() or not values.sum() > 0:

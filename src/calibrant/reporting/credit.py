@@ -135,7 +135,7 @@ def context(contents: Contents, style: Style) -> list[Block]:
         lines.append(f"Accuracy ratio (Gini): {number(ratio['value'])}{interval}.")
     if spread is not None:
         lines.append(
-            f"Concentration over grades (HHI): {number(spread['value'])}, as of {spread['effective']:.1f} equally "
+            f"Concentration over grades (HHI): {number(spread['value'])}, that of {spread['effective']:.1f} equally "
             f"large grades; the largest, {spread['largest']}, has {share(spread['share'])} of the {{rows}}."
         )
     if earlier is None:

@@ -27,22 +27,22 @@ def nothing_to_do(voice: Voice, rows: int, shift: float, slope: float) -> str:
 @note("level-moved")
 def level_moved(voice: Voice, rows: int, shift: float, low: float, high: float, slope: float, shape: str) -> str:
     """The level is off; ``shape`` is "fine" if the slope is shown to be within the tolerance, otherwise "open"."""
-    rest = "shape fine" if shape == "fine" else f"shape not settled yet (slope {slope:.2f}, an estimate)"
-    return f"level moved: shift by {shift:+.2f} in log-odds ({low:+.2f} to {high:+.2f}); {rest}"
+    rest = "within the tolerance" if shape == "fine" else f"not settled yet (estimate {slope:.2f})"
+    return f"the level moved: shift the log-odds by {shift:+.2f} ({low:+.2f} to {high:+.2f}); the slope is {rest}"
 
 
 @note("refit")
 def refit(voice: Voice, rows: int, slope: float, low: float, high: float, shift: float) -> str:
     """The slope is off."""
-    return f"slope {slope:.2f} ({low:.2f} to {high:.2f}), shift {shift:+.2f}; both are estimates: refit"
+    return f"refit: the slope is off (estimate {slope:.2f}, {low:.2f} to {high:.2f}; estimated shift {shift:+.2f})"
 
 
 @note("range-off")
 def range_off(voice: Voice, rows: int, low: float, high: float, difference: float) -> str:
     """The level of one bin is beyond the tolerance."""
     return (
-        f"{voice.nouns.scores} from {low:g} to {high:g} are off by {difference:+.4f} per {voice.nouns.row}, beyond the "
-        "tolerance: refit"
+        f"refit: {voice.nouns.scores} from {low:g} to {high:g} are off by {difference:+.4f} per {voice.nouns.row}, "
+        "more than the tolerance"
     )
 
 

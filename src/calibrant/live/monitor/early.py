@@ -22,18 +22,18 @@ DELAY_CELLS = 96
 
 scores_drift = note(
     "scores-drift",
-    "early warning: {nouns.scores} moved, by {distance:.3f} in distribution (up to {expected:.3f} is expected at one "
-    "look); no outcome says yet whether calibration suffers",
+    "early warning: the distribution of {nouns.scores} moved by {distance:.3f} (up to {expected:.3f} is expected at "
+    "one look); outcomes do not show yet whether calibration suffers",
 )
 delays_drift = note(
     "delays-drift",
-    "early warning: delays of outcomes moved, by {distance:.3f} in distribution (up to {expected:.3f} is expected at "
+    "early warning: the distribution of outcome delays moved by {distance:.3f} (up to {expected:.3f} is expected at "
     "one look); labels that come late are missing for now",
 )
 coverage_drift = note(
     "coverage-drift",
-    "early warning: {recent:.1%} of recent {nouns.rows} have outcomes, and {before:.1%} had them before; the outcomes "
-    "may no longer speak for all {nouns.rows}",
+    "early warning: {recent:.1%} of recent {nouns.rows} have outcomes, {before:.1%} had them before; those with "
+    "outcomes may no longer represent all {nouns.rows}",
 )
 
 

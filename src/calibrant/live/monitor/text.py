@@ -28,7 +28,7 @@ def summary(monitor: Monitor) -> str:
     lines = [
         f"{plural(monitor.rows, 'row')}, run {monitor.run}, {plural(monitor.alarm_count, 'alarm')}.",
         f"  Since the evidence began: {monitor.band}.",
-        f"  E-value {_e_text(monitor.log_e)} against {monitor.against}; an alarm comes at {1.0 / monitor.level:g}.",
+        f"  E-value {_e_text(monitor.log_e)} against {monitor.against}; an alarm is raised at {1.0 / monitor.level:g}.",
         f"  Advice: {monitor.advice}.",
     ]
     lines += [f"  Latest: {each}." for each in monitor.alarms[-1:]]

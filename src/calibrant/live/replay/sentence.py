@@ -33,7 +33,7 @@ def _as_good(reference: str, those: Sequence[dict[str, Any]]) -> list[str]:
     clauses = []
     if rest:
         clauses.append(f"{listed(rest)} {'is' if len(rest) == 1 else 'are'} as good as {reference}")
-    return clauses + [f"{each['name']} {_refits(each['refits'])} and loses nothing to {reference}" for each in fewer]
+    return clauses + [f"{each['name']} {_refits(each['refits'])} and is as good as {reference}" for each in fewer]
 
 
 def _worse(reference: str, those: Sequence[dict[str, Any]]) -> list[str]:
@@ -42,7 +42,7 @@ def _worse(reference: str, those: Sequence[dict[str, Any]]) -> list[str]:
 
 def _cannot_tell(reference: str, those: Sequence[dict[str, Any]]) -> list[str]:
     return [
-        f"these days do not settle whether {listed([each['name'] for each in those], 'or')} differs from {reference}"
+        f"this history does not show whether {listed([each['name'] for each in those], 'or')} differs from {reference}"
     ]
 
 

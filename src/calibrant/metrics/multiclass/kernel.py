@@ -253,7 +253,7 @@ def dirichlet_error(
     claims = read_claims(scores, y, sample_weight, notion="canonical", classes=classes, score_type=score_type)
     rows, mass = claims.scores.astype(np.float64), claims.mass
     if not claims.exclusive:
-        raise InputError("scores", "must have rows that sum to 1", "pass probabilities of classes that exclude another")
+        raise InputError("scores", "must have rows that sum to 1", "pass probabilities of mutually exclusive classes")
     hits = np.zeros_like(rows)
     hits[np.arange(len(rows)), claims.labels] = 1.0
     rng = generator(random_state, 0)

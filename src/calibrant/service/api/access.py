@@ -106,7 +106,7 @@ class Access:
             raise _unauthorized("token-missing", "is missing", "send the header Authorization: Bearer cal_...")
         found = await self.find(secret.strip())
         if found is None:
-            raise _unauthorized("token-unknown", "is not known, or has ended", "ask for a new one")
+            raise _unauthorized("token-unknown", "is unknown or has expired", "ask for a new one")
         return _allowed(found, scope, stream, everywhere)
 
     async def find(self, secret: str, *, session: bool = False) -> Caller | None:

@@ -39,9 +39,9 @@ and paste this token:
 
     {token}
 
-Two streams get {rows} predictions a second each, with outcomes up to {horizon:.0f} seconds late. Before that, {days}
-days were written for the pictures over time. In about {seconds:.0f} seconds the world of "payments" breaks: its alarm
-comes when enough outcomes after that are learned.
+Two streams get {rows} predictions a second each, with outcomes up to {horizon:.0f} seconds late. The {days} days before
+were simulated for the pictures over time. In about {seconds:.0f} seconds, outcomes of "payments" change abruptly: its
+alarm comes once enough of the new outcomes are learned.
 Ctrl-C ends the demo and removes its database.
 """
 

@@ -17,14 +17,14 @@ LATE_SECONDS = 120.0
 RECENT_SECONDS = 86_400.0
 """An alarm stays at the head of the page for a day."""
 
-MARKS = {"good": "fine", "warn": "look", "bad": "act", "none": "waits"}
+MARKS = {"good": "fine", "warn": "look", "bad": "act", "none": "waiting"}
 """The word beside the color."""
 
 HELD = {
     "manual": "a person decides what is served",
     "pinned": "a person pinned what is served",
     "paused": "a version was rolled back, and nobody has resumed yet",
-    "waiting": "a person promoted another one a short time ago",
+    "waiting": "a person promoted another version a short time ago",
     "step": "it reverses the order of scores, or moves them too far at once",
     "worse": "it is worse than what is served, on the last rows that were learned",
 }
@@ -80,7 +80,7 @@ def about(view: Overview) -> Sentence:
         text = (
             f"The learner is {duration(view.behind_seconds)} behind: {waiting}. If the number falls, it is catching up."
         )
-        return Sentence("bad", f"{text} If not, see whether calibrant learn runs. Nothing is lost.")
+        return Sentence("bad", f"{text} If not, check that calibrant learn is running. Nothing is lost.")
     if report is None or not report["rows_learned"]:
         served = "the score itself is served" if not view.served else f"version {view.served} is served"
         return Sentence("none", f"No outcome has been learned yet; {served}.")
@@ -104,7 +104,7 @@ def about(view: Overview) -> Sentence:
     if low is not None and high is not None and (low > 0.0 or high < 0.0):
         side = "low" if low > 0.0 else "high"
         return Sentence(
-            "warn", f"Served by {served}: {compared}. Predictions are too {side}, though short of an alarm."
+            "warn", f"Served by {served}: {compared}. Predictions are too {side}, but not enough for an alarm."
         )
     return Sentence("good", f"Served by {served}: {compared}. The monitor sees no deviation.")
 
