@@ -236,7 +236,7 @@ class SetSummary(Shown):
     Examples
     --------
     >>> print(PredictionSets.from_intervals([1.0, 2.0], [3.0, 6.0]).summary([2.0, 7.0]))
-    The sets hold 1 of 2 outcomes (50.0 %); mean width 3, median 3.
+    The sets cover 1 of 2 outcomes (50.0 %); mean width 3, median 3.
     """
 
     rows: int
@@ -258,7 +258,7 @@ class SetSummary(Shown):
         return counts | widths | {"coverage": self.coverage}
 
     def __str__(self) -> str:
-        text = f"The sets hold {count_text(self.covered)} of {count_text(self.rows)} outcomes "
+        text = f"The sets cover {count_text(self.covered)} of {count_text(self.rows)} outcomes "
         text += f"({100 * self.coverage:.1f} %); mean width {self.mean_width:.4g}, median {self.median_width:.4g}"
         for count, what in ((self.empty, "empty"), (self.unbounded, "without an end")):
             if count:
