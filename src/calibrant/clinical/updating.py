@@ -111,7 +111,7 @@ class ModelUpdate(Table):
         if self.chosen == "none":
             return "the predicted risks are kept"
         if not isinstance(found, LogitAffineMap):
-            return "a curve: calibration.export_sql, or export_python, writes it"
+            return "the update is a curve: write it with calibration.export_sql or calibration.export_source"
         return f"new log-odds = {found.intercept:.4f} + {found.slope:.4f} x log-odds of the predicted risk"
 
     def to_dict(self) -> dict[str, Any]:
@@ -128,13 +128,13 @@ class ModelUpdate(Table):
     def __str__(self) -> str:
         lines = [self._headline, f"  {self.formula}"]
         if self.tests:
-            lines.append(f"  {'the model needs more than':<34}{'statistic':>10}{'df':>12}{'p-value':>10}")
+            lines.append(f"  {'correction tested as sufficient':<34}{'statistic':>10}{'df':>12}{'p-value':>10}")
             lines += [f"  {a:<34}{b:>10}{c:>12}{d:>10}" for a, b, c, d in self._lines()]
         return "\n".join([*lines, *(f"  {each}" for each in self.notes)])
 
     def _repr_html_(self) -> str:
         """For notebooks: the choice, the formula and the tests."""
-        head = ("the model needs more than", "statistic", "df", "p-value")
+        head = ("correction tested as sufficient", "statistic", "df", "p-value")
         notes = [self.formula, *(f"  {each}" for each in self.notes)]
         return table_block(head, self._lines(), title=self._headline, notes=notes)
 
