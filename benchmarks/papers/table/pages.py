@@ -61,7 +61,7 @@ def _picture(page: str) -> str:
 
 def _count(claims: Sequence[Claim]) -> str:
     agree, differ, lack = (sum(claim.verdict == word for claim in claims) for word in WORDS)
-    return f"Of {len(claims)} printed claims, {agree} agree, {differ} differ and {lack} lack data."
+    return f"{len(claims)} printed claims: {agree} agree, {differ} differ, {lack} lack data."
 
 
 def _tables(claims: Sequence[Claim]) -> str:
@@ -80,7 +80,7 @@ def _tables(claims: Sequence[Claim]) -> str:
     if reasons:
         lines += ["## Notes", ""] + [f"{number}. {reason}" for number, reason in enumerate(reasons, 1)] + [""]
     commands = sorted({claim.command for claim in claims if claim.command})
-    lines += ["## How to make these values", ""] + [f"- `{command}`" for command in commands]
+    lines += ["## Commands", ""] + [f"- `{command}`" for command in commands]
     return "\n".join(lines) + "\n"
 
 
