@@ -28,7 +28,7 @@ sys.path.append(str(Path(__file__).parents[1]))
 from tests.engine.postgres import Server
 
 from calibrant import Calibration
-from calibrant.export.sql.dialects import DIALECTS
+from calibrant.export.languages.sql.dialects import DIALECTS
 from calibrant.export.sql.expressions import to_sql
 from calibrant.maps import BetaMap, LogitAffineMap, Map, PiecewiseLinearMap, StepMap
 

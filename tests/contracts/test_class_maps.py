@@ -19,14 +19,14 @@ from tests.contracts.test_maps import tree_values
 
 import calibrant as cb
 from calibrant.calibration import Calibration
-from calibrant.export import samples, trees
 from calibrant.export.errors import DocumentError
+from calibrant.export.kinds import samples, trees
+from calibrant.export.kinds.tolerance import only_copies
+from calibrant.export.kinds.trees import proof_rows
+from calibrant.export.languages.sql.dialects import engine_of
 from calibrant.export.onnx.model import prove_model, session_of, to_onnx
-from calibrant.export.sql.dialects import engine_of
 from calibrant.export.sql.expressions import to_sql
 from calibrant.export.sql.file import BETWEEN, prove_sql
-from calibrant.export.tolerance import only_copies
-from calibrant.export.trees import proof_rows
 from calibrant.maps import (
     CLASS_KINDS,
     BetaMap,

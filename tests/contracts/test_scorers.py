@@ -14,10 +14,10 @@ from tests.contracts.test_maps import FIFTY, every_map
 
 import calibrant as cb
 from calibrant.calibration import Calibration
+from calibrant.export.kinds.tolerance import only_copies
+from calibrant.export.kinds.trees import proof_rows
 from calibrant.export.proof import compare
 from calibrant.export.scorer import _function, scorer_of
-from calibrant.export.tolerance import only_copies
-from calibrant.export.trees import proof_rows
 from calibrant.maps import BetaMap, ByGroupMap, ComposeMap, IdentityMap, LogitAffineMap, Map, SoftmaxMap, StepMap
 from calibrant.messages import InputError
 

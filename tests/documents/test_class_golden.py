@@ -16,7 +16,7 @@ from tests.documents.test_golden import numbers, without_document
 from calibrant.calibration import Calibration, as_calibration, load
 from calibrant.export.documents import FORMAT
 from calibrant.export.errors import DocumentError
-from calibrant.export.tolerance import only_copies
+from calibrant.export.kinds.tolerance import only_copies
 from calibrant.guarantees.about import ABOUT, ScoreBins, TreeLeaves, WeightedBins
 from calibrant.guarantees.certificate import Certificate
 from calibrant.maps import CLASS_KINDS

@@ -16,15 +16,15 @@ from tests.engine.postgres import Server
 
 import calibrant as cb
 from calibrant.calibration import Calibration
-from calibrant.export import samples
 from calibrant.export.errors import DocumentError, ExportMismatchError
+from calibrant.export.kinds import samples
+from calibrant.export.kinds.tolerance import only_copies
+from calibrant.export.languages.sql.dialects import DIALECTS, EXECUTED_DIALECTS, engine_of
+from calibrant.export.languages.sql.engines import Engine
+from calibrant.export.languages.sql.interpreter import reader
 from calibrant.export.sql import file
-from calibrant.export.sql.dialects import DIALECTS, EXECUTED_DIALECTS, engine_of
-from calibrant.export.sql.engines import Engine
 from calibrant.export.sql.expressions import MAX_CHARACTERS, MAX_CLASSES, to_sql
 from calibrant.export.sql.file import BETWEEN, SqlFile, prove_sql
-from calibrant.export.sql.interpreter import reader
-from calibrant.export.tolerance import only_copies
 from calibrant.export.verify import verify
 from calibrant.maps import IdentityMap, LogitAffineMap, MulticlassMap, PerClassMap, SoftmaxMap, StepMap, TopMap
 from calibrant.messages import InputError

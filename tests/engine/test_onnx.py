@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from tests.contracts.test_maps import FIFTY, SAMPLES, groups_of
 
-from calibrant.export.kinds import cut, nodes, rounded_up
+from calibrant.export.kinds.scores import cut, nodes, rounded_up
 from calibrant.export.onnx.model import to_onnx
 from calibrant.guarantees.provenance import library_version
 from calibrant.maps import (

@@ -13,7 +13,7 @@ from tests.contracts.test_maps import SAMPLES
 from calibrant import PlattScaling, verify
 from calibrant.calibration import Calibration
 from calibrant.export.errors import DocumentError
-from calibrant.export.onnx.graph import LEAST_OPSET
+from calibrant.export.languages.onnx_graph import LEAST_OPSET
 from calibrant.export.onnx.model import prove_model, session_of, to_onnx
 from calibrant.maps import SoftmaxMap, StepMap
 from calibrant.messages import InputError

@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from tests.engine.postgres import USER, Server
 
 import calibrant as cb
-from calibrant.export import proof, samples, tolerance
+from calibrant.export import proof
 from calibrant.export.errors import DocumentError
+from calibrant.export.kinds import samples, tolerance
+from calibrant.export.languages.sql import interpreter
 from calibrant.export.sql import file as proven
-from calibrant.export.sql import interpreter
 from calibrant.export.sql.expressions import to_sql
 from calibrant.export.sql.file import SqlFile
 from calibrant.export.verify import verify

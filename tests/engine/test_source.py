@@ -15,12 +15,12 @@ from tests.contracts.test_maps import FIFTY, ODD_NAMES, SAMPLES
 
 import calibrant as cb
 from calibrant.calibration import Calibration
-from calibrant.export import samples
+from calibrant.export import source as source_proof
 from calibrant.export.errors import ExportMismatchError
-from calibrant.export.source import proof as source_proof
-from calibrant.export.source.languages import arguments
-from calibrant.export.source.proof import proven_source, source_of
-from calibrant.export.tolerance import only_copies
+from calibrant.export.kinds import samples
+from calibrant.export.kinds.tolerance import only_copies
+from calibrant.export.languages.printers import arguments
+from calibrant.export.source import proven_source, source_of
 from calibrant.maps import ByGroupMap, ComposeMap, IdentityMap, LogitAffineMap, PiecewiseLinearMap, SoftmaxMap, StepMap
 from calibrant.messages import InputError
 from calibrant.numerics import logit

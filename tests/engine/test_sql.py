@@ -18,14 +18,14 @@ from hypothesis import strategies as st
 from tests.contracts.test_maps import FIFTY, ODD_NAMES, SAMPLES
 from tests.engine.postgres import Server
 
-from calibrant.export import samples
+from calibrant.export.kinds import samples
+from calibrant.export.kinds.samples import Rows, proof_rows, proof_scores
+from calibrant.export.languages.sql.dialects import DIALECTS, EXECUTED_DIALECTS, engine_of
+from calibrant.export.languages.sql.engines import Engine
+from calibrant.export.languages.sql.interpreter import reader
 from calibrant.export.proof import compare
-from calibrant.export.samples import Rows, proof_rows, proof_scores
-from calibrant.export.sql.dialects import DIALECTS, EXECUTED_DIALECTS, engine_of
-from calibrant.export.sql.engines import Engine
 from calibrant.export.sql.expressions import to_sql
 from calibrant.export.sql.file import prove_sql
-from calibrant.export.sql.interpreter import reader
 from calibrant.maps import (
     BetaMap,
     ByGroupMap,

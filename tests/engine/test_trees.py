@@ -17,7 +17,7 @@ from tests.contracts.test_maps import SAMPLES, groups_of
 
 import calibrant as cb
 from calibrant.calibration import Calibration
-from calibrant.export import trees
+from calibrant.export.kinds import trees
 from calibrant.export.onnx.model import prove_model, session_of, to_onnx
 from calibrant.maps import StepMap, TreeMap
 from calibrant.messages import InputError

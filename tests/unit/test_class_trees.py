@@ -11,8 +11,8 @@ import pytest
 
 from calibrant.calibration import Calibration
 from calibrant.calibrators.trees import CalibrationTree, ProbabilityCalibrationTree
-from calibrant.export import samples, trees
 from calibrant.export.errors import DocumentError
+from calibrant.export.kinds import samples, trees
 from calibrant.guarantees.bounds import BOUNDS
 from calibrant.guarantees.certificate import Certificate
 from calibrant.guarantees.no_certificate import NoCertificate

@@ -15,7 +15,7 @@ from calibrant.messages import InputError
 if TYPE_CHECKING:
     import onnx
 
-    from calibrant.export.onnx.graph import Precision, Shape
+    from calibrant.export.languages.onnx_graph import Precision, Shape
     from calibrant.export.onnx.network import Network
     from calibrant.export.proof import Proof
 
@@ -182,7 +182,7 @@ class Exportable:
             x = values_1[j]
             return x
         """
-        from calibrant.export.source.proof import source_of
+        from calibrant.export.source import source_of
 
         return source_of(self.map, "python", ends=self._ends)
 
@@ -196,7 +196,7 @@ class Exportable:
         str
             A C file; see :meth:`to_python` for what it does, and :meth:`export_source`.
         """
-        from calibrant.export.source.proof import source_of
+        from calibrant.export.source import source_of
 
         return source_of(self.map, "c", ends=self._ends)
 
@@ -219,7 +219,7 @@ class Exportable:
         """
         from calibrant.arrays.paths import local_path
         from calibrant.export.files import write_whole
-        from calibrant.export.source.proof import language_of, proven_source
+        from calibrant.export.source import language_of, proven_source
 
         target = local_path(path)
         text, proof = proven_source(self.map, language_of(target), self._ends)

@@ -35,7 +35,7 @@ from calibrant.numerics import to_float32
 if TYPE_CHECKING:
     import onnx
 
-    from calibrant.export.onnx.graph import Precision
+    from calibrant.export.languages.onnx_graph import Precision
     from calibrant.export.proof import Proof
     from calibrant.export.scorer import Scorer
 

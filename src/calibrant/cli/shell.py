@@ -14,7 +14,7 @@ def in_shell(text: str) -> str:
 
 def identifier(name: str) -> str:
     """A column name in SQL."""
-    from calibrant.export.sql.dialects import quote
+    from calibrant.export.languages.sql.dialects import quote
 
     plain = re.fullmatch(r"[a-z_][a-z0-9_]*", name) and name not in _reserved()
     return name if plain else quote(name, "duckdb")

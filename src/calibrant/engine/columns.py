@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from calibrant.arrays import ScoreType, check_scores
 from calibrant.arrays.frames import Rows, columns_of, plain_names, read_frame
 from calibrant.engine.engines import Function, dialect_of, engine_of, fresh_name
-from calibrant.export.sql.dialects import quote
+from calibrant.export.languages.sql.dialects import quote
 from calibrant.export.sql.expressions import group_columns, to_sql
 from calibrant.maps import Map
 from calibrant.maps.base import unwrapped

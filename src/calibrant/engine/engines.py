@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays.frames import Rows, read_frame
-from calibrant.export.sql.dialects import quote
+from calibrant.export.languages.sql.dialects import quote
 from calibrant.messages import InputError
 from calibrant.numerics import FIRST_OCTAVE, OCTAVES, POSITION_BITS, Grid, chunks
 

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.export.errors import ExportMismatchError
-from calibrant.export.samples import Rows
-from calibrant.export.sql.pieces import NEGLIGIBLE
-from calibrant.export.tolerance import TOLERANCE, allowed, only_copies
+from calibrant.export.kinds import Rows, allowed, only_copies
+from calibrant.export.kinds.tolerance import TOLERANCE
+from calibrant.export.languages.sql.pieces import NEGLIGIBLE
 from calibrant.maps import Map, TopMap
 from calibrant.messages import Shown
 

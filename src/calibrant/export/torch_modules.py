@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from calibrant.export.kinds import Rows, proof_rows
 from calibrant.export.proof import compare
-from calibrant.export.samples import Rows, proof_rows
 from calibrant.maps import (
     LARGEST,
     BetaMap,

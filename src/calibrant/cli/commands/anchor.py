@@ -49,7 +49,7 @@ def anchor(
     from calibrant.credit import anchor as move
     from calibrant.credit import long_run_average
     from calibrant.engine import collect
-    from calibrant.export.sql.dialects import quote
+    from calibrant.export.languages.sql.dialects import quote
 
     inputs = find_files(files)
     check_output(out, [".json"], inputs=inputs, force=force)
@@ -85,7 +85,7 @@ def _by_year(rows: Any, label: str, time: str) -> tuple[list[int], list[int]]:
     """Rows and defaults of each year."""
     from calibrant.cli.input.groups import year_of
     from calibrant.cli.voice import Mistake
-    from calibrant.export.sql.dialects import quote
+    from calibrant.export.languages.sql.dialects import quote
 
     y, t = quote(label, "duckdb"), quote(time, "duckdb")
     counted: dict[str, list[int]] = {}

@@ -76,7 +76,7 @@ def apply(
     from calibrant.cli.input.groups import key_of, number_of, unlisted
     from calibrant.cli.input.numbers import refuse_text, type_of
     from calibrant.cli.renaming import group_names
-    from calibrant.export.sql.dialects import quote
+    from calibrant.export.languages.sql.dialects import quote
 
     inputs = disk.find_files(files)
     disk.check_output(out, list(disk.KINDS), inputs=inputs, force=force)
@@ -140,7 +140,7 @@ def score_columns(calibration: Calibration, score: list[str] | None) -> list[str
 
 def _complete(scores: list[str]) -> str:
     """The condition that no score of a row is missing."""
-    from calibrant.export.sql.dialects import quote
+    from calibrant.export.languages.sql.dialects import quote
 
     found = [f"TRY_CAST({quote(each, 'duckdb')} AS DOUBLE)" for each in scores]
     return " AND ".join(f"{each} IS NOT NULL AND NOT isnan({each})" for each in found)
@@ -150,7 +150,7 @@ def _check_class_rows(rows: Any, scores: list[str], kind: str) -> None:
     """Reject text, and scores outside the range that the map expects, which SQL would silently clip."""
     from calibrant.cli.input.numbers import text_found
     from calibrant.cli.voice import Mistake
-    from calibrant.export.sql.dialects import quote
+    from calibrant.export.languages.sql.dialects import quote
 
     for name in scores:
         place = quote(name, "duckdb")
@@ -191,7 +191,7 @@ def _mapped_classes(
     """The map of several classes, as one SQL expression for each new column."""
     from calibrant.cli.voice import Mistake
     from calibrant.engine.columns import fresh_name
-    from calibrant.export.sql.dialects import quote
+    from calibrant.export.languages.sql.dialects import quote
 
     taken = next((name for name in names if name in rows.columns), None)
     if taken is not None:
@@ -216,7 +216,7 @@ def _mapped(
     """The map applied to columns converted by ``read`` (SQL by column); the columns of the file stay unchanged."""
     from calibrant.engine import apply as with_map
     from calibrant.engine.columns import fresh_name
-    from calibrant.export.sql.dialects import quote
+    from calibrant.export.languages.sql.dialects import quote
 
     plain = {column: fresh_name(rows, f"{column} as it is read") for column in read}
     more = ", ".join(f"{text} AS {quote(plain[column], 'duckdb')}" for column, text in read.items())
@@ -233,7 +233,7 @@ def _inspect(connection: Any, path: str, out: str, score: str, name: str, kind: 
     from calibrant.cli.input.files import kind_of, read_rows
     from calibrant.cli.input.numbers import text_found
     from calibrant.cli.voice import Mistake
-    from calibrant.export.sql.dialects import quote
+    from calibrant.export.languages.sql.dialects import quote
 
     rows = read_rows(connection, [path], {}, as_text=kind_of(path) != "Parquet")
     s, p = (f"TRY_CAST({quote(column, 'duckdb')} AS DOUBLE)" for column in (score, name))

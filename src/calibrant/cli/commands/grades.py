@@ -182,7 +182,7 @@ def _from_rows(
     from calibrant.cli.input.files import connect, read_rows
     from calibrant.cli.input.numbers import refuse_labels, refuse_text
     from calibrant.cli.voice import Mistake
-    from calibrant.export.sql.dialects import quote
+    from calibrant.export.languages.sql.dialects import quote
 
     connection = connect()
     needed = {"--score": score, "--label": label} | names
@@ -206,7 +206,7 @@ def _from_rows(
 def _columns(rows: Any, numbers: Mapping[str, str], names: Mapping[str, str | None]) -> dict[str, list[Any]]:
     """Numbers as floats and names as text by option, in order of the lines; of a date in the time column, its year."""
     from calibrant.cli.input.groups import name_of, year_of
-    from calibrant.export.sql.dialects import quote
+    from calibrant.export.languages.sql.dialects import quote
 
     wanted = list(numbers.values())
     texts = [name for name in dict.fromkeys(names.values()) if name is not None]

@@ -104,7 +104,7 @@ def _read(inputs: list[str] | None, score: list[str] | None, where: str | None) 
     from calibrant.cli.input.files import connect, find_files, matching_columns, read_rows
     from calibrant.cli.input.numbers import refuse_text
     from calibrant.engine import collect
-    from calibrant.export.sql.dialects import quote
+    from calibrant.export.languages.sql.dialects import quote
 
     connection, files = connect(), find_files(inputs)
     names = matching_columns(connection, files, score or ["score"], None)

@@ -8,7 +8,7 @@ from typing import Any
 
 from calibrant.cli.input.numbers import type_of
 from calibrant.cli.voice import Mistake
-from calibrant.export.sql.dialects import quote
+from calibrant.export.languages.sql.dialects import quote
 
 OTHER_MARK = {",": ".", ".": ","}
 """The thousands separator that goes with a decimal mark."""

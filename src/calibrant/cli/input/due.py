@@ -18,7 +18,7 @@ from calibrant.cli.input.numbers import type_of
 from calibrant.cli.options import Columns, YoungRows
 from calibrant.cli.voice import CommandLine, Mistake
 from calibrant.engine import collect
-from calibrant.export.sql.dialects import quote
+from calibrant.export.languages.sql.dialects import quote
 from calibrant.messages import InputError
 from calibrant.shift.horizons import months_of
 from calibrant.shift.maturity import select_mature

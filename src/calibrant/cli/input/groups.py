@@ -10,7 +10,7 @@ from typing import Any
 
 from calibrant.cli.shell import in_shell
 from calibrant.cli.voice import Mistake
-from calibrant.export.sql.dialects import quote
+from calibrant.export.languages.sql.dialects import quote
 from calibrant.maps import ByGroupMap, ComposeMap, GroupedSoftmaxMap, Map
 from calibrant.messages import plural
 

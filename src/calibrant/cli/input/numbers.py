@@ -9,7 +9,7 @@ from typing import Any
 from calibrant.cli.shell import identifier, in_shell
 from calibrant.cli.voice import Mistake
 from calibrant.engine.unusable import Unusable
-from calibrant.export.sql.dialects import quote
+from calibrant.export.languages.sql.dialects import quote
 
 MISSING = {"", "-", ".", "?", "na", "n/a", "#n/a", "nan", "nil", "none", "null", "missing", "unknown"}
 """Common markers of missing values, in lower case."""

@@ -19,7 +19,7 @@ from calibrant.cli.voice import CommandLine, Mistake
 from calibrant.engine import TallyStore, collect
 from calibrant.engine.store.days import MissingDays, span
 from calibrant.engine.unusable import UnusableRows
-from calibrant.export.sql.dialects import quote
+from calibrant.export.languages.sql.dialects import quote
 from calibrant.messages import CalibrantWarning, InputError, Note, Phrase, Setting
 from calibrant.numerics import Grid
 from calibrant.tallies import GroupedTally, Tally

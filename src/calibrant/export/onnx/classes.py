@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calibrant.export.onnx.graph import OUTPUT, Graph, Precision, Versions
-from calibrant.export.trees import row_nodes
+from calibrant.export.kinds import row_nodes
+from calibrant.export.languages.onnx_graph import OUTPUT, Graph, Precision, Versions
 from calibrant.maps import MulticlassMap
 from calibrant.messages import InputError
 

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from calibrant.export.errors import DocumentError, own_errors
 from calibrant.export.files import write_whole
+from calibrant.export.kinds import Rows, proof_rows
+from calibrant.export.kinds.samples import unlisted
+from calibrant.export.languages.onnx_graph import INPUT, OUTPUT, Precision, Shape, Versions
 from calibrant.export.onnx.classes import LABEL, ROWS, rows_model
-from calibrant.export.onnx.graph import INPUT, OUTPUT, Precision, Shape, Versions
 from calibrant.export.onnx.scores import score_model
 from calibrant.export.proof import Proof, compare
-from calibrant.export.samples import Rows, unlisted
-from calibrant.export.trees import proof_rows
 from calibrant.maps import Map, MulticlassMap, TopMap
 from calibrant.maps.trees import TreeNodes
 from calibrant.messages import InputError, Setting

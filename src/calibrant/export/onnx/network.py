@@ -13,8 +13,18 @@ import numpy as np
 
 from calibrant.arrays.paths import local_path
 from calibrant.export.errors import own_errors
+from calibrant.export.languages.onnx_graph import (
+    INPUT,
+    LEAST_OPSET,
+    ML,
+    ML_OPSET,
+    OPSET,
+    OUTPUT,
+    Precision,
+    Shape,
+    onnx_package,
+)
 from calibrant.export.onnx.classes import LABEL, ROWS
-from calibrant.export.onnx.graph import INPUT, LEAST_OPSET, ML, ML_OPSET, OPSET, OUTPUT, Precision, Shape, onnx_package
 from calibrant.export.onnx.model import METADATA, OPEN, proven_model, session_of
 from calibrant.maps import Map, MulticlassMap
 from calibrant.messages import InputError, listed

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from calibrant.export.kinds import nodes_of
-from calibrant.export.onnx.graph import INPUT, OUTPUT, Graph, Precision, Shape, Versions
+from calibrant.export.languages.onnx_graph import INPUT, OUTPUT, Graph, Precision, Shape, Versions
 from calibrant.maps import Map
 
 if TYPE_CHECKING:

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import overload
 
-from calibrant.export.sql.dialects import dialect_named, quote
-from calibrant.export.sql.scores import text_literal, translated
-from calibrant.export.sql.text import Text
-from calibrant.export.trees import lower
+from calibrant.export.kinds import lower
+from calibrant.export.languages.sql.dialects import dialect_named, quote
+from calibrant.export.languages.sql.text import Text, text_literal, translated
 from calibrant.maps import ByGroupMap, ComposeMap, Map, TopMap
 from calibrant.messages import InputError, Setting
 
@@ -53,9 +52,9 @@ def to_sql(
         The score column of a map of one score, which then gives a single expression; or ``{"cat": "p_cat", ...}``, a
         sequence in the order of the classes, or None if columns have the names of the map's inputs. Names are quoted.
     dialect
-        A key of :data:`~calibrant.export.sql.dialects.DIALECTS`; docs/guide/ship.md lists them. The text of a dialect
-        that is not tested on the engine itself is translated by sqlglot (the extra ``calibrant[sql]``) and begins with
-        a comment that says so.
+        A key of :data:`~calibrant.export.languages.sql.dialects.DIALECTS`; docs/guide/ship.md lists them. The text of
+        a dialect that is not tested on the engine itself is translated by sqlglot (the extra ``calibrant[sql]``) and
+        begins with a comment that says so.
     by
         Names of the group columns in the table, if they differ from the map: ``{"region": "area_code"}``.
 

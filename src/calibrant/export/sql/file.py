@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.export.errors import DocumentError, ExportMismatchError, own_errors
+from calibrant.export.kinds import proof_rows
+from calibrant.export.languages.sql.dialects import dialect_named, engine_of, quote
+from calibrant.export.languages.sql.engines import Engine
+from calibrant.export.languages.sql.interpreter import reader
 from calibrant.export.proof import Proof, compare
-from calibrant.export.samples import proof_rows
-from calibrant.export.sql.dialects import dialect_named, engine_of, quote
-from calibrant.export.sql.engines import Engine
 from calibrant.export.sql.expressions import Columns, expressions, group_columns, score_columns, sql_outputs
-from calibrant.export.sql.interpreter import reader
 from calibrant.guarantees.provenance import library_version
 from calibrant.maps import Map, TopMap
 from calibrant.messages import InputError, Setting, Shown

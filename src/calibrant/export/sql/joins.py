@@ -21,16 +21,15 @@ import numpy as np
 from calibrant.arrays.paths import local_path
 from calibrant.export.errors import own_errors
 from calibrant.export.files import write_whole
+from calibrant.export.kinds import lower, proof_rows
+from calibrant.export.kinds.stages import lines_of, stages
+from calibrant.export.languages.sql.dialects import dialect_named, fresh, quote
+from calibrant.export.languages.sql.engines import Engine
+from calibrant.export.languages.sql.pieces import NEGLIGIBLE
+from calibrant.export.languages.sql.text import Text, text_literal, translated
 from calibrant.export.proof import Proof, compare
-from calibrant.export.regions import lower
-from calibrant.export.samples import proof_rows
-from calibrant.export.sql.dialects import dialect_named, fresh, quote
-from calibrant.export.sql.engines import Engine
 from calibrant.export.sql.expressions import group_columns, score_columns
 from calibrant.export.sql.file import checked_engine, doubles, engine_at_hand
-from calibrant.export.sql.pieces import NEGLIGIBLE
-from calibrant.export.sql.scores import lines_of, stages, text_literal, translated
-from calibrant.export.sql.text import Text
 from calibrant.guarantees.provenance import library_version
 from calibrant.maps import ByGroupMap, ComposeMap, Map
 from calibrant.messages import InputError, Setting, plural

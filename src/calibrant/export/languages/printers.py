@@ -6,7 +6,7 @@ import keyword
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from calibrant.export.source.statements import Case, Clip, If, Missing, Program, Set, Statement
+from calibrant.export.languages.statements import Case, Clip, If, Missing, Program, Set, Statement
 from calibrant.guarantees.provenance import library_version
 
 WORDS = """

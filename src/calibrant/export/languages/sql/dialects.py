@@ -10,7 +10,7 @@ from typing import Any
 
 from calibrant.arrays.columns import meant
 from calibrant.arrays.keys import plain_text
-from calibrant.export.sql.engines import AT_ONCE, Engine, Groups, Scores, by_item, parts
+from calibrant.export.languages.sql.engines import AT_ONCE, Engine, Groups, Scores, by_item, parts
 from calibrant.messages import InputError, listed
 
 ESCAPES = set("\\\"'`[]")

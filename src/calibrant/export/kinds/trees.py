@@ -10,21 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays.keys import SPELLINGS
-from calibrant.export.classes import by_code, probabilities, shares
-from calibrant.export.kinds import nodes, nodes_of
-from calibrant.export.onnx.graph import ML, Family, Graph
-from calibrant.export.regions import lower, row_nodes
-from calibrant.export.samples import EDGE_SCORES, Rows, proof_matrix, proof_rows, proof_scores
-from calibrant.export.sql.scores import score_text, text_literal
-from calibrant.export.sql.text import Text
-from calibrant.export.tolerance import SHAKES, TOLERANCE, allowed, allowed_on_path, only_copies
+from calibrant.export.kinds.classes import by_code, probabilities, row_nodes, shares
+from calibrant.export.kinds.samples import EDGE_SCORES, Rows, proof_matrix, proof_rows, proof_scores
+from calibrant.export.kinds.scores import nodes, nodes_of
+from calibrant.export.kinds.stages import lower, score_text
+from calibrant.export.kinds.tolerance import SHAKES, TOLERANCE, allowed, allowed_on_path, only_copies
+from calibrant.export.languages.onnx_graph import ML, Family, Graph
+from calibrant.export.languages.sql.text import Text, text_literal
 from calibrant.maps import ClassTreeMap, IdentityMap, PerClassMap, TreeMap
 from calibrant.maps.classes import softmax
 from calibrant.maps.trees import Limit, TreeNodes
 from calibrant.messages import InputError, Setting
 from calibrant.numerics import Floats
-
-__all__ = ["lower", "proof_rows", "row_nodes"]  # with every kind of map registered
 
 # ------------------------------------------------------------------------------------------------------------------ SQL
 

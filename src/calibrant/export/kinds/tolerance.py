@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays.keys import read_keys
-from calibrant.export.samples import Rows, parts_of, path_of
-from calibrant.export.sql.pieces import NEGLIGIBLE
-from calibrant.export.sql.text import SMALL
+from calibrant.export.kinds.samples import Rows, parts_of, path_of
+from calibrant.export.languages.sql.pieces import NEGLIGIBLE
+from calibrant.export.languages.sql.text import SMALL
 from calibrant.maps import (
     ByGroupMap,
     ComposeMap,

@@ -1,7 +1,7 @@
 """A map of one score as a few statements about the number x, which every language can write.
 
 The arithmetic is that of :mod:`calibrant.maps` in the same order, so tables give the same doubles, and curves those of
-the logarithm and exponential of the language. The statements of each kind are in :mod:`calibrant.export.kinds`.
+the logarithm and exponential of the language. The statements of each kind are in :mod:`calibrant.export.kinds.scores`.
 """
 
 from __future__ import annotations

@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from calibrant.export.kinds import nodes_of
-from calibrant.export.onnx.graph import ML, Graph
-from calibrant.export.sql.formulas import by_key, held_between
-from calibrant.export.sql.pieces import NEGLIGIBLE
-from calibrant.export.sql.scores import branch, lower, score_text, text_literal
-from calibrant.export.sql.text import SMALL, Text
+from calibrant.export.kinds.scores import nodes_of
+from calibrant.export.kinds.stages import lower, score_text
+from calibrant.export.languages.onnx_graph import ML, Graph
+from calibrant.export.languages.sql.cases import branch
+from calibrant.export.languages.sql.formulas import by_key, held_between
+from calibrant.export.languages.sql.pieces import NEGLIGIBLE
+from calibrant.export.languages.sql.text import SMALL, Text, text_literal
 from calibrant.maps import GroupedSoftmaxMap, MulticlassMap, PerClassMap, SoftmaxMap, TopMap
 from calibrant.maps.classes import LARGEST_LOGIT
 from calibrant.messages import InputError, Setting

@@ -7,16 +7,15 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.export.classes import by_code, probabilities, ranked, row_nodes, shares
-from calibrant.export.onnx.graph import Graph
-from calibrant.export.sql.formulas import held_between
-from calibrant.export.sql.scores import branch, lower
-from calibrant.export.sql.text import SMALL, Text
+from calibrant.export.kinds.classes import by_code, probabilities, ranked, row_nodes, shares
+from calibrant.export.kinds.stages import lower
+from calibrant.export.languages.onnx_graph import Graph
+from calibrant.export.languages.sql.cases import branch
+from calibrant.export.languages.sql.formulas import held_between
+from calibrant.export.languages.sql.text import SMALL, Text
 from calibrant.maps.paths import PathMap
 from calibrant.maps.simplex import SimplexBinsMap, grid_cells, region_count
 from calibrant.numerics import Floats
-
-__all__ = ["lower", "row_nodes"]  # with every kind of map registered
 
 # ------------------------------------------------------------------------------------------------------------- simplex
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.export.kinds import knots_of
+from calibrant.export.kinds.scores import knots_of
 from calibrant.maps import ByGroupMap, ComposeMap, GroupedSoftmaxMap, Map, MulticlassMap, PathMap, SimplexBinsMap
 from calibrant.numerics import CLAMP, Floats
 

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.export.errors import DocumentError
-from calibrant.export.sql.dialects import NO_NAN, dialect_named
-from calibrant.export.sql.engines import Engine, Groups, Scores
+from calibrant.export.languages.sql.dialects import NO_NAN, dialect_named
+from calibrant.export.languages.sql.engines import Engine, Groups, Scores
 from calibrant.messages import Advice, InputError, Setting
 
 Row = Mapping[str, NDArray[Any]]

@@ -1,13 +1,18 @@
-"""Building blocks of SQL expressions: numbers, names for intermediate results, exponentials that cannot overflow."""
+"""Building blocks of SQL expressions: literals, names for intermediate results, exponentials that cannot overflow.
+
+Literals are doubles, as each dialect writes them. Arguments of ln and exp are clipped first, since some engines raise
+errors where numpy overflows.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from calibrant.export.sql.dialects import Dialect, fresh
-from calibrant.export.sql.formulas import held_between
+from calibrant.export.languages.sql.dialects import Dialect, dialect_named, fresh
+from calibrant.export.languages.sql.formulas import held_between
 from calibrant.maps.classes import LARGEST_LOGIT
+from calibrant.messages import InputError, Setting
 
 LARGEST_EXPONENT = 700.0
 """Largest exponent: its exponential is 1e304, whose inverse is negligible, and some engines raise errors beyond."""
@@ -72,3 +77,33 @@ def _free_letter(taken: Sequence[str]) -> str:
     """A beginning of names that no column in use has, since a name inside a stage hides that of a column."""
     numbered = {name.rstrip("0123456789").lower() for name in taken if name[-1:].isdigit()}
     return fresh("x", *numbered)
+
+
+def text_literal(text: str, dialect: str) -> str:
+    r"""Text as a literal.
+
+    Examples
+    --------
+    >>> print(text_literal("it's", "duckdb"), text_literal("it's", "spark"))
+    'it''s' 'it\u0027s'
+    """
+    written = dialect_named(dialect)
+    if written.odd_text(text):
+        raise InputError(
+            "map", f"has the group {text!r}, with characters that are not tested in {dialect}", "rename the group"
+        )
+    return written.text(text)
+
+
+def translated(text: str, dialect: str) -> str:
+    """The text in a dialect that is not tested on its engine, with a comment that says so."""
+    try:
+        import sqlglot
+    except ImportError:
+        raise InputError(
+            Setting("dialect", dialect),
+            "needs sqlglot, which is not installed",
+            'pip install "calibrant[sql]"',
+        ) from None
+    (other,) = sqlglot.transpile(text, read="postgres", write=dialect)
+    return f"/* generated, not executed on {dialect} */ {other}"

@@ -1,62 +1,26 @@
-"""Maps of one score as text over the text of the score.
-
-Literals are doubles, as each dialect writes them. Arguments of ln and exp are clipped first, since some engines raise
-errors where numpy overflows.
-"""
+"""Maps of one score as SQL, stage by stage: each map by group, and the maps between them as one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import singledispatch
-from itertools import groupby, islice
+from itertools import groupby
 
 import numpy as np
 
-from calibrant.export.kinds import cut
-from calibrant.export.sql.dialects import Dialect, Tables, dialect_named, fresh
-from calibrant.export.sql.formulas import by_key, flat, held_between, line, of_log_odds
-from calibrant.export.sql.pieces import NEGLIGIBLE, Formula, Leaf, Pieces, Template
-from calibrant.export.sql.text import Text
+from calibrant.export.kinds.scores import cut
+from calibrant.export.languages.sql.cases import branch, pieces_text
+from calibrant.export.languages.sql.dialects import Dialect, fresh
+from calibrant.export.languages.sql.formulas import by_key, of_log_odds
+from calibrant.export.languages.sql.pieces import NEGLIGIBLE
+from calibrant.export.languages.sql.text import Text, text_literal
 from calibrant.maps import ByGroupMap, ComposeMap, LogitAffineMap, Map
 from calibrant.messages import InputError, Setting
 from calibrant.numerics import Floats
 
 MAX_LENGTH = 1 << 25
 """Largest number of characters of a text that engines can use."""
-
-
-def text_literal(text: str, dialect: str) -> str:
-    r"""Text as a literal.
-
-    Examples
-    --------
-    >>> print(text_literal("it's", "duckdb"), text_literal("it's", "spark"))
-    'it''s' 'it\u0027s'
-    """
-    written = dialect_named(dialect)
-    if written.odd_text(text):
-        raise InputError(
-            "map", f"has the group {text!r}, with characters that are not tested in {dialect}", "rename the group"
-        )
-    return written.text(text)
-
-
-def translated(text: str, dialect: str) -> str:
-    """The text in a dialect that is not tested on its engine, with a comment that says so."""
-    try:
-        import sqlglot
-    except ImportError:
-        raise InputError(
-            Setting("dialect", dialect),
-            "needs sqlglot, which is not installed",
-            'pip install "calibrant[sql]"',
-        ) from None
-    (other,) = sqlglot.transpile(text, read="postgres", write=dialect)
-    return f"/* generated, not executed on {dialect} */ {other}"
-
-
-# ---------------------------------------------------------------------------------------------------- stages to text
 
 
 @singledispatch
@@ -86,7 +50,7 @@ def lower(map_: Map, text: Text, x: list[str], place: int) -> str:
 
 def score_text(map_: Map, x: str, text: Text) -> str:
     """A map of the score alone, over the text of a number; names in use are not reused."""
-    return _written(cut(map_, text.dialect).merged(), x, text)
+    return pieces_text(cut(map_, text.dialect).merged(), x, text)
 
 
 def stages(map_: Map) -> Iterator[Map]:
@@ -172,68 +136,3 @@ def _lines(
     numbers = [np.where(np.abs(column) > NEGLIGIBLE, column, 0.0).tolist() for column in columns]
     chosen = [dialect.literal(each[0]) if len(set(each)) == 1 else pick(each) for each in numbers]
     return of_log_odds(dialect, x, dialect.literal(like.low), dialect.literal(like.high), *chosen)
-
-
-# ---------------------------------------------------------------------------------------------------- pieces to text
-
-
-def _written(pieces: Pieces, x: str, written: Text) -> str:
-    dialect = written.dialect
-    if dialect.tables is not None and pieces.numbers >= dialect.tables.numbers:
-        text = _looked_up(pieces, x, written.taken, dialect, dialect.tables)
-        if text is not None:
-            return text
-    return branch(x, pieces.knots, [_text(leaf, x, dialect) for leaf in pieces.leaves], dialect)
-
-
-def branch(x: str, knots: Floats, leaves: list[str], dialect: Dialect) -> str:
-    """A balanced CASE: leaf j if j knots are at or below ``x``; a chain would be nested too deeply for some engines."""
-    if len(leaves) == 1:
-        return leaves[0]
-    middle = len(leaves) // 2
-    above = branch(x, knots[middle:], leaves[middle:], dialect)
-    below = branch(x, knots[: middle - 1], leaves[:middle], dialect)
-    return f"CASE WHEN {x} >= {dialect.literal(knots[middle - 1].item())} THEN {above} ELSE {below} END"
-
-
-def _looked_up(pieces: Pieces, x: str, taken: tuple[str, ...], dialect: Dialect, tables: Tables) -> str | None:
-    """One formula whose numbers are table entries; None if the pieces differ in more than numbers."""
-    index = tables.search(tables, x, pieces.knots.tolist(), taken)
-
-    def pick(numbers: Sequence[float], index: str) -> str:
-        if len(set(numbers)) == 1:
-            return dialect.literal(numbers[0])
-        return tables.entry.format(array=tables.write(numbers), index=index)
-
-    formulas = [leaf for leaf in pieces.leaves if isinstance(leaf, Formula)]
-    if not formulas:
-        return pick([leaf for leaf in pieces.leaves if isinstance(leaf, float)], index)
-    if len({formula.shape for formula in formulas}) > 1:
-        return None
-    rows = [leaf.numbers if isinstance(leaf, Formula) else flat(leaf, formulas[0]) for leaf in pieces.leaves]
-    name = fresh("piece", *taken) if tables.bound else index
-    text = _filled(formulas[0].shape, x, [pick(numbers, name) for numbers in zip(*rows, strict=True)], dialect)
-    ends_in_line = any(template is line for template, _ in formulas[0].shape[-1:])
-    if not ends_in_line:  # a line can be flat, a curve must be clipped
-        ends = [(0.0, 1.0) if isinstance(leaf, Formula) else (leaf, leaf) for leaf in pieces.leaves]
-        text = held_between(dialect, text, *(pick(numbers, name) for numbers in zip(*ends, strict=True)))
-    return tables.bound.format(value=index, name=name, body=text) if tables.bound else text
-
-
-def _text(leaf: Leaf, x: str, dialect: Dialect) -> str:
-    if isinstance(leaf, float):
-        return dialect.literal(leaf)
-    return _filled(leaf.shape, x, [dialect.literal(number) for number in leaf.numbers], dialect)
-
-
-def _filled(shape: Sequence[tuple[Template, int]], x: str, numbers: Sequence[str], dialect: Dialect) -> str:
-    if len(shape) > dialect.nesting:
-        raise InputError(
-            "map",
-            f"has {len(shape)} curves in a row, which are nested too deeply for the parser of this dialect",
-            "fit one map instead",
-        )
-    rest = iter(numbers)
-    for place, (template, count) in enumerate(shape):
-        x = template(dialect, f"({x})" if place else x, *islice(rest, count))
-    return x

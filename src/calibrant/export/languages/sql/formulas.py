@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from calibrant.export.sql.dialects import Dialect
-from calibrant.export.sql.pieces import Formula
+from calibrant.export.languages.sql.dialects import Dialect
+from calibrant.export.languages.sql.pieces import Formula
 from calibrant.numerics import LOG_ODDS_LIMIT
 
 

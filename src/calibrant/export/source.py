@@ -18,10 +18,10 @@ from typing import Any, Literal
 import numpy as np
 
 from calibrant.export.errors import ExportMismatchError
+from calibrant.export.kinds import Rows, proof_rows
+from calibrant.export.languages.printers import Ends, c, python
+from calibrant.export.languages.statements import Program
 from calibrant.export.proof import Proof, compare
-from calibrant.export.samples import Rows, proof_rows
-from calibrant.export.source.languages import Ends, c, python
-from calibrant.export.source.statements import Program
 from calibrant.maps import Map
 from calibrant.messages import InputError
 from calibrant.numerics import Floats

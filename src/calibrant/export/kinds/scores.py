@@ -16,8 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.export.onnx.graph import ML, Family, Graph
-from calibrant.export.source.statements import (
+from calibrant.export.languages.onnx_graph import ML, Family, Graph
+from calibrant.export.languages.sql.dialects import DIALECTS, Dialect
+from calibrant.export.languages.sql.formulas import expit, held_between, line, of_log_odds
+from calibrant.export.languages.sql.pieces import NEGLIGIBLE, Formula, Leaf, Pieces, Template, chained
+from calibrant.export.languages.statements import (
     Case,
     Clip,
     If,
@@ -29,9 +32,6 @@ from calibrant.export.source.statements import (
     number,
     written,
 )
-from calibrant.export.sql.dialects import DIALECTS, Dialect
-from calibrant.export.sql.formulas import expit, held_between, line, of_log_odds
-from calibrant.export.sql.pieces import NEGLIGIBLE, Formula, Leaf, Pieces, Template, chained
 from calibrant.maps import (
     LARGEST,
     BetaMap,
@@ -361,7 +361,7 @@ def _(map_: ComposeMap, program: Program) -> list[Statement]:
     return out
 
 
-# ------------------------------------------------------------------ by group, in SQL a stage of its own (sql/scores.py)
+# ------------------------------------------------------------------ by group, in SQL a stage of its own (stages.py)
 
 
 @nodes.register

@@ -1,0 +1,1 @@
+"""SQL: dialects, building blocks of expressions, and what runs or reads them."""

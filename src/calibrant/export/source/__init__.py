@@ -1,1 +1,0 @@
-"""A map as the source of one small function, in Python or C."""
