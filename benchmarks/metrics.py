@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from calibrant import Tally, metrics
 from calibrant.engine import Grid
-from calibrant.metrics.resampling import Resampled, bootstrap
+from calibrant.metrics.binary.resampling import Resampled, bootstrap
 from calibrant.verdict import check
 
 Floats = NDArray[np.float64]

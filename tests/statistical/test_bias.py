@@ -12,7 +12,7 @@ import pytest
 
 from calibrant.metrics import debiased_ece, ece
 from calibrant.metrics.binary.bins import Bins
-from calibrant.metrics.resampling import Resampled
+from calibrant.metrics.binary.resampling import Resampled
 
 pytestmark = pytest.mark.statistical
 VALUES = np.arange(1, 20) / 20

@@ -11,8 +11,8 @@ from scipy import stats
 
 from calibrant.metrics.binary.bins import Bins
 from calibrant.metrics.binary.errors import debiased_ece, ece, pde
+from calibrant.metrics.binary.resampling import Resampled, bootstrap
 from calibrant.metrics.estimates import Estimate
-from calibrant.metrics.resampling import Resampled, bootstrap
 from calibrant.numerics import Floats
 from calibrant.tallies import GroupedTally, cluster_buckets
 

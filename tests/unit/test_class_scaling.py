@@ -16,7 +16,8 @@ from tests import worlds
 from calibrant import InputError, NoCertificate, PlattScaling, TemperatureScaling, load
 from calibrant.arrays.multiclass.rows import check_class_rows
 from calibrant.fits.multiclass import ridge as softmax_ridge
-from calibrant.fits.multiclass.ridge import Ridge, fit_affine
+from calibrant.fits.multiclass.penalty import Ridge
+from calibrant.fits.multiclass.ridge import fit_affine
 from calibrant.fits.multiclass.softmax import LogRows, fit_slope
 from calibrant.maps import SoftmaxMap
 from calibrant.multiclass import DirichletScaling, MatrixScaling, StructuredScaling, VectorScaling

@@ -9,7 +9,7 @@ import pytest
 
 from calibrant import InputError, clinical, metrics
 from calibrant.displays import DecisionCurveDisplay, ForestDisplay, ReliabilityDisplay
-from calibrant.metrics.binary.curves.smoothers import LoessCurve, fit_loess
+from calibrant.metrics.smoothers import LoessCurve, fit_loess
 from calibrant.numerics import expit
 
 pytest.importorskip("matplotlib")

@@ -9,7 +9,8 @@ import pytest
 
 from calibrant.arrays.multiclass.rows import check_class_rows
 from calibrant.fits.multiclass import ridge as softmax_ridge
-from calibrant.fits.multiclass.ridge import Ridge, fit_affine
+from calibrant.fits.multiclass.penalty import Ridge
+from calibrant.fits.multiclass.ridge import fit_affine
 from calibrant.fits.multiclass.softmax import LogRows, fit_slope
 from calibrant.multiclass import DirichletScaling, MulticlassAutoCalibrator
 from calibrant.selection.multiclass.cross_validation import Setting, Trials

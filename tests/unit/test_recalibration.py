@@ -18,7 +18,7 @@ from tests import worlds
 from calibrant.messages import InputError
 from calibrant.metrics.binary.curves.likelihood import Parameters
 from calibrant.metrics.binary.curves.recalibration import calibration_curve, ici, recalibration
-from calibrant.metrics.binary.curves.smoothers import row_quantiles
+from calibrant.metrics.smoothers import row_quantiles
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally
 

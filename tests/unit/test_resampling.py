@@ -12,7 +12,7 @@ from calibrant.messages import InputError
 from calibrant.metrics import resampling
 from calibrant.metrics.binary.bins import Bins
 from calibrant.metrics.binary.errors import ece
-from calibrant.metrics.resampling import Resampled, bootstrap, null_draws, uncertainty
+from calibrant.metrics.binary.resampling import Resampled, bootstrap, null_draws, uncertainty
 from calibrant.numerics import Floats
 from calibrant.tallies import GroupedTally, Tally, cluster_buckets
 

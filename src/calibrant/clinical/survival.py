@@ -18,8 +18,8 @@ from calibrant.clinical.horizon import HorizonCurve, Link, Method, RiskBin, Surv
 from calibrant.messages import Advice, Note, Voice, note
 from calibrant.metrics.binary.curves.log_odds import constant_score, separated_classes
 from calibrant.metrics.binary.curves.recalibration import CurveErrors
-from calibrant.metrics.binary.curves.smoothers import SplineCurve, fit_spline
 from calibrant.metrics.estimates import TWO_SIDED, Estimate
+from calibrant.metrics.smoothers import SplineCurve, fit_spline
 from calibrant.metrics.variance import FEWEST_CLUSTERS, Spread, between, few_groups
 from calibrant.numerics import Column, Ends, Floats, Ints, logit
 from calibrant.solvers import Derivatives, damped_newton, softplus

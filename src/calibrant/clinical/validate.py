@@ -15,10 +15,10 @@ from calibrant.clinical.tables import Table, interval_text, number, row_of
 from calibrant.messages import CalibrantWarning, InputError, Note, note, plural
 from calibrant.metrics.binary.bins import grouped_or_tally
 from calibrant.metrics.binary.curves.recalibration import CurveErrors, ici, recalibration
-from calibrant.metrics.binary.curves.smoothers import Method
 from calibrant.metrics.binary.scores import auc, brier
 from calibrant.metrics.estimates import Estimate
 from calibrant.metrics.inputs import Inputs, by_segment, read_inputs
+from calibrant.metrics.smoothers import Method
 from calibrant.metrics.variance import FEWEST_CLUSTERS, spread_of
 from calibrant.notebook import table_block
 from calibrant.tallies import Clusters, Tally

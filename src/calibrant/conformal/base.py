@@ -115,15 +115,3 @@ def generator(seed: Any) -> np.random.Generator:
         return np.random.default_rng(seed)
     except (TypeError, ValueError):
         raise InputError("random_state", f"is {seed!r}", "pass an integer of at least 0, or None") from None
-
-
-def predictions(model: Any, X: Any) -> Floats:
-    """Predictions of a model as finite numbers, one for each row."""
-    found = np.asarray(model.predict(X), dtype=np.float64)
-    if found.ndim == 2 and found.shape[1] == 1:
-        found = found[:, 0]
-    if found.shape != (_num_samples(X),):
-        raise InputError("model", f"predicts an array of shape {found.shape}", "pass a regressor of one outcome")
-    if not np.isfinite(found).all():
-        raise InputError("model", "predicts values that are missing or infinite", "repair the model or its inputs")
-    return found

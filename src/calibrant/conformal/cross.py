@@ -13,7 +13,8 @@ from calibrant.arrays.columns import check_option, check_whole
 from calibrant.conformal.aggregated import AGGREGATES, Aggregate, Aggregated
 from calibrant.conformal.base import Floats, MeanOfModels, generator, read_rows, take
 from calibrant.conformal.coverage import Coverage, or_none
-from calibrant.conformal.families import Family, check_model, family_of
+from calibrant.conformal.families import Family, family_of
+from calibrant.conformal.models import check_model
 from calibrant.conformal.quantiles import check_alpha
 from calibrant.guarantees.no_certificate import NoCertificate
 from calibrant.messages import InputError

@@ -13,11 +13,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.frozen import FrozenEstimator
 
 from calibrant.arrays.columns import check_option
-from calibrant.conformal.base import predictions
 from calibrant.conformal.forests.leaves import LeafDistribution, LeafQuantiles, is_forest
+from calibrant.conformal.models import predictions
 from calibrant.conformal.nested import Band, Nested
 from calibrant.conformal.quantiles import check_alpha
 from calibrant.messages import InputError, Setting
@@ -287,51 +286,6 @@ NAMES: dict[str, Family] = {
     "cqr-r": Quantiles(shape="cqr-r"),
     "distribution": Distribution(),
 }
-
-
-def is_frozen(model: Any) -> bool:
-    """Whether a model, one of several, or a part of it is a ``FrozenEstimator``, which ``fit`` leaves as it is.
-
-    Examples
-    --------
-    >>> from sklearn.dummy import DummyRegressor
-    >>> from sklearn.pipeline import make_pipeline
-    >>> is_frozen(make_pipeline(FrozenEstimator(DummyRegressor()))), is_frozen(DummyRegressor())
-    (True, False)
-    """
-    if isinstance(model, tuple | list):
-        return any(is_frozen(each) for each in model)
-    if isinstance(model, FrozenEstimator):
-        return True
-    parts = model.get_params(deep=True) if hasattr(model, "get_params") and not isinstance(model, type) else {}
-    return any(isinstance(part, FrozenEstimator) for part in parts.values())
-
-
-def check_model(model: Any, family: Family | None = None, *, prefit: bool = False) -> None:
-    """Refuse a model that cannot predict, or, unless it is prefit, one that is not fitted again to other rows.
-
-    Parameters
-    ----------
-    model, family
-        The regressor or several of them, and the family, which may have a model of its own.
-    prefit
-        Whether the model is fitted already, to other rows.
-    """
-    for each in model if isinstance(model, tuple | list) else (model,):
-        if isinstance(each, type):
-            raise InputError("model", f"is the class {each.__name__}", f"pass a regressor: {each.__name__}()")
-        if not all(callable(getattr(each, name, None)) for name in (("predict",) if prefit else ("fit", "predict"))):
-            what = "predict" if prefit else "fit and predict"
-            raise InputError("model", f"of type {type(each).__name__} has no {what}", "pass a regressor")
-    if prefit:
-        return
-    for name, each in (("model", model), ("family", getattr(family, "spread", None))):
-        if is_frozen(each):
-            raise InputError(
-                name,
-                "is frozen, so it is not fitted again without the rows it is judged on",
-                "pass it unfitted, or use SplitConformal(prefit=True) with rows that it has not seen",
-            )
 
 
 def family_of(family: str | Family) -> Family:

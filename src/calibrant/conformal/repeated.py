@@ -13,7 +13,8 @@ from calibrant.arrays.columns import check_option, check_whole
 from calibrant.conformal.base import MeanOfModels, generator, is_number, read_rows, take
 from calibrant.conformal.coverage import Coverage, or_none
 from calibrant.conformal.depth import held_by, held_by_weight
-from calibrant.conformal.families import Family, check_model, family_of
+from calibrant.conformal.families import Family, family_of
+from calibrant.conformal.models import check_model
 from calibrant.conformal.quantiles import check_alpha, exact
 from calibrant.conformal.sets import PredictionSets
 from calibrant.guarantees.no_certificate import NoCertificate

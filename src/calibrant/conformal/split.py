@@ -14,7 +14,8 @@ from calibrant.arrays.columns import check_length, read_floats, refuse_not_finit
 from calibrant.conformal.base import ConformalRegressor, Floats, generator, is_number, read_rows, take
 from calibrant.conformal.conditional.thresholds import Calibrated, Unseen
 from calibrant.conformal.coverage import Coverage
-from calibrant.conformal.families import Family, check_model, family_of
+from calibrant.conformal.families import Family, family_of
+from calibrant.conformal.models import check_model
 from calibrant.conformal.nested import Band
 from calibrant.conformal.quantiles import check_alpha, check_ratios, conformal_quantile
 from calibrant.conformal.sets import PredictionSets

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from calibrant.metrics.binary.bins import Bins
 from calibrant.metrics.binary.curves.distances import fitted_model
-from calibrant.metrics.binary.curves.smoothers import SMOOTHERS, LoessCurve, SplineCurve
+from calibrant.metrics.smoothers import SMOOTHERS, LoessCurve, SplineCurve
 from calibrant.numerics import Ends, Floats, Grid, expit, logit
 from calibrant.solvers import pool_adjacent
 from calibrant.tallies import Clusters, Tally

@@ -15,7 +15,7 @@ from calibrant.arrays.frames import Rows, collect_frame
 from calibrant.arrays.sides import check_weights
 from calibrant.engine.engines import with_cells
 from calibrant.engine.overflow import says_overflow
-from calibrant.engine.store.selection import Selection
+from calibrant.engine.selection import Selection
 from calibrant.messages import InputError
 from calibrant.numerics import Floats, Grid
 from calibrant.tallies import Cells, GroupedTally, Tally

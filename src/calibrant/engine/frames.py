@@ -17,8 +17,7 @@ from calibrant.arrays.frames import collect_frame, read_frame
 from calibrant.arrays.paths import local_path
 from calibrant.engine.counting import MOST_DISTINCT, count_cells, count_totals, few_scores
 from calibrant.engine.engines import Way, dialect_of, tallied
-from calibrant.engine.store.identity import GRIDS
-from calibrant.engine.store.selection import Selection, WeightType
+from calibrant.engine.selection import GRIDS, Selection, WeightType
 from calibrant.engine.unusable import Unusable, UnusableRows, rows_left_out
 from calibrant.messages import InputError, warn
 from calibrant.numerics import Floats, Grid

@@ -14,10 +14,11 @@ from calibrant.metrics.binary import scores as overall
 from calibrant.metrics.binary.bins import Bins
 from calibrant.metrics.binary.curves import recalibration as curves
 from calibrant.metrics.binary.decompositions import Decomposition
+from calibrant.metrics.binary.resampling import bootstrap
 from calibrant.metrics.binary.significance import Finding
 from calibrant.metrics.binary.validity import ValidityCurve
 from calibrant.metrics.estimates import Estimate
-from calibrant.metrics.inputs import MetricTable, SegmentResult, for_rows
+from calibrant.metrics.inputs import MetricTable, SegmentResult
 from calibrant.metrics.interval import interval
 from calibrant.metrics.multiclass import errors as class_errors
 from calibrant.metrics.multiclass import kernel as class_kernel
@@ -25,8 +26,8 @@ from calibrant.metrics.multiclass.bins import MulticlassBins
 from calibrant.metrics.multiclass.errors import MulticlassErrors
 from calibrant.metrics.multiclass.paths import hierarchical_accuracy, mean_depth, path_calibration_error, path_log_loss
 from calibrant.metrics.properties import Desiderata, TradeOff, TradeOffLine, desiderata, trade_off
+from calibrant.metrics.public import for_rows
 from calibrant.metrics.regions import tree_regions
-from calibrant.metrics.resampling import bootstrap
 from calibrant.metrics.simulation import (
     Closeness,
     closeness,

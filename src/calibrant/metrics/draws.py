@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from calibrant.arrays.columns import check_whole
-from calibrant.metrics.binary.curves.smoothers import fit_spline
+from calibrant.metrics.smoothers import fit_spline
 from calibrant.metrics.variance import squared_weights
 from calibrant.numerics import Floats, Grid
 from calibrant.tallies import Clusters, Tally
@@ -45,6 +45,12 @@ Noise = Callable[[Floats, Floats], Floats]
 
 Statistic = Callable[[Tally], Floats]
 """From a sample to the value of one or more metrics."""
+
+
+def generator(random_state: int, stream: int) -> np.random.Generator:
+    """A random generator for one purpose (``stream``) and one seed."""
+    check_whole("random_state", random_state, 0)
+    return np.random.default_rng([int(random_state), stream])
 
 
 @contextmanager

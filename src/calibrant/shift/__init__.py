@@ -2,7 +2,7 @@
 
 from calibrant.arrays.sides import RatioWeights, known_weights
 from calibrant.guarantees.weighted import weighted_bernstein, weighted_epsilon, weighted_interval
-from calibrant.shift.classes import ClassRates, ClassShift
+from calibrant.shift.classes import ClassShift
 from calibrant.shift.covariate.density_ratio import DensityRatio, estimate_density_ratio
 from calibrant.shift.intercept import match_mean
 from calibrant.shift.judged import JudgedCalibration, JudgedFigure, estimate_calibration

@@ -19,7 +19,6 @@ from calibrant.maps.base import by_name, unwrapped
 from calibrant.messages import InputError, Note, Shown, Voice, note
 from calibrant.metrics.estimates import TWO_SIDED
 from calibrant.numerics import CLAMP, Floats
-from calibrant.shift.mean_rate import MeanRate
 from calibrant.shift.mixture import MixtureFit, multinomial
 from calibrant.shift.stages import MOVED
 
@@ -84,25 +83,6 @@ class ClassShift(Shown):
             lines.append(f"{name}: {rate:.4f}{sure}; before: {self.source_rates[name]:.4f}")
         tested = [] if self.fit is None else [str(self.fit)]
         return "\n  ".join([*lines, *tested, *map(str, self.notes), ASSUMPTION])
-
-
-@dataclass(frozen=True)
-class ClassRates(Shown):
-    """Result of :func:`estimate_rate` for several classes: a :class:`MeanRate` for each class.
-
-    Every interval holds on its own at its confidence level, not all of them simultaneously.
-
-    Attributes
-    ----------
-    rates
-        The result for each class, by name.
-    """
-
-    rates: dict[str, MeanRate]
-
-    def __str__(self) -> str:
-        """A line for each class."""
-        return "\n".join(f"{name}: {rate}" for name, rate in self.rates.items())
 
 
 def softmax_calibration(given: Any, scores: Any) -> Calibration:

@@ -74,6 +74,25 @@ class MeanRate(Shown):
         return "\n  ".join([text, *map(str, self.notes)])
 
 
+@dataclass(frozen=True)
+class ClassRates(Shown):
+    """Result of :func:`estimate_rate` for several classes: a :class:`MeanRate` for each class.
+
+    Every interval holds on its own at its confidence level, not all of them simultaneously.
+
+    Attributes
+    ----------
+    rates
+        The result for each class, by name.
+    """
+
+    rates: dict[str, MeanRate]
+
+    def __str__(self) -> str:
+        """A line for each class."""
+        return "\n".join(f"{name}: {rate}" for name, rate in self.rates.items())
+
+
 def estimate_rate(
     scores: ArrayLike | Tally,
     labeled: Scores,
@@ -164,8 +183,6 @@ def estimate_rate(
 
 def _of_classes(scores: Any, labeled: Any, y: Any, alpha: float, sample_weight: Any, labeled_weight: Any) -> Any:
     """The rate of each class, one against the rest."""
-    from calibrant.shift.classes import ClassRates  # here: it holds results of this module
-
     few = check_class_rows(labeled, y, labeled_weight, score_type="probability")
     many, _ = check_class_scores(scores, few.classes, "probability", few.columns)
     if np.isnan(many).any():

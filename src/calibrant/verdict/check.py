@@ -18,13 +18,13 @@ from calibrant.metrics.binary.scores import auc
 from calibrant.metrics.chance import Units, units_of
 from calibrant.metrics.tolerance import TOLERANCE
 from calibrant.tallies import GroupedTally, Tally, end_notes, ends_at
-from calibrant.verdict.decision import Decision, adjusted, decide, joint_status, physical_rows
+from calibrant.verdict.decision import Decision, adjusted, decide, joint_status
 from calibrant.verdict.discovery import Region
 from calibrant.verdict.discovery import discover as find_region
 from calibrant.verdict.event_names import EventName, event_names
 from calibrant.verdict.figures import amount
 from calibrant.verdict.gain import confidence_gains, crossfitted_gain
-from calibrant.verdict.input.evidence import Evidence, overlap_unknown
+from calibrant.verdict.input.evidence import Evidence, overlap_unknown, physical_rows
 from calibrant.verdict.multiclass.classes import AskedNotion, Problems, read_problems
 from calibrant.verdict.segments import Segment, scan_segments
 from calibrant.verdict.verdict import Number, Verdict

@@ -15,7 +15,7 @@ from calibrant.metrics.multiplicity import holm
 from calibrant.metrics.tolerance import TOLERANCE, check_tolerance, slope_room
 from calibrant.metrics.variance import FEWEST_CLUSTERS
 from calibrant.tallies import Tally
-from calibrant.verdict.input.evidence import Evidence
+from calibrant.verdict.input.evidence import Evidence, physical_rows
 from calibrant.verdict.outlook import Rule, more_labels
 from calibrant.verdict.shape import Misfit, Tolerance, worst_misfit
 
@@ -278,12 +278,6 @@ def _outside(parameter: Parameter | None, ideal: float, limit: float) -> float:
 
 def _if_significant(misfit: Misfit | None) -> Misfit | None:
     return misfit if misfit is not None and misfit.p_value <= ALPHA_SHAPE else None
-
-
-def physical_rows(tally: Tally) -> float:
-    """Number of rows, regardless of their weights."""
-    rows = tally.cells.rows
-    return float(tally.total if tally.counts or rows is None else rows.sum())
 
 
 def _at_ends(tally: Tally) -> tuple[float, float]:

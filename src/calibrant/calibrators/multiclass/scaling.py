@@ -11,7 +11,8 @@ from calibrant.arrays.columns import check_option, is_whole
 from calibrant.arrays.multiclass.rows import MulticlassRows
 from calibrant.calibrators.base import Fit
 from calibrant.calibrators.multiclass.base import MulticlassCalibrator
-from calibrant.fits.multiclass.ridge import Affine, Ridge, fit_affine
+from calibrant.fits.multiclass.penalty import Ridge
+from calibrant.fits.multiclass.ridge import Affine, fit_affine
 from calibrant.fits.multiclass.softmax import LogRows, fit_slope, zero_notes
 from calibrant.maps import SoftmaxMap
 from calibrant.messages import InputError, Note, Voice, note

@@ -14,10 +14,10 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from calibrant.arrays.columns import check_option
 from calibrant.conformal.aggregated import AGGREGATES, Aggregate, Aggregated
-from calibrant.conformal.base import Floats, generator, predictions, read_rows, take
+from calibrant.conformal.base import Floats, generator, read_rows, take
 from calibrant.conformal.coverage import Coverage, or_none
-from calibrant.conformal.families import check_model
 from calibrant.conformal.forests.leaves import bag_counts, is_forest
+from calibrant.conformal.models import check_model, predictions
 from calibrant.conformal.nested import Band
 from calibrant.conformal.quantiles import check_alpha
 from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode

@@ -10,22 +10,23 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.text import Annotation
 from matplotlib.transforms import Bbox
 
-from calibrant.displays.drawing.style import NARROW_WIDTH
-
 GAP = 5.0
 """Points between the axes and the caption, and between the caption and the title."""
 
 
 class Caption(Annotation):
-    """A caption above axes, left-aligned, with the title of the axes above it; both follow the width of the axes."""
+    """A caption above axes, left-aligned, with the title of the axes above it; both follow the width of the axes.
 
-    def __init__(self, ax: Axes, title: str, text: str) -> None:
+    Axes of fewer points than ``narrow`` get smaller text.
+    """
+
+    def __init__(self, ax: Axes, title: str, text: str, narrow: float) -> None:
         super().__init__(
             "", (0.0, 1.0), (0.0, GAP), xycoords="axes fraction", textcoords="offset points", va="bottom",
             linespacing=1.25, annotation_clip=False,
         )  # fmt: skip
         self._given, self._width = text.replace(" %", "\u00a0%"), -1.0  # a number and its percent sign stay together
-        self._over, self._title, self._written = ax, title, title
+        self._over, self._title, self._written, self._narrow = ax, title, title, narrow
         ax.set_title(title, loc="left", fontweight="bold")
         ax.add_artist(self)
         self.set_clip_on(False)
@@ -38,7 +39,7 @@ class Caption(Annotation):
             return
         self._width = float(ax.bbox.width)
         width = self._width / ax.get_figure(root=True).dpi * 72.0  # type: ignore[union-attr]
-        size = "small" if width >= NARROW_WIDTH else "x-small"
+        size = "small" if width >= self._narrow else "x-small"
         points = float(FontProperties(size=size).get_size_in_points())
         self.set_fontsize(size)
         lines: list[str] = []
@@ -48,7 +49,7 @@ class Caption(Annotation):
             if super().get_window_extent().width <= self._width:
                 break
         pad = 2.0 * GAP + 1.3 * points * len(lines) if lines else 1.5 * GAP
-        scale = "medium" if width < NARROW_WIDTH else "large"
+        scale = "medium" if width < self._narrow else "large"
         if ax.get_title(loc="left") != self._written:  # the user has changed it
             self._title = ax.get_title(loc="left")
         heading = ax.set_title(self._title, loc="left", pad=pad, fontweight="bold", fontsize=scale)

@@ -320,7 +320,7 @@ def caption(ax: Axes, title: str, text: str, others: Sequence[Axes] = ()) -> Non
     from calibrant.displays.drawing.captions import Caption
 
     settle(ax)
-    Caption(ax, title, text)
+    Caption(ax, title, text, NARROW_WIDTH)
     _keep_inside((ax, *others))
 
 

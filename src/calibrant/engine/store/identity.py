@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from calibrant.arrays import ScoreType
+from calibrant.engine.selection import GRIDS
 from calibrant.engine.store.parquet import COLUMNS
 from calibrant.engine.store.sealed import json_object
 from calibrant.export.errors import DocumentError
@@ -14,8 +15,6 @@ from calibrant.numerics import Grid
 
 FORMAT = 1
 """Version of the layout. Readers for all earlier versions are kept."""
-
-GRIDS = "pass a grid such as Grid(4) for probabilities, and Grid(low=..., high=...) for other kinds"
 
 
 class Identity(NamedTuple):

@@ -25,6 +25,7 @@ from calibrant.arrays import ScoreType
 from calibrant.arrays.columns import check_option, check_whole
 from calibrant.arrays.paths import local_path
 from calibrant.engine.frames import HowUnusable, tally
+from calibrant.engine.selection import WeightType
 from calibrant.engine.store.conflicts import DayInParts, OtherTallies, Removal, WholeDay, segments_dropped
 from calibrant.engine.store.days import Day, Gaps, MissingDays, as_day, span
 from calibrant.engine.store.files import ABOUT, Folder, Part, check_part
@@ -43,7 +44,6 @@ from calibrant.engine.store.parquet import (
 )
 from calibrant.engine.store.review import Stored, review_files
 from calibrant.engine.store.sealed import need_pyarrow, opened, sealed
-from calibrant.engine.store.selection import WeightType
 from calibrant.export.errors import DocumentError
 from calibrant.messages import LOG, Argument, InputError, Note, Phrase, Setting, warn
 from calibrant.numerics import Grid

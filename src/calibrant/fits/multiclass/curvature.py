@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import sspmv
 from scipy.linalg.lapack import dpotrf, dpotri
 
+from calibrant.fits.multiclass.penalty import Ridge
 from calibrant.numerics import Floats
-
-if TYPE_CHECKING:
-    from calibrant.fits.multiclass.ridge import Ridge
 
 Inverse = Callable[[Floats], Floats]
 """Product of an approximate inverse Hessian with a gradient; both have the shape of the parameters."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.fits.multiclass.curvature import Inverse, class_inverse, dense_inverse, own_inverse
+from calibrant.fits.multiclass.penalty import Ridge
 from calibrant.fits.multiclass.softmax import LogRows
 from calibrant.maps import SoftmaxMap
 from calibrant.numerics import Floats
@@ -37,21 +37,6 @@ SINGLE_TOLERANCE = 1e-6
 FIRST_STEPS, FIRST_VECTOR_STEPS = 4, 1
 """Steps of L-BFGS from pure temperature scaling after which the Hessian is approximated again: of a matrix, and of
 slopes and intercepts alone, where the Hessian is exact."""
-
-
-@dataclass(frozen=True)
-class Ridge:
-    """Penalties of a softmax regression, each half its value times a sum of squares, in units of rows.
-
-    ``slopes`` shrinks the diagonal of W toward its own mean, ``level`` that mean toward the temperature's slope,
-    ``others`` the off-diagonal entries toward 0 (None: there are none), and ``intercepts`` b toward 0. All are in units
-    of logits after temperature scaling: a slope of 1 does not change them.
-    """
-
-    slopes: float
-    others: float | None
-    intercepts: float
-    level: float = 1.0
 
 
 class Affine(NamedTuple):

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from calibrant.arrays.columns import check_option, check_whole
 from calibrant.messages import InputError, Note, Setting, Voice, note, plural
 from calibrant.metrics.binary.bins import ENOUGH_ROWS, Bins, Edges, Scores, Strategy, describe, region_rows, tally_of
+from calibrant.metrics.binary.resampling import Resampled, Statistic, null_facts, uncertainty
 from calibrant.metrics.estimates import TWO_SIDED, Estimate, Ideal, metric
 from calibrant.metrics.regions import Regions
-from calibrant.metrics.resampling import Resampled, Statistic, null_facts, uncertainty
 from calibrant.numerics import Column, Floats
 from calibrant.tallies import Tally
 

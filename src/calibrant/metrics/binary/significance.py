@@ -24,8 +24,8 @@ from calibrant.metrics.binary.cumulative import Statistic, brownian_max_sf, brow
 from calibrant.metrics.binary.means import parts_of
 from calibrant.metrics.binary.outcomes import all_outcomes
 from calibrant.metrics.chance import expected_squares
+from calibrant.metrics.draws import generator
 from calibrant.metrics.estimates import Result
-from calibrant.metrics.resampling import generator
 from calibrant.numerics import Column, Floats, chunks, logit
 from calibrant.tallies import Tally
 from calibrant.tallies.cells import mass_below

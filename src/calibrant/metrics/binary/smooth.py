@@ -10,9 +10,8 @@ import numpy as np
 from calibrant.messages import InputError
 from calibrant.metrics.binary.bins import Scores, tally_of
 from calibrant.metrics.chance import expected_squares
-from calibrant.metrics.draws import only_values
+from calibrant.metrics.draws import generator, only_values
 from calibrant.metrics.estimates import Estimate, Ideal, metric
-from calibrant.metrics.resampling import generator
 from calibrant.numerics import Column, Floats
 from calibrant.tallies import Tally
 

@@ -9,12 +9,12 @@ from calibrant.metrics.binary import errors, kernel, validity
 from calibrant.metrics.binary.bins import Edges, Scores, Strategy
 from calibrant.metrics.binary.validity import ValidityCurve
 from calibrant.metrics.dispatch.forms import for_classes, of_matrix
+from calibrant.metrics.draws import generator
 from calibrant.metrics.estimates import Estimate
 from calibrant.metrics.multiclass import errors as class_errors
 from calibrant.metrics.multiclass import kernel as class_kernel
 from calibrant.metrics.multiclass.claims import Classes
 from calibrant.metrics.regions import Regions
-from calibrant.metrics.resampling import generator
 from calibrant.notions import Notion
 from calibrant.numerics import Column
 

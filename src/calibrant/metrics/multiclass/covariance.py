@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from calibrant.arrays.multiclass.rows import Matrix
 from calibrant.messages import Note, Voice, note
+from calibrant.metrics.draws import generator
 from calibrant.metrics.estimates import ONE_SIDED, TWO_SIDED
 from calibrant.metrics.multiclass.bins import Codes, MulticlassBins, Statistic
 from calibrant.metrics.multiclass.claims import Claims
-from calibrant.metrics.resampling import generator
 from calibrant.notions import Classwise
 from calibrant.numerics import Floats
 

@@ -16,10 +16,9 @@ from calibrant.metrics.binary.kernel import (
     no_null_quantile_under_importance_weights,
     no_pair_of_rows,
 )
-from calibrant.metrics.draws import only_values
+from calibrant.metrics.draws import generator, only_values
 from calibrant.metrics.estimates import Estimate, upper_point
 from calibrant.metrics.multiclass.claims import AskedScoreType, Claims, Classes, read_claims
-from calibrant.metrics.resampling import generator
 from calibrant.numerics import Column, Floats
 
 DRAWS = 200

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from calibrant.arrays.multiclass.rows import MulticlassRows
 from calibrant.fits.multiclass.curvature import Inverse
-from calibrant.fits.multiclass.ridge import NEWTON_TOLERANCE, Affine, Ridge, fit_affine, shared_inverse
+from calibrant.fits.multiclass.penalty import Ridge
+from calibrant.fits.multiclass.ridge import NEWTON_TOLERANCE, Affine, fit_affine, shared_inverse
 from calibrant.fits.multiclass.softmax import UNCLAMPED, LogRows, fit_slope, row_blocks, zeros_as
 from calibrant.maps import MulticlassMap, SoftmaxMap
 from calibrant.maps.classes import softmax

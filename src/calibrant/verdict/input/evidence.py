@@ -150,6 +150,12 @@ def evidence_of_rows(
     )
 
 
+def physical_rows(tally: Tally) -> float:
+    """Number of rows, regardless of their weights."""
+    rows = tally.cells.rows
+    return float(tally.total if tally.counts or rows is None else rows.sum())
+
+
 def in_event_rows(rows: Rows) -> Rows:
     """Importance weights scaled so that those of the events sum to their number (without events: those of all rows)."""
     if rows.counts or rows.weights is None:

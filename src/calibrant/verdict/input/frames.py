@@ -21,7 +21,6 @@ from calibrant.messages import InputError, Setting, Voice, note
 from calibrant.numerics import Floats, Grid
 from calibrant.selection.folds import PERIODS, Folds, cut_time, deal
 from calibrant.tallies import CLUSTER_BUCKETS, Clusters, GroupedTally, Tally
-from calibrant.verdict.decision import physical_rows
 from calibrant.verdict.input.evidence import (
     NO_FOLDS,
     NOT_SEEN,
@@ -32,6 +31,7 @@ from calibrant.verdict.input.evidence import (
     forward_folds,
     not_probabilities,
     part_of,
+    physical_rows,
 )
 
 FINE_GRID = Grid()

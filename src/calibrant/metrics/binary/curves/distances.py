@@ -27,8 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from calibrant.metrics.binary.curves.smoothers import SplineCurve, fit_spline
 from calibrant.metrics.draws import crossing, sample_cells
+from calibrant.metrics.smoothers import SplineCurve, fit_spline
 from calibrant.numerics import Floats, covariance_root, expit
 from calibrant.tallies import Clusters, Tally
 

@@ -14,9 +14,9 @@ from calibrant.messages import InputError, Note
 from calibrant.metrics.binary.bins import GroupedScores, Scores, grouped_or_tally, tally_of
 from calibrant.metrics.binary.curves.distances import DRAWS, spline_intervals
 from calibrant.metrics.binary.curves.log_odds import LogOdds, event_ratios, fit_intercept, fit_slope
-from calibrant.metrics.binary.curves.smoothers import SMOOTHERS, Method, row_quantiles
 from calibrant.metrics.draws import Draws, inverted, widened
 from calibrant.metrics.estimates import Estimate, Result
+from calibrant.metrics.smoothers import SMOOTHERS, Method, row_quantiles
 from calibrant.metrics.variance import FEWEST_CLUSTERS, few_groups, too_few_samples
 from calibrant.notebook import table_block
 from calibrant.numerics import Column, Floats, Grid

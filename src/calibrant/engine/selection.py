@@ -24,6 +24,9 @@ EXACT = 2.0**53
 NARROW = (nw.Int8, nw.Int16, nw.UInt8, nw.UInt16)
 """Integer types that every engine sums in 64 bits."""
 
+GRIDS = "pass a grid such as Grid(4) for probabilities, and Grid(low=..., high=...) for other kinds"
+"""The fix if the range of a grid is not that of the scores."""
+
 EVERY = ("1s", "1m", "1h", "1d", "1mo", "1q", "1y")
 DAYS = ("1d", "1mo", "1q", "1y")
 """Lengths of time periods, and those that begin at midnight."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from calibrant.arrays.columns import check_whole
 from calibrant.messages import InputError, Note, note
 from calibrant.metrics.binary.bins import Bins, Edges, Strategy
-from calibrant.metrics.draws import only_values
+from calibrant.metrics.draws import generator, only_values
 from calibrant.numerics import Floats
 from calibrant.tallies import GroupedTally, Tally
 
@@ -198,12 +198,6 @@ def uncertainty(bins: Bins, statistic: Statistic, random_state: int = 0) -> tupl
     if bins.effective_n.sum() >= 2.0:
         facts["se"] = float(bootstrap(bins, statistic, random_state=random_state).std(ddof=1))
     return facts, ()
-
-
-def generator(random_state: int, stream: int) -> np.random.Generator:
-    """A random generator for one purpose (``stream``) and one seed."""
-    check_whole("random_state", random_state, 0)
-    return np.random.default_rng([int(random_state), stream])
 
 
 def _bootstrap_groups(
