@@ -8,7 +8,7 @@ from calibrant.shift.intercept import match_mean
 from calibrant.shift.judged import JudgedCalibration, JudgedFigure, estimate_calibration
 from calibrant.shift.label_shift import LabelShift, estimate_label_shift
 from calibrant.shift.maturity import Matured, select_mature
-from calibrant.shift.mean_rate import MeanRate, estimate_rate
+from calibrant.shift.mean_rate import ClassRates, MeanRate, estimate_rate
 from calibrant.shift.mixture import MixtureFit
 from calibrant.shift.sampling import SamplingCorrection
 
