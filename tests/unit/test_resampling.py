@@ -9,7 +9,7 @@ import pytest
 from tests import worlds
 
 from calibrant.messages import InputError
-from calibrant.metrics import resampling
+from calibrant.metrics.binary import resampling
 from calibrant.metrics.binary.bins import Bins
 from calibrant.metrics.binary.errors import ece
 from calibrant.metrics.binary.resampling import Resampled, bootstrap, null_draws, uncertainty
