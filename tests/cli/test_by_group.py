@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import calibrant as cb
@@ -59,6 +60,21 @@ def test_columns_of_groups_are_renamed(calibrant: Any, tmp_path: Path) -> None:
     assert duckdb.read_parquet(str(out)).project("calibrated").fetchall() == [(0.75,), (None,)]
     told = calibrant("apply", rows, "--map", path, "--out", out, "--force", "--by", "area=region", code=1).stderr
     assert "is not a group column of this map: it needs 'region', 'branch'" in told
+
+
+def test_a_map_without_segments_takes_the_commands_of_one_with_segments(calibrant: Any, tmp_path: Path) -> None:
+    """What a fit by segment writes on a day on which no segment differs."""
+    rng = np.random.default_rng(3)
+    scores, region = rng.beta(1.0, 20.0, 4_000), rng.choice(["n", "s"], 4_000)
+    fit = cb.SegmentCalibrator(cb.PlattScaling()).fit(scores, rng.random(4_000) < scores, {"region": region})
+    fit.save("none.json")
+    calibrant(
+        "export", "none.json", "--score", "p", "--by", "region=area", "--table", "segments.csv", "--out", "map.sql"
+    )
+    assert Path("segments.csv").read_text().splitlines() == ["map_id,step,segment_column,segment,slope,intercept"]
+    Path("rows.csv").write_text("score,area\n0.01,n\n")
+    calibrant("apply", "rows.csv", "--map", "none.json", "--by", "region=area", "--out", "out.csv")
+    assert "calibrated" in Path("out.csv").read_text()
 
 
 def test_a_map_by_group_is_exported_and_verified(calibrant: Any, tmp_path: Path) -> None:

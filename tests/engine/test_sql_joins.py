@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from tests.engine.postgres import Server
 
-from calibrant import Calibration
+from calibrant import Calibration, PlattScaling, SegmentCalibrator
 from calibrant.maps import ByGroupMap, ComposeMap, IdentityMap, LogitAffineMap, StepMap
 from calibrant.messages import InputError
 from calibrant.numerics import OUTPUT_ENDS
@@ -164,6 +164,25 @@ def test_dbt_gets_a_model_a_seed_and_its_types(tmp_path: Path) -> None:
     assert text.count("{{ ref('segments') }}") == 3
     assert text.count("{{ ref('log') }}") == 1
     assert "        segment: varchar\n" in (tmp_path / "segments.yml").read_text(encoding="utf-8")
+
+
+def test_a_fit_without_differences_keeps_its_files(duck: Any, tmp_path: Path) -> None:
+    """A daily job goes on: the table is empty, the query joins it, and names of columns of segments are ignored."""
+    rng = np.random.default_rng(3)
+    scores = rng.beta(1.0, 20.0, 4_000)
+    fitted = SegmentCalibrator(PlattScaling()).fit(scores, rng.random(4_000) < scores, rng.choice(["de", "us"], 4_000))
+    assert fitted.map_.columns == ()
+    csv_file, query = tmp_path / "segments.csv", tmp_path / "map.sql"
+    fitted.export_sql(query, "score", table=csv_file, rows="log", by={"segment": "country"})
+    assert "No segment was found to differ, so the table segments has no rows" in query.read_text(encoding="utf-8")
+    assert fitted.to_sql("score", by={"segment": "country"}) == fitted.to_sql("score")
+    with duck.cursor() as connection:
+        connection.execute(f"CREATE TEMP TABLE segments AS FROM read_csv('{csv_file}', all_varchar = true)")
+        connection.execute(
+            "CREATE TEMP TABLE log AS SELECT * FROM (VALUES (0.01, 'de'), (0.2, 'us')) AS t(score, country)"
+        )
+        found = connection.sql(query.read_text(encoding="utf-8")).fetchall()
+    assert [row[-1] for row in found] == pytest.approx(fitted.transform([0.01, 0.2]), rel=1e-12)
 
 
 def test_what_cannot_be_a_table_is_refused(subtests: pytest.Subtests, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from calibrant.arrays import ScoreType, check_scores
 from calibrant.arrays.columns import is_tensor, refuse_names
 from calibrant.arrays.score_types import MulticlassScoreType
-from calibrant.calibration.exportable import Exportable
+from calibrant.calibration.exportable import Exportable, ignores_groups
 from calibrant.guarantees.certificate import Certificate
 from calibrant.guarantees.content import Content
 from calibrant.guarantees.no_certificate import NoCertificate
@@ -29,11 +29,6 @@ from calibrant.messages import Advice, InputError, Shown, count_text
 if TYPE_CHECKING:
     from calibrant.export.scorer import Scorer
     from calibrant.maps.paths import PathForecast
-
-BY_SEGMENT = (
-    "SegmentCalibrator", "MulticlassSegmentCalibrator", "CalibrationTree", "ProbabilityCalibrationTree",
-)  # fmt: skip
-"""The methods whose maps may or may not need groups or features, depending on the fitted rows."""
 
 
 @dataclass(frozen=True)
@@ -236,7 +231,7 @@ class Calibration(Exportable, Shown):
         """
         column, groups = _score_and_groups(score, by, source)
         if self.classes:
-            if column is not None or (groups is not None and not self.map.columns and not self._may_need_none):
+            if column is not None or (groups is not None and not self.map.columns and not ignores_groups(self)):
                 raise InputError("scores", "have one column per class and need no other column", "pass them alone")
             matrix, rebuild = self._checked_rows(scores)
             return rebuild(self.map.apply(matrix, self._groups_of_rows(scores, groups)), self.map.outputs)
@@ -245,7 +240,7 @@ class Calibration(Exportable, Shown):
 
             return apply(self, scores, column, name=name, by=self._renamed(groups))
         refuse_names("transform", by=groups)
-        if groups is not None and self._may_need_none:
+        if groups is not None and ignores_groups(self):
             groups = None
         found = self.map.apply(check_scores(scores, self.score_type), needed_columns(self.map, groups, "by"))
         return self._returned(scores, found)
@@ -261,15 +256,10 @@ class Calibration(Exportable, Shown):
 
         return as_given(scores, found)
 
-    @property
-    def _may_need_none(self) -> bool:
-        """Whether groups are ignored: if no segment was found to differ, the map needs the score alone."""
-        return not self.map.columns and self.provenance is not None and self.provenance.method in BY_SEGMENT
-
     def _renamed(self, by: Any) -> dict[str, str]:
         """Names of the columns of groups in a frame, where they differ from those in the map."""
         needed = self.map.columns
-        if by is None or self._may_need_none:
+        if by is None or ignores_groups(self):
             return {}
         if isinstance(by, Mapping) and all(isinstance(name, str) for name in by.values()):
             return dict(by)
@@ -370,7 +360,7 @@ class Calibration(Exportable, Shown):
             )
         kind = self.score_type
         score = scorer_of(self.map, *self._ends, lambda s: float(check_scores([s], kind)[0]))
-        return (lambda s, *_: score(s)) if self._may_need_none else score
+        return (lambda s, *_: score(s)) if ignores_groups(self) else score
 
     # -------------------------------------------------------------------------------------------------------- storing
 

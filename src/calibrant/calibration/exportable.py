@@ -25,6 +25,12 @@ ScoreColumns = Mapping[str, str] | Sequence[str] | None
 """Names of the columns of scores in a table: by input of the map, in their order, or None for the same names."""
 
 
+BY_SEGMENT = (
+    "SegmentCalibrator", "MulticlassSegmentCalibrator", "CalibrationTree", "ProbabilityCalibrationTree",
+)  # fmt: skip
+"""The methods whose maps may or may not need groups or features, depending on the fitted rows."""
+
+
 class Exportable:
     """A map that can be exported; a :class:`~calibrant.Calibration` adds how it is applied and stored.
 
@@ -82,7 +88,7 @@ class Exportable:
         """
         from calibrant.export.sql.expressions import to_sql  # here, so that reading a document loads no dialects
 
-        return to_sql(self.map, self._as_at_fit(columns), dialect, by)
+        return to_sql(self.map, self._as_at_fit(columns), dialect, self._needed(by))
 
     def export_sql(
         self,
@@ -118,7 +124,7 @@ class Exportable:
             and intercept of each segment. ``path`` then gets a SELECT that joins this table, under the name of the
             file, to the table ``rows``, and adds the column ``calibrated``. Its length does not grow with the segments.
             The proof is of the formula, on at most 100 segments of a column; :func:`calibrant.verify` does not read
-            these files.
+            these files. If a fit by segment found no segment that differs, the table has no rows.
         rows
             With ``table``: name of the table of rows; by default ``scored``.
         dbt
@@ -138,15 +144,19 @@ class Exportable:
 
             score = columns if isinstance(columns, str) else "score"
             name = "scored" if rows is None else rows
-            given = {"by": by, "connection": connection, "dbt": dbt}
+            given = {"by": self._needed(by), "connection": connection, "dbt": dbt, "may_be_empty": ignores_groups(self)}
             return export_join(self.map, self.to_json(), path, score, dialect, table, name, **given)
         if rows is not None or dbt:
             option = "dbt" if rows is None else "rows"
             raise InputError(option, "needs a table of parameters", "pass table='seeds/calibration_segments.csv'")
         target = local_path(path)
-        file = SqlFile.proven(self.map, self.to_json(), self._as_at_fit(columns), dialect, by, connection)
+        file = SqlFile.proven(self.map, self.to_json(), self._as_at_fit(columns), dialect, self._needed(by), connection)
         write_whole(target, str(file))
         return file.proof
+
+    def _needed(self, by: Mapping[str, str] | None) -> Mapping[str, str] | None:
+        """Names of the columns of groups; none if the map ignores groups."""
+        return None if ignores_groups(self) else by
 
     def _as_at_fit(self, columns: str | ScoreColumns) -> str | ScoreColumns:
         """Columns as passed; otherwise their names in the frame of the fit."""
@@ -332,3 +342,9 @@ class Exportable:
         from calibrant.export.torch_modules import to_torch
 
         return to_torch(self.map)
+
+
+def ignores_groups(calibration: Exportable) -> bool:
+    """Whether groups may be passed without effect: no segment was found to differ, so the map needs none."""
+    fitted = calibration.provenance
+    return not calibration.map.columns and fitted is not None and fitted.method in BY_SEGMENT

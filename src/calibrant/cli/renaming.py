@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from calibrant.calibration import Calibration
 
 Renamed = Annotated[
     list[str] | None,
@@ -16,6 +19,13 @@ Renamed = Annotated[
         help="Column COL is the group column NAME of the map; repeat for several. [default: same names]",
     ),
 ]
+
+
+def groups_of(calibration: Calibration, given: Sequence[str] | None) -> dict[str, str]:
+    """The data column of every group column of a map; none if no segment was found to differ when it was fitted."""
+    from calibrant.calibration import ignores_groups
+
+    return {} if ignores_groups(calibration) else group_names(calibration.map.columns, given)
 
 
 def group_names(needed: Sequence[str], given: Sequence[str] | None) -> dict[str, str]:

@@ -75,14 +75,14 @@ def apply(
     from calibrant.cli.input import files as disk
     from calibrant.cli.input.groups import key_of, number_of, unlisted
     from calibrant.cli.input.numbers import refuse_text, type_of
-    from calibrant.cli.renaming import group_names
+    from calibrant.cli.renaming import groups_of
     from calibrant.export.languages.sql.dialects import quote
 
     inputs = disk.find_files(files)
     disk.check_output(out, list(disk.KINDS), inputs=inputs, force=force)
     calibration = disk.load_map(map_, several=True)
     connection, given = disk.connect(), score_columns(calibration, score)
-    groups = group_names(calibration.map.columns, by)
+    groups = groups_of(calibration, by)
     column = given[0]
     needed: dict[str, str | None] = {"--score" if j == 0 else f"--score ({each})": each for j, each in enumerate(given)}
     needed |= {f"--by {each}=COL": found for each, found in groups.items()}

@@ -86,10 +86,10 @@ def export(
     """
     from calibrant.cli.commands.apply import score_columns
     from calibrant.cli.input.files import check_output, load_map
-    from calibrant.cli.renaming import group_names
+    from calibrant.cli.renaming import groups_of
 
     calibration = load_map(map_, several=True)
-    groups = group_names(calibration.map.columns, by)
+    groups = groups_of(calibration, by)
     if out is not None:
         check_output(out, [".sql", ".onnx", *SOURCES], inputs=[map_, *([network] if network else [])], force=force)
     suffix = ".sql" if out is None else f".{out.lower().rpartition('.')[2]}"

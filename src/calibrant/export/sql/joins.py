@@ -78,14 +78,18 @@ class SqlJoin:
         by: Mapping[str, str] | None = None,
         connection: Any = None,
         dbt: bool = False,
+        may_be_empty: bool = False,
     ) -> SqlJoin:
-        """The query of a map by segment, or an :class:`~calibrant.ExportMismatchError`."""
+        """The query of a map by segment, or an :class:`~calibrant.ExportMismatchError`.
+
+        With ``may_be_empty``, a map without segments gets a table without rows.
+        """
         for option, given in (("table", table), ("rows", rows)):
             if not PLAIN_NAME.fullmatch(given) or (dbt and "." in given):
                 raise InputError(Setting(option, given), "is not a plain name of a table", "use letters, digits and _")
         (score,) = score_columns(map_, column).values()
         keys = group_columns(map_, [score], by)
-        joins = _joins(map_)
+        joins = [] if may_be_empty and not map_.columns else _joins(map_)
         map_id = hashlib.sha256(document.encode()).hexdigest()[:16]
         parameters = tuple(line for join in joins for line in join.lines(map_id))
         text = _expression(map_, score, dialect, joins)
@@ -310,11 +314,15 @@ def _query(
 
 def _head(dialect: str, table: str, size: int, proof: Proof, others: str, dbt: bool) -> str:
     load = "it is a seed of dbt" if dbt else "create and load it first"
-    lines = [
-        f"Calibrated probability of each row, in {dialect} SQL, by Calibrant {library_version()}.",
+    held = [
         f"The table {table} holds {plural(size, 'segment')}: {load}.",
         "If it is incomplete, loaded twice or of another map, every probability is NULL.",
         f"NULL and NaN give NULL. Unseen and missing segments get {others}.",
+    ]
+    none = [f"No segment was found to differ, so the table {table} has no rows: {load}.", "NULL and NaN give NULL."]
+    lines = [
+        f"Calibrated probability of each row, in {dialect} SQL, by Calibrant {library_version()}.",
+        *(held if size else none),
         f"The formula, on the numbers that the join finds. {proof}",
     ]
     if not dbt:
