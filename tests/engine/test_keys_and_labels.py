@@ -91,6 +91,20 @@ def test_dates_without_a_type_are_dates(subtests: pytest.Subtests, frames: Frame
             ]
 
 
+def test_segments_by_a_column_of_dates_are_dates(subtests: pytest.Subtests, frames: Frames, tmp_path: Path) -> None:
+    """In tallies, in verdicts and in a store, whatever the engine."""
+    days = [dt.date(2026, 1, 31), dt.date(2026, 2, 1)]
+    for engine, frame in frames.items():
+        with subtests.test(engine):
+            given = frame(with_key(pa.array(days)))
+            assert list(tally(given, "s", "y", by="k")) == days
+            if engine != "pandas":  # which reads dates as objects, and check as text
+                assert [each.value for each in check(given, score="s", label="y", by="k").segments] == days
+            store = TallyStore(tmp_path / engine, by="k")
+            store.add_frame(given, "s", "y", day="2026-03-01")
+            assert list(store.window()) == days
+
+
 def test_what_cannot_be_a_key_is_said(subtests: pytest.Subtests, frames: Frames) -> None:
     for engine, frame in frames.items():
         with subtests.test(engine):

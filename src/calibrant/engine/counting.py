@@ -208,7 +208,8 @@ def _key_values(keys: nw.Series[Any], whole_days: bool) -> NDArray[Any]:
     if keys.dtype.is_numeric() or keys.dtype == nw.Boolean:
         return keys.to_numpy()
     if keys.dtype.is_temporal():
-        return np.asarray(keys.to_numpy()).astype("datetime64[D]" if whole_days else "datetime64[us]")
+        dates = whole_days or keys.dtype == nw.Date
+        return np.asarray(keys.to_numpy()).astype("datetime64[D]" if dates else "datetime64[us]")
     made = np.empty(len(keys), dtype=object)
     made[:] = keys.to_list()
     return made
