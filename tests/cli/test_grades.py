@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -139,6 +140,15 @@ def test_only_rows_that_are_due_count(german) -> None:
     assert "400 rows kept; 400 whose horizon of 12mo is not over" in done.stderr
     assert "leaves no row" in german("check", "loans.csv", *words, "2024-12-30").stderr
     assert "--as-of is missing" in german("check", "loans.csv", *words[:-1], "--label-time", "when").stderr
+
+
+def test_days_of_a_horizon_may_be_written_with_points(german) -> None:
+    written = re.sub(r"(\d{4})-(\d\d)-(\d\d)", r"\3.\2.\1", LOANS)
+    Path("loans.csv").write_text(written, encoding="utf-8")
+    words = ("--time", "day", "--horizon", "12mo", "--as-of", "31.12.2024", "--label-time", "when", "--json")
+    done = german("check", "loans.csv", "--score", "pd", "--label", "default", *words)
+    found = json.loads(done.stdout)
+    assert (found["rows"], found["events"]) == (400, 10)
 
 
 def test_days_of_a_horizon_are_exact_times_as_in_python(german, subtests) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, cast
 
@@ -159,10 +160,10 @@ def _day(of: Columns) -> dt.date:
         if value is None:
             fix = "pass --time with the date of the score, --horizon 12mo and --as-of 2026-12-31"
             raise Mistake(option, "is missing: a horizon needs all three", fix)
-    try:
-        return dt.date.fromisoformat(str(of.as_of))
-    except ValueError:
-        raise Mistake(f"--as-of {of.as_of}", "is not a day", "write it as 2026-12-31") from None
+    for form in ("%Y-%m-%d", "%d.%m.%Y"):
+        with suppress(ValueError):
+            return dt.datetime.strptime(str(of.as_of).strip(), form).date()
+    raise Mistake(f"--as-of {of.as_of}", "is not a day", "write it as 2026-12-31 or 31.12.2026")
 
 
 def _ends(start: str, horizon: str) -> tuple[str, str]:
@@ -203,6 +204,8 @@ def _moment(rows: Any, name: str, option: str) -> str:
         return f"coalesce(make_timestamp({zoned}), {plain})"
     if kind == "TIMESTAMP WITH TIME ZONE":
         return f"make_timestamp(epoch_us({place}))"
-    if kind.startswith(("DATE", "TIMESTAMP")):
+    if kind == "DATE":  # DuckDB moves a plain cast into its CSV reader, which then cannot read 31.12.2025
+        return f"({place} + INTERVAL 0 DAY)"
+    if kind.startswith("TIMESTAMP"):
         return f"{place}::TIMESTAMP"
     raise Mistake(f"the column {name!r} ({option})", "has no dates", "write dates as 2025-12-31")
