@@ -117,6 +117,30 @@ def test_no_default_is_not_an_error(german) -> None:
     assert "1.01 predicted" in done.stdout
 
 
+def test_a_wrong_door_names_the_right_one(german) -> None:
+    assert "counts of defaults by grade go to calibrant grades" in " ".join(
+        german("check", "plain.csv", "--score", "pd", "--label", "defaults").stderr.split()
+    )
+    Path("loans.csv").write_text(LOANS, encoding="utf-8")
+    refused = " ".join(german("grades", "loans.csv").stderr.split())
+    assert "if each line is one borrower, pass --score and --label instead" in refused
+
+
+def test_green_says_when_the_pds_are_too_high(german) -> None:
+    def first(text: str) -> str:
+        Path("few.csv").write_text(text, encoding="utf-8")
+        return " ".join(german("grades", "few.csv").stdout.split("\n\n")[0].split())
+
+    high = "The PDs are too high (99.9 % confidence), for which there is no light."
+    assert first("grade,pd,n,defaults\nA,0.05,2500,12\nB,0.2,4700,20\n").endswith(
+        f"{high} If they are percentages, divide them by 100."
+    )
+    assert first("grade,pd,n,defaults\nA,0.01,5000,25\n").endswith(high)
+    assert first("grade,pd,n,defaults\nA,0.01,5000,0\n").endswith(f"{high} If they are percentages, divide them by 100.")
+    assert "too high" not in first("grade,pd,n,defaults\nA,0.01,500,3\n")
+    assert "too high" not in first("grade,pd,n,defaults\nA,0.001,800,0\n")
+
+
 LOANS = "id,pd,default,grade,day,when\n" + "".join(
     f"{i},{0.002 if i % 2 else 0.03},{int(i % 40 == 0)},{'A' if i % 2 else 'B'},{2023 + i % 2}-12-31,"
     f"{'2024-12-31' if i % 80 == 0 else '2025-01-01' if i % 40 == 0 else ''}\n"

@@ -164,7 +164,7 @@ ADVICE: dict[Advice, str | Callable[[CommandLine], str]] = {
     Advice.NAME_SCORES: "pass the column of scores with --score",
     Advice.ONE_AGAINST_REST: (
         "labels must have two classes: create a column that is 1 for one class and 0 for the rest; for several classes "
-        "pass one --score per class"
+        "pass one --score per class; counts of defaults by grade go to calibrant grades"
     ),
     Advice.PASS_CLAMP: "in Python, clamp= reads them as half a rounding unit from 0 and 1",
     Advice.PASS_GUARANTEE: "pass --guarantee E",

@@ -244,10 +244,19 @@ def sentence(table: GradeTable) -> str:
         "red": "the PDs are too low (99.9 % confidence)",
     }[table.light]
     shown = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+    fewer = 1.0 - p if hits else table.no_default_p
     return (
         f"{table.light.upper()}: {what}. {hits:,} defaults, {expected:,.{2 if expected < 10 else 1}f} predicted, "
-        f"{n:,} borrowers ({shown}, {how})."
+        f"{n:,} borrowers ({shown}, {how}).{_too_high(fewer, hits, expected)}"
     )
+
+
+def _too_high(p: float, hits: int, expected: float) -> str:
+    """What green does not say: that there are too few defaults, which supervisors do not flag."""
+    if p >= 0.001:
+        return ""
+    percentages = " If they are percentages, divide them by 100." if expected > 10.0 * hits else ""
+    return f" The PDs are too high (99.9 % confidence), for which there is no light.{percentages}"
 
 
 def _write(panel: GradePanel, out: str) -> None:

@@ -308,6 +308,10 @@ def _check_columns(reader: Callable[..., Any], files: Sequence[str], rows: Any, 
         console.note(f"{differing[0]} has no column {lacking[differing[0]][0]!r}, which other files have")
 
 
+INSTEAD = {"--n": "; or, if each line is one borrower, pass --score and --label instead"}
+"""What else to pass where the column of an option is missing."""
+
+
 def _advice(name: str, there: Sequence[str], option: str) -> str:
     if len(there) == 1 and any(mark in there[0] for mark in ",;\t"):
         return f"its lines have different numbers of columns; the first line is {there[0]!r}"
@@ -317,7 +321,7 @@ def _advice(name: str, there: Sequence[str], option: str) -> str:
     near = get_close_matches(name.lower(), lower, 1)
     listed = ", ".join(map(repr, there[:SHOWN_COLUMNS])) + (", ..." if len(there) > SHOWN_COLUMNS else "")
     meant = f"did you mean {lower[near[0]]!r}? Columns:" if near else f"pass {option} with one of"
-    return f"{meant} {listed}"
+    return f"{meant} {listed}{INSTEAD.get(option, '')}"
 
 
 def _listed(files: Sequence[str]) -> str:
