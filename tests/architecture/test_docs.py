@@ -68,6 +68,17 @@ def test_no_block_is_indented_or_tilded_out_of_sight(pages, reader):
         assert len(prompts) == len([line for line in inside if line.lstrip().startswith(">>> ")]), name
 
 
+def test_no_paragraphs_are_joined(pages, reader):
+    """Two spaces after a sentence are where a blank line was lost, and with it a paragraph or its heading."""
+    joined = []
+    for name, text in pages.items():
+        inside = {n for block in reader.blocks(text) for n in range(block.line, block.line + len(block.lines) + 2)}
+        for n, line in enumerate(text.splitlines(), 1):
+            if n not in inside and not line.startswith("|") and re.search(r"[a-z)`*][.:]  \S", line):
+                joined.append(f"{name}:{n}")
+    assert not joined
+
+
 def test_no_doctest_is_skipped(pages):
     assert not [name for name, text in pages.items() if re.search(r"doctest:\s*\+SKIP", text)]
 
