@@ -1023,3 +1023,10 @@ def test_the_event_has_the_name_that_it_is_given() -> None:
 def test_a_reversed_ranking_is_not_taken_for_rebalanced_classes() -> None:
     scores, labels = world(3_000)
     assert codes(check(1.0 - scores, labels).hints) == ["classes-swapped"]
+
+
+def test_an_interval_shows_on_which_side_of_0_it_ends() -> None:
+    verdict = judged(500)
+    assert verdict.intercept is not None
+    near = replace(verdict, intercept=replace(verdict.intercept, value=-0.43, low=-0.89, high=-0.0037))
+    assert "log-odds -0.43, 95 % CI -0.89 to -0.00;" in near.sentences[1]

@@ -10,7 +10,7 @@ import numpy as np
 
 from calibrant.messages import PYTHON, Note, Shown, Voice
 from calibrant.notebook import AMBER, GRAY, GREEN, RED, Dot, stacked, table_block, text_block
-from calibrant.verdict.figures import capitalized, signed_percent
+from calibrant.verdict.figures import between, capitalized, signed_percent
 from calibrant.verdict.multiclass.by_class import voice_of
 from calibrant.verdict.verdict import Verdict, plain
 
@@ -93,7 +93,7 @@ class Difference(Shown):
             return f"{self.name}: {self.old:.4f} to {self.new:.4f}: {words}"
         return (
             f"{self.name}: {self.old:.{digits}f} to {self.new:.{digits}f} ({self.change:+z.{digits}f}{share}; "
-            f"95 % CI {self.low:+z.{digits}f} to {self.high:+z.{digits}f}): {words}"
+            f"95 % CI {between(self.low, self.high, digits, sign=True)}): {words}"
         )
 
     def __str__(self) -> str:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 
+ROUNDING = 1e-9
+"""Numbers up to this are 0 but for rounding."""
+
 
 def amount(value: float) -> str:
     """A number of events: no decimals from 10 up, two digits below 10, so that 0.4 is not shown as 0.
@@ -60,6 +63,17 @@ def signed_percent(share: float) -> str:
     return f"{'+' if share > 0.0 else '-' if share < 0.0 else ''}{percent(abs(share))}"
 
 
+def signed(value: float, digits: int) -> str:
+    """A number with its sign, which stays if the number rounds to 0, so that an interval shows whether it contains 0.
+
+    Examples
+    --------
+    >>> signed(-0.0037, 2), signed(0.2, 2), signed(-1e-15, 2)
+    ('-0.00', '+0.20', '+0.00')
+    """
+    return format(value, f"+{'z' if abs(value) < ROUNDING else ''}.{digits}f")
+
+
 def between(low: float, high: float, digits: int, *, sign: bool = False) -> str:
     """An interval as text; infinite limits are written in words.
 
@@ -68,10 +82,13 @@ def between(low: float, high: float, digits: int, *, sign: bool = False) -> str:
     >>> between(-0.5, math.inf, 2, sign=True)
     '-0.50 to no upper limit'
     """
-    form = f"{'+' if sign else ''}z.{digits}f"
+
+    def end(value: float) -> str:
+        return signed(value, digits) if sign else format(value, f"z.{digits}f")
+
     ends = (
-        "no lower limit" if math.isinf(low) else format(low, form),
-        "no upper limit" if math.isinf(high) else format(high, form),
+        "no lower limit" if math.isinf(low) else end(low),
+        "no upper limit" if math.isinf(high) else end(high),
     )
     return " to ".join(ends)
 
