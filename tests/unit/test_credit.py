@@ -203,6 +203,23 @@ def test_no_default_leads_to_upper_bounds() -> None:
     assert "No default was observed" in str(found)
 
 
+def test_as_few_defaults_have_the_probability_of_their_sum() -> None:
+    def at_most(k: int, pd: np.ndarray) -> float:
+        a, b = stats.binom.pmf(np.arange(251), 250, pd[0]), stats.binom.pmf(np.arange(471), 470, pd[1])
+        return float(np.convolve(a, b)[: k + 1].sum())
+
+    pd = np.array([0.05, 0.2])
+    assert credit.grade_table([250, 470], [12, 60], pd).at_most_p == pytest.approx(at_most(72, pd), rel=1e-6)
+    assert credit.grade_table([250, 470], [0, 0], pd / 100).at_most_p == pytest.approx(at_most(0, pd / 100))
+
+    def given(z: float) -> float:
+        moved = (special.ndtri(pd) - math.sqrt(0.1) * z) / math.sqrt(0.9)
+        return at_most(72, special.ndtr(moved)) * float(stats.norm.pdf(z))
+
+    found = credit.grade_table([250, 470], [12, 60], pd, correlation=0.1).at_most_p
+    assert found == pytest.approx(integrate.quad(given, -8, 8, limit=200)[0], abs=1e-5)
+
+
 def test_lights_of_correlated_defaults_are_milder() -> None:
     table = credit.grade_table([500, 500], [14, 12], [0.01, 0.01], correlation=0.2)
     assert (table.portfolio_light, table.light) == ("red", "green")

@@ -89,11 +89,12 @@ class GradeTable(Recorded, Shown):
     portfolio_correlated_light: Light | None = None
 
     @property
-    def no_default_p(self) -> float:
-        """Probability of no default at all if the PDs are right; for correlated defaults if these were asked for."""
+    def at_most_p(self) -> float:
+        """Probability of as few defaults if the PDs are right; for correlated defaults if these were asked for."""
+        hits = int(self.events.sum())
         if not self.correlation:
-            return float(np.prod((1.0 - self.pd) ** self.n))
-        return max(1.0 - tail(1, self.n, self.pd, self.correlation), 0.0)
+            return float(Chance(self.pd, self.n.astype(np.float64)).cdf(float(hits)))
+        return max(1.0 - tail(hits + 1, self.n, self.pd, self.correlation), 0.0)
 
     @classmethod
     def from_scores(

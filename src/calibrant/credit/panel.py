@@ -226,7 +226,7 @@ class GradePanel(Recorded, Shown):
         how = "independent defaults" if not rho else f"asset correlation {rho:g}"
         how += "; all years pooled" if len(self.years) > 1 else ""
         width = max(10, *(len(name) + 2 for name in self.grades))
-        chance = self.whole.no_default_p
+        chance = self.whole.at_most_p
         said = "That does not show that the PDs are right: it bounds them."
         if chance < YELLOW:
             p = "p < 0.001" if chance < 0.001 else f"p = {chance:.3f}"

@@ -264,7 +264,7 @@ def _upper_bounds(table: GradeTable | None) -> dict[str, Any] | None:
         return None
     found = pluto_tasche(table.n, table.events, confidence=LEVELS)
     columns = {"names": list(table.names), "n": table.n.tolist(), "pd": table.pd.tolist()}
-    return columns | {"levels": list(LEVELS), "bounds": found.tolist(), "no_event_p": table.no_default_p}
+    return columns | {"levels": list(LEVELS), "bounds": found.tolist(), "no_event_p": table.at_most_p}
 
 
 def _context(tally: Tally, table: GradeTable) -> dict[str, Any]:

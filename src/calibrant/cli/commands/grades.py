@@ -244,10 +244,9 @@ def sentence(table: GradeTable) -> str:
         "red": "the PDs are too low (99.9 % confidence)",
     }[table.light]
     shown = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
-    fewer = 1.0 - p if hits else table.no_default_p
     return (
         f"{table.light.upper()}: {what}. {hits:,} defaults, {expected:,.{2 if expected < 10 else 1}f} predicted, "
-        f"{n:,} borrowers ({shown}, {how}).{_too_high(fewer, hits, expected)}"
+        f"{n:,} borrowers ({shown}, {how}).{_too_high(table.at_most_p, hits, expected)}"
     )
 
 
