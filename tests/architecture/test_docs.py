@@ -15,6 +15,16 @@ import pytest
 ROOT = Path(__file__).parents[2]
 GENERATED = ("_build", "gallery", "reference")
 
+# Files of the project, as code and text name them.
+NAMED = re.compile(r"(?<![\w/.-])(?:benchmarks|docs|examples|tests|tools)/[\w./-]*\w\.(?:csv|md|json|png|py|txt)\b")
+MADE = {
+    "docs/benchmarks/files.md",
+    "docs/reference/documents.md",
+    "docs/reference/doors.md",
+    "docs/reference/support.md",
+}
+"""Pages that the build of the site writes."""
+
 # Blocks that do not run: the page, a line of the block, and why.
 NOT_RUN = {
     ("README.md", "pip install calibrant"): "installs from the network",
@@ -87,6 +97,19 @@ def test_pages_that_run_elsewhere_do(reader):
     for page, test in reader.ELSEWHERE.items():
         if (ROOT / page).exists():
             assert Path(page).name in (ROOT / test).read_text(encoding="utf-8")
+
+
+def test_files_that_are_named_exist():
+    """A docstring or page that refers to a proof or a figure refers to one that is there."""
+    folders = ("src", "docs", "benchmarks", "examples", "tools")
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in {".py", ".md", ".csv"}]
+    files = [path for path in files if path.relative_to(ROOT).parts[1] not in GENERATED]
+    lost = []
+    for path in [*files, *ROOT.glob("*.md"), ROOT / "Makefile"]:
+        for name in set(NAMED.findall(path.read_text(encoding="utf-8"))) - MADE:
+            if not any((folder / name).exists() for folder in (ROOT, path.parent, ROOT / "docs")):
+                lost.append(f"{path.relative_to(ROOT)}: {name}")
+    assert not lost
 
 
 def test_block_kinds_are_read(reader):
