@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import math
 import warnings
+from collections.abc import Callable
 from datetime import date
 from functools import reduce
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -281,3 +283,29 @@ def test_the_error_of_normalized_entropy_is_that_of_a_bootstrap() -> None:
         drawn = rng.integers(0, 4_000, 4_000)
         values.append(normalized_entropy(s[drawn], y[drawn]).value)
     assert normalized_entropy(s, y).se == pytest.approx(np.std(values), rel=0.2)
+
+
+def test_counts_in_the_place_of_rows_are_named(subtests: pytest.Subtests, tmp_path: Path) -> None:
+    """The obvious calls with a store, a window of it, or a tally, each with the call that works."""
+    store = cb.TallyStore(tmp_path / "store", by="country")
+    store.add("2026-03-01", day(1))
+    window = store.window()
+    calls: dict[str, tuple[Callable[[], Any], str]] = {
+        "check a store": (lambda: cb.check(store), "scores is a tally store: pass the tallies of its days"),
+        "calibrate a store": (lambda: cb.calibrate(store, by="country"), "scores is a tally store"),
+        "fit a store": (lambda: cb.PlattScaling().fit(store), "scores is a tally store"),
+        "fit_tally of a store": (lambda: cb.PlattScaling().fit_tally(store), "tally is a tally store"),
+        "segments of a store": (lambda: cb.SegmentCalibrator().fit_tally(store), "tally is a tally store"),
+        "fit a window": (lambda: cb.PlattScaling().fit(window), "is a tally, which .*: pass it to fit_tally"),
+        "fit a tally": (lambda: cb.PlattScaling().fit(window.total()), "pass it to fit_tally"),
+        "segments of a window": (lambda: cb.SegmentCalibrator().fit(window), "pass it to fit_tally"),
+        "fit_tally of a window": (lambda: cb.PlattScaling().fit_tally(window), r"pass tally.total\(\), or use Segment"),
+        "fit_tally of text": (lambda: cb.PlattScaling().fit_tally("tallies"), "tally is of type str: pass a Tally"),
+        "another column": (
+            lambda: cb.calibrate(window, by="land"),
+            "by='land' contradicts the tallies, .* by 'country'",
+        ),
+    }
+    for name, (call, words) in calls.items():
+        with subtests.test(name), pytest.raises(InputError, match=words):
+            call()

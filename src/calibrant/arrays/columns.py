@@ -172,6 +172,12 @@ def check_whole(name: str, value: object, least: int = 1) -> None:
         raise InputError(name, f"must be an integer of at least {least}, got {value!r}")
 
 
+def refuse_store(argument: str, given: Any) -> None:
+    """Reject a tally store where its tallies belong."""
+    if type(given).__name__ == "TallyStore":
+        raise InputError(argument, "is a tally store", "pass the tallies of its days, store.window(first, last)")
+
+
 def refuse_names(call: str, **given: object) -> None:
     """Refuse text where an array is expected: it looks like a column name, and only frames have named columns."""
     for argument, value in given.items():

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
 from calibrant.arrays import Rows, ScoreType, check_rows
-from calibrant.arrays.columns import check_option, read_numbers, refuse_names, score_and_label
+from calibrant.arrays.columns import check_option, read_numbers, refuse_names, refuse_store, score_and_label
 from calibrant.arrays.keys import Keys, key_text
 from calibrant.calibrators.auto import AutoCalibrator
 from calibrant.calibrators.base import both_classes
@@ -28,7 +28,7 @@ from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.guarantees.provenance import Provenance, Sampling, Status
 from calibrant.maps import ByGroupMap
 from calibrant.maps.base import by_name
-from calibrant.messages import LOG, Advice, InputError, Note, Phrase, Voice, note
+from calibrant.messages import LOG, Advice, InputError, Note, Phrase, Setting, Voice, note
 from calibrant.metrics.estimates import Estimate
 from calibrant.numerics import Floats
 from calibrant.selection.folds import FOLDS, Folds, take_rows
@@ -484,13 +484,18 @@ class SegmentCalibrator(BinaryCalibrator):
         """
         self._check()
         check_option("sampling", sampling, get_args(Sampling))
+        refuse_store("tally", tally)
         if not isinstance(tally, GroupedTally):
             raise InputError(
                 "tally", "does not contain the segments of its rows", "pass a GroupedTally, or use fit(scores, y, by)"
             )
         whole = tally.total()
         names = by or tally.columns or "segment"
-        cells = SegmentCells.of_tallies(tally, whole, [names] if isinstance(names, str) else list(names))
+        named = [names] if isinstance(names, str) else list(names)
+        if len(named) == len(tally.columns) and named != list(tally.columns):
+            listed = ", ".join(map(repr, tally.columns))
+            raise InputError(Setting("by", by), f"contradicts the tallies, which are by {listed}", "leave by out")
+        cells = SegmentCells.of_tallies(tally, whole, named)
         self._begin(repeat_notes(whole), tuple(cells.columns))
         if self.segment_method == "separate":
             column, names = self._one_column(cells.columns)

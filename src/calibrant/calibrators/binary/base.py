@@ -13,7 +13,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import Rows, ScoreType, check_rows
-from calibrant.arrays.columns import check_option, need_names, refuse_empty, refuse_names, score_and_label
+from calibrant.arrays.columns import (
+    check_option,
+    need_names,
+    refuse_empty,
+    refuse_names,
+    refuse_store,
+    score_and_label,
+)
 from calibrant.arrays.labels import LabelType, labels_minus_one, labels_read
 from calibrant.calibration import Calibration
 from calibrant.calibrators.base import Calibrator, Fit
@@ -206,6 +213,14 @@ class BinaryCalibrator(Calibrator):
         self
             The fitted calibrator.
         """
+        if not isinstance(tally, Tally):
+            refuse_store("tally", tally)
+            if hasattr(tally, "total"):
+                problem = "has a tally for each segment, and this method fits one map to all rows"
+                raise InputError("tally", problem, "pass tally.total(), or use SegmentCalibrator")
+            raise InputError(
+                "tally", f"is of type {type(tally).__name__}", "pass a Tally, such as calibrant.tally makes"
+            )
         return self._fit_tally(tally, sampling, ())
 
     def _fit_tally(self, tally: Tally, sampling: Sampling, notes: tuple[Note, ...], odds: float | None = None) -> Self:
@@ -351,7 +366,10 @@ def labels_missing() -> InputError:
 
 
 def refuse_places(call: str, scores: Any, y: Any, following: Any) -> None:
-    """Reject names of columns where arrays belong, with the call that names them."""
+    """Reject counts and names of columns where arrays belong, with the call that takes them."""
+    refuse_store("scores", scores)
+    if isinstance(scores, Tally) or type(scores).__name__ == "GroupedTally":
+        raise InputError("scores", "is a tally, which already contains the labels", "pass it to fit_tally")
     if hasattr(scores, "columns") and isinstance(y, str):
         label = repr(following) if isinstance(following, str) else "..."
         raise InputError(

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import Rows, ScoreType, check_rows
-from calibrant.arrays.columns import read_floats, refuse_names, score_and_label
+from calibrant.arrays.columns import read_floats, refuse_names, refuse_store, score_and_label
 from calibrant.arrays.keys import Keys, read_keys
 from calibrant.arrays.sides import side_column
 from calibrant.maps.base import by_name
@@ -64,6 +64,7 @@ def read_evidence(
     if isinstance(scores, (Tally, GroupedTally)):
         _refuse_beside(y=y, sample_weight=sample_weight, score=score, label=label, by=by, time=time, groups=groups)
         return _from_tallies(scores, random_state, through)
+    refuse_store("scores", scores)
     frame_of = score_and_label(y, score, label)
     if frame_of is not None:
         from calibrant.verdict.input.frames import Roles, evidence_of_frame  # imported here: arrays need no engine
