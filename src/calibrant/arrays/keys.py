@@ -7,7 +7,7 @@ a row has no group. Everything else (3.5, dates, bytes) has a text that differs 
 from __future__ import annotations
 
 import numbers
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -48,9 +48,9 @@ class Keys:
     codes: NDArray[np.intp]
     names: tuple[str, ...]
 
-    def among(self, groups: Sequence[str]) -> NDArray[np.intp]:
-        """Index of each row's name in ``groups``, -1 where it is not there."""
-        place = {group: j for j, group in enumerate(groups)}
+    def among(self, groups: Sequence[str] | Mapping[str, int]) -> NDArray[np.intp]:
+        """Index of each row's name in ``groups``, or its value there, -1 where it is not there."""
+        place = groups if isinstance(groups, Mapping) else {group: j for j, group in enumerate(groups)}
         return np.array([*(place.get(name, -1) for name in self.names), -1], dtype=np.intp)[self.codes]
 
     def as_booleans(self) -> Keys:

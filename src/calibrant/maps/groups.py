@@ -83,6 +83,11 @@ class ByGroupMap(Map):
         return (self.by,)
 
     @cached_property
+    def _places(self) -> dict[str, int]:
+        """Index of each group: made once, since ``check`` applies the map to thousands of segments one by one."""
+        return {group: place for place, group in enumerate(self.groups)}
+
+    @cached_property
     def lines(self) -> tuple[LogitAffineMap, Floats, Floats] | None:
         """If all maps differ only in slope and intercept: one of them, the slopes and the intercepts."""
         first = self.maps[0]
@@ -96,7 +101,7 @@ class ByGroupMap(Map):
     def apply(self, scores: ArrayLike, by: Columns | None = None) -> NDArray[Any]:
         """Probabilities for ``scores`` of rows in ``by``; float32 in gives float32 out, NaN gives NaN."""
         given = np.asarray(scores)
-        codes = needed_keys(self, by, given.shape)[self.by].among(self.groups).reshape(-1)
+        codes = needed_keys(self, by, given.shape)[self.by].among(self._places).reshape(-1)
         flat = given.reshape(-1).astype(np.float64, copy=False)
         out = np.empty(flat.shape)
         if self.lines is None:
