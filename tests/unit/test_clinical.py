@@ -13,6 +13,7 @@ import pytest
 
 import calibrant as cb
 from calibrant import InputError, clinical, displays, metrics
+from calibrant.clinical.clusters import pooled_note
 from calibrant.metrics.binary.curves.distances import spline_intervals
 from calibrant.numerics import expit, logit
 from calibrant.tallies import Tally
@@ -313,6 +314,8 @@ def test_the_checklist_is_filled_in_where_results_answer_it() -> None:
     bare = clinical.tripod(validation)
     assert [each.item for each in bare.items if each.complete] == ["12e", "23a"]
     assert str(bare).count("[to be filled in by the authors]") == 8
+    assert "estimated by a restricted cubic spline" in str(bare)
+    assert "Participants were taken as independent" in str(clinical.tripod(clinical.validate(risk, y, repetitions=0)))
     full = clinical.tripod(
         validation,
         subgroups=clinical.validate(risk, y, by={"sex": hospital % 2}, repetitions=0),
@@ -388,3 +391,9 @@ def test_the_checklist_refuses_what_is_no_result() -> None:
         clinical.tripod(5)
     with pytest.raises(InputError, match="update must be a ModelUpdate"):
         clinical.tripod(clinical.validate([0.2, 0.4], [0, 1], repetitions=0), update="slope")
+
+
+def test_clusters_that_agree_too_well_ask_for_the_wider_interval() -> None:
+    text = str(pooled_note("calibration slope", "narrow-interval"))
+    assert text.startswith("calibration slope: the clusters differ less than expected by chance, and the interval is ")
+    assert text.endswith("report the wider one too")

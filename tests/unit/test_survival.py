@@ -181,3 +181,10 @@ def test_several_horizons_are_the_same_as_one_after_the_other() -> None:
     for wrong in ([3, 1, 5], [], [1, 3]):
         with pytest.raises(InputError):
             validate_horizons(risks, time, event, horizons=wrong)
+
+
+def test_a_horizon_before_every_event_asks_about_units() -> None:
+    days = validate_survival([0.1, 0.2, 0.3], [300.0, 400.0, 900.0], [1, 0, 1], horizon=5.0)
+    assert "not defined; do time and horizon have the same unit?" in str(days)
+    everyone = validate_survival([0.1, 0.2, 0.3], [1.0, 2.0, 3.0], [1, 1, 1], horizon=2.5)
+    assert "the same unit" not in str(everyone)

@@ -62,8 +62,8 @@ def pooled_note(voice: Voice, measure: str, why: str) -> str:
     if why == "one-cluster":
         return f"{measure}: only one cluster could be used, so there is no prediction interval"
     return (
-        f"{measure}: the clusters differ less than chance alone would make them; the interval may be too narrow "
-        "(pooled has fixed_low and fixed_high, those of a common value)"
+        f"{measure}: the clusters differ less than expected by chance, and the interval is narrower than that of a "
+        "common value of all clusters (fixed_low to fixed_high of pooled): report the wider one too"
     )
 
 

@@ -453,4 +453,5 @@ _did_not_settle = note("line-did-not-settle", "the regression for intercept and 
 @note("one-outcome")
 def _one_outcome(voice: Voice, events: int) -> str:
     found = "no event is observed by the horizon" if not events else "every known outcome is the event"
-    return f"{found}: intercept, slope and AUC are not defined"
+    unit = "" if events else "; do time and horizon have the same unit?"
+    return f"{found}: intercept, slope and AUC are not defined{unit}"

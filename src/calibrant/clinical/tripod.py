@@ -18,6 +18,14 @@ from calibrant.notebook import table_block
 OPEN = "[to be filled in by the authors]"
 
 
+CURVES = {
+    "spline": "a restricted cubic spline of the log-odds",
+    "loess": "loess (local quadratics)",
+    "lowess": "lowess (local lines)",
+    "isotonic": "isotonic regression",
+}
+"""How a calibration curve is estimated, by the name of its method."""
+
 EDITION = "Item numbers of Collins et al. (2024); check them against the published checklist."
 """Which edition of the checklist the item numbers are of."""
 
@@ -179,12 +187,12 @@ def _heterogeneity(validation: Validation, clusters: ClusterValidation | None) -
         )
     if validation.clusters is not None:
         return f"Confidence intervals allow for {plural(validation.clusters, 'cluster')}. Other methods: {OPEN}"
-    return f"Rows were taken as independent. Clusters, if any: {OPEN}"
+    return f"Participants were taken as independent. Clusters, if any: {OPEN}"
 
 
 def _measures(validation: Validation, decision: DecisionBand | None) -> str:
     names = ", ".join(title for title, _ in MEASURES.values())
-    curve = f"The calibration curve was estimated by {validation.curve}."
+    curve = f"The calibration curve was estimated by {CURVES[validation.curve]}."
     use = "" if decision is None else " Clinical utility was assessed by net benefit (decision curve)."
     return f"{names}, with 95 % confidence intervals. {curve}{use}"
 

@@ -325,7 +325,7 @@ class ReliabilityDisplay(Display):
         if any(one.smooth is None for one in self.series):
             return "No smooth curve: it needs both classes, and scores that do not separate them."
         band = f"{style.percent(self.confidence, 3)} confidence band of the curve"
-        other = " It is not the gray range of a calibrated model (90 %) of other curves."
+        other = " The band is about the curve, not about what a calibrated model would show."
         shares = [style.percent(self._outside(one) or 0.0, 2) for one in self.series]
         if len(self.series) == 1:
             return f"The {band} (pointwise) excludes perfect calibration for {shares[0]} of the rows.{other}"
