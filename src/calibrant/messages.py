@@ -42,8 +42,8 @@ class Advice(Enum):
     IMPORTANCE_WEIGHTS = "pass weight_type='importance'"
     NAME_SCORES = "pass the column of scores"
     ONE_AGAINST_REST = (
-        "two classes are needed, so pass y == c for one class c against the rest; for several classes pass a matrix "
-        "with one column of scores per class"
+        "two classes are needed, so pass y == c for one class c against the rest, or y >= c for a grade; for several "
+        "classes pass a matrix with one column of scores per class"
     )
     PASS_GUARANTEE = "pass guarantee=(epsilon, alpha)"
     PASS_CLAMP = "pass clamp= with half a rounding unit, such as clamp=0.005 for two decimals"

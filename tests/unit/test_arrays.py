@@ -503,6 +503,7 @@ def test_labels_that_are_not_clear(subtests) -> None:
         ([0, 1, 2], None, "two classes are needed"),
         ([-1, 0, 1], None, "two classes are needed"),
         ([0, 1, 2], 2, "two classes are needed"),
+        ([1, 3, 4], None, "pass y == c for one class c against the rest, or y >= c for a grade"),
         (["a", "b", "c"], "a", "y has more than two distinct values ('a', 'b', 'c', ...)"),
         (np.arange(100), None, "y has more than two distinct values (0, 1, 2, ...)"),
         (np.array(["a", "b", "c"]), None, "two classes are needed"),

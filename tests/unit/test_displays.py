@@ -716,3 +716,14 @@ def test_no_events_are_no_clean_bill():
     assert "any event rate up to 0.99 % (95 % confidence)" in display.caption
     assert "0 % of the rows are outside" not in display.caption
     assert "100 % of the rows are outside" in of([0.5] * 300, [0] * 300).caption
+
+
+def test_a_matrix_is_sent_to_the_display_of_several_classes() -> None:
+    with pytest.raises(InputError, match=r"several classes use .*displays\.TopLabelDisplay"):
+        ReliabilityDisplay.from_predictions(np.full((4, 3), 1 / 3), [0, 1, 2, 0])
+
+
+def test_the_caption_of_a_smooth_curve_says_what_its_band_is_about() -> None:
+    scores = np.linspace(0.1, 0.9, 200)
+    caption = ReliabilityDisplay.from_predictions(scores, np.arange(200) % 3 == 0, curve="spline").caption
+    assert caption.endswith(" of the rows. The band is about the curve, not about what a calibrated model would show.")

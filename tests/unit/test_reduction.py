@@ -278,7 +278,8 @@ def test_all_classes_may_be_rare() -> None:
     assert cal.transform(SIX).tolist() == [[0.5]] * 6
     assert str(cal.certificate()) == (
         "No certificate: classes predicted in fewer than 20 rows, 'a' (2), 'b' (3), 'c' (1): classes that share a "
-        "map are not covered, so use more rows."
+        "map are not covered, so use more rows, or Reduction('confidence', HistogramBinning()), which has one "
+        "certificate for all classes together."
     )
 
 
@@ -722,7 +723,9 @@ def test_labels_that_are_missing_or_named_are_asked_for() -> None:
     for names in ({"label": "truth"}, {"score": [0, 1, 2], "label": "truth"}):
         with pytest.raises(InputError, match=r"several classes pass.*frame\[\[\.\.\.\]\].*frame\['truth'\]"):
             calibrant.calibrate(table, **names)
-    with pytest.raises(InputError, match=r"for several classes use calibrate.*metrics\.ece or calibrant\.multiclass"):
+    with pytest.raises(
+        InputError, match=r"for several classes use calibrate.*metrics\.ece, displays\.TopLabelDisplay or"
+    ):
         HistogramBinning().fit(p, np.zeros(10))
 
 

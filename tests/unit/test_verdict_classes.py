@@ -402,3 +402,33 @@ def test_few_rows() -> None:
         assert check(p[:n], y[:n], classes=range(4)).status == "cannot tell", n
         scores, labels = multilabel(100)
         assert check(scores[:n], labels[:n]).status == "cannot tell", n
+
+
+def test_logits_are_called_scores_where_the_confidence_is_judged() -> None:
+    rng = np.random.default_rng(0)
+    logits = rng.normal(0.0, 2.0, (300, 3))
+    text = str(check(logits, logits.argmax(axis=1)))
+    assert "Note: scores read as logits (from " in text
+    assert "confidences read as" not in text
+
+
+def test_a_number_is_not_the_name_of_a_column(subtests: pytest.Subtests) -> None:
+    frame = pd.DataFrame({0: [0.2, 0.8] * 20, 1: [0, 1] * 20, "s": [0.3, 0.7] * 20, "y": [0, 1] * 20})
+    words = r"names a column by the number \d, and names must be text: pass '\d' and frame.rename\(columns=str\)"
+    columns: dict[str, dict[str, object]] = {
+        "score": {"score": 0, "label": "y"},
+        "label": {"score": "s", "label": 1},
+        "by": {"score": "s", "label": "y", "by": 1},
+    }
+    for argument, given in columns.items():
+        for call in (check, cb.metrics.ece, cb.report, cb.clinical.validate):
+            with subtests.test(argument=argument, call=call.__name__), pytest.raises(InputError, match=words) as told:
+                call(frame, **given)  # type: ignore[operator]
+            assert told.value.argument == argument
+    for call, given in (
+        (check, {"score": [0, 1], "label": "y"}),
+        (cb.compare, {"score_old": 0, "score_new": "s", "label": "y"}),
+        (cb.calibrate, {"score": 0, "label": 1}),
+    ):
+        with subtests.test(call=call.__name__), pytest.raises(InputError, match=words):
+            call(frame, **given)  # type: ignore[operator]

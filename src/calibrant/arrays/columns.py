@@ -35,7 +35,8 @@ def read_column(values: object, name: str) -> NDArray[Any]:
         raise InputError(
             "scores",
             f"has shape {a.shape}",
-            "pass one column; for several classes use calibrate(scores, y), metrics.ece or calibrant.multiclass",
+            "pass one column; for several classes use calibrate(scores, y), metrics.ece, displays.TopLabelDisplay or "
+            "calibrant.multiclass",
         )
     if a.ndim != 1:
         raise InputError(name, f"has shape {a.shape}", "pass one column, that is a 1d array with one value per row")
@@ -199,6 +200,15 @@ def need_names(**given: object) -> list[str]:
     return [value for value in given.values() if isinstance(value, str)]
 
 
+def refuse_numbers(**given: object) -> None:
+    """Refuse numbers in place of the names of columns, which are text in every engine but pandas."""
+    for argument, value in given.items():
+        for name in value if isinstance(value, list | tuple | range) else [value]:
+            if isinstance(name, numbers.Integral) and not isinstance(name, bool):
+                fix = f"pass {str(name)!r} and frame.rename(columns=str)"
+                raise InputError(argument, f"names a column by the number {name}, and names must be text", fix)
+
+
 NAME_TOO = "pass the name of its column too, such as {one}"
 
 
@@ -206,6 +216,7 @@ def score_and_label(y: object, score: str | None, label: str | None) -> tuple[st
     """Names of the two columns of a frame, or None for arrays; one name alone, or labels given twice, are refused."""
     if score is None and label is None:
         return None
+    refuse_numbers(score=None if isinstance(score, list | tuple | range) else score, label=label)
     if y is not None:
         raise InputError(
             "y",

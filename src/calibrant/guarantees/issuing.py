@@ -310,7 +310,8 @@ def issue_classes(
     if not evidence and pooled:
         return NoCertificate(
             NoCertificateCode.POOLED,
-            f"{'; '.join(pooled)}: classes that share a map are not covered, so use more rows",
+            f"{'; '.join(pooled)}: classes that share a map are not covered, so use more rows, or "
+            "Reduction('confidence', HistogramBinning()), which has one certificate for all classes together",
         )
     kept = [each for each in evidence if (each.bins.n > 0).any()]
     if not kept:

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays.columns import check_length, check_option, read_column, refuse_names
+from calibrant.arrays.columns import check_length, check_option, read_column, refuse_names, refuse_numbers
 from calibrant.arrays.fractions import half_rows, twice
 from calibrant.arrays.keys import read_keys
 from calibrant.arrays.labels import LabelType, label_column
@@ -239,6 +239,7 @@ def _from_frame(
 
     if y is not None:
         raise InputError("y", Phrase("and {label} both name the labels", label=Argument("label")), "pass one of them")
+    refuse_numbers(score=score, label=label, by=by, sample_weight=sample_weight, groups=groups)
     several = not isinstance(score, str) and score is not None
     names = list(score) if several and score is not None else [score]
     if label is not None and not isinstance(label, str):

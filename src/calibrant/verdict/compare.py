@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import Rows, check_rows
+from calibrant.arrays.columns import refuse_numbers
 from calibrant.arrays.multiclass.rows import check_class_rows, is_matrix
 from calibrant.arrays.score_types import MulticlassScoreType
 from calibrant.decisions import choose_threshold
@@ -254,6 +255,7 @@ def _of_frame(
             raise InputError(argument, "is missing", "name the scores of both models and the labels")
     if any(each is not None for each in beside):
         raise InputError("scores_new", "is given beside the names of columns", "pass the frame and the names alone")
+    refuse_numbers(score_old=names[0], score_new=names[1], label=names[2])
     old, new = ([name] if isinstance(name, str) else list(name) for name in names[:2])
     sides = {"by": None, "time": None, "groups": groups}
     first, y, weights, given = from_frame(frame, old, names[2], sample_weight, sides)

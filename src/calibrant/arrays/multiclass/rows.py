@@ -31,7 +31,7 @@ Matrix = NDArray[Any]
 def class_logits_guessed(voice: Voice, low: float, high: float) -> str:
     """Class scores that were read as logits."""
     confirm = voice.setting("score_type", "logit")
-    return f"{voice.nouns.scores} read as logits (from {low:.6g} to {high:.6g}): pass {confirm} to confirm"
+    return f"scores read as logits (from {low:.6g} to {high:.6g}): pass {confirm} to confirm"
 
 
 @note("independent-columns-guessed")
@@ -46,14 +46,13 @@ def independent_columns_guessed(voice: Voice, least: float, most: float) -> str:
 def probabilities_as_logits(voice: Voice) -> str:
     """Scores that the caller calls logits and that look like probabilities."""
     said = voice.setting("score_type", "logit")
-    return f"{voice.nouns.scores} look like {voice.nouns.probabilities} but are read as logits because of {said}"
+    return f"scores look like probabilities but are read as logits because of {said}"
 
 
 @note("probabilities-for-logits")
 def probabilities_for_logits(voice: Voice) -> str:
     """Scores that look like probabilities, for a map that was fitted on logits."""
-    look = f"{voice.nouns.scores} look like {voice.nouns.probabilities}"
-    return f"{look}, but the map was fitted on logits: pass logits"
+    return "scores look like probabilities, but the map was fitted on logits: pass logits"
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import Rows, ScoreType, check_rows
-from calibrant.arrays.columns import read_floats, refuse_names, refuse_store, score_and_label
+from calibrant.arrays.columns import read_floats, refuse_names, refuse_numbers, refuse_store, score_and_label
 from calibrant.arrays.keys import Keys, read_keys
 from calibrant.arrays.sides import side_column
 from calibrant.maps.base import by_name
@@ -189,6 +189,7 @@ def as_probabilities(rows: Rows) -> Rows:
 def _names(by: Any) -> list[str]:
     if by is None:
         return []
+    refuse_numbers(by=by)
     names = [by] if isinstance(by, str) else list(by)
     if isinstance(by, Mapping) or not all(isinstance(name, str) for name in names):
         raise InputError("by", "must name columns of the frame", "pass a name, or a list of names")

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import Rows
-from calibrant.arrays.columns import check_length, check_option, refuse_names, refuse_other_order
+from calibrant.arrays.columns import check_length, check_option, refuse_names, refuse_numbers, refuse_other_order
 from calibrant.arrays.multiclass.names import classes_from_labels
 from calibrant.arrays.multiclass.rows import (
     MulticlassRows,
@@ -515,6 +515,7 @@ def from_frame(
     """Scores, labels, weights and the other arguments as arrays, from the named columns of a frame."""
     from calibrant.engine.columns import columns_of  # imported here: arrays need no engine
 
+    refuse_numbers(score=score, label=label, by=given["by"])
     labels = [label] if isinstance(label, str) else list(label)
     by = given["by"]
     segments = [] if by is None else [by] if isinstance(by, str) else list(by)
