@@ -397,3 +397,19 @@ def test_clusters_that_agree_too_well_ask_for_the_wider_interval() -> None:
     text = str(pooled_note("calibration slope", "narrow-interval"))
     assert text.startswith("calibration slope: the clusters differ less than expected by chance, and the interval is ")
     assert text.endswith("report the wider one too")
+
+
+def test_update_and_decision_curve_read_the_columns_of_a_frame() -> None:
+    risk, y, hospital = world()
+    frame = pytest.importorskip("pandas").DataFrame({"risk": risk, "died": y, "hospital": hospital})
+    named: dict[str, str] = {"score": "risk", "label": "died", "groups": "hospital"}
+    whole = clinical.update_model(frame, **named)  # type: ignore[arg-type]
+    assert str(whole) == str(clinical.update_model(risk, y, groups=hospital))
+    curve = clinical.decision_curve(frame, thresholds=[0.1, 0.2], repetitions=100, **named)  # type: ignore[arg-type]
+    arrays = clinical.decision_curve(risk, y, thresholds=[0.1, 0.2], repetitions=100, groups=hospital)
+    assert curve.rows == arrays.rows
+    assert str(clinical.update_model(Tally.from_arrays(risk, y))) == str(clinical.update_model(risk, y))
+    with pytest.raises(InputError, match="label must name a column"):
+        clinical.decision_curve(frame, score="risk")
+    with pytest.raises(InputError, match="y is missing"):
+        clinical.update_model(risk)

@@ -13,6 +13,7 @@ from calibrant.clinical.tables import Table, interval_text
 from calibrant.messages import InputError, Note, note
 from calibrant.metrics.binary.bins import Bins, grouped_or_tally
 from calibrant.metrics.binary.net_benefit import net_benefit
+from calibrant.metrics.inputs import named_rows
 from calibrant.metrics.variance import FEWEST_CLUSTERS
 from calibrant.notebook import table_block
 from calibrant.numerics import Floats
@@ -117,6 +118,8 @@ def decision_curve(
     *,
     thresholds: Any = None,
     groups: Any = None,
+    score: str | None = None,
+    label: str | None = None,
     repetitions: int = 1000,
     random_state: int = 0,
 ) -> DecisionBand:
@@ -131,7 +134,8 @@ def decision_curve(
     Parameters
     ----------
     scores : array-like or Tally
-        Predicted risk of each participant; or a tally alone.
+        Predicted risk of each participant; or a tally alone; or a frame, with the names of its columns in ``score`` and
+        ``label``.
     y : array-like
         Outcome, 0 or 1.
     sample_weight : array-like, optional
@@ -140,7 +144,9 @@ def decision_curve(
         Threshold probabilities inside (0, 1), increasing; by default 0.01, 0.02, ..., 0.99. Choose the range in which
         clinicians would decide differently, before looking: a band over a wide range is wider.
     groups : array-like, optional
-        Cluster of each participant; at least ten clusters.
+        Cluster of each participant; at least ten clusters. With a frame, the name of a column.
+    score, label : str, optional
+        Columns of the frame.
     repetitions : int, default=1000
         Bootstrap samples, at least 100.
     random_state : int, default=0
@@ -171,7 +177,8 @@ def decision_curve(
     """
     check_whole("repetitions", repetitions, 100)
     check_whole("random_state", random_state, 0)
-    data = grouped_or_tally(scores, y, sample_weight, groups).in_effective_rows()
+    rows = named_rows(scores, y, sample_weight, groups, score, label)
+    data = grouped_or_tally(*rows).in_effective_rows()
     tally = data.tally if isinstance(data, Clusters) else data
     plain = net_benefit(tally, thresholds=thresholds)
     at, cost = plain.thresholds, plain.thresholds / (1.0 - plain.thresholds)

@@ -21,6 +21,7 @@ from calibrant.metrics.binary.bins import grouped_or_tally
 from calibrant.metrics.binary.curves.distances import Covariance, SplineModel, fitted_model
 from calibrant.metrics.binary.curves.likelihood import Parameters
 from calibrant.metrics.estimates import Result
+from calibrant.metrics.inputs import named_rows
 from calibrant.metrics.variance import FEWEST_CLUSTERS
 from calibrant.notebook import table_block
 from calibrant.numerics import Floats
@@ -154,10 +155,12 @@ class ModelUpdate(Table):
 
 def update_model(
     scores: Any,
-    y: Any,
+    y: Any = None,
     sample_weight: Any = None,
     *,
     groups: Any = None,
+    score: str | None = None,
+    label: str | None = None,
     method: Method = "closed test",
     alpha: float = 0.05,
 ) -> ModelUpdate:
@@ -176,14 +179,18 @@ def update_model(
     Parameters
     ----------
     scores : array-like
-        Predicted risk of each participant of the new population.
+        Predicted risk of each participant of the new population; or a tally alone; or a frame, with the names
+        of its columns in ``score`` and ``label``.
     y : array-like
         Outcome, 0 or 1.
     sample_weight : array-like, optional
         Importance weights; the tests then use the effective sample size, which is an approximation.
     groups : array-like, optional
         Cluster of each participant. Tests are then Wald tests with the cluster sandwich (CR3) and Hotelling's F
-        distribution, and need at least ten clusters; below 40 the largest candidate is intercept and slope.
+        distribution, and need at least ten clusters; below 40 the largest candidate is intercept and slope. With a
+        frame, the name of a column.
+    score, label : str, optional
+        Columns of the frame.
     method : str, default="closed test"
         ``"closed test"``, or the update to take: ``"none"``, ``"intercept"``, ``"slope"`` or ``"flexible"``.
     alpha : float, default=0.05
@@ -219,6 +226,7 @@ def update_model(
     check_option("method", method, get_args(Method))
     if not 0.0 < alpha < 1.0:
         raise InputError("alpha", f"must lie between 0 and 1, got {alpha!r}", "pass 0.05 for 5 %")
+    scores, y, sample_weight, groups = named_rows(scores, y, sample_weight, groups, score, label)
     data = grouped_or_tally(scores, y, sample_weight, groups)
     tally = data.tally if isinstance(data, Clusters) else data
     if not 0.0 < float(tally.positives) < float(tally.total):
@@ -252,7 +260,11 @@ def _fitted(chosen: Update, scores: Any, y: Any, sample_weight: Any, groups: Any
     calibrator: Any = {"intercept": LogitShift, "slope": PlattScaling, "flexible": SplineCalibrator}[chosen]()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrantWarning)
-        found: Calibration = calibrator.fit(scores, y, sample_weight, groups=groups).calibration_
+        if isinstance(scores, Tally):
+            calibrator.fit_tally(scores)
+        else:
+            calibrator.fit(scores, y, sample_weight, groups=groups)
+    found: Calibration = calibrator.calibration_
     return found
 
 

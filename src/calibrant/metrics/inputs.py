@@ -289,6 +289,25 @@ def _with_fractions(given: Inputs) -> Inputs:
     return Inputs(rows.scores, rows.labels, rows.weights, rows.groups, given.options, segments)
 
 
+def named_rows(scores: Any, y: Any, sample_weight: Any, groups: Any, score: Any, label: Any) -> tuple[Any, ...]:
+    """Scores, labels, weights and groups: as given, or the named columns of a frame."""
+    if score is None and label is None:
+        return scores, y, sample_weight, groups
+    given = read_inputs(
+        scores,
+        y,
+        sample_weight,
+        groups=groups,
+        by=None,
+        score=score,
+        label=label,
+        label_type="class",
+        options={},
+        one_column=True,
+    )
+    return given.scores, given.y, given.sample_weight, given.groups
+
+
 def by_segment(inputs: Inputs, once: Callable[[Inputs], R]) -> R | MetricTable[R]:
     """The result of all rows, or a table by segment."""
     if not inputs.segments and not isinstance(inputs.scores, GroupedTally):
