@@ -282,6 +282,14 @@ def test_groups_of_many_rows_are_sites_and_rows_stay_patients():
     assert "600 patients" in report(scores, y, groups=np.arange(600) % 12, style="clinical").to_markdown()
 
 
+def test_several_answers_to_one_question_stay_answers():
+    rng = np.random.default_rng(0)
+    stated = rng.choice([0.6, 0.8, 0.9], 300)
+    page = report(stated, rng.random(300) < stated, groups=np.arange(300) // 3, style="llm").to_markdown()
+    assert "300 answers, " in page
+    assert " rows" not in page
+
+
 def test_a_group_of_risk_has_an_interval_of_its_own():
     """One event in 70 rows is not made uncertain by what other scores do."""
     rng = np.random.default_rng(0)

@@ -38,6 +38,9 @@ class Style:
         Sections that are not shown; their numbers stay in the JSON form.
     by_light
         Whether the headline follows the traffic light of the portfolio, as supervisors read it.
+    groups_of_rows
+        Whether a row is still what the style calls it if several of them make a group: several answers to one question
+        are answers, several rows of one patient are not patients.
     """
 
     title: str
@@ -47,6 +50,7 @@ class Style:
     last: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     by_light: bool = False
+    groups_of_rows: bool = False
 
     @property
     def nouns(self) -> Nouns:
@@ -55,6 +59,8 @@ class Style:
 
     def of_groups(self) -> Style:
         """The same style for data with several rows per patient or borrower: a row is then called a row."""
+        if self.groups_of_rows:
+            return self
         plain = Nouns()
         rows = {"row": plain.row, "rows": plain.rows, "more_labels": plain.more_labels}
         return replace(self, voice=StyleVoice(replace(self.nouns, **rows)))
@@ -150,5 +156,6 @@ STYLES: dict[StyleName, Style] = {
         first=("verdict", "segments", "reliability", "groups", "errors", "losses"),
         headings={"reliability": "Confidence and accuracy", "groups": "By stated confidence"},
         without=("grades",),
+        groups_of_rows=True,
     ),
 }
