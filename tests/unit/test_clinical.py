@@ -6,6 +6,8 @@ import functools
 import json
 import math
 import warnings
+from collections.abc import Callable
+from inspect import signature
 from pathlib import Path
 
 import numpy as np
@@ -413,3 +415,24 @@ def test_update_and_decision_curve_read_the_columns_of_a_frame() -> None:
         clinical.decision_curve(frame, score="risk")
     with pytest.raises(InputError, match="y is missing"):
         clinical.update_model(risk)
+
+
+def test_no_function_advises_an_argument_that_it_does_not_take(subtests: pytest.Subtests) -> None:
+    risk, y, hospital = world()
+    words = r"y holds the labels 'alive' and 'dead': pass 1 for each event .* such as y == 'dead'$"
+    calls: dict[str, Callable[..., object]] = {
+        "validate": clinical.validate,
+        "validate_clusters": clinical.validate_clusters,
+        "update_model": clinical.update_model,
+        "decision_curve": clinical.decision_curve,
+        "recalibration": metrics.recalibration,
+        "ici": metrics.ici,
+        "ReliabilityDisplay": displays.ReliabilityDisplay.from_predictions,
+    }
+    for name, call in calls.items():
+        assert "positive" not in signature(call).parameters
+        given: dict[str, object] = {"groups": hospital} if name == "validate_clusters" else {}
+        with subtests.test(name=name), pytest.raises(InputError, match=words):
+            call(risk, np.where(y == 1, "dead", "alive"), **given)
+    with pytest.raises(InputError, match=r"y holds only the label 'dead': pass 1 for each event and 0 for the others$"):
+        metrics.ici(risk, np.full(len(risk), "dead"))

@@ -224,6 +224,23 @@ def _ask_for_positive(values: list[Any], name: str) -> NoReturn:
     )
 
 
+def without_positive(error: InputError) -> InputError:
+    """The error for a function without the argument ``positive``: a fix that names it is replaced by another.
+
+    Examples
+    --------
+    >>> fix = Phrase("pass {one}", one=Setting("positive", "yes"))
+    >>> print(without_positive(InputError("y", "holds the labels 'no' and 'yes'", fix)))
+    y holds the labels 'no' and 'yes': pass 1 for each event and 0 for the others, such as y == 'yes'
+    """
+    values = list(error.fix.values.values()) if isinstance(error.fix, Phrase) else []
+    labels = [each.value for each in values if isinstance(each, Setting) and each.argument == "positive"]
+    if not labels and Argument("positive") not in values:
+        return error
+    example = f", such as {error.argument} == {labels[0]!r}" if labels else ""
+    return InputError(error.subject, error.problem, f"pass 1 for each event and 0 for the others{example}")
+
+
 def _look_swapped(scores: NDArray[np.float64], target: NDArray[Any]) -> bool:
     if target.dtype.kind not in "fO":
         return False

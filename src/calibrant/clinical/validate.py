@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays.columns import check_option, is_missing, read_column
-from calibrant.arrays.labels import encode_labels, label_column
+from calibrant.arrays.labels import encode_labels, label_column, without_positive
 from calibrant.clinical.tables import Table, interval_text, number, row_of
 from calibrant.messages import CalibrantWarning, InputError, Note, note, plural
 from calibrant.metrics.binary.bins import grouped_or_tally
@@ -288,7 +288,10 @@ def read_outcomes(given: Inputs) -> Inputs:
         known = np.array(known.tolist())
     scores = whole.scores[~absent]
     numbers = scores.astype(np.float64) if scores.dtype.kind in "biuf" else None
-    labels, _ = encode_labels(label_column(known, "y"), None, "y", numbers)
+    try:
+        labels, _ = encode_labels(label_column(known, "y"), None, "y", numbers)
+    except InputError as error:
+        raise without_positive(error) from None
     made = np.full(len(absent), np.nan)
     made[~absent] = labels
     found = replace(whole, y=made)

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import Rows, ScoreType, check_rows
 from calibrant.arrays.columns import check_option, check_whole
+from calibrant.arrays.labels import without_positive
 from calibrant.maps import StepMap
 from calibrant.messages import Advice, Argument, InputError, Phrase, plural
 from calibrant.metrics.regions import Regions, region_codes
@@ -62,7 +63,7 @@ def grouped_or_tally(scores: GroupedScores, y: Column, sample_weight: Column, gr
         names = {name: Argument(name) for name in ("scores", "y", "groups")}
         fix = Phrase("pass {scores}, {y} and {groups} as arrays", **names)
         raise InputError("groups", "cannot be combined with a tally", fix)
-    rows = check_rows(scores, y, sample_weight, groups=groups)
+    rows = _rows(scores, y, sample_weight, groups)
     _need_probabilities(rows.score_type)
     return Clusters.of_rows(rows)
 
@@ -77,11 +78,19 @@ def rows_or_tally(scores: Scores, y: Column, sample_weight: Column) -> Tally | R
     else:
         if y is None:
             raise InputError("y", "is missing", "pass the labels after the scores, or a Tally alone")
-        data, empty = check_rows(scores, y, sample_weight), False
+        data, empty = _rows(scores, y, sample_weight), False
     _need_probabilities(data.score_type)
     if empty:
         raise InputError("scores", "is an empty tally", "pass one that has rows")
     return data
+
+
+def _rows(scores: Any, y: Column, sample_weight: Column, groups: Column = None) -> Rows:
+    """The checked rows; metrics have no argument for the label of an event."""
+    try:
+        return check_rows(scores, y, sample_weight, groups=groups)
+    except InputError as error:
+        raise without_positive(error) from None
 
 
 def _need_probabilities(score_type: ScoreType) -> None:
