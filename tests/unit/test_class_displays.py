@@ -223,6 +223,18 @@ def test_the_classes_worst_beyond_chance_are_shown_and_the_others_counted():
     assert "10 are not." in display.caption
 
 
+def test_panels_of_the_classes_have_the_same_size(plt, subtests) -> None:
+    p, y = draw(400, classes=5)
+    for name, given in (("one curve", {}), ("before and after", {"after": TemperatureScaling().fit(p, y)})):
+        with subtests.test(name):
+            drawn = ClasswiseDisplay.from_predictions(p, y, **given).plot()
+            drawn.figure_.draw_without_rendering()
+            sizes = np.array([panel.get_position().size for panel in drawn.panels_[:5]])
+            assert sizes == pytest.approx(np.tile(sizes[0], (5, 1)), abs=1e-6)
+            right = max(note.get_window_extent().x1 for panel in drawn.panels_[:5] for note in panel.texts)
+            assert right <= drawn.figure_.bbox.x1
+
+
 def test_a_class_without_rows_is_shown_without_a_warning(plt):
     display = ClasswiseDisplay.from_predictions([[0.6, 0.3, 0.1]] * 30, ["a", "b"] * 15, classes="abc").plot()
     assert {panel["class"]: panel["events"] for panel in display.data["panels"]} == {"a": 15.0, "b": 15.0, "c": 0.0}

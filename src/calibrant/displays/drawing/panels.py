@@ -16,9 +16,13 @@ WIDE_RANGE = 30.0
 """Ratio of the largest to the smallest count above which an axis of counts is about logarithmic."""
 
 
+BELOW = 0.23
+"""Share of the height for counts below a panel."""
+
+
 def panel_below(ax: Axes) -> Axes:
     """Axes for counts below ``ax``, in part of its space and with the same horizontal axis."""
-    return panels_below(ax, 0.23)[0]
+    return panels_below(ax, BELOW)[0]
 
 
 def panels_below(ax: Axes, *shares: float) -> list[Axes]:
@@ -53,8 +57,11 @@ def panel_beside(ax: Axes) -> Axes:
     return figure.add_axes((box.x0 + 0.76 * box.width, box.y0, 0.24 * box.width, box.height), sharey=ax)
 
 
-def panels_under(ax: Axes, count: int, across: int) -> list[Axes]:
-    """``count`` axes, ``across`` in a row, in the space of ``ax``, which keeps a strip at the top for text."""
+def panels_under(ax: Axes, count: int, across: int) -> tuple[list[Axes], list[Axes]]:
+    """``count`` axes, ``across`` in a row, in the space of ``ax``, which keeps a strip at the top for text.
+
+    The second list has axes for counts below each of them.
+    """
     figure, place = figure_of(ax), ax.get_subplotspec()
     down = -(-count // across)
     ax.set_axis_off()
@@ -66,13 +73,21 @@ def panels_under(ax: Axes, count: int, across: int) -> list[Axes]:
         strip, apart = (max(0.28 * down, 0.5), 0.45) if loose else (0.16, 0.08)
         parts = place.subgridspec(2, 1, height_ratios=(strip, float(down)), hspace=0.0)
         ax.set_subplotspec(parts[0])
-        grid = parts[1].subgridspec(down, across, hspace=apart, wspace=0.25 if loose else 0.06)
-        return [figure.add_subplot(grid[j // across, j % across]) for j in range(count)]
+        if not loose:  # one grid: the layout engine then gives the same size to all panels of a row or a column
+            ratios = (1.0 - BELOW, BELOW) * down
+            grid = parts[1].subgridspec(2 * down, across, height_ratios=ratios, hspace=apart, wspace=0.06)
+            tops = [figure.add_subplot(grid[2 * (j // across), j % across]) for j in range(count)]
+            below = [grid[2 * (j // across) + 1, j % across] for j in range(count)]
+            return tops, [figure.add_subplot(part, sharex=top) for top, part in zip(tops, below, strict=True)]
+        grid = parts[1].subgridspec(down, across, hspace=apart, wspace=0.25)
+        tops = [figure.add_subplot(grid[j // across, j % across]) for j in range(count)]
+        return tops, [panel_below(top) for top in tops]
     box = ax.get_position(original=True)
     height, width = 0.86 * box.height / down, box.width / across
     ax.set_position((box.x0, box.y0 + 0.92 * box.height, box.width, 0.08 * box.height))
     corners = [(box.x0 + width * (j % across), box.y0 + height * (down - 1 - j // across)) for j in range(count)]
-    return [figure.add_axes((x, y, 0.9 * width, 0.72 * height)) for x, y in corners]
+    tops = [figure.add_axes((x, y, 0.9 * width, 0.72 * height)) for x, y in corners]
+    return tops, [panel_below(top) for top in tops]
 
 
 def axis_of_counts(

@@ -14,7 +14,7 @@ from calibrant.arrays.columns import check_option, check_whole
 from calibrant.arrays.score_types import MulticlassScoreType
 from calibrant.displays.base import Display
 from calibrant.displays.drawing import style
-from calibrant.displays.drawing.panels import panel_below, panels_under
+from calibrant.displays.drawing.panels import panels_under
 from calibrant.displays.multiclass.rates import MulticlassCells, claims_after, worst
 from calibrant.displays.rates import Series
 from calibrant.displays.reliability import CurveKind, ReliabilityDisplay
@@ -207,8 +207,7 @@ class ClasswiseDisplay(Display):
 
     def _draw_on(self, ax: Axes) -> None:
         across = self._across
-        tops = panels_under(ax, len(self.panels), across)
-        below = [panel_below(panel) for panel in tops]
+        tops, below = panels_under(ax, len(self.panels), across)
         self.panels_ = (*tops, *below)
         style.settle(ax)
         layout = self._whole.layout
@@ -239,17 +238,17 @@ class ClasswiseDisplay(Display):
             error = f"{style.percent(one.error_before, 2)} to {error}"
         facts = [count, f"error {error}", f"expected {style.percent(one.chance, 2)}"]
         note = panel.annotate(
-            "{}{}{}, {}".format(facts[0], "; " if one.error_before is None else "\n", *facts[1:]),
+            "{}\n{}, {}".format(*facts) if one.error_before is None else "\n".join(facts),
             (0.0, 1.0),
             (0.0, 4.0),
             xycoords="axes fraction",
             textcoords="offset points",
             fontsize="x-small",
         )
-        lines = 1 if one.error_before is None else 2
         if note.get_window_extent().width > 1.05 * panel.bbox.width:
             note.set_text("\n".join(facts))
-            lines = len(facts)
+        note.set_in_layout(False)  # its width would narrow this panel alone; the title keeps room for its lines
+        lines = note.get_text().count("\n") + 1
         pad = 6.0 + 10.0 * lines
         panel.set_title(style.short(name), fontsize="medium", fontweight="bold", loc="left", pad=pad)
         panel.tick_params(axis="x", labelbottom=False, labelsize="small")
