@@ -372,7 +372,9 @@ def test_headlines_speak_the_words_of_their_style():
     scores, y = rows(300, power=1.0)
     few = report(scores, y)
     assert few.numbers["verdict"]["more_labels"] is not None
-    assert re.search(r"more borrowers \(about [\d,]+ defaults\)", str(in_style(few, "credit")))
+    assert re.search(r"more borrowers \(about [\d,]+ defaults\)", in_style(few, "credit").to_markdown())
+    assert "would probably show whether the deviation is within" in in_style(few, "credit").to_markdown()
+    assert str(in_style(few, "credit")).count("CANNOT TELL YET whether the PDs are within the tolerance.\n") == 1
     assert re.search(r"more patients \(about [\d,]+ outcomes\)", str(in_style(few, "clinical")))
     off = report(scores, np.arange(300) % 20 == 0)
     assert "the PDs are too high" in in_style(off, "credit").to_markdown()
@@ -632,6 +634,26 @@ def books() -> tuple[pd.DataFrame, pd.DataFrame]:
         default = (rng.random(400) < risk).astype(int)
         made.append(pd.DataFrame({"pd": risk, "bad": default, "grade": grade, "id": np.arange(first, first + 400)}))
     return made[0], made[1]
+
+
+def test_grades_and_segments_are_counted_apart():
+    _, now = books()
+    now["bad"] = (np.arange(400) % 4 == 0) & (now.grade != "C")
+    now["side"] = np.where(now.id % 2, "odd", "even")
+    made = report(now, score="pd", label="bad", style="credit", grade="grade", by="side").to_markdown()
+    assert "By grade: 3 of 3 significantly off (worst: grade = " in made
+    assert "By segment: 2 of 2 significantly off (worst: side = " in made
+
+
+def test_p_values_align_and_marks_stay_on_a_narrow_screen():
+    _, now = books()
+    page = report(now, score="pd", label="bad", style="credit", grade="grade").to_html()
+    lights = page[page.index('id="grades"') :]
+    lights = lights[: lights.index("</table>")]
+    p_values = re.findall(r"<td>([01]\.\d+)</td>", lights)
+    assert {len(text) for text in p_values} == {len("0.1234")}
+    assert ".m:last-child{position:sticky;right:0" in page
+    assert lights.count('<td class="m">') == 4
 
 
 def test_an_earlier_sample_adds_stability_ranking_and_migration():

@@ -92,11 +92,11 @@ def p_value(value: float | None) -> str:
     Examples
     --------
     >>> p_value(0.05031), p_value(0.4321), p_value(1e-9), p_value(1.0)
-    ('0.0503', '0.43', '< 0.0001', '1.00')
+    ('0.0503', '0.4321', '< 0.0001', '1.0000')
     """
     if value is None:
         return UNKNOWN
-    return "< 0.0001" if value < 1e-4 else f"{value:.3g}" if value < 0.1 else f"{value:.2f}"
+    return "< 0.0001" if value < 1e-4 else f"{value:.4f}"
 
 
 def span(low: float | None, high: float | None, style: str = "number") -> str:

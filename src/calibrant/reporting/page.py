@@ -54,7 +54,8 @@ figure{margin:.8rem 0}
 figure svg{display:block;width:100%;max-width:34rem;height:auto}
 figcaption{font-size:.84rem;color:#444;max-width:46rem;margin-top:.5rem}
 @media (max-width:34rem){body{padding:.8rem .8rem 2rem}h1{font-size:1.35rem}th,td{padding:.25rem .45rem}
-tbody th.wrap{max-width:11rem}}
+tbody th.wrap{max-width:11rem}
+.m:last-child{position:sticky;right:0;background:#fff;box-shadow:-.4rem 0 .4rem -.3rem #0003}}
 @media print{body{max-width:none;padding:0;font-size:10pt}nav{display:none}.scroll{overflow:visible}
 h2,caption{break-after:avoid}thead,tr,figure,.headline{break-inside:avoid}thead{display:table-header-group}
 main>section:nth-child(2)[aria-labelledby="about"]{break-after:page}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -55,15 +55,18 @@ def _verdict(contents: Contents, style: Style) -> list[Block]:
         *([words.caution] if words.caution else []),
         *words.sentences,
         *_off_classes(contents),
-        *(_deviations(verdict, key) for key in ("segments", "periods") if verdict[key]),
+        *_deviations(contents),
     ]
-    no_default = light_headline(contents, style) is not None and contents.numbers["events"] == 0
+    light = light_headline(contents, style)
+    no_default = light is not None and contents.numbers["events"] == 0
+    if light is not None and words.outlook and not no_default:
+        facts.append(words.outlook)
     hints = [] if no_default else words.hints  # a portfolio without defaults is not a mistake
     facts += [*(f"Hint: {hint}" for hint in hints), *(f"Note: {note}" for note in words.notes)]
     off = (*verdict["off_parts"].values(), contents.verdict.off_classes)
     partly = verdict["status"] == "calibrated" and any(off)
     plain = Headline(words.headline, "warn" if partly else STATES[verdict["status"]])
-    return [light_headline(contents, style) or plain, Bullets(tuple(facts))]
+    return [light or plain, Bullets(tuple(facts))]
 
 
 def _reliability(contents: Contents, style: Style) -> list[Block]:
@@ -529,9 +532,22 @@ def _table(
     )
 
 
-def _deviations(verdict: Numbers, key: str) -> str:
-    """How many segments or periods are significantly off, and which: the worst segments, or the last period."""
-    parts, noun = verdict[key], key.removesuffix("s")
+def _deviations(contents: Contents) -> list[str]:
+    """How many grades, segments and periods are significantly off, and which: the worst, or the last period."""
+    verdict, grade = contents.numbers["verdict"], contents.numbers["grade_column"]
+    of_grades = [part["column"] == grade for part in verdict["segments"]]
+    kinds = (("grade", "segments", True), ("segment", "segments", False), ("period", "periods", False))
+    said = []
+    for noun, key, wanted in kinds:
+        found = of_grades if key == "segments" else [False] * len(verdict[key])
+        parts = [part for part, graded in zip(verdict[key], found, strict=True) if graded == wanted]
+        beyond = [verdict[key][place] for place in verdict["off_parts"][key] if found[place] == wanted]
+        if parts:
+            said.append(_deviation(noun, key, parts, beyond))
+    return said
+
+
+def _deviation(noun: str, key: str, parts: Sequence[Numbers], beyond: Sequence[Numbers]) -> str:
     off, unknown = [part for part in parts if part["off"]], sum(not part["judged"] for part in parts)
     few = f" {unknown:,} not testable (fewer than 10 groups)." if unknown else ""
     tested = len(parts) - unknown
@@ -539,8 +555,8 @@ def _deviations(verdict: Numbers, key: str) -> str:
         return f"By {noun}: none of {unknown:,} testable (fewer than 10 groups)."
     if not off:
         return f"By {noun}: none of {tested:,} significantly off.{few}"
-    beyond = [parts[place] for place in verdict["off_parts"][key]] or off
-    named, which = (beyond[:MAX_NAMED_SEGMENTS], "worst") if key == "segments" else (beyond[-1:], "last")
+    worst = beyond or off
+    named, which = (worst[:MAX_NAMED_SEGMENTS], "worst") if key == "segments" else (worst[-1:], "last")
     said = "; ".join(
         f"{_name_of(part, key)}, predicted {amount(part['predicted'])}, observed {count(part['events'])}"
         for part in named

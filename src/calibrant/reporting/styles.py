@@ -105,7 +105,7 @@ STYLES: dict[StyleName, Style] = {
         by_light=True,
         headings={
             "grades": "Traffic lights by grade",
-            "groups": "Defaults by grade",
+            "groups": "Defaults by PD",
             "reliability": "PD and default rate",
             "losses": "Discrimination and losses",
             "decisions": "Net benefit by cut-off",

@@ -69,9 +69,27 @@ class Wording:
         if verdict.status == "calibrated":
             return self._calibrated()
         if verdict.status == "off":
-            words = " AND ".join(self._direction(_loud))
-            return f"{words}: chance does not explain it. {capitalized(self._settling('beyond'))}"
+            return f"{self.finding} {capitalized(self._settling('beyond'))}"
         return f"CANNOT TELL YET: {self._unknown()}"
+
+    @property
+    def finding(self) -> str:
+        """The headline without the number of labels that would decide."""
+        verdict = self.verdict
+        if verdict.joint or not self.outlook:
+            return self.headline
+        if verdict.status == "off":
+            return f"{' AND '.join(self._direction(_loud))}: chance does not explain it."
+        return f"CANNOT TELL YET whether the {self.voice.nouns.probabilities} are within the tolerance."
+
+    @property
+    def outlook(self) -> str:
+        """How many more labels would decide; empty if the verdict is not open, or labels cannot decide it."""
+        verdict = self.verdict
+        if not verdict.joint and verdict.status == "off":
+            return capitalized(self._settling("beyond", "the deviation"))
+        open_ = not verdict.joint and verdict.status == "cannot tell"
+        return capitalized(self._settling("within", "the deviation")) if open_ and not self._no_test() else ""
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -173,6 +191,10 @@ class Wording:
         return said
 
     def _unknown(self) -> str:
+        return self._no_test() or self._settling("within")
+
+    def _no_test(self) -> str:
+        """Why these rows cannot be judged, however many there are; empty if they can."""
         verdict, nouns = self.verdict, self.voice.nouns
         if verdict.events in (0.0, verdict.rows):
             if verdict.notion == "confidence":
@@ -184,19 +206,19 @@ class Wording:
             return f"the map was fitted to these {nouns.rows}; evaluate it on held-out {nouns.rows}."
         if verdict.only_ends:
             return f"the {nouns.scores} are only 0 and 1, and equal the labels."
-        return self._settling("within")
+        return ""
 
-    def _settling(self, side: str) -> str:
+    def _settling(self, side: str, what: str = "it") -> str:
         """How many labels would show on which side of the tolerance it lies, or that none may be enough."""
         verdict, nouns = self.verdict, self.voice.nouns
         if verdict.more_labels is None:
-            return f"even many {nouns.more_labels} may not show whether it is {side} the tolerance."
+            return f"even many {nouns.more_labels} may not show whether {what} is {side} the tolerance."
         rate = verdict.events / verdict.row_count
         few = round_up(verdict.more_labels * min(rate, 1.0 - rate))
         name = nouns.events if rate <= 0.5 else nouns.others
         return (
-            f"about {verdict.more_labels:,} {nouns.more_labels} (about {few:,} {name}) would probably show whether it "
-            f"is {side} the tolerance."
+            f"about {verdict.more_labels:,} {nouns.more_labels} (about {few:,} {name}) would probably show whether "
+            f"{what} is {side} the tolerance."
         )
 
     # ------------------------------------------------------------------------------------------------------- facts
