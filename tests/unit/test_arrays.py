@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis.extra import numpy as hnp
+from sklearn.linear_model import LogisticRegression
 
 from calibrant.arrays import Rows, ScoreType, check_labels, check_rows, check_scores, sniff_kind
 from calibrant.messages import CalibrantWarning, InputError
@@ -179,7 +180,7 @@ def test_what_is_not_a_number(subtests) -> None:
         ([0.1, "0.2"], "holds text such as '0.2': convert it with astype(float)"),
         (["10%", "20 %"], "holds text such as '20 %': remove the % signs"),
         (["0,1", "0,2"], "holds text such as '0,2': it has a decimal comma"),
-        (["no", "yes"], "holds text such as 'yes': pass the column of numbers"),
+        (["no", "yes"], "holds text such as 'yes': pass probabilities, such as model.predict_proba"),
         (np.array([0.1, 1j]), "complex"),
         (np.array([0.1, 1j], dtype=object), "complex"),
         (np.array([1, 2], dtype="m8[D]"), "holds dates or time spans"),
@@ -200,6 +201,25 @@ def test_what_is_not_a_number(subtests) -> None:
                 check_scores(value, "real")
             with pytest.raises(InputError, match="sample_weight "):
                 check_rows([0.2, 0.8], [0, 1], value)
+
+
+def test_predicted_classes_are_no_scores(subtests) -> None:
+    for y, told in {
+        (1, 2, 3, 1): "pass probabilities, such as model.predict_proba(X), with a column for each class",
+        (1, 2, 2, 1): "pass probabilities, such as model.predict_proba(X)[:, 1]",
+        (-1, 1, 1, -1): "pass probabilities, such as model.predict_proba(X)[:, 1]",
+    }.items():
+        with subtests.test(y=y), refused(f"scores holds labels of y: predicted classes, not probabilities: {told}"):
+            check_rows(y[::-1], y)
+    assert check_rows([-1, 1, 1, 1], [-1, 1, 1, -1], score_type="logit").score_type == "logit"
+    assert check_rows([-1.5, 1, 1, 1], [-1, 1, 1, -1]).score_type == "logit"
+    with refused("look like percentages"):
+        check_rows([10, 20, 30, 40], [1, 0, 1, 0])
+
+
+def test_a_model_is_no_scores() -> None:
+    with refused("not an object of type LogisticRegression: pass its probabilities, such as model.predict_proba"):
+        check_rows(LogisticRegression(), LABELS)
 
 
 def test_whole_numbers_that_float64_cannot_hold() -> None:

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.messages import Argument, InputError, Phrase, Setting, Text, plural
+from calibrant.messages import Advice, Argument, InputError, Phrase, Setting, Text, plural
 
 CHUNK = 1 << 16  # rows per step of a chunked pass: small enough for the second of two reads to come from cache
 EXACT = 2**53  # integers below this are exact in float64
@@ -28,7 +28,10 @@ def read_column(values: object, name: str) -> NDArray[Any]:
     if a.ndim == 2 and a.shape[1] == 1:
         a = a.reshape(-1)
     if a.ndim == 0:
-        raise InputError(name, f"should be a 1d array, not {_describe(values)}", "pass one value per row")
+        fix = "pass one value per row"
+        if hasattr(values, "predict_proba"):
+            fix = "pass its probabilities, such as model.predict_proba(X)[:, 1]"
+        raise InputError(name, f"should be a 1d array, not {_describe(values)}", fix)
     if a.ndim == 2 and a.shape[1] == 2:
         raise InputError(name, f"has shape {a.shape}", "pass one column, such as model.predict_proba(X)[:, 1]")
     if a.ndim == 2 and name == "scores":
@@ -329,7 +332,9 @@ def refuse_infinite(a: NDArray[Any], name: str, fix: Text) -> NoReturn:
 def _refuse_not_numbers(example: object, name: str) -> NoReturn:
     if isinstance(example, (str, bytes)):
         text = example.decode(errors="replace") if isinstance(example, bytes) else str(example)
-        fix = "convert it with astype(float)" if _reads_as_number(text) else "pass the column of numbers"
+        fix: Text = "convert it with astype(float)" if _reads_as_number(text) else "pass the column of numbers"
+        if name == "scores" and not _reads_as_number(text):
+            fix = Advice.PASS_PROBABILITIES
         if text.strip().endswith("%") and _reads_as_number(text.strip().removesuffix("%")):
             fix = "remove the % signs, convert it with astype(float) and divide by 100"
         if text.count(",") == 1 and _reads_as_number(text.replace(",", ".")):

@@ -24,7 +24,7 @@ from calibrant.arrays.columns import (
 from calibrant.arrays.labels import LabelType, encode_labels, label_column, warn_about_labels
 from calibrant.arrays.score_types import ScoreType, refuse_outside, settle_kind
 from calibrant.arrays.sides import Ratio, RatioWeights, check_time, check_weights, integer_weights, side_column
-from calibrant.messages import Advice, InputError, Note, Phrase, Setting, note
+from calibrant.messages import Advice, Argument, InputError, Note, Phrase, Setting, note
 
 second_column_read = note("second-column-read", "two columns of {nouns.probabilities}: the second is read")
 labels_as_fractions = note(
@@ -194,6 +194,8 @@ def check_rows(
         low, high = value_range(s)
         weight_notes = (*weight_notes, rows_without_weight(n - s.size, n))
 
+    if score_type is None and (low < 0.0 or high > 1.0):
+        _refuse_predicted_classes(s, target)
     found, kind_notes = settle_kind(s, score_type, low, high)
     labels, label_notes = encode_labels(target, positive, "y", scores=s)
     warn_about_labels(s, labels)
@@ -209,6 +211,17 @@ def check_rows(
         kind_notes=kind_notes if second is None else (*kind_notes, second_column_read()),
         ratio=sample_weight.meaning if isinstance(sample_weight, RatioWeights) else None,
     )
+
+
+def _refuse_predicted_classes(s: NDArray[np.float64], target: NDArray[Any]) -> None:
+    """Refuse scores that are all labels of ``y``, such as 1 to 7."""
+    if target.dtype.kind not in "iuf" or not np.equal(s, np.floor(s)).all():
+        return
+    classes = np.unique(target)
+    if np.isin(np.unique(s), classes).all():
+        problem = Phrase("holds labels of {y}: predicted classes, not probabilities", y=Argument("y"))
+        matrix = "pass probabilities, such as model.predict_proba(X), with a column for each class"
+        raise InputError("scores", problem, matrix if len(classes) > 2 else Advice.PASS_PROBABILITIES)
 
 
 def _fraction_rows(

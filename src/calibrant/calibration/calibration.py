@@ -463,7 +463,7 @@ def as_calibration(given: Any) -> Calibration:
         raise InputError(
             "calibration",
             f"must be a Calibration, a map or a fitted calibrator, got {type(given).__name__}",
-            "pass one of them, or IdentityMap() for the original probabilities",
+            "pass one of them, or calibrant.maps.IdentityMap() for the original probabilities",
         )
     if found.classes:
         raise InputError("calibration", f"must be for one score, but this one has {len(found.classes)} classes")
