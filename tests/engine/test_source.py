@@ -20,14 +20,12 @@ from calibrant.export.errors import ExportMismatchError
 from calibrant.export.kinds import samples
 from calibrant.export.kinds.tolerance import only_copies
 from calibrant.export.languages.printers import arguments
-from calibrant.export.source import proven_source, source_of
+from calibrant.export.source import LANGUAGES, proven_source, source_of
 from calibrant.maps import ByGroupMap, ComposeMap, IdentityMap, LogitAffineMap, PiecewiseLinearMap, SoftmaxMap, StepMap
 from calibrant.messages import InputError
 from calibrant.numerics import logit
 
 pytestmark = pytest.mark.engine
-
-LANGUAGES = ("python", "c")
 
 
 @pytest.fixture(autouse=True)
@@ -121,7 +119,7 @@ def test_a_source_that_reads_too_much_is_found(monkeypatch: pytest.MonkeyPatch) 
     right = source_proof.source_of
     monkeypatch.setattr(source_proof, "source_of", lambda map_, language, *_: right(map_, language))
     with pytest.raises(ExportMismatchError, match="which is not read"):
-        proven_source(IdentityMap(), "python", (0.0, 1.0))
+        proven_source(IdentityMap(), ".py", (0.0, 1.0))
 
 
 def test_the_sources_are_small(tmp_path: Path) -> None:

@@ -194,7 +194,7 @@ class Exportable:
         """
         from calibrant.export.source import source_of
 
-        return source_of(self.map, "python", ends=self._ends)
+        return source_of(self.map, ".py", ends=self._ends)
 
     def to_c(self) -> str:
         """The map of one score as the source of a C function, ``double calibrate(double score)``.
@@ -208,7 +208,7 @@ class Exportable:
         """
         from calibrant.export.source import source_of
 
-        return source_of(self.map, "c", ends=self._ends)
+        return source_of(self.map, ".c", ends=self._ends)
 
     def export_source(self, path: str | PathLike[str]) -> Proof:
         """Write :meth:`to_python` to a ``.py`` file, or :meth:`to_c` to a ``.c`` file, with a proof in a comment.

@@ -10,10 +10,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,10 +23,8 @@ from calibrant.export.languages.printers import Ends, c, python
 from calibrant.export.languages.statements import Program
 from calibrant.export.proof import Proof, compare
 from calibrant.maps import Map
-from calibrant.messages import InputError
+from calibrant.messages import InputError, listed
 from calibrant.numerics import Floats
-
-Language = Literal["python", "c"]
 
 COMPILERS = ("cc", "gcc", "clang")
 OPTIONS = ("-std=c99", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
@@ -40,27 +38,39 @@ json.dump([calibrate(float.fromhex(score), *groups).hex() for score, *groups in 
 """Run by a Python of its own, which reads rows and writes results with every bit."""
 
 
-SUFFIXES: Mapping[str, Language] = {".py": "python", ".c": "c"}
+class Language(NamedTuple):
+    """A language of source files: its name, how a program is written in it, and how such a text is run."""
+
+    name: str
+    write: Callable[[Program, str, Ends | None], str]
+    run: Callable[[str, Rows], tuple[Floats, str]]
+    """From a text and rows to the results, and what ran it."""
 
 
-def language_of(path: Path) -> Language:
-    """The language of a file, by its name."""
-    if path.suffix.lower() not in SUFFIXES:
-        raise InputError("path", f"must end in {' or '.join(SUFFIXES)}, got {path.name!r}")
-    return SUFFIXES[path.suffix.lower()]
+def language_of(path: Path) -> str:
+    """The end of the name of a file, in lower case, which must be that of a language.
+
+    Examples
+    --------
+    >>> language_of(Path("map.C")), LANGUAGES[".c"].name
+    ('.c', 'C')
+    """
+    suffix = path.suffix.lower()
+    if suffix not in LANGUAGES:
+        raise InputError("path", f"must end in {listed([*LANGUAGES], 'or')}, got {path.name!r}")
+    return suffix
 
 
-def source_of(map_: Map, language: Language, proof: str = "", ends: Ends | None = None) -> str:
+def source_of(map_: Map, language: str, proof: str = "", ends: Ends | None = None) -> str:
     """The source of a map of one score; with ``ends``, scores beyond these give NaN."""
-    return {"python": python, "c": c}[language](Program.of(map_), proof, ends)
+    return LANGUAGES[language].write(Program.of(map_), proof, ends)
 
 
-def proven_source(map_: Map, language: Language, ends: Ends | None = None) -> tuple[str, Proof]:
+def proven_source(map_: Map, language: str, ends: Ends | None = None) -> tuple[str, Proof]:
     """The source with its proof in a comment, or an :class:`ExportMismatchError`."""
     text = source_of(map_, language, "", ends)
     rows = proof_rows(map_)
-    runner: Callable[[str, Rows], tuple[Floats, str]] = {"python": _run_python, "c": _run_c}[language]
-    found, engine = runner(text, rows)
+    found, engine = LANGUAGES[language].run(text, rows)
     low, high = ends or (-math.inf, math.inf)
     beyond = (rows.scores < low) | (rows.scores > high)
     wrong = np.flatnonzero(beyond & ~np.isnan(found))
@@ -74,7 +84,7 @@ def proven_source(map_: Map, language: Language, ends: Ends | None = None) -> tu
 
 
 def _run_python(text: str, rows: Rows) -> tuple[Floats, str]:
-    given = [[score.hex(), *groups] for score, *groups in _listed(rows)]
+    given = [[score.hex(), *groups] for score, *groups in _as_python(rows)]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "calibrate.py"
         path.write_text(text, encoding="utf-8")
@@ -105,14 +115,21 @@ def _run_c(text: str, rows: Rows) -> tuple[Floats, str]:
         calibrate.argtypes = [ctypes.c_double, *[ctypes.c_char_p] * len(rows.groups)]
         found = [
             calibrate(score, *(None if group is None else group.encode() for group in groups))
-            for score, *groups in _listed(rows)
+            for score, *groups in _as_python(rows)
         ]
     version = subprocess.run([compiler, "-dumpfullversion"], capture_output=True, text=True, check=False).stdout.strip()
     return np.array(found, dtype=np.float64), f"{Path(compiler).name} {version or 'of unknown version'}"
 
 
-def _listed(rows: Rows) -> list[tuple[Any, ...]]:
+def _as_python(rows: Rows) -> list[tuple[Any, ...]]:
     """Scores with their groups, as Python values."""
     groups = [values.tolist() for values in rows.groups.values()]
     scores = [math.nan if score != score else score for score in rows.scores.tolist()]
     return list(zip(scores, *groups, strict=True))
+
+
+LANGUAGES: dict[str, Language] = {
+    ".py": Language("Python", python, _run_python),
+    ".c": Language("C", c, _run_c),
+}
+"""Languages by the end of the names of their files."""

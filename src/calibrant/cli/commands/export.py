@@ -17,10 +17,6 @@ if TYPE_CHECKING:
     from calibrant.export.proof import Proof
 
 
-SOURCES = {".py": "Python", ".c": "C"}
-"""Languages of source files, by the end of their names."""
-
-
 class Precision(StrEnum):
     """Floating-point type of an ONNX model."""
 
@@ -87,11 +83,12 @@ def export(
     from calibrant.cli.commands.apply import score_columns
     from calibrant.cli.input.files import check_output, load_map
     from calibrant.cli.renaming import groups_of
+    from calibrant.export.source import LANGUAGES
 
     calibration = load_map(map_, several=True)
     groups = groups_of(calibration, by)
     if out is not None:
-        check_output(out, [".sql", ".onnx", *SOURCES], inputs=[map_, *([network] if network else [])], force=force)
+        check_output(out, [".sql", ".onnx", *LANGUAGES], inputs=[map_, *([network] if network else [])], force=force)
     suffix = ".sql" if out is None else f".{out.lower().rpartition('.')[2]}"
     of_sql: dict[str, object] = {
         "--dialect": dialect,
@@ -113,7 +110,7 @@ def export(
     joined = _joined(out, table, rows, dbt, [map_], force)
 
     def run() -> tuple[Proof, Any]:
-        if out is not None and suffix in SOURCES:
+        if out is not None and suffix in LANGUAGES:
             return calibration.export_source(out), None
         if out is not None and suffix == ".onnx":
             return calibration.export_onnx(
@@ -145,8 +142,10 @@ def _refuse_ignored(
 ) -> None:
     """Reject options that apply to other outputs than this one."""
     from calibrant.cli.voice import Mistake
+    from calibrant.export.source import LANGUAGES
 
-    there = {".onnx": "ONNX", ".sql": "SQL", **SOURCES}.get(suffix, suffix)
+    sources = {end: language.name for end, language in LANGUAGES.items()}
+    there = {".onnx": "ONNX", ".sql": "SQL", **sources}.get(suffix, suffix)
     for other, given in ((".sql", of_sql), (".onnx", of_onnx)):
         for option, value in given.items():
             if value is not None:
