@@ -22,7 +22,7 @@ from calibrant.calibration import Calibration, load
 from calibrant.calibrators.binary.base import BinaryCalibrator
 from calibrant.calibrators.binary.scaling import BetaScaling
 from calibrant.calibrators.segments import SegmentCalibrator
-from calibrant.calibrators.trees import CalibrationTree, ProbabilityCalibrationTree, TreeCalibrator
+from calibrant.calibrators.trees import TreeCalibrator
 from calibrant.guarantees.certificate import About, Certificate
 from calibrant.guarantees.no_certificate import NoCertificate
 from calibrant.guarantees.provenance import Sampling
@@ -38,7 +38,7 @@ from calibrant.tallies import Tally
 
 # Fitted to segments or features beside scores and labels, so with tests of their own: tests/unit/test_segments.py and
 # tests/unit/test_tree_calibrators.py.
-NEED_COLUMNS = {SegmentCalibrator, TreeCalibrator, CalibrationTree, ProbabilityCalibrationTree}
+NEED_COLUMNS = (SegmentCalibrator, TreeCalibrator)
 
 
 def _calibrators() -> list[type[BinaryCalibrator]]:
@@ -50,7 +50,7 @@ def _calibrators() -> list[type[BinaryCalibrator]]:
         below = [cls for cls in waiting.pop().__subclasses__() if cls.__module__.startswith(package.__name__)]
         found += below
         waiting += below
-    return sorted(set(found) - NEED_COLUMNS, key=lambda cls: cls.__name__)
+    return sorted({cls for cls in found if not issubclass(cls, NEED_COLUMNS)}, key=lambda cls: cls.__name__)
 
 
 def sample(n: int = 400, seed: int = 0, *, decimals: int | None = 2) -> tuple[np.ndarray, np.ndarray]:

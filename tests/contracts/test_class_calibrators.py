@@ -20,7 +20,7 @@ import calibrant.calibrators
 from calibrant import HistogramBinning, InputError, PlattScaling, load
 from calibrant.calibrators.multiclass.base import MulticlassCalibrator
 from calibrant.calibrators.multiclass.segments import MulticlassSegmentCalibrator
-from calibrant.calibrators.trees import CalibrationTree, ProbabilityCalibrationTree, TreeCalibrator
+from calibrant.calibrators.trees import TreeCalibrator
 from calibrant.guarantees.certificate import Certificate
 from calibrant.guarantees.no_certificate import NoCertificate
 from calibrant.maps import MulticlassMap
@@ -78,7 +78,7 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
 BOTH = {"TemperatureScaling"}
 
 
-NEED_COLUMNS = {MulticlassSegmentCalibrator, TreeCalibrator, CalibrationTree, ProbabilityCalibrationTree}
+NEED_COLUMNS = (MulticlassSegmentCalibrator, TreeCalibrator)
 """Their fit takes segments or features too: tests/unit/test_combinations.py and tests/unit/test_class_trees.py."""
 
 
@@ -94,7 +94,9 @@ def _members() -> dict[str, type[Any]]:
         found |= {
             cls.__name__: cls
             for cls in below
-            if "__init__" in vars(cls) and cls.__module__.startswith(package.__name__) and cls not in NEED_COLUMNS
+            if "__init__" in vars(cls)
+            and cls.__module__.startswith(package.__name__)
+            and not issubclass(cls, NEED_COLUMNS)
         }
     return found
 

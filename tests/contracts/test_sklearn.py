@@ -41,6 +41,7 @@ from calibrant.calibrators import (
 )
 from calibrant.calibrators.binary.base import BinaryCalibrator
 from calibrant.calibrators.multiclass.base import MulticlassCalibrator
+from calibrant.calibrators.trees import TreeCalibrator
 from calibrant.multiclass import (
     ClasswiseHistogramBinning,
     DirichletScaling,
@@ -67,12 +68,11 @@ CALIBRATORS = [
 
 # They need segments, features, a taxonomy or a label for each column besides the scores, which no check passes.
 UNLIKE = {
-    "CalibrationTree",
     "MulticlassSegmentCalibrator",
     "MultilabelCalibrator",
     "PathCalibrator",
-    "ProbabilityCalibrationTree",
     "SegmentCalibrator",
+    *(name for name in calibrators.__all__ if issubclass(getattr(calibrators, name), TreeCalibrator)),
 }
 
 

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from calibrant.calibrators.multiclass.simplex import SimplexBinning as SimplexBinning
     from calibrant.calibrators.segments import SegmentCalibrator as SegmentCalibrator
     from calibrant.calibrators.temperature import TemperatureScaling as TemperatureScaling
-    from calibrant.calibrators.trees import CalibrationTree as CalibrationTree
-    from calibrant.calibrators.trees import ProbabilityCalibrationTree as ProbabilityCalibrationTree
+    from calibrant.calibrators.trees.methods import CalibrationTree as CalibrationTree
+    from calibrant.calibrators.trees.methods import ProbabilityCalibrationTree as ProbabilityCalibrationTree
 
 _HOMES = {
     "AutoCalibrator": "auto",
@@ -44,7 +44,7 @@ _HOMES = {
     "BetaScaling": "binary.scaling",
     "BinwiseShift": "binary.two_stage",
     "CalibratedClassifier": "classifier",
-    "CalibrationTree": "trees",
+    "CalibrationTree": "trees.methods",
     "ClasswiseHistogramBinning": "multiclass.binning",
     "CrossVennAbers": "cross_venn_abers",
     "DirichletScaling": "multiclass.scaling",
@@ -59,7 +59,7 @@ _HOMES = {
     "OneAgainstOne": "multiclass.pairs",
     "PathCalibrator": "multiclass.hierarchy",
     "PlattScaling": "binary.scaling",
-    "ProbabilityCalibrationTree": "trees",
+    "ProbabilityCalibrationTree": "trees.methods",
     "Reduction": "multiclass.reduction",
     "ScalingBinning": "binary.two_stage",
     "SegmentCalibrator": "segments",
