@@ -161,23 +161,19 @@ def gate(provenance: Provenance | MulticlassProvenance) -> NoCertificate | None:
 
 
 def _weighted(provenance: Provenance | MulticlassProvenance) -> NoCertificate:
-    """What to do about importance weights: methods differ in the weights that their fit takes."""
+    """What to do about importance weights: two kinds of them have certificates of one score."""
     said = (
         "the rows have importance weights, and the theorems are for unweighted rows; if the weights are counts of "
         "repeated rows, fit with {counts}"
     )
     if not isinstance(provenance, MulticlassProvenance):
-        bins = "HistogramBinning " if provenance.method in WITHOUT_CLASS_WEIGHTS else ""
         said += (
-            f"; if rows were sampled by class alone, fit {bins}with {{by_class}}; if the weights are a known density "
-            "ratio, fit HistogramBinning in Python with shift.known_weights"
+            "; if rows were sampled by class alone, fit HistogramBinning with {by_class}; if the weights are a known "
+            "density ratio, fit HistogramBinning in Python with shift.known_weights"
         )
     settings = {"counts": Setting("weight_type", "frequency"), "by_class": Setting("weight_type", "by-class")}
     return NoCertificate(NoCertificateCode.IMPORTANCE_WEIGHTS, Phrase(said, **settings))
 
-
-WITHOUT_CLASS_WEIGHTS = ("CalibrationTree", "ProbabilityCalibrationTree")
-"""Methods of one score that cannot correct for rows sampled by class."""
 
 _DECLARED: dict[Sampling, str | Phrase] = {
     "grouped": Phrase(
