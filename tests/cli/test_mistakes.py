@@ -65,6 +65,8 @@ def make_mistakes(columns):
     Path("rows.ods").write_text("x", encoding="utf-8")
     Path("rows.tsv").write_text("score\tlabel\n0.1\t1\n", encoding="utf-8")
     Path("folder").mkdir()
+    Path("sheets").mkdir()
+    Path("sheets/quarter.xlsx").write_bytes(b"PK")
     Path("folder/rows.csv").write_text("score,label\n0.1,1\n", encoding="utf-8")
     Path("damaged.json").write_text('{"format": 1', encoding="utf-8")
 
@@ -128,9 +130,11 @@ BOTH = {
     "no file": ("row.csv", "row.csv does not exist: did you mean rows.csv?"),
     "no file, and others of its kind": ("llm.parquet", "llm.parquet does not exist: check the path"),
     "no file, one of another kind": ("few.parquet", "few.parquet does not exist: did you mean few.csv?"),
+    "no file, one of a kind that is read": ("few.xlsx", "few.xlsx does not exist: did you mean few.csv?"),
     "no file and nothing like it": ("nothing/at-all.csv", "nothing/at-all.csv does not exist: check the path"),
     "no match": ("q*.csv", "q*.csv matches no file: check the folder and the pattern"),
     "a folder": ("folder", "folder is a folder, not a tally store: pass the files in it, as in 'folder/*.csv'"),
+    "a folder of sheets": ("sheets", "pass the files in it, as in 'sheets/*.xlsx'"),
     "an address": ("https://x.org/a.csv", "https://x.org/a.csv is a URL, and only local files are supported"),
     "text called Parquet": (
         "text.parquet",

@@ -113,7 +113,7 @@ def _matches(pattern: str) -> list[str]:
 def _inside(folder: str) -> str:
     """A glob that matches the data files in a folder."""
     for deep in ("*", "**/*"):
-        for suffix in KINDS:
+        for suffix in READ_KINDS:
             pattern = os.path.join(folder, deep + suffix)
             if next(glob.iglob(pattern, recursive=True), None):
                 return repr(pattern)
@@ -122,7 +122,7 @@ def _inside(folder: str) -> str:
 
 def _stem(name: str) -> str:
     """A file name without its extension."""
-    suffix = next((suffix for suffix in sorted(KINDS, key=len, reverse=True) if name.lower().endswith(suffix)), "")
+    suffix = next((suffix for suffix in sorted(READ_KINDS, key=len, reverse=True) if name.lower().endswith(suffix)), "")
     return name[: len(name) - len(suffix)]
 
 
