@@ -727,3 +727,13 @@ def test_the_caption_of_a_smooth_curve_says_what_its_band_is_about() -> None:
     scores = np.linspace(0.1, 0.9, 200)
     caption = ReliabilityDisplay.from_predictions(scores, np.arange(200) % 3 == 0, curve="spline").caption
     assert caption.endswith(" of the rows. The band is about the curve, not about what a calibrated model would show.")
+
+
+def test_a_legend_names_bars_and_error_bars_too(plt):
+    """They are containers, and what lies on top is named first."""
+    ax, x, y = plt.figure().subplots(), np.array([0.2, 0.6]), np.array([3.0, 1.0])
+    ax.bar(x, y, width=0.1, label="rows", zorder=1)
+    ax.errorbar(x, y, 0.5, fmt="none", label="interval", zorder=3)
+    ax.plot(x, y, label="line", zorder=2)
+    style.place_legend(ax, [(x, y)])
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["interval", "line", "rows"]

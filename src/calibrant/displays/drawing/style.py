@@ -438,8 +438,13 @@ def _legend(ax: Axes, size: str, columns: int = 1) -> Any:
 def _in_order(ax: Axes) -> tuple[list[Any], list[str]]:
     """Handles and labels of a legend, topmost artist first."""
     handles, labels = ax.get_legend_handles_labels()
-    order = sorted(range(len(handles)), key=lambda place: (-handles[place].get_zorder(), place))
+    order = sorted(range(len(handles)), key=lambda place: (-_zorder(handles[place]), place))
     return [handles[place] for place in order], [labels[place] for place in order]
+
+
+def _zorder(handle: Any) -> float:
+    """Order of drawing; bars and error bars are containers, which have that of their parts."""
+    return float((handle if hasattr(handle, "get_zorder") else handle.get_children()[0]).get_zorder())
 
 
 def upright(x: Floats, low: Floats, high: Floats, per_bar: int = 12) -> tuple[Floats, Floats]:
