@@ -29,10 +29,6 @@ def contract_layers() -> list[str]:
     return [name.strip() for layer in layers for name in re.split(r"[|:]", layer)]
 
 
-def built_layers() -> list[str]:
-    return [name for name in contract_layers() if not name.startswith("(")]
-
-
 def source_modules() -> set[str]:
     package = ROOT / "src" / "calibrant"
     files = {path.stem for path in package.glob("*.py")} - {"__init__"}
@@ -63,11 +59,11 @@ def defined_names(path: Path) -> set[str]:
 
 def test_architecture_lists_the_built_layers_in_order():
     listed = MODULE_LINE.findall(section("Modules, top layer first"))
-    assert listed == built_layers()
+    assert listed == contract_layers()
 
 
 def test_built_layers_are_the_modules_in_src():
-    assert sorted(built_layers()) == sorted(source_modules())
+    assert sorted(contract_layers()) == sorted(source_modules())
 
 
 def test_invariants_are_listed():
