@@ -8,6 +8,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "src" / "calibrant"
+TOPS = ("src", "tests", "benchmarks", "docs/service")
+QUOTED = re.compile(r"`([^`\s]+)`")
+FILE = re.compile(r"/|\.(py|md|toml|csv|json|html)$")
 MODULE_LINE = re.compile(r"- `calibrant\.(\w+)`")
 INVARIANT = re.compile(r"^\d+\. ")
 TEST_NAME = re.compile(r"`(tests/[\w/]+\.py)((?:::\w+)+)(?:\[[^`]*\])?`")
@@ -30,9 +34,8 @@ def contract_layers() -> list[str]:
 
 
 def source_modules() -> set[str]:
-    package = ROOT / "src" / "calibrant"
-    files = {path.stem for path in package.glob("*.py")} - {"__init__"}
-    return files | {path.parent.name for path in package.glob("*/__init__.py")}
+    files = {path.stem for path in PACKAGE.glob("*.py")} - {"__init__"}
+    return files | {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
 
 
 def invariants() -> list[str]:
@@ -64,6 +67,20 @@ def test_architecture_lists_the_built_layers_in_order():
 
 def test_built_layers_are_the_modules_in_src():
     assert sorted(contract_layers()) == sorted(source_modules())
+
+
+def test_files_to_change_exist():
+    """`NEW` and `NAME` stand for files of a folder that exists; a name without a folder is that of a file somewhere."""
+    named = {word for word in QUOTED.findall(section("How to add")) if FILE.search(word)}
+    known = {path.name for top in TOPS for path in (ROOT / top).rglob("*")} | {path.name for path in ROOT.iterdir()}
+    paths = {re.sub(r"/(NEW|NAME)\.\w+$", "", word) for word in named}
+    missing = [
+        path
+        for path in sorted(paths)
+        if not (any((base / path).exists() for base in (PACKAGE, ROOT)) if "/" in path else path in known)
+    ]
+    assert len(paths) > 80
+    assert not missing
 
 
 def test_invariants_are_listed():
