@@ -155,6 +155,7 @@ def test_edges(subtests: pytest.Subtests) -> None:
         ({"event": [0, 1, 3]}, "event", "competing"),
         ({"event": [0, 1, None]}, "event", "missing"),
         ({"event": ["dead", "alive", "dead"]}, "event", "0 for censored"),
+        ({"event": np.array(["dead", "alive", "dead"])}, "event", "holds text such as 'dead': pass 0 for censored"),
         ({"scores": [0.1, 0.2, 30.0]}, "scores", ""),
         ({"scores": [0.1, 0.2, np.nan]}, "scores", "missing"),
         ({"link": "probit"}, "link", "logit"),

@@ -234,7 +234,9 @@ def _read_causes(event: object, n: int) -> Ints:
     if column.dtype.kind == "O" and any(is_missing(value) for value in column):
         raise InputError("event", "has missing values (NaN or null)", f"{allowed}; lost to follow-up is 0")
     if column.dtype.kind not in "biufO":
-        raise InputError("event", f"holds values of type {column.dtype}", allowed)
+        text = column.dtype.kind == "U" and column.size > 0
+        found = f"text such as {str(column[0])!r}" if text else f"values of type {column.dtype}"
+        raise InputError("event", f"holds {found}", allowed)
     try:
         codes = column.astype(np.float64)
     except (TypeError, ValueError) as error:
