@@ -434,5 +434,7 @@ def test_no_function_advises_an_argument_that_it_does_not_take(subtests: pytest.
         given: dict[str, object] = {"groups": hospital} if name == "validate_clusters" else {}
         with subtests.test(name=name), pytest.raises(InputError, match=words):
             call(risk, np.where(y == 1, "dead", "alive"), **given)
+        with subtests.test(name=name), pytest.raises(InputError, match=r"look like percentages .*: divide by 100$"):
+            call(100.0 * risk, y, **given)
     with pytest.raises(InputError, match=r"y holds only the label 'dead': pass 1 for each event and 0 for the others$"):
         metrics.ici(risk, np.full(len(risk), "dead"))

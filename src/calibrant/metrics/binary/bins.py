@@ -86,10 +86,12 @@ def rows_or_tally(scores: Scores, y: Column, sample_weight: Column) -> Tally | R
 
 
 def _rows(scores: Any, y: Column, sample_weight: Column, groups: Column = None) -> Rows:
-    """The checked rows; metrics have no argument for the label of an event."""
+    """The checked rows; metrics have no argument for the label of an event, nor for other scores than probabilities."""
     try:
         return check_rows(scores, y, sample_weight, groups=groups)
     except InputError as error:
+        if isinstance(error.fix, Phrase) and Advice.DIVIDE_BY_100 in error.fix.values.values():
+            raise InputError(error.subject, error.problem, Advice.DIVIDE_BY_100) from None
         raise without_positive(error) from None
 
 
