@@ -62,6 +62,11 @@ def test_queries_name_metrics_that_exist(tmp_path: Path) -> None:
     promtool("check", "rules", "--lint=none", str(file))
 
 
+def test_each_metric_is_described() -> None:
+    page = (DEPLOY.parent / "docs" / "service" / "pages.md").read_text()
+    assert not [name for name in FIGURES if f"`calibrant_{name}`" not in page]
+
+
 def test_variables_are_those_of_the_configuration() -> None:
     known = {PREFIX + each.name.upper() for each in fields(Config)} | {
         f"{PREFIX}{name.upper()}_FILE" for name in SECRETS
