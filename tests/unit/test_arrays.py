@@ -212,7 +212,8 @@ def test_predicted_classes_are_no_scores(subtests) -> None:
         with subtests.test(y=y), refused(f"scores holds labels of y: predicted classes, not probabilities: {told}"):
             check_rows(y[::-1], y)
     assert check_rows([-1, 1, 1, 1], [-1, 1, 1, -1], score_type="logit").score_type == "logit"
-    assert check_rows([-1.5, 1, 1, 1], [-1, 1, 1, -1]).score_type == "logit"
+    with pytest.warns(CalibrantWarning, match="scores read as logits"):
+        assert check_rows([-1.5, 1, 1, 1], [-1, 1, 1, -1]).score_type == "logit"
     with refused("look like percentages"):
         check_rows([10, 20, 30, 40], [1, 0, 1, 0])
 

@@ -199,6 +199,9 @@ def test_where_heaped_rows_cannot_be_known_again_the_verdict_says_so():
     gridded = check(grid, calibration=PlattScaling().fit(*world(3000, 1)))
     assert gridded.notes[-1] == overlap_unknown(Unseen.GRID)
     assert not any(note.code == "overlap-unknown" for note in check(*heaped_world(2000, 1)).notes)
+    said_first = "Judged: the probabilities that the map gives for these scores."
+    assert said_first in str(other)
+    assert said_first not in str(check(*heaped_world(2000, 1)))
 
 
 @settings(max_examples=100, deadline=None)
@@ -253,7 +256,8 @@ def test_a_verdict_is_about_the_calibrated_probabilities():
         verdict = check(scores, y, calibration=fitted)
         assert verdict.in_sample is False
         assert (verdict.status, verdict.predicted, verdict.slope) == (by_hand.status, by_hand.predicted, by_hand.slope)
-        assert str(verdict) == str(by_hand)
+        judged = "  Judged: the probabilities that the map gives for these scores.\n"
+        assert str(verdict).replace(judged, "", 1) == str(by_hand)
 
 
 def test_a_map_without_origin_says_nothing_about_rows():

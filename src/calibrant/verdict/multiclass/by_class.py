@@ -102,9 +102,10 @@ def joint_headline(verdict: Verdict, voice: Voice) -> str:
 
 
 def judged(verdict: Verdict, voice: Voice) -> list[str]:
-    """What the verdict is about; empty for one score."""
+    """What the verdict is about; empty for one score that no map was applied to."""
     if verdict.notion is None:
-        return []
+        mapped = verdict.in_sample is not None or any(note.code == "overlap-unknown" for note in verdict.notes)
+        return [f"Judged: the probabilities that the map gives for these {voice.nouns.scores}."] if mapped else []
     what = NOTIONS[verdict.notion].format(rows=voice.nouns.rows)
     if verdict.notion == "multi-label":
         return [f"Judged: {what} ({len(verdict.classes):,} labels). The next numbers are about all labels together."]
