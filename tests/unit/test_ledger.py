@@ -675,3 +675,9 @@ def test_only_forecasters_of_one_score_learn_late():
         LateLearner(OnlinePlatt(), 5.0)
     with pytest.raises(cb.InputError, match="state is damaged"):
         LateLearner.from_bytes(Ledger(1.0).to_bytes())
+
+
+def test_a_ledger_prints_what_waits():
+    ledger = Ledger(10.0)
+    ledger.predict(["a", "b"], [0.2, 0.4], at=[0.0, 1.0])
+    assert str(ledger).startswith("Ledger(horizon=10): 2 predictions: 2 waiting, 0 released")

@@ -130,6 +130,9 @@ class Ledger:
 
     # ------------------------------------------------------------------------------------------------------- events
 
+    def __repr__(self) -> str:
+        return f"Ledger(horizon={self.horizon:g}): {self.counts}"
+
     def predict(
         self, ids: Any, scores: ArrayLike, *, at: ArrayLike, keys: ArrayLike = 0, versions: ArrayLike = 0
     ) -> None:
