@@ -124,6 +124,20 @@ def test_a_stream_is_made_and_shown(client: Client) -> None:
     assert client.get("/v1/streams/none").status_code == 404
 
 
+def test_the_first_wrong_requests_say_what_to_send(client: Client, subtests: pytest.Subtests) -> None:
+    """A stream without settings, and paths of other services."""
+    requests: list[tuple[str, str, Any, int, str]] = [
+        ("POST", "/v1/streams", {"name": "sales"}, 422, 'such as {"horizon": 3600}'),
+        ("GET", "/healthz", None, 404, "/health, /ready and /metrics"),
+        ("POST", "/v1/streams/clicks/rollback", None, 404, "/v1/streams"),
+    ]
+    for method, path, body, status, fix in requests:
+        with subtests.test(f"{method} {path}"):
+            found = client.request(method, path, json=body)
+            assert found.status_code == status
+            assert fix in found.json()["error"]["fix"]
+
+
 def test_a_stream_that_cannot_be(client: Client, subtests: pytest.Subtests) -> None:
     cases: list[tuple[str, dict[str, Any]]] = [
         ("name", {"name": "A", "settings": {"horizon": 1}}),

@@ -210,6 +210,12 @@ def test_a_stream_that_is_not_there_and_one_that_comes(database: psycopg.Connect
     )
 
 
+def test_rows_that_are_not_in_a_list_say_what_to_send(stream: int, service: Running) -> None:
+    for path, name in (("outcomes", "outcomes"), ("predictions", "rows")):
+        refused = service.post(path, {"id": "a", "score": 0.5}, 422)
+        assert f'such as {{"{name}": [' in refused["error"]["fix"]
+
+
 def test_health_and_readiness_need_no_token(service: Running) -> None:
     headers = {"Authorization": ""}
     assert service.client.get("/health", headers=headers).json() == {"status": "alive"}

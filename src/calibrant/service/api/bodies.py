@@ -99,11 +99,18 @@ def parse(body: bytes) -> dict[str, Any]:
     return found
 
 
+ROWS = {
+    "rows": 'such as {"rows": [{"id": "a", "score": 0.3}]}',
+    "outcomes": 'such as {"outcomes": [{"id": "a", "outcome": 1}]}',
+}
+"""What the body of several rows looks like, by its one field."""
+
+
 def rows_in(document: dict[str, Any], name: str, most: int) -> list[Any]:
     """The only field of a body: a list of 1 to ``most`` rows."""
     rows = document.get(name)
     if len(document) != 1 or rows.__class__ is not list:
-        raise invalid("body", f"must have the one field {name}, a list")
+        raise invalid("body", f"must have the one field {name}, a list", ROWS[name])
     assert isinstance(rows, list)  # for the types
     if not rows:
         raise invalid(name, "is empty")

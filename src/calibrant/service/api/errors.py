@@ -19,6 +19,9 @@ from calibrant.service.store.access import ExistsError, NotAllowedError, NotFoun
 RETRY_SECONDS = 5
 """When to try again after an outage of the database."""
 
+NEEDED = {"settings": 'send settings with a horizon in seconds, such as {"horizon": 3600}'}
+"""What to send for a field that is missing."""
+
 CODES = {404: "not-found", 405: "method-not-allowed", 415: "wrong-type"}
 
 
@@ -117,11 +120,16 @@ def refusal_of(problem: Exception) -> Refusal:
             place = [str(part) for part in first["loc"] if part not in ("body", "query", "path")]
             if not place and isinstance(first.get("input"), bytes):  # FastAPI reads no other type
                 return Refusal(422, "invalid", "body", "is not sent as JSON", "send Content-Type: application/json")
+            if first["type"] == "missing":
+                return Refusal(422, "invalid", ".".join(place) or "body", "is missing", NEEDED.get(".".join(place)))
             return Refusal(422, "invalid", ".".join(place) or "body", str(first["msg"]))
         case HTTPException(status_code=400):
             return Refusal(422, "invalid", "body", "cannot be read", "send JSON in UTF-8")
         case HTTPException(status_code=413):
             return Refusal(413, "too-large", "body", str(problem.detail), "send less at once", problem.headers)
+        case HTTPException(status_code=404, detail="Not Found"):  # of no route
+            fix = "requests are sent to /v1/streams; probes to /health, /ready and /metrics"
+            return Refusal(404, "not-found", "path", "does not exist", fix)
         case HTTPException():
             code = CODES.get(problem.status_code, "refused")
             return Refusal(problem.status_code, code, None, str(problem.detail), headers=problem.headers)
