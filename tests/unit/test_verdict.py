@@ -747,6 +747,11 @@ def test_numbers_at_a_limit_are_told_apart_from_it() -> None:
     for value, said in ((0.798, "0.798"), (0.7985, "0.798"), (0.7995, "0.799")):
         slope = replace(verdict.slope, value=value)
         assert any(f"Slope: {said} (95 % CI " in line for line in replace(verdict, slope=slope).sentences)
+    slope = replace(
+        verdict.slope, value=0.79, low=0.777, high=0.8026
+    )  # an end that is within, and would look like 0.80
+    text = str(replace(verdict, slope=slope))
+    assert "Slope: 0.790 (95 % CI 0.777 to 0.803; tolerance 0.80 to 1.20)" in text
 
 
 def test_small_sums_are_not_rounded_to_nothing() -> None:

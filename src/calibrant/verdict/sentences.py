@@ -242,7 +242,7 @@ class Wording:
         level, tau = self.verdict.intercept, self.verdict.tolerance[0]
         if level is None:
             return []
-        digits = digits_apart(level.value, -tau, tau)
+        digits = max(digits_apart(each, -tau, tau) for each in (level.value, level.low, level.high))
         default = "default " if tau == TOLERANCE[0] else ""
         return [
             f"Intercept: the odds are {_factor(level.value)} what the {self.voice.nouns.scores} say (log-odds "
@@ -255,7 +255,7 @@ class Wording:
         if slope is None:
             return []
         low, high = 1.0 - self.verdict.tolerance[1], 1.0 + self.verdict.tolerance[1]
-        digits = digits_apart(slope.value, low, high)
+        digits = max(digits_apart(each, low, high) for each in (slope.value, slope.low, slope.high))
         separated = f"not finite: the {scores} separate the classes"
         shown = separated if math.isinf(slope.value) else f"{slope.value:.{digits}f}"
         meaning = "1 is ideal"
