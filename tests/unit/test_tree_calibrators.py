@@ -488,6 +488,14 @@ def test_one_leaf_says_why(method: Any) -> None:
     assert [note.code for note in none.notes_ if "split" in note.code] == ["no-split"]
 
 
+@both
+def test_one_leaf_takes_features_that_it_does_not_need(method: Any) -> None:
+    scores, y, frame = people(90)
+    calibration = method(50).fit(scores, y, frame).calibration_
+    assert calibration.map.columns == ()
+    assert calibration.scorer()(0.3, {"age": 30}) == calibration.scorer()(0.3)
+
+
 def test_a_leaf_that_no_row_fills() -> None:
     """Its rate comes from the rows that chose the splits, and it has no interval and no guarantee."""
     n = 200
