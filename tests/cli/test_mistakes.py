@@ -12,6 +12,10 @@ import numpy as np
 import pytest
 from tests.cli.conftest import command_line, write
 
+from calibrant.cli.app import ABOUT
+from calibrant.cli.input.files import READ_KINDS
+from calibrant.cli.options import FORMATS, READABLE
+
 PYTHON = ("=True", "score_type=", "positive=", "weight_type=", "calibrant.", "astype", "predict_proba", "Traceback")
 """What only a reader of Python would understand."""
 
@@ -493,6 +497,12 @@ def test_a_folder_that_is_not_ours_is_told_before_the_work(run, monkeypatch):
     assert answer(run, "fit rows.csv --out map.json") == (
         "--out map.json is in the folder ., which is read-only: pass a file in another folder"
     )
+
+
+def test_the_help_lists_every_format_that_is_read():
+    assert READABLE.partition("(")[2].partition(")")[0].split() == list(READ_KINDS)
+    assert all(kind in FORMATS for kind in set(READ_KINDS.values()) - {"TSV"})
+    assert FORMATS in ABOUT
 
 
 def test_columns_that_are_called_like_arguments_keep_their_names(run):

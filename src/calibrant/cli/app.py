@@ -29,7 +29,7 @@ from calibrant.cli.commands.tally import tally
 from calibrant.cli.commands.verify import verify
 from calibrant.cli.commands.watch import watch
 from calibrant.cli.guard import DEBUG, guarded
-from calibrant.cli.options import spread
+from calibrant.cli.options import FORMATS, spread
 
 COMMANDS = (
     check, fit, apply, export, verify, report, compare, grades, anchor, accept, plan, tally, watch, backtest,
@@ -51,21 +51,25 @@ def _show_version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+ABOUT = f"""Check whether predicted probabilities are calibrated, fit calibration maps, and certify the remaining error.
+
+Data are {FORMATS} with a column of scores and a column of observed labels.
+
+Exit codes: 0 success (check: calibrated), 1 input error, 2 usage error. check also: 10 miscalibrated, 11 cannot
+tell, 12 off, 13 a segment or period is off (--fail-on). grades: 0 green, 12 yellow, 10 red. accept: 0 threshold
+found, 11 none. watch: 12 alarm. replay: 12 something differs.
+"""
+"""What ``calibrant --help`` says first."""
+
+
+@app.callback(help=ABOUT)
 def calibrant(
     show_version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and stop.")
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show a traceback when something goes wrong.")] = False,
 ) -> None:
-    """Check whether predicted probabilities are calibrated, fit calibration maps, and certify the remaining error.
-
-    Data are CSV, Parquet or Excel files with a column of scores and a column of observed labels.
-
-    Exit codes: 0 success (check: calibrated), 1 input error, 2 usage error. check also: 10 miscalibrated, 11 cannot
-    tell, 12 off, 13 a segment or period is off (--fail-on). grades: 0 green, 12 yellow, 10 red. accept: 0 threshold
-    found, 11 none. watch: 12 alarm. replay: 12 something differs.
-    """
+    """Options of all commands."""
     DEBUG.set(debug)
 
 

@@ -84,7 +84,8 @@ def _files(help_: str) -> Any:
     return typer.Argument(callback=local, metavar="FILES", show_default=False, help=help_)
 
 
-READABLE = "CSV, Parquet or Excel files (.csv .tsv .csv.gz .parquet .pq .xlsx) or globs"
+FORMATS = "CSV, Parquet or Excel files"
+READABLE = f"{FORMATS} (.csv .tsv .csv.gz .tsv.gz .parquet .pq .xlsx) or globs"
 Inputs = Annotated[list[str], _files(f"{READABLE}; or the folder of a tally store.")]
 Files = Annotated[list[str], _files(f"{READABLE}.")]
 Where = Annotated[
