@@ -99,7 +99,7 @@ def test_segments_by_a_column_of_dates_are_dates(subtests: pytest.Subtests, fram
             given = frame(with_key(pa.array(days)))
             assert list(tally(given, "s", "y", by="k")) == days
             if engine != "pandas":  # which reads dates as objects, and check as text
-                assert [each.value for each in check(given, score="s", label="y", by="k").segments] == days
+                assert {each.value for each in check(given, score="s", label="y", by="k").segments} == set(days)
             store = TallyStore(tmp_path / engine, by="k")
             store.add_frame(given, "s", "y", day="2026-03-01")
             assert list(store.window()) == days
