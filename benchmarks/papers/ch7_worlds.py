@@ -108,7 +108,7 @@ def states() -> Panel:
     """51 states x 119 weeks."""
     columns = data("covid", "us_states_weekly_cases")
     weeks, codes = np.unique(columns["week_end"].astype(str), return_inverse=True)
-    names, places = np.unique(columns["status"].astype(str), return_inverse=True)
+    names, places = np.unique(columns["state"].astype(str), return_inverse=True)
     cases = np.full((len(weeks), len(names)), np.nan)
     cases[codes, places] = columns["cases"]
     mean, sd = growth_laws(np.arcsinh(cases))
