@@ -3,10 +3,10 @@
     python benchmarks/papers/table/compare.py           # all values, benchmarks/papers/claims.csv and docs/papers
     python benchmarks/papers/table/compare.py --pages   # docs/papers from the stored table
 
-`printed.csv` has the claims with their tolerances, which were written down before our values were worked out;
-`notes.csv` has a reason for each claim that differs or lacks data, by the start of its key or by page and place. A
-value comes from a stored output of a benchmark (`outputs.py`) or is worked out now (`recomputed.py`). `rerun.py` makes
-the outputs again. The rules of agreement are in `claims.py`.
+`printed.csv` has the claims with their tolerances. `notes.csv` has a reason for each claim that differs or lacks data,
+by the start of its key or by page and place. A value comes from a stored output of a benchmark (`outputs.py`) or is
+computed now (`recomputed.py`). The tolerances are older than the computed values, and older than the last runs of the
+benchmarks, by `rerun.py` (docs/benchmarks/rerun.txt). The rules of agreement are in `claims.py`.
 """
 
 from __future__ import annotations

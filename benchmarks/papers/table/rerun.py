@@ -1,6 +1,6 @@
 """Run every benchmark behind the table of claims again, and compare its values and verdicts with the stored ones.
 
-    python benchmarks/papers/table/rerun.py --outputs folder               # about two hours of processor time
+    python benchmarks/papers/table/rerun.py --outputs folder               # about an hour of processor time
     python benchmarks/papers/table/rerun.py --outputs folder --only ch5 paths
 
 The tolerances are those in `printed.csv`, which are older than these runs. Outputs that are in the folder already are
