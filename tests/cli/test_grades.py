@@ -131,7 +131,7 @@ def test_green_says_when_the_pds_are_too_high(german) -> None:
         Path("few.csv").write_text(text, encoding="utf-8")
         return " ".join(german("grades", "few.csv").stdout.split("\n\n")[0].split())
 
-    high = "The PDs are too high (99.9 % confidence), for which there is no light."
+    high = "The PDs are too high (99.9 % confidence); the lights only show PDs that are too low."
     assert first("grade,pd,n,defaults\nA,0.05,2500,12\nB,0.2,4700,20\n").endswith(
         f"{high} If they are percentages, divide them by 100."
     )

@@ -251,11 +251,11 @@ def sentence(table: GradeTable) -> str:
 
 
 def _too_high(p: float, hits: int, expected: float) -> str:
-    """What green does not say: that there are too few defaults, which supervisors do not flag."""
+    """What a green light does not say: that there are too few defaults."""
     if p >= 0.001:
         return ""
     percentages = " If they are percentages, divide them by 100." if expected > 10.0 * hits else ""
-    return f" The PDs are too high (99.9 % confidence), for which there is no light.{percentages}"
+    return f" The PDs are too high (99.9 % confidence); the lights only show PDs that are too low.{percentages}"
 
 
 def _write(panel: GradePanel, out: str) -> None:
