@@ -8,7 +8,6 @@ options, in a report with its own nouns, such as patients or borrowers. No code 
 from __future__ import annotations
 
 import inspect
-import logging
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -18,9 +17,6 @@ from string import Formatter
 from typing import Any, Concatenate, Generic, ParamSpec, overload
 
 P = ParamSpec("P")
-
-LOG = logging.getLogger("calibrant")
-"""Logger of slow work, at the level INFO: ``logging.basicConfig(level=logging.INFO)`` shows it."""
 
 
 class Advice(Enum):

@@ -11,8 +11,8 @@ from calibrant.arrays import Rows
 from calibrant.arrays.keys import Keys
 from calibrant.calibrators.binary.base import BinaryCalibrator
 from calibrant.fits.segments.counts import SegmentCells, Stages
-from calibrant.messages import LOG
 from calibrant.numerics import Floats, expit
+from calibrant.progress import progress
 from calibrant.selection.folds import dependent_folds, take_rows
 from calibrant.selection.losses import Loss, Losses, outputs_of, row_losses
 from calibrant.selection.segments.losses import by_number, kept, random_parts
@@ -42,8 +42,7 @@ class SegmentFolds:
     def of_cells(self, cells: SegmentCells) -> Iterator[Losses]:
         """Losses with random folds of the cells, one fold after the other."""
         parts = random_parts(cells, self.count, self.random_state)
-        for place, (numbers, part) in enumerate(parts if len(parts) > 1 else (), start=1):
-            LOG.info("segments: cross-validation, fold %d of %d", place, len(parts))
+        for numbers, part in progress(parts if len(parts) > 1 else (), "segments: folds"):
             seen = cells.without(numbers, part)
             tally = self.base()._clipped(seen.scores())
             fitted = self.base().fit_tally(tally).map_
@@ -57,7 +56,7 @@ class SegmentFolds:
         count, weights = self.count, in_effective_rows(rows).weights
         mass = np.ones(len(rows.scores)) if weights is None else weights.astype(np.float64)
         clusters = None if rows.groups is None else np.unique(rows.groups, return_inverse=True)[1]
-        for train, test in dependent_folds(rows, count, self.random_state):
+        for train, test in progress(dependent_folds(rows, count, self.random_state), "segments: folds"):
             seen = take_rows(rows, train)
             cells = SegmentCells.of(seen, {name: Keys(each.codes[train], each.names) for name, each in keys.items()})
             tally = self.base()._clipped(Tally.from_rows(seen))

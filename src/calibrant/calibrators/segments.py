@@ -28,7 +28,7 @@ from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.guarantees.provenance import Provenance, Sampling, Status
 from calibrant.maps import ByGroupMap
 from calibrant.maps.base import by_name
-from calibrant.messages import LOG, Advice, InputError, Note, Phrase, Setting, Voice, note
+from calibrant.messages import Advice, InputError, Note, Phrase, Setting, Voice, note
 from calibrant.metrics.estimates import Estimate
 from calibrant.numerics import Floats
 from calibrant.selection.folds import FOLDS, Folds, take_rows
@@ -305,9 +305,6 @@ class SegmentCalibrator(BinaryCalibrator):
         assert self.global_ is not None
         read = end_notes(self.global_._clipped(tally))
         self.notes_ = (*self.notes_, *read)
-        LOG.info(
-            "segments: correcting %s segments of %s", f"{sum(map(len, cells.columns.values())):,}", [*cells.columns]
-        )
         x = cells.log_odds(self.global_.map_)
         sds = None
         if self.segment_method == "shrink":

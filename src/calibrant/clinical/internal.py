@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,9 +18,8 @@ from calibrant.metrics.draws import values_only
 from calibrant.metrics.estimates import Result
 from calibrant.notebook import table_block
 from calibrant.numerics import Column, Floats
+from calibrant.progress import progress
 from calibrant.tallies import Tally
-
-logger = logging.getLogger("calibrant")
 
 MEASURES = ("c-statistic", "calibration slope", "calibration intercept", "Brier score", "ICI")
 
@@ -213,9 +211,7 @@ def internal_validation(
     apparent = performance(clone(estimator).fit(X, target), None)[0]
     drawn = _samples(n, n_boot, groups, random_state) if resamples is None else _given(resamples, n)
     training, test, lost = [], [], 0
-    for place, rows in enumerate(drawn):
-        if place and place % max(len(drawn) // 10, 1) == 0:
-            logger.info("internal validation: %d of %d bootstrap samples", place, len(drawn))
+    for rows in progress(drawn, "internal validation: bootstrap samples"):
         if not 0 < int(labels[rows].sum()) < len(rows):
             lost += 1
             continue

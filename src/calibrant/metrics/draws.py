@@ -15,6 +15,7 @@ from calibrant.arrays.columns import check_whole
 from calibrant.metrics.smoothers import fit_spline
 from calibrant.metrics.variance import squared_weights
 from calibrant.numerics import Floats, Grid
+from calibrant.progress import progress
 from calibrant.tallies import Clusters, Tally
 from calibrant.tallies.cells import Cells
 
@@ -127,7 +128,8 @@ class Draws:
         yield from self._each(self.left_n, self.left_events, self.left_w2)
 
     def _each(self, n: Floats, events: Floats, w2: Floats) -> Iterator[Tally]:
-        for rows, hits, squares in zip(n, events, w2, strict=True):
+        samples = zip(n, events, w2, strict=True)
+        for rows, hits, squares in progress(samples, "metrics: bootstrap samples", len(n)):
             yield self._tally(rows, hits, squares)
 
     def _tally(self, n: Floats, events: Floats, w2: Floats) -> Tally:

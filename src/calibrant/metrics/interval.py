@@ -39,6 +39,7 @@ from calibrant.metrics.multiclass.claims import read_claims
 from calibrant.metrics.variance import FEWEST_CLUSTERS, few_groups, too_few_samples
 from calibrant.notions import Confidence, as_notion
 from calibrant.numerics import Floats
+from calibrant.progress import progress
 from calibrant.tallies import Clusters, Tally
 
 REPETITIONS, DISTANCE_REPETITIONS = 1_000, 300
@@ -445,7 +446,7 @@ def _of_function(function: Callable[..., Any], rows: Inputs, asked: _Asked) -> E
         return chosen if whole.groups is None else np.concatenate([members[each] for each in chosen])
 
     draws = [joined(rng.integers(0, size, size)) for _ in range(asked.size(REPETITIONS))]
-    samples = np.array([_or_nan(call, index) for index in draws])
+    samples = np.array([_or_nan(call, index) for index in progress(draws, "metrics: bootstrap samples")])
     blocks = min(size, 50)
     block = rng.permutation(size) % blocks
     left = np.array([_or_nan(call, joined(np.flatnonzero(block != each))) for each in range(blocks)])

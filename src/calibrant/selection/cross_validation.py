@@ -9,8 +9,8 @@ from itertools import combinations
 import numpy as np
 
 from calibrant.maps import Map
-from calibrant.messages import LOG
 from calibrant.numerics import Floats
+from calibrant.progress import progress
 from calibrant.selection.blend import Judged, blend_weights
 from calibrant.selection.folds import Folds
 from calibrant.selection.losses import Loss, Losses, outputs_of
@@ -34,7 +34,8 @@ class Crossed:
         places = range(len(folds.parts))
         self.seen = [self._train(self._without(place)) for place in places]
         """Training rows when each fold is left out; None where there are none."""
-        self.outer = [None if seen is None else self._outputs(seen, place) for place, seen in enumerate(self.seen)]
+        folds = progress(self.seen, "calibrate: folds left out")
+        self.outer = [None if seen is None else self._outputs(seen, place) for place, seen in enumerate(folds)]
         self.inner = self._pairs()
         self.weights = self._weights({k: each for k, each in enumerate(self.outer) if each is not None})
         self._known = [self._weights(self._others(place)) for place in places]
@@ -105,7 +106,8 @@ class Crossed:
         found: dict[tuple[int, int], Floats] = {}
         if self.folds.forward:
             return found
-        for one, other in combinations(range(len(self.folds.parts)), 2):
+        pairs = list(combinations(range(len(self.folds.parts)), 2))
+        for one, other in progress(pairs, "calibrate: pairs of folds left out"):
             seen = self._train(self._without(one, other))
             if seen is not None:
                 maps = [fit(seen) for fit in self.fits]
@@ -114,7 +116,6 @@ class Crossed:
         return found
 
     def _outputs(self, seen: Tally, place: int) -> Floats:
-        LOG.info("cross-validation: %d candidates, fold %d of %d", len(self.fits), place + 1, len(self.folds.parts))
         return outputs_of([fit(seen) for fit in self.fits], self.folds.parts[place])
 
     def _without(self, *left_out: int) -> list[Tally]:

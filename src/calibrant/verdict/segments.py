@@ -11,10 +11,11 @@ import numpy as np
 from scipy import special
 
 from calibrant.arrays.columns import check_option
-from calibrant.messages import LOG, InputError, Shown, plural
+from calibrant.messages import InputError, Shown, plural
 from calibrant.metrics.chance import Chance, Units
 from calibrant.metrics.multiplicity import holm_log
 from calibrant.metrics.variance import FEWEST_CLUSTERS
+from calibrant.progress import progress
 from calibrant.tallies import GroupedTally, Tally, scores_of
 from calibrant.verdict.figures import amount, p_text
 from calibrant.verdict.input.evidence import Part, Parts
@@ -171,9 +172,9 @@ def scan_segments(
     """
     found, logs = [], []
     for column, tallies in columns.items():
-        LOG.info("check: testing %s values of %s", f"{len(tallies):,}", column)
         chances = _chances(tallies, None if parts is None else parts[column], units)
-        for (value, tally), chance in zip(tallies.items(), chances, strict=True):
+        pairs = zip(tallies.items(), chances, strict=True)
+        for (value, tally), chance in progress(pairs, f"check: segments of {column}", len(tallies)):
             part = None if parts is None else parts[column][value]
             segment = _segment(column, value, tally, part, chance)
             found.append(segment)

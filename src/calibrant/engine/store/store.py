@@ -45,8 +45,9 @@ from calibrant.engine.store.parquet import (
 from calibrant.engine.store.review import Stored, review_files
 from calibrant.engine.store.sealed import need_pyarrow, opened, sealed
 from calibrant.export.errors import DocumentError
-from calibrant.messages import LOG, Argument, InputError, Note, Phrase, Setting, warn
+from calibrant.messages import Argument, InputError, Note, Phrase, Setting, warn
 from calibrant.numerics import Grid
+from calibrant.progress import progress
 from calibrant.tallies import SEGMENT_GRID, GroupedTally, Tally
 
 
@@ -515,8 +516,7 @@ class TallyStore:
             warn(gaps.note(str(self.path)))
         sums = {counts: Sums(self.grid, self.score_type) for counts in (True, False)}
         types = set()
-        for place, (day, part) in enumerate(inside, start=1):
-            LOG.info("store %s: reading %s (%d of %d files)", self.path, day, place, len(inside))
+        for day, part in progress(inside, f"store {self.path}: files"):
             content = self._read(day, part, wanted)
             sums[content.counts].add(content)
             types |= {tuple(map(type, key)) for key in content.keys[:1]}

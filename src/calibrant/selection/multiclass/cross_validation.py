@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -21,8 +20,6 @@ from calibrant.maps.classes import softmax
 from calibrant.numerics import CLAMP, Floats
 from calibrant.selection.losses import Loss, Losses
 from calibrant.selection.multiclass.folds import MulticlassFolds
-
-logger = logging.getLogger("calibrant")
 
 Form = Literal["identity", "temperature", "vector", "matrix"]
 """The original model; one slope; a slope and an intercept for each class; all slopes between classes."""
@@ -211,9 +208,6 @@ class Trials:
         return frozenset({part} if also is None or self.folds.forward else {part, also})
 
     def _fit(self, setting: Setting, left_out: frozenset[int]) -> None:
-        if self.many and setting.form != "identity":
-            at = f", penalty {setting.strength:g} rows" if setting.form != "temperature" else ""
-            logger.info("compare: %s%s, without folds %s", setting.form, at, sorted(left_out))
         rows = self._seen(setting.clamp, left_out)
         slope = 1.0 if setting.form == "identity" else self._slope(rows, left_out)
         start = self._start(setting, left_out)

@@ -14,6 +14,7 @@ from calibrant.maps import MulticlassMap
 from calibrant.messages import Note
 from calibrant.metrics.estimates import Estimate
 from calibrant.numerics import CLAMP, Floats
+from calibrant.progress import progress
 from calibrant.selection.comparison import (
     CERTAINTY,
     NEGLIGIBLE_SHARE,
@@ -211,7 +212,7 @@ def _surely_better(losses: Losses, column: int, default: int) -> bool:
 def _nested(trials: Trials, tried: Sequence[MulticlassCandidate], default: int) -> list[Losses]:
     """Losses by fold. First column: the original model. Second: what is chosen without the fold."""
     made = []
-    for part in trials.parts:
+    for part in progress(trials.parts, "calibrate: folds of nested cross-validation"):
         others = [each for each in trials.parts if (each < part if trials.folds.forward else each != part)]
         if not others:
             continue
