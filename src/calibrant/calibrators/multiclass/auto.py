@@ -92,15 +92,14 @@ class MulticlassAutoCalibrator(Chooser, MulticlassCalibrator):
     -----
     Edge cases: probabilities of the original model below 2**-32 are replaced by half the smallest other one, in losses
     and if it is kept; logits become probabilities. Below 50 rows, or with one class, nothing is compared. Candidates
-    are compared on at most about 500,000 scores; the chosen one is fitted to all. Above 32 classes penalties are
-    compared on one fold (that of the vector map only if the structured one is not tried), the choice in nested
-    cross-validation is made on one other fold, and logits are not clipped.
+    are compared on at most about 500,000 scores; the chosen one is fitted to all. Above 32 classes or from 2,000 rows
+    the choice in nested cross-validation is made on one other fold. Above 32 classes penalties are compared on one fold
+    (that of the vector map only if the structured one is not tried), and logits are not clipped.
     Normalized class-wise maps are not tried by default: on real cases they were worse than the structured map nine
     times out of ten.
     Guarantee: no finite-sample guarantee; no certificate is issued after a choice on the same rows.
-    Cost: about 15 settings, each fitted to 15 subsets of the folds. Above 32 classes fewer: about 110 passes over
-    the rows (one to two seconds for 5,000 rows of 100 classes); progress goes to the logger ``calibrant`` at level
-    INFO.
+    Cost: about 15 settings, each fitted to 15 subsets of the folds, to 8 from 2,000 rows. Above 32 classes fewer: about
+    110 passes over the rows (one to two seconds for 5,000 rows of 100 classes).
     Reference: Cawley and Talbot (2010) for nesting; Guo et al. (2017), Kull et al. (2019) for the maps.
 
     Examples

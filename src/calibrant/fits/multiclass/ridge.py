@@ -34,6 +34,9 @@ truth with d parameters. The second one is larger with more than 50,000 rows.
 SINGLE_TOLERANCE = 1e-6
 """L-BFGS is in single precision until its next step would lower the mean loss by less than this."""
 
+SAFE = 60.0
+"""Logits up to this can be exponentiated in single precision, and added up over classes."""
+
 FIRST_STEPS, FIRST_VECTOR_STEPS = 4, 1
 """Steps of L-BFGS from pure temperature scaling after which the Hessian is approximated again: of a matrix, and of
 slopes and intercepts alone, where the Hessian is exact."""
@@ -79,7 +82,7 @@ def fit_affine(
     problem = _Regression(rows, ridge, slope)
     numbers = problem.identity() if start is None else problem.embedded(start.numbers)
     limit = settled * problem.total
-    if problem.size <= MAX_DENSE_CLASSES:
+    if problem.size <= MAX_DENSE_CLASSES and inverse is None:
         found = damped_newton(
             problem.evaluate,
             lambda _, there: _newton_step(problem, there.gradient),
@@ -95,6 +98,7 @@ def fit_affine(
             steps = FIRST_STEPS if problem.full else FIRST_VECTOR_STEPS
             numbers = lbfgs(problem.single, problem.inverse(numbers), numbers, limit, steps)
         inverse = problem.inverse(numbers)
+    inverse = problem.held(inverse)
     if not rows.single:
         numbers = lbfgs(problem.single, inverse, numbers, max(limit, SINGLE_TOLERANCE * problem.total), pairs=pairs)
         return Affine(lbfgs(problem.double, inverse, numbers, limit, pairs=pairs), slope)
@@ -107,8 +111,6 @@ def shared_inverse(rows: LogRows, ridge: Ridge, slope: float, share: float) -> I
     It is taken at pure temperature scaling, with the slope rounded to a power of two: it hardly depends on labels,
     which fits to some folds must not see.
     """
-    if len(rows.classes) <= MAX_DENSE_CLASSES:
-        return None
     problem = _Regression(rows.weighing(share * rows.weights), ridge, float(2.0 ** np.round(np.log2(slope))))
     problem.absent[:] = False
     return problem.inverse(problem.identity())
@@ -157,7 +159,8 @@ class _Regression:
             weights = self.rows.weights[part]
             a = self._affine(z, numbers)
             places = np.arange(0, a.size, self.size) + self.rows.labels[part]
-            a -= a.max(axis=1, keepdims=True)
+            if not -SAFE < a.min() <= a.max() < SAFE:  # the largest of each row takes longer
+                a -= a.max(axis=1, keepdims=True)
             own = a.reshape(-1).take(places)
             sums = np.exp(a, out=a) @ ones
             value += float((weights * (np.log(sums) - own)).sum())
@@ -202,7 +205,7 @@ class _Regression:
 
     def inverse(self, numbers: Floats) -> Inverse:
         """An approximate inverse of the Hessian at these parameters."""
-        if not self.full and self.size <= MAX_DENSE_VECTOR:
+        if self.size <= (MAX_DENSE_CLASSES if self.full else MAX_DENSE_VECTOR):
             self.last = numbers
             return dense_inverse(self.curvature())
         if not self.full:
@@ -210,6 +213,18 @@ class _Regression:
         return class_inverse(
             self.ridge, self.absent, lambda: self.probabilities(numbers), lambda some: self.slope * self.rows.at(some)
         )
+
+    def held(self, inverse: Inverse) -> Inverse:
+        """The inverse of a Hessian whose steps leave the slopes of classes without rows where they are."""
+        if not self.absent.any():
+            return inverse
+
+        def product(gradient: Floats) -> Floats:
+            found = inverse(gradient)
+            found[self.absent, :-1] = 0.0
+            return found
+
+        return product
 
     @cached_property
     def _penalty_hessian(self) -> Floats:

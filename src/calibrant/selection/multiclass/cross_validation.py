@@ -30,6 +30,10 @@ CLAMPS = (UNCLAMPED, 2.0**-52, CLAMP, 1e-6, 1e-4, 1e-3, 1e-2)
 STRENGTHS = (1000.0, 300.0, 100.0, 30.0, 10.0, 3.0, 1.0)
 """Penalties that are tried, in rows, the strongest (nearest to a pure temperature) first."""
 
+MANY_ROWS = 2_000
+"""With this many rows, or many classes, the choice within nested cross-validation is made on one other fold, and fits
+that are only compared start from one approximate Hessian."""
+
 FIRST_STRENGTH, FIRST_STRENGTH_MANY_CLASSES, MANY_CLASSES = 30.0, 300.0, 32
 """The penalty that is tried first; the same with more classes than the last number."""
 
@@ -43,7 +47,7 @@ clamp may be worse than the best."""
 SLOPE_SHARE, INTERCEPT_ROWS = 0.2, 1.0
 """Penalty of a diagonal slope relative to an off-diagonal one, and penalty of an intercept, in rows."""
 
-COMPARISON_TOLERANCE, ROUGH_TOLERANCE = 1e-5, 1e-3
+COMPARISON_TOLERANCE, ROUGH_TOLERANCE = 1e-7, 1e-3
 """Tolerances, in mean loss, of fits that are only compared; the second with many classes."""
 
 TUNING_FOLDS = 1
@@ -128,6 +132,7 @@ class Trials:
         """The value that replaces probabilities of exactly 0, also where these rows are a fold of more rows."""
         self.size = len(rows.classes)
         self.many = self.size > MANY_CLASSES
+        self.large = self.many or len(rows) >= MANY_ROWS
         self.parts = tuple(range(1 if folds.forward else 0, len(folds))) if len(folds) > 1 else ()
         self._where = [np.flatnonzero(share) for share in folds.shares]
         order = np.lexsort(folds.shares[::-1]) if len(folds) else np.arange(len(rows))
@@ -136,7 +141,7 @@ class Trials:
         self._logs = LogRows.of(rows, UNCLAMPED, order, single=self.many)
         self._slopes: dict[tuple[float, frozenset[int]], float] = {}
         self._losses: dict[tuple[Trial, int, frozenset[int]], Floats] = {}
-        self._shared: dict[Form, tuple[float, Inverse | None]] = {}
+        self._shared: dict[tuple[Form, float], Inverse | None] = {}
         self._fits: dict[frozenset[int], dict[Setting, Affine]] = {}  # by left-out folds: a start must not leak them
 
     def clamps(self) -> tuple[float, ...]:
@@ -174,16 +179,17 @@ class Trials:
 
     def _inverse(self, setting: Setting, left_out: frozenset[int]) -> Inverse | None:
         """An approximate inverse Hessian, the same for all penalties of a form: they change it by a factor of a few."""
-        if not self.many or setting.form not in ("vector", "matrix"):
+        if not self.large or setting.form not in ("vector", "matrix"):
             return None
-        if setting.form not in self._shared or self._shared[setting.form][0] != setting.clamp:
-            self._shared.pop(setting.form, None)  # before the next one, to save memory
+        key = setting.form, setting.clamp
+        if key not in self._shared:
+            if self.many:  # to save memory, before the next one is made
+                self._shared = {other: kept for other, kept in self._shared.items() if other[0] != setting.form}
             seen = self._seen(setting.clamp, left_out)
             share = float(seen.weights.sum() / self.folds.shares.sum())
             slope = self._slope(seen, left_out)
-            made = shared_inverse(self._clipped(setting.clamp), setting.ridge, slope, share)
-            self._shared[setting.form] = setting.clamp, made
-        return self._shared[setting.form][1]
+            self._shared[key] = shared_inverse(self._clipped(setting.clamp), setting.ridge, slope, share)
+        return self._shared[key]
 
     def partner(self, part: int) -> int:
         """The fold on which, with many classes, settings are compared for the nested loss of a fold."""
@@ -268,7 +274,7 @@ class Trials:
         key = rows.clamp, left_out
         if key not in self._slopes:
             near = [slope for (_, other), slope in self._slopes.items() if other >= left_out]
-            start = near[-1] if near and not self.folds.forward and self.many else None
+            start = near[-1] if near and not self.folds.forward else None
             self._slopes[key] = fit_slope(rows, start=start).slope
         return self._slopes[key]
 
@@ -336,7 +342,7 @@ def searched(view: View, first: Setting, *, strengths: bool = True) -> Setting:
     Without ``strengths`` the penalty is the first one.
     """
     clamps = view.trials.clamps()
-    if view.trials.size > MANY_CLASSES and first.form not in ("identity", "temperature"):
+    if view.trials.many and first.form not in ("identity", "temperature"):
         clamps = (best_setting(view, replace(first, form="temperature"), clamps).clamp,)
         if not strengths:
             return replace(first, clamp=clamps[0])

@@ -145,8 +145,8 @@ def select_classes(trials: Trials, candidates: Sequence[MulticlassCandidate], ro
 
     ``candidates`` come simplest first, and the first is the original model. ``before``, ``after`` and ``change`` are
     nested: for each fold, the loss of what the same search and the same rule choose on the other folds, or on those
-    before it; above 32 classes, on one of the other folds. Without two folds that can be compared the original model is
-    kept.
+    before it; above 32 classes or from 2,000 rows, on one of the other folds. Without two folds that can be compared
+    the original model is kept.
     """
     loss, parts = trials.loss, trials.parts
     tie = _negligible(trials, trials.folds.shares.sum(axis=0))
@@ -216,7 +216,7 @@ def _nested(trials: Trials, tried: Sequence[MulticlassCandidate], default: int) 
         others = [each for each in trials.parts if (each < part if trials.folds.forward else each != part)]
         if not others:
             continue
-        if trials.many:
+        if trials.large:
             others = others[-1:] if trials.folds.forward else [trials.partner(part)]
         view = View(trials, others, None if trials.folds.forward else part)
         found, losses = _found(view, tried)
