@@ -34,8 +34,8 @@ class Crossed:
         places = range(len(folds.parts))
         self.seen = [self._train(self._without(place)) for place in places]
         """Training rows when each fold is left out; None where there are none."""
-        folds = progress(self.seen, "calibrate: folds left out")
-        self.outer = [None if seen is None else self._outputs(seen, place) for place, seen in enumerate(folds)]
+        rest = progress(self.seen, "calibrate: folds left out")
+        self.outer = [None if seen is None else self._outputs(seen, place) for place, seen in enumerate(rest)]
         self.inner = self._pairs()
         self.weights = self._weights({k: each for k, each in enumerate(self.outer) if each is not None})
         self._known = [self._weights(self._others(place)) for place in places]
