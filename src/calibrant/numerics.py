@@ -23,6 +23,8 @@ CHUNK = 1 << 15
 CLAMP = 2.0**-32
 """Default distance from 0 and 1 at which probabilities are clipped before log-odds are taken."""
 
+LARGEST_DOUBLE = float(np.finfo(np.float64).max)
+
 LEAST_LOW, LARGEST_HIGH = 1e-300, 1.0 - 2.0**-53
 """Smallest and largest probability with log-odds: below the first, doubles lose digits; above the second comes 1."""
 

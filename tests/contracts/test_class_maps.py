@@ -475,8 +475,9 @@ def fewer_rows(monkeypatch, full_size):
 
 def proves(map_: MulticlassMap, connection: Any, dialect: str) -> None:
     columns = [f"s{j}" for j in range(len(map_.classes))]
-    text = BETWEEN.join(to_sql(map_, columns, dialect).values())
-    proof = prove_sql(map_, text, columns, engine_of(connection))
+    bounded = map_.on == "probability"
+    text = BETWEEN.join(to_sql(map_, columns, dialect, bounded=bounded).values())
+    proof = prove_sql(map_, text, columns, engine_of(connection), bounded=bounded)
     assert proof.scores > 1_000
     if only_copies(map_):
         assert proof.equal == proof.scores
@@ -502,13 +503,15 @@ def test_duckdb_gives_what_apply_gives(map_):
 def test_onnx_gives_what_apply_gives(map_):
     onnx = pytest.importorskip("onnx")
     for dtype in ("float32", "float64"):
-        model = to_onnx(map_, dtype)
+        bounded = map_.on == "probability"
+        model = to_onnx(map_, dtype, bounded=bounded)
         onnx.checker.check_model(model, full_check=True)
-        proof = prove_model(map_, session_of(model.SerializeToString()))
+        proof = prove_model(map_, session_of(model.SerializeToString()), bounded=bounded)
         assert proof.scores > 1_000
         if only_copies(map_):
             assert proof.equal == proof.scores
-        assert to_onnx(map_, dtype).SerializeToString(deterministic=True) == model.SerializeToString(deterministic=True)
+        again = to_onnx(map_, dtype, bounded=bounded)
+        assert again.SerializeToString(deterministic=True) == model.SerializeToString(deterministic=True)
 
 
 def test_exports_are_the_same_objects_on_calibration_and_facade():

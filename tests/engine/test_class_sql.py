@@ -43,7 +43,9 @@ def proved(map_: MulticlassMap, engine: Engine) -> cb.Proof:
     """Under names of columns that stages might want for themselves."""
     columns = [("stage", "x1", "Found", "place", "x2", "piece", "rows", "step")[j] for j in range(len(map_.classes))]
     by = {name: f"X{place}" for place, name in enumerate(map_.columns, start=3)}
-    return prove_sql(map_, BETWEEN.join(to_sql(map_, columns, engine.dialect, by).values()), columns, engine, by)
+    bounded = map_.on == "probability"
+    text = BETWEEN.join(to_sql(map_, columns, engine.dialect, by, bounded=bounded).values())
+    return prove_sql(map_, text, columns, engine, by, bounded=bounded)
 
 
 def test_postgres_gives_what_apply_gives(subtests: pytest.Subtests, postgres: Server) -> None:
@@ -276,8 +278,8 @@ def test_a_line_break_in_a_name_is_refused(tmp_path: Path) -> None:
 def test_an_export_that_is_off_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     right = file.expressions
 
-    def wrong(*given: Any) -> dict[str, str]:
-        return {name: text.replace("1.7e0", "1.8e0") for name, text in right(*given).items()}
+    def wrong(*given: Any, **bounded: bool) -> dict[str, str]:
+        return {name: text.replace("1.7e0", "1.8e0") for name, text in right(*given, **bounded).items()}
 
     monkeypatch.setattr(file, "expressions", wrong)
     with pytest.raises(ExportMismatchError, match="do not use this export"):

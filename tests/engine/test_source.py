@@ -103,7 +103,7 @@ def test_a_source_gives_nan_where_transform_refuses(tmp_path: Path) -> None:
     scores = rng.random(200)
     y = rng.random(200) < scores
     by_type = {
-        "probability": (cb.PlattScaling().fit(scores, y), (-1e-9, 1.0 + 1e-9, 40.0, -math.inf, math.nan)),
+        "probability": (cb.PlattScaling().fit(scores, y), (-1e-5, 1.0 + 1e-5, 40.0, -math.inf, math.nan)),
         "logit": (cb.PlattScaling().fit(logit(scores), y, score_type="logit"), (math.inf, -math.inf, math.nan)),
     }
     for name, (cal, refused) in by_type.items():
@@ -118,8 +118,8 @@ def test_a_source_gives_nan_where_transform_refuses(tmp_path: Path) -> None:
 def test_a_source_that_reads_too_much_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     right = source_proof.source_of
     monkeypatch.setattr(source_proof, "source_of", lambda map_, language, *_: right(map_, language))
-    with pytest.raises(ExportMismatchError, match="which is not read"):
-        proven_source(IdentityMap(), ".py", (0.0, 1.0))
+    with pytest.raises(ExportMismatchError, match="but the map gives nan"):
+        proven_source(StepMap([0.5], [0.1, 0.8]), ".py", True)
 
 
 def test_the_sources_are_small(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from hypothesis.extra import numpy as hnp
 from sklearn.linear_model import LogisticRegression
 
 from calibrant.arrays import Rows, ScoreType, check_labels, check_rows, check_scores, sniff_kind
+from calibrant.arrays.multiclass.rows import check_class_scores
 from calibrant.messages import CalibrantWarning, InputError
 
 SCORES = [0.1, 0.7, 0.4, 0.9]
@@ -324,7 +325,6 @@ def test_declared_probabilities_lie_between_zero_and_one(subtests) -> None:
         ([0.1, 20.0, 99.0, 1.0], ["2 of 4 rows", "min 0.1, max 99", "divide by 100"]),
         ([-0.5, 0.2, 1.5, 0.3], ["2 of 4 rows", "min -0.5, max 1.5", "score_type='logit' or score_type='real'"]),
         ([0.1, 0.2, 700.0, 0.3], ["1 of 4 rows", "max 700", "score_type='logit' or score_type='real'"]),
-        ([0.1, 0.2, 1.0000001, 0.3], ["1 of 4 rows", "max 1.0000001", "clip them"]),
     ]:
         with subtests.test(scores=scores):
             problem = f"scores must lie in [0, 1] to be probabilities, but {words[0]}"
@@ -333,6 +333,18 @@ def test_declared_probabilities_lie_between_zero_and_one(subtests) -> None:
             with refused(problem) as at_transform:
                 check_scores(scores, "probability")
             assert all(word in str(caught.value) for caught in (at_fit, at_transform) for word in words)
+
+
+def test_rounding_beyond_the_range_is_clipped_when_a_map_is_applied() -> None:
+    for dtype in (np.float32, np.float64):
+        found = check_scores(np.array([-1e-7, 0.25, np.nan, 1.0000001], dtype=dtype), "probability")
+        np.testing.assert_array_equal(found, np.array([0.0, 0.25, np.nan, 1.0], dtype=dtype))
+        assert found.dtype == dtype
+    matrix, _ = check_class_scores([[-1e-7, 1.0000001], [0.25, 0.75]], ("a", "b"), "probability")
+    assert matrix.tolist() == [[0.0, 1.0], [0.25, 0.75]]
+    for wrong in ([-1e-5, 1.0], [0.0, 1.00001]):
+        with pytest.raises(InputError):
+            check_class_scores([wrong], ("a", "b"), "probability")
 
 
 def test_the_guess_is_made_reported_and_can_be_silenced(subtests) -> None:

@@ -22,7 +22,7 @@ from calibrant.arrays.columns import (
     without_negative_zero,
 )
 from calibrant.arrays.labels import LabelType, encode_labels, label_column, warn_about_labels
-from calibrant.arrays.score_types import ScoreType, refuse_outside, settle_kind
+from calibrant.arrays.score_types import PROBABILITY_ENDS, ScoreType, refuse_outside, settle_kind
 from calibrant.arrays.sides import Ratio, RatioWeights, check_time, check_weights, integer_weights, side_column
 from calibrant.messages import Advice, Argument, InputError, Note, Phrase, Setting, note
 
@@ -315,7 +315,8 @@ def check_scores(
     Raises
     ------
     InputError
-        On infinities, on masked arrays, and on probabilities outside [0, 1].
+        On infinities, on masked arrays, and on probabilities outside [0, 1] by more than 1e-6; less is rounding, and
+        is clipped.
 
     Notes
     -----
@@ -339,5 +340,7 @@ def check_scores(
     if math.isinf(low) or math.isinf(high):
         refuse_infinite(s, name, Advice.DROP_OR_REPAIR_SCORES)
     if score_type == "probability" and (low < 0 or high > 1):
-        refuse_outside(s, low, high, name, fitted=True)
+        if low < PROBABILITY_ENDS[0] or high > PROBABILITY_ENDS[1]:
+            refuse_outside(s, low, high, name, fitted=True)
+        s, low = s.clip(0.0, 1.0), 0.0
     return without_negative_zero(s, low)

@@ -19,6 +19,9 @@ _MAX_STRAY_SHARE, _MIN_ROWS_FOR_STRAYS = 0.1, 20  # up to this share outside [0,
 _ROUNDING = 1e-6  # an excess over 1 up to this is a rounding error, not a percentage
 
 
+PROBABILITY_ENDS = (-_ROUNDING, 1.0 + _ROUNDING)
+"""Scores are read as probabilities up to here: what is beyond 0 or 1 by no more is rounding, and is clipped."""
+
 _LOGIT, _REAL = Setting("score_type", "logit"), Setting("score_type", "real")
 
 
@@ -33,6 +36,19 @@ def kind_guessed(voice: Voice, score_type: ScoreType, low: float, high: float) -
     else:
         read, choice = "real numbers", f"pass {real} to confirm, or {logit} if they are log-odds"
     return f"{voice.nouns.scores} read as {read} (from {low:.6g} to {high:.6g}): {choice}"
+
+
+def read_probabilities(scores: NDArray[Any]) -> NDArray[Any]:
+    """Scores as a map of probabilities reads them in every export: NaN beyond :data:`PROBABILITY_ENDS`, else clipped.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> read_probabilities(np.array([-0.1, -5e-7, 0.3, 1.0 + 5e-7, 1.2])).tolist()
+    [nan, 0.0, 0.3, 1.0, nan]
+    """
+    low, high = PROBABILITY_ENDS
+    return np.where((scores >= low) & (scores <= high), scores.clip(0.0, 1.0), scores.dtype.type(np.nan))
 
 
 def sniff_kind(scores: NDArray[np.float64]) -> tuple[ScoreType, Note]:

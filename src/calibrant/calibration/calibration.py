@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays import ScoreType, check_scores
+from calibrant.arrays import check_scores
 from calibrant.arrays.columns import is_tensor, refuse_names
-from calibrant.arrays.score_types import MulticlassScoreType
 from calibrant.calibration.exportable import Exportable, ignores_groups
 from calibrant.guarantees.certificate import Certificate
 from calibrant.guarantees.content import Content
@@ -89,12 +88,7 @@ class Calibration(Exportable, Shown):
     @property
     def score_type(self) -> Any:
         """Type of the input scores: that of the fitted scores, else that of the map, else probabilities."""
-        kind: ScoreType | MulticlassScoreType = "probability"
-        if self.provenance is not None:
-            kind = self.provenance.score_type
-        elif isinstance(self.map, MulticlassMap):
-            kind = self.map.on
-        return kind
+        return self._content.score_type
 
     @property
     def fingerprint(self) -> str:
@@ -335,7 +329,8 @@ class Calibration(Exportable, Shown):
 
         ``score(p)`` is the probability of one score, ``score(p, "north")`` that of a map by segment, with one segment
         for each of ``map.columns``. It does not allocate arrays, may be called from several threads, and costs about as
-        much as the formula written inline. Scores are read and refused as in :meth:`transform`: None and NaN give NaN.
+        much as the formula written inline. None and NaN give NaN, and so does a number that is no probability, where
+        scores are probabilities; anything else is read and refused as in :meth:`transform`.
         Tables give the same doubles as :meth:`transform`; curves differ from it by at most the last bit of ``math.log``
         and ``math.exp`` against numpy's.
 
@@ -359,7 +354,7 @@ class Calibration(Exportable, Shown):
                 "scorer", f"needs a map of one score, but this one has {len(self.classes)} classes", "use transform"
             )
         kind = self.score_type
-        score = scorer_of(self.map, *self._ends, lambda s: float(check_scores([s], kind)[0]))
+        score = scorer_of(self.map, self._bounded, lambda s: float(check_scores([s], kind)[0]))
         return (lambda s, *_: score(s)) if ignores_groups(self) else score
 
     # -------------------------------------------------------------------------------------------------------- storing

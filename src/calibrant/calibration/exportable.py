@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, overload
 
-import numpy as np
-
+from calibrant.guarantees.content import Content
 from calibrant.guarantees.provenance import MulticlassProvenance
 from calibrant.maps import Map
 from calibrant.messages import InputError
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from calibrant.export.languages.onnx_graph import Precision, Shape
     from calibrant.export.onnx.network import Network
     from calibrant.export.proof import Proof
-
-LARGEST_DOUBLE = float(np.finfo(np.float64).max)
 
 ScoreColumns = Mapping[str, str] | Sequence[str] | None
 """Names of the columns of scores in a table: by input of the map, in their order, or None for the same names."""
@@ -41,18 +38,16 @@ class Exportable:
     provenance: Any
 
     @property
-    def score_type(self) -> Any:
-        """Type of the input scores."""
+    def _content(self) -> Content:
         raise NotImplementedError
+
+    @property
+    def _bounded(self) -> bool:
+        return self._content.bounded
 
     def to_json(self) -> str:
         """The document that the exports carry."""
         raise NotImplementedError
-
-    @property
-    def _ends(self) -> tuple[float, float]:
-        """Smallest and largest score that is read."""
-        return (0.0, 1.0) if self.score_type == "probability" else (-LARGEST_DOUBLE, LARGEST_DOUBLE)
 
     @overload
     def to_sql(  # type: ignore[overload-overlap]  # a str is a sequence of str
@@ -83,12 +78,13 @@ class Exportable:
         -------
         str, or dict of str
             One expression, or one by output. A map of top classes also returns the class of each rank, as
-            ``"top 1 label"``. NULL or NaN in any score of a row gives NULL. See
+            ``"top 1 label"``. NULL or NaN in any score of a row gives NULL, and so does a number that is no
+            probability, where scores are probabilities (by more than 1e-6, which is rounding). See
             :func:`calibrant.export.sql.expressions.to_sql`.
         """
         from calibrant.export.sql.expressions import to_sql  # here, so that reading a document loads no dialects
 
-        return to_sql(self.map, self._as_at_fit(columns), dialect, self._needed(by))
+        return to_sql(self.map, self._as_at_fit(columns), dialect, self._needed(by), bounded=self._bounded)
 
     def export_sql(
         self,
@@ -145,12 +141,14 @@ class Exportable:
             score = columns if isinstance(columns, str) else "score"
             name = "scored" if rows is None else rows
             given = {"by": self._needed(by), "connection": connection, "dbt": dbt, "may_be_empty": ignores_groups(self)}
+            given["bounded"] = self._bounded
             return export_join(self.map, self.to_json(), path, score, dialect, table, name, **given)
         if rows is not None or dbt:
             option = "dbt" if rows is None else "rows"
             raise InputError(option, "needs a table of parameters", "pass table='seeds/calibration_segments.csv'")
         target = local_path(path)
-        file = SqlFile.proven(self.map, self.to_json(), self._as_at_fit(columns), dialect, self._needed(by), connection)
+        names, groups = self._as_at_fit(columns), self._needed(by)
+        file = SqlFile.proven(self.map, self.to_json(), names, dialect, groups, connection, bounded=self._bounded)
         write_whole(target, str(file))
         return file.proof
 
@@ -186,7 +184,7 @@ class Exportable:
             if score is None or type(score).__name__ == "NAType" or score != score:
                 return nan
             x = float(score)
-            if not 0.0 <= x <= 1.0:
+            if not -1e-06 <= x <= 1.000001:
                 return nan
             j = bisect_right(knots_1, x)
             x = values_1[j]
@@ -194,7 +192,7 @@ class Exportable:
         """
         from calibrant.export.source import source_of
 
-        return source_of(self.map, ".py", ends=self._ends)
+        return source_of(self.map, ".py", bounded=self._bounded)
 
     def to_c(self) -> str:
         """The map of one score as the source of a C function, ``double calibrate(double score)``.
@@ -208,7 +206,7 @@ class Exportable:
         """
         from calibrant.export.source import source_of
 
-        return source_of(self.map, ".c", ends=self._ends)
+        return source_of(self.map, ".c", bounded=self._bounded)
 
     def export_source(self, path: str | PathLike[str]) -> Proof:
         """Write :meth:`to_python` to a ``.py`` file, or :meth:`to_c` to a ``.c`` file, with a proof in a comment.
@@ -232,7 +230,7 @@ class Exportable:
         from calibrant.export.source import language_of, proven_source
 
         target = local_path(path)
-        text, proof = proven_source(self.map, language_of(target), self._ends)
+        text, proof = proven_source(self.map, language_of(target), self._bounded)
         write_whole(target, text)
         return proof
 
@@ -280,14 +278,16 @@ class Exportable:
 
             if output is not None:
                 raise InputError("output", "names an output of a network", "pass the network too, or leave it out")
-            return proven_model(self.map, self.to_json(), dtype or "float32", shape, opset, ir_version)
+            return proven_model(
+                self.map, self.to_json(), dtype or "float32", shape, opset, ir_version, bounded=self._bounded
+            )
         from calibrant.export.onnx.network import behind
 
         own = {"dtype": dtype, "shape": None if shape == ("n",) else shape, "opset": opset, "ir_version": ir_version}
         for name, value in own.items():
             if value is not None:
                 raise InputError(name, "cannot be combined with a network, which has its own", "leave it out")
-        return behind(self.map, self.to_json(), network, output)
+        return behind(self.map, self.to_json(), network, output, bounded=self._bounded)
 
     def export_onnx(
         self,
@@ -341,7 +341,7 @@ class Exportable:
         """
         from calibrant.export.torch_modules import to_torch
 
-        return to_torch(self.map)
+        return to_torch(self.map, bounded=self._bounded)
 
 
 def ignores_groups(calibration: Exportable) -> bool:

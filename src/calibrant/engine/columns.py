@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from calibrant.arrays import ScoreType, check_scores
 from calibrant.arrays.frames import Rows, columns_of, plain_names, read_frame
+from calibrant.arrays.score_types import read_probabilities
 from calibrant.engine.engines import Function, dialect_of, engine_of, fresh_name
 from calibrant.export.languages.sql.dialects import quote
 from calibrant.export.sql.expressions import group_columns, to_sql
@@ -66,9 +67,9 @@ def apply(
 
     Notes
     -----
-    NULL and NaN give NULL, in numpy-backed pandas NaN. In a frame in memory, infinities and probabilities outside
-    [0, 1] are refused as in arrays. A lazy frame cannot be checked: there, scores outside are clipped to the ends of
-    the map. Step maps give the same doubles everywhere, smooth maps agree to 1e-12.
+    NULL and NaN give NULL, in numpy-backed pandas NaN. In a frame in memory, infinities and probabilities outside [0,
+    1] are refused as in arrays. A lazy frame cannot be checked: there, they give NULL. Step maps give the same doubles
+    everywhere, smooth maps agree to 1e-12.
 
     Segment columns hold text, integers or booleans. Floats with integer values are read as integers in memory; in
     DuckDB and Spark, where their text is 3.0 and not 3, they are refused.
@@ -92,14 +93,17 @@ def apply(
     if not (dtype.is_numeric() or dtype == nw.Boolean or dtype == nw.Object):
         raise InputError(Setting("score", score), f"holds {dtype} and not numbers", Advice.NAME_SCORES)
     _check_groups(frame, numbers, groups)
-    lazy = isinstance(rows, nw.LazyFrame)
+    lazy, bounded = isinstance(rows, nw.LazyFrame), expected == "probability"
 
     def function(scores: NDArray[Any], *keys: NDArray[Any]) -> NDArray[Any]:
-        checked = scores if lazy else check_scores(scores, expected, name=f"the column {score!r}")
+        if lazy:
+            checked = read_probabilities(scores.astype(np.float64, copy=False)) if bounded else scores
+        else:
+            checked = check_scores(scores, expected, name=f"the column {score!r}")
         return numbers.apply(checked.astype(np.float64, copy=False), dict(zip(groups, keys, strict=True)))
 
     def text(column: str, dialect: str, *keys: str) -> str:
-        return to_sql(numbers, column, dialect, dict(zip(groups, keys, strict=True)))
+        return to_sql(numbers, column, dialect, dict(zip(groups, keys, strict=True)), bounded=bounded)
 
     others = tuple(groups.values())
     return with_column(frame, name, score, sql=text, function=function, dtype=nw.Float64, others=others)

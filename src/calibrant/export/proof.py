@@ -65,13 +65,23 @@ class Proof(Shown):
         return f"Compared with the map on {self.engine}, {self.scores:,} {self.unit}: {how}."
 
 
-def compare(map_: Map, rows: Rows, found: NDArray[Any], engine: str, labels: NDArray[np.intp] | None = None) -> Proof:
+def compare(
+    map_: Map,
+    given: Rows,
+    found: NDArray[Any],
+    engine: str,
+    labels: NDArray[np.intp] | None = None,
+    *,
+    bounded: bool = False,
+) -> Proof:
     """The proof, or an :class:`ExportMismatchError` with the first row that differs.
 
-    ``found`` are the results of an export, a row for each of ``rows`` and a column for each output, NaN for NULL.
-    ``labels`` are the classes it returned, as column indices, -1 for none: they must be those of the map. In single
-    precision a smooth map may also be off by one step of a float32.
+    If the map is ``bounded``, its scores are probabilities, and other numbers must give NaN. ``found`` are the results
+    of an export, a row for each one given and a column for each output, NaN for NULL. ``labels`` are the classes it
+    returned, as column indices, -1 for none: they must be those of the map. In single precision a smooth map may also
+    be off by one step of a float32.
     """
+    rows = given.as_read() if bounded else given
     found = found.reshape(len(found), -1)
     expected = map_.apply(rows.scores, rows.groups or None).reshape(found.shape)
     low, high = (end.reshape(found.shape) for end in allowed(map_, rows))
@@ -85,7 +95,7 @@ def compare(map_: Map, rows: Rows, found: NDArray[Any], engine: str, labels: NDA
     if not good.all():
         row, column = (int(each) for each in np.argwhere(~good)[0])
         off = int((~good).any(axis=1).sum())
-        _refuse(map_, rows, row, column, found[row, column], expected[row, column], off, engine)
+        _refuse(map_, given, row, column, found[row, column], expected[row, column], off, engine)
     if labels is not None:
         _check_labels(map_, rows, labels, engine)
     equal = (found == expected) | missing

@@ -16,6 +16,7 @@ import numpy as np
 
 from calibrant.arrays.columns import EXACT, read_floats
 from calibrant.arrays.keys import SPELLINGS, key_text
+from calibrant.arrays.score_types import PROBABILITY_ENDS
 from calibrant.export.kinds import as_table
 from calibrant.maps import (
     LARGEST,
@@ -31,7 +32,7 @@ from calibrant.maps import (
 )
 from calibrant.maps.base import ScoreMap
 from calibrant.messages import InputError, listed
-from calibrant.numerics import LOG_ODDS_LIMIT, Floats
+from calibrant.numerics import LARGEST_DOUBLE, LOG_ODDS_LIMIT, Floats
 
 Scorer = Callable[..., float]
 """A function of a score and, for a map by group, of one group for each of ``map.columns``."""
@@ -55,8 +56,13 @@ INSIDE = Guard(-math.inf, math.inf, lambda s: s)
 """For results of an earlier map: only NaN needs attention."""
 
 
-def scorer_of(map_: Map, first: float, last: float, refuse: Callable[[Any], float]) -> Scorer:
-    """The map as a function of one score from ``first`` to ``last``; ``refuse`` reads or refuses anything else."""
+def scorer_of(map_: Map, bounded: bool, refuse: Callable[[Any], float]) -> Scorer:
+    """The map as a function of one score; ``refuse`` reads or refuses what is no finite float and no integer.
+
+    If scores are probabilities (``bounded``), other numbers give NaN.
+    """
+    first, last = (0.0, 1.0) if bounded else (-LARGEST_DOUBLE, LARGEST_DOUBLE)
+    low, high = PROBABILITY_ENDS
 
     def read(s: Any) -> float:
         whole = isinstance(s, int | np.integer) and -EXACT <= s <= EXACT
@@ -64,6 +70,8 @@ def scorer_of(map_: Map, first: float, last: float, refuse: Callable[[Any], floa
             value = float(s)
             if first <= value <= last or value != value:
                 return value
+            if bounded:
+                return min(max(value, 0.0), 1.0) if low <= value <= high else math.nan
         return refuse(s)
 
     return _function(map_, Guard(first, last, read))

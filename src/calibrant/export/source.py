@@ -17,14 +17,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from calibrant.arrays.score_types import PROBABILITY_ENDS
 from calibrant.export.errors import ExportMismatchError
-from calibrant.export.kinds import Rows, proof_rows
+from calibrant.export.kinds import Rows, proof_rows, varies_outside
 from calibrant.export.languages.printers import Ends, c, python
 from calibrant.export.languages.statements import Program
 from calibrant.export.proof import Proof, compare
 from calibrant.maps import Map
 from calibrant.messages import InputError, listed
-from calibrant.numerics import Floats
+from calibrant.numerics import LARGEST_DOUBLE, Floats
 
 COMPILERS = ("cc", "gcc", "clang")
 OPTIONS = ("-std=c99", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
@@ -61,26 +62,21 @@ def language_of(path: Path) -> str:
     return suffix
 
 
-def source_of(map_: Map, language: str, proof: str = "", ends: Ends | None = None) -> str:
-    """The source of a map of one score; with ``ends``, scores beyond these give NaN."""
-    return LANGUAGES[language].write(Program.of(map_), proof, ends)
+def source_of(map_: Map, language: str, proof: str = "", bounded: bool | None = None) -> str:
+    """The source of a map of one score; infinities give NaN, and so does what is no probability if it is bounded."""
+    ends = {True: PROBABILITY_ENDS, False: (-LARGEST_DOUBLE, LARGEST_DOUBLE), None: None}[bounded]
+    return LANGUAGES[language].write(Program.of(map_, bool(bounded) and varies_outside(map_)), proof, ends)
 
 
-def proven_source(map_: Map, language: str, ends: Ends | None = None) -> tuple[str, Proof]:
+def proven_source(map_: Map, language: str, bounded: bool | None = None) -> tuple[str, Proof]:
     """The source with its proof in a comment, or an :class:`ExportMismatchError`."""
-    text = source_of(map_, language, "", ends)
+    text = source_of(map_, language, "", bounded)
     rows = proof_rows(map_)
     found, engine = LANGUAGES[language].run(text, rows)
-    low, high = ends or (-math.inf, math.inf)
-    beyond = (rows.scores < low) | (rows.scores > high)
-    wrong = np.flatnonzero(beyond & ~np.isnan(found))
-    if len(wrong):
-        at = wrong[0]
-        raise ExportMismatchError(f"{engine} gives {found[at]} for the score {rows.scores[at]}, which is not read: NaN")
-    refused = int(beyond.sum())
-    proof = compare(map_, rows.take(~beyond), found[~beyond], engine)
-    proof = replace(proof, scores=proof.scores + refused, equal=proof.equal + refused)
-    return source_of(map_, language, str(proof), ends), proof
+    if bounded is False:
+        rows = replace(rows, scores=np.where(np.isinf(rows.scores), np.nan, rows.scores))
+    proof = compare(map_, rows, found, engine, bounded=bool(bounded))
+    return source_of(map_, language, str(proof), bounded), proof
 
 
 def _run_python(text: str, rows: Rows) -> tuple[Floats, str]:

@@ -7,11 +7,13 @@ of a map.
 
 from __future__ import annotations
 
+import math
 from functools import singledispatch
 from typing import Any
 
 import numpy as np
 
+from calibrant.arrays.score_types import PROBABILITY_ENDS
 from calibrant.export.kinds import Rows, proof_rows
 from calibrant.export.proof import compare
 from calibrant.maps import (
@@ -41,32 +43,36 @@ Module: Any = object if torch is None else torch.nn.Module
 Tensor = Any
 
 
-def to_torch(map_: Map) -> Any:
+def to_torch(map_: Map, *, bounded: bool) -> Any:
     """The map as a ``torch.nn.Module``, compared with ``apply`` on the scores of every export."""
     if torch is None:
         raise MissingPackage("a torch module", "torch", "torch")
-    module = CalibratedModule(map_)
+    module = CalibratedModule(map_, bounded)
     rows = proof_rows(map_)
-    if isinstance(map_, MulticlassMap):
+    if isinstance(map_, MulticlassMap) and not bounded:
         rows = Rows(rows.scores[~np.isinf(rows.scores).any(axis=1)])
     with torch.no_grad():
         found = module(torch.from_numpy(rows.scores)).numpy()
     labels = None
     if isinstance(map_, TopMap):
         codes = module.labels(torch.from_numpy(rows.scores)).numpy()
-        labels = np.where(np.isnan(rows.scores).any(axis=1, keepdims=True), -1, codes)
-    compare(map_, rows, found, f"torch {torch.__version__}", labels)
+        scores = rows.as_read().scores if bounded else rows.scores
+        labels = np.where(np.isnan(scores).any(axis=1, keepdims=True), -1, codes)
+    compare(map_, rows, found, f"torch {torch.__version__}", labels, bounded=bounded)
     return module
 
 
 class CalibratedModule(Module):  # type: ignore[misc]
     """From a tensor of scores to probabilities in its type: elementwise, or from rows of class scores to rows.
 
-    Half precision is read exactly and gives float32. NaN gives NaN, in the whole row for several classes.
+    Half precision is read exactly and gives float32. NaN gives NaN, in the whole row for several classes; so does a
+    number that is no probability, if scores are probabilities (``bounded``).
     """
 
-    def __init__(self, map_: Map) -> None:
+    def __init__(self, map_: Map, bounded: bool) -> None:
         super().__init__()
+        self.low, self.high = PROBABILITY_ENDS if bounded else (-math.inf, math.inf)
+        self.bounded = bounded
         self.function = _module(map_)
         self.by_row = isinstance(map_, MulticlassMap)
         self.ranks = map_.ranks if isinstance(map_, TopMap) else 0
@@ -74,8 +80,8 @@ class CalibratedModule(Module):  # type: ignore[misc]
     def forward(self, scores: Tensor) -> Tensor:
         """Probabilities of a tensor of scores."""
         given = scores.double()
-        out = self.function(given)
-        missing = torch.isnan(given)
+        missing = torch.isnan(given) | (given < self.low) | (given > self.high)
+        out = self.function(torch.clamp(given, 0.0, 1.0) if self.bounded else given)
         if self.by_row:
             missing = missing.any(dim=-1, keepdim=True)
         out = torch.where(missing, torch.full_like(out, float("nan")), out)
@@ -83,7 +89,7 @@ class CalibratedModule(Module):  # type: ignore[misc]
 
     def labels(self, scores: Tensor) -> Tensor:
         """Columns of the classes to which the probabilities of a map of top classes refer."""
-        return _ranked(scores, self.ranks)
+        return _ranked(torch.clamp(scores, 0.0, 1.0) if self.bounded else scores, self.ranks)
 
 
 @singledispatch

@@ -67,25 +67,25 @@ def verify(export: str | PathLike[str] | onnx.ModelProto, connection: Any = None
         return _verify_model(path.read_bytes(), connection)
     file = SqlFile.parse(_read_text(path))
     if connection is not None:
-        return file.prove(read(file.document).map, checked_engine(file.dialect, connection))
+        return file.prove(read(file.document), checked_engine(file.dialect, connection))
     with own_errors("the text of the file"):
-        return file.prove(read(file.document).map, engine_at_hand(file.dialect))
+        return file.prove(read(file.document), engine_at_hand(file.dialect))
 
 
 def _verify_model(data: bytes, session: Any) -> Proof:
     with own_errors("the model"):
         stored = session_of(data)
         document = document_in(stored)
-        map_ = read(document).map
+        held = read(document)
         if session is None:
-            return prove_model(map_, stored)
+            return prove_model(held.map, stored, bounded=held.bounded)
     if type(session).__module__.partition(".")[0] != "onnxruntime":
         raise InputError(
             "connection", "must be an onnxruntime.InferenceSession for an ONNX model", "pass one, or leave it out"
         )
     if document_in(session) != document:
         raise InputError("connection", "is a session of another model", "open it on the same file")
-    return prove_model(map_, session)
+    return prove_model(held.map, session, bounded=held.bounded)
 
 
 def _read_text(path: Path) -> str:

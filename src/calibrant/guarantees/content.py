@@ -17,6 +17,18 @@ class Content(NamedTuple):
     provenance: Provenance | MulticlassProvenance | None
     certificate: Certificate | NoCertificate | None
 
+    @property
+    def score_type(self) -> Any:
+        """Type of the input scores: that of the fitted scores, else that of the map, else probabilities."""
+        if self.provenance is not None:
+            return self.provenance.score_type
+        return self.map.on if isinstance(self.map, MulticlassMap) else "probability"
+
+    @property
+    def bounded(self) -> bool:
+        """Whether scores are probabilities: exports give NaN or NULL for other numbers."""
+        return self.score_type in ("probability", "independent")
+
     def check(self) -> None:
         """Reject a certificate of another map or of rows that cannot support it, and provenance of other classes."""
         map_, origin, certificate = self

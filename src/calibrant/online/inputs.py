@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays.columns import CHUNK, is_missing, read_column, read_floats, refuse_other_order
 from calibrant.arrays.keys import key_text
+from calibrant.arrays.score_types import PROBABILITY_ENDS, read_probabilities
 from calibrant.messages import InputError
 from calibrant.numerics import Floats
 
@@ -29,11 +30,11 @@ _SHORT.maxstring = _SHORT.maxother = MAX_TEXT  # of one entry
 
 def one_score(score: Any) -> float:
     """A score as a float in [0, 1]; anything that ``float`` accepts as one number, except text."""
-    x = _real(score)
-    if x is None or not 0.0 <= x <= 1.0:
+    x, (low, high) = _real(score), PROBABILITY_ENDS
+    if x is None or not low <= x <= high:
         fix = "pass one number" if x is None else MARGINS
         raise InputError("score", f"must be a probability in [0, 1], not {shown(score)}", fix)
-    return x
+    return min(max(x, 0.0), 1.0)
 
 
 def one_label(label: Any, bounded: bool) -> float:
@@ -75,8 +76,11 @@ def many_scores(scores: ArrayLike) -> Floats:
         raise InputError("scores", f"has shape {shape}", "pass one column, or use OnlineMulticlass for several classes")
     found: Floats = read_floats(scores, "scores")
     if found.size and not (found.min() >= 0.0 and found.max() <= 1.0):  # false for NaN too; no temporary arrays
-        place = int(np.argmin((found >= 0.0) & (found <= 1.0)))
-        raise InputError("scores", f"must be probabilities in [0, 1], but row {place} has {found[place]}", MARGINS)
+        read = read_probabilities(found)
+        if np.isnan(read).any():
+            place = int(np.argmax(np.isnan(read)))
+            raise InputError("scores", f"must be probabilities in [0, 1], but row {place} has {found[place]}", MARGINS)
+        return read
     return found
 
 

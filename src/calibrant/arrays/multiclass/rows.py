@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -15,7 +15,7 @@ from calibrant.arrays.labels import label_column
 from calibrant.arrays.multiclass.frames import column_name, needed_columns, rebuilt, refuse_stranger, refuse_text
 from calibrant.arrays.multiclass.names import class_names, first_names
 from calibrant.arrays.multiclass.spread import MASKED, Spread
-from calibrant.arrays.score_types import MulticlassScoreType
+from calibrant.arrays.score_types import PROBABILITY_ENDS, MulticlassScoreType
 from calibrant.arrays.sides import check_time, check_weights, side_column
 from calibrant.arrays.tensors import read_tensor
 from calibrant.messages import Advice, Argument, InputError, Note, Phrase, Setting, Text, Voice, note, warn
@@ -266,8 +266,8 @@ def check_class_scores(
         matrix[missing] = np.nan
     if matrix.size and np.isinf(matrix[~missing]).any():
         matrix = _unmasked(matrix, score_type == "logit" and masked(), score_type)
-    high = _settle_fitted(matrix[~missing] if missing.any() else matrix, score_type)
-    return without_excess(np.ascontiguousarray(matrix), score_type, high), lambda out, names: rebuilt(
+    low, high = _settle_fitted(matrix[~missing] if missing.any() else matrix, score_type)
+    return without_excess(np.ascontiguousarray(matrix), score_type, high, low), lambda out, names: rebuilt(
         scores, out, names
     )
 
@@ -377,9 +377,11 @@ def settle_class_kind(
     return score_type, (), spread.high
 
 
-def _settle_fitted(matrix: Matrix, score_type: MulticlassScoreType) -> float:
-    """Check scores that a map of this score type is applied to; the largest of them."""
-    spread = Spread.of(matrix, BLOCK)
+def _settle_fitted(matrix: Matrix, score_type: MulticlassScoreType) -> tuple[float, float]:
+    """Check scores that a map of this score type is applied to; the smallest and the largest of them."""
+    given = spread = Spread.of(matrix, BLOCK)
+    if PROBABILITY_ENDS[0] <= given.low < 0.0 and score_type != "logit":
+        spread = replace(given, low=0.0)
     if score_type == "logit":
         if spread.probable and len(matrix) > 1:
             warn(probabilities_for_logits())
@@ -392,7 +394,7 @@ def _settle_fitted(matrix: Matrix, score_type: MulticlassScoreType) -> float:
         )
     elif score_type == "probability" and not spread.probable:
         spread.refuse_sums(fitted=True)
-    return spread.high
+    return given.low, given.high
 
 
 def _guessed(spread: Spread, loose: bool) -> tuple[MulticlassScoreType, tuple[Note, ...]]:
@@ -405,11 +407,9 @@ def _guessed(spread: Spread, loose: bool) -> tuple[MulticlassScoreType, tuple[No
     return "independent", (independent_columns_guessed(spread.least, spread.most),)
 
 
-def without_excess(matrix: Matrix, score_type: MulticlassScoreType, high: float) -> Matrix:
-    """Probabilities clipped to 1 where the largest, ``high``, exceeds 1 by rounding; NaN stays."""
-    if score_type == "logit" or not high > 1.0:
-        return matrix
-    return np.asarray(np.minimum(matrix, matrix.dtype.type(1.0)))
+def without_excess(matrix: Matrix, score_type: MulticlassScoreType, high: float, low: float = 0.0) -> Matrix:
+    """Probabilities clipped to [0, 1] where the smallest or the largest is outside by rounding; NaN stays."""
+    return matrix if score_type == "logit" or (low >= 0.0 and not high > 1.0) else matrix.clip(0.0, 1.0)
 
 
 def class_codes(keys: Keys, names: tuple[str, ...], name: str = "y", fix: Text = Advice.DROP_ROWS) -> NDArray[np.intp]:

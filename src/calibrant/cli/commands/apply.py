@@ -147,7 +147,7 @@ def _complete(scores: list[str]) -> str:
 
 
 def _check_class_rows(rows: Any, scores: list[str], kind: str) -> None:
-    """Reject text, and scores outside the range that the map expects, which SQL would silently clip."""
+    """Reject text, and scores outside the range that the map expects, for which SQL gives NULL."""
     from calibrant.cli.input.numbers import text_found
     from calibrant.cli.voice import Mistake
     from calibrant.export.languages.sql.dialects import quote
@@ -155,7 +155,7 @@ def _check_class_rows(rows: Any, scores: list[str], kind: str) -> None:
     for name in scores:
         place = quote(name, "duckdb")
         s = f"TRY_CAST({place} AS DOUBLE)"
-        outside = f"isinf({s})" if kind == "logit" else f"NOT isnan({s}) AND ({s} < 0 OR {s} > 1.000001)"
+        outside = f"isinf({s})" if kind == "logit" else beyond(s)
         text = f"any_value({place}) FILTER (WHERE {s} IS NULL)"
         ((bad, low, high, word),) = rows.aggregate(
             f"count(*) FILTER (WHERE {outside}), min({s}), max({s}), {text}"
@@ -178,6 +178,14 @@ def _check_class_rows(rows: Any, scores: list[str], kind: str) -> None:
         raise Mistake(
             "the columns of --score", f"do not sum to 1 in {wrong:,} rows", "pass the probability of every class"
         )
+
+
+def beyond(s: str) -> str:
+    """A number is no probability, by more than rounding."""
+    from calibrant.arrays.score_types import PROBABILITY_ENDS
+
+    low, high = PROBABILITY_ENDS
+    return f"NOT isnan({s}) AND ({s} < {low!r} OR {s} > {high!r})"
 
 
 def _mapped_classes(
@@ -229,7 +237,7 @@ def _mapped(
 
 
 def _inspect(connection: Any, path: str, out: str, score: str, name: str, kind: str) -> Written:
-    """Inspect the written file; reject scores outside the range of the map, which SQL would silently clip."""
+    """Inspect the written file; reject scores outside the range of the map, for which SQL gives NULL."""
     from calibrant.cli.input.files import kind_of, read_rows
     from calibrant.cli.input.numbers import text_found
     from calibrant.cli.voice import Mistake
@@ -238,7 +246,7 @@ def _inspect(connection: Any, path: str, out: str, score: str, name: str, kind: 
     rows = read_rows(connection, [path], {}, as_text=kind_of(path) != "Parquet")
     s, p = (f"TRY_CAST({quote(column, 'duckdb')} AS DOUBLE)" for column in (score, name))
     text = f"any_value({quote(score, 'duckdb')}) FILTER (WHERE {s} IS NULL)"  # a value that is not NULL itself
-    outside = f"NOT isnan({s}) AND ({s} < 0 OR {s} > 1)" if kind == "probability" else f"isinf({s})"
+    outside = beyond(s) if kind == "probability" else f"isinf({s})"
     finite = f"FILTER (WHERE isfinite({s}))"
     sums = f"count(*), count({p}), avg({s}) {finite}, avg({p}), count(*) FILTER (WHERE {outside}), min({s}), max({s})"
     ((total, mapped, before, after, bad, low, high, word),) = rows.aggregate(f"{sums}, {text}").fetchall()

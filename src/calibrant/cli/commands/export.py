@@ -175,8 +175,10 @@ def _joined(
 
 def _sql(calibration: Calibration, out: str | None, column: Any, dialect: str, by: dict[str, str]) -> tuple[Proof, Any]:
     from calibrant.export.sql.file import SqlFile
+    from calibrant.guarantees.content import Content
 
     if out is not None:
         return calibration.export_sql(out, column, dialect, by=by), calibration.to_sql(column, dialect, by=by)
-    file = SqlFile.proven(calibration.map, calibration.to_json(), column, dialect, by)
+    content = Content(calibration.map, calibration.provenance, calibration.certificate)
+    file = SqlFile.proven(calibration.map, calibration.to_json(), column, dialect, by, bounded=content.bounded)
     return file.proof, file.text

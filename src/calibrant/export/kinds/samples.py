@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import singledispatch
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays.score_types import PROBABILITY_ENDS, read_probabilities
 from calibrant.export.kinds.scores import knots_of
 from calibrant.maps import ByGroupMap, ComposeMap, GroupedSoftmaxMap, Map, MulticlassMap, PathMap, SimplexBinsMap
 from calibrant.numerics import CLAMP, Floats
@@ -23,14 +24,17 @@ MAX_KNOTS = 20_000
 
 EDGES = (0.0, -0.0, 5e-324, 1e-310, 2.3e-308, 1e-300, 1e-17, 2.0**-53, 2.0**-32, 0.25, 0.5, 0.75, 1 - 2.0**-32, 1.0)
 OUTSIDE = (-5e-324, -0.25, 1.0 + 2.0**-52, 1.5, 40.0, -745.0, 1e300, -1e300, np.inf, -np.inf)
-EDGE_SCORES = np.array([*EDGES, *OUTSIDE, np.nan])
+NEAR = (-5e-7, 1.0 + 5e-7, *(end for own in PROBABILITY_ENDS for end in np.nextafter(own, [-np.inf, own, np.inf])))
+"""Scores about as far outside [0, 1] as a rounding error."""
+FAR = (-0.1, 1.2, 55.0)
+EDGE_SCORES = np.array([*EDGES, *OUTSIDE, *NEAR, *FAR, np.nan])
 
 
 RANDOM_ROWS = 10_000
 MAX_NUMBERS = 1_000_000
 """Largest number of scores in all rows together: with many classes there are fewer rows."""
 
-ABOVE = (1.0 + 2.0**-52, 1.0 + 1e-7, 1.5, 40.0)
+ABOVE = (1.0 + 2.0**-52, 1.0 + 1e-7, 1.5, 40.0, *NEAR, *FAR)
 LOGITS = (-745.0, -36.0, -1e-17, 1e-300, -1e-310, 5e-324, 36.0, 745.0, 1e5, -1e5, 1e99, -1e101, 1e300, -1e300)
 
 
@@ -44,6 +48,10 @@ class Rows:
     def take(self, rows: NDArray[Any] | slice) -> Rows:
         """A subset of the rows."""
         return Rows(self.scores[rows], {name: values[rows] for name, values in self.groups.items()})
+
+    def as_read(self) -> Rows:
+        """The rows as a map of probabilities reads them: a score that is none is missing."""
+        return replace(self, scores=read_probabilities(self.scores))
 
     def with_missing(self) -> Rows:
         """The rows, plus a copy of the first one without scores."""

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays.score_types import PROBABILITY_ENDS
 from calibrant.export.languages.onnx_graph import ML, Family, Graph
 from calibrant.export.languages.sql.dialects import DIALECTS, Dialect
 from calibrant.export.languages.sql.formulas import expit, held_between, line, of_log_odds
@@ -37,10 +38,13 @@ from calibrant.maps import (
     BetaMap,
     ByGroupMap,
     ComposeMap,
+    GroupedSoftmaxMap,
     IdentityMap,
     LogitAffineMap,
     Map,
+    PerClassMap,
     PiecewiseLinearMap,
+    SoftmaxMap,
     StepMap,
     TreeMap,
 )
@@ -107,6 +111,27 @@ def nodes_of(maps: Sequence[Map], which: str, graph: Graph, x: str) -> str:
         image = nodes(family.maps[0], family, graph, x)
         out = graph.add("Where", graph.add("Gather", graph.constant(member), which), image, out) if out else image
     return out
+
+
+def varies_outside(map_: Map) -> bool:
+    """Whether a probability that is outside [0, 1] by rounding must be clipped: its image is not that of 0 or 1."""
+    if isinstance(map_, SoftmaxMap | GroupedSoftmaxMap):  # which clips
+        return False
+    if isinstance(map_, ComposeMap):
+        return varies_outside(map_.maps[0])
+    if isinstance(map_, ByGroupMap | PerClassMap):
+        return any(map(varies_outside, filter(None, {*map_.maps, getattr(map_, "default", None)})))
+    if len(map_.inputs) > 1:  # compares scores with each other
+        return True
+    low, high = PROBABILITY_ENDS
+    if isinstance(map_, TreeMap):
+        cuts = map_.thresholds[map_.columns_split == 0]
+        split = ((cuts >= low) & (cuts < 0.0)) | ((cuts >= 1.0) & (cuts < high))
+        return bool(split.any()) or any(map(varies_outside, map_.maps))
+    knots = knots_of(map_)
+    marks = np.concatenate([knots, np.nextafter(knots, -np.inf), [low, 0.0, 1.0, high]])
+    below, above = marks[(marks >= low) & (marks <= 0.0)], marks[(marks >= 1.0) & (marks <= high)]
+    return bool((map_.apply(below) != map_.apply(0.0)).any() or (map_.apply(above) != map_.apply(1.0)).any())
 
 
 def _structure(map_: Map) -> Any:

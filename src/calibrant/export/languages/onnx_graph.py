@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays.columns import is_whole
+from calibrant.arrays.score_types import PROBABILITY_ENDS
 from calibrant.guarantees.provenance import library_version
 from calibrant.messages import InputError, MissingPackage
 from calibrant.numerics import FLOAT32_ABOVE_ZERO, FLOAT32_BELOW_ONE, LOG_ODDS_LIMIT
@@ -144,6 +145,11 @@ class Graph:
         if isinstance(low, float) and isinstance(high, float):
             return self.add("Clip", x, low, high)
         return self.add("Max", self.add("Min", x, high), low)
+
+    def inside(self, x: str) -> str:
+        """Whether ``x`` is a probability, up to rounding; NaN is none."""
+        low, high = PROBABILITY_ENDS
+        return self.add("And", self.add("GreaterOrEqual", x, low), self.add("LessOrEqual", x, high))
 
     def expit(self, z: str) -> str:
         """The probability of log-odds."""

@@ -6,6 +6,7 @@ import keyword
 import textwrap
 from collections.abc import Iterable, Sequence
 
+from calibrant.arrays.score_types import PROBABILITY_ENDS
 from calibrant.export.languages.statements import Case, Clip, If, Missing, Program, Set, Statement
 from calibrant.guarantees.provenance import library_version
 
@@ -38,8 +39,9 @@ def arguments(columns: Sequence[str]) -> list[str]:
 
 def _about(program: Program, proof: str, ends: Ends | None) -> list[str]:
     groups = f" and {len(program.columns)} group{'s' * (len(program.columns) > 1)}" if program.columns else ""
-    other = "" if ends is None else " and other numbers" if ends == (0.0, 1.0) else " and infinities"
-    read = "" if ends != (0.0, 1.0) else " from 0 to 1"
+    bounded = ends == PROBABILITY_ENDS
+    other = "" if ends is None else " and other numbers" if bounded else " and infinities"
+    read = " from 0 to 1" if bounded else ""
     gives = f"NaN{other} give{'s' * (not other)} NaN."
     first = f"Calibrated probability of a score{read}{groups}, by Calibrant {library_version()}. {gives}"
     return [first, *([proof] if proof else [])]

@@ -80,10 +80,10 @@ class Program:
         return name
 
     @classmethod
-    def of(cls, map_: Map) -> Program:
-        """The program of a map of one score."""
+    def of(cls, map_: Map, clipped: bool = False) -> Program:
+        """The program of a map of one score, which may be clipped to [0, 1] first."""
         program = cls(map_.columns)
-        program.body = written(map_, program)
+        program.body = [*([Clip("0.0", "1.0")] if clipped else []), *written(map_, program)]
         return program
 
 

@@ -24,7 +24,7 @@ INT64, TEXT = 7, 8
 """Type numbers in ONNX."""
 
 
-def rows_model(map_: MulticlassMap, dtype: Precision, versions: Versions) -> onnx.ModelProto:
+def rows_model(map_: MulticlassMap, dtype: Precision, versions: Versions, bounded: bool = False) -> onnx.ModelProto:
     """The map as a model from ``scores``, n rows of K, to ``calibrated``, n rows of as many as the map gives.
 
     A map of top classes also gives ``label``, the columns of the classes that the probabilities are about. A map by
@@ -34,7 +34,8 @@ def rows_model(map_: MulticlassMap, dtype: Precision, versions: Versions) -> onn
     Edge rules: NaN in a row makes its results NaN and its labels -1; nothing else does, but that a map of paths gives
     NaN where it abstains. Tables of the scores themselves equal :meth:`calibrant.maps.MulticlassMap.apply` on scores of
     the same type, softmax agrees to 1e-12 in double and to one step of a float32; a table after softmax may take the
-    neighboring step where the probability is within rounding of a knot. Whether a row sums to 1 is not looked at.
+    neighboring step where the probability is within rounding of a knot. If scores are probabilities (``bounded``),
+    a number more than 1e-6 outside [0, 1] makes its row NaN. Whether a row sums to 1 is not looked at.
 
     Guarantee: that of the map itself, up to the rounding of probabilities to float32.
     Cost: nodes in proportion to the kinds of maps among the parts and to the logarithm of their knots; constants of
@@ -53,8 +54,9 @@ def rows_model(map_: MulticlassMap, dtype: Precision, versions: Versions) -> onn
         if name in map_.columns:
             raise InputError("map", f"needs a column named {name!r}, which the model has itself", "rename the column")
     graph = Graph(dtype, versions, map_.columns, map_.numbers)
-    unknown = graph.add("IsNaN", ROWS)
+    unknown = graph.add("Not", graph.inside(ROWS)) if bounded else graph.add("IsNaN", ROWS)
     x = graph.add("Where", unknown, 0.0, ROWS)
+    x = graph.clip(x, 0.0, 1.0) if bounded else x
     missing = _any(graph, unknown)
     calibrated, labels = row_nodes(map_, graph, graph.widened(x))
     graph.add("Where", missing, float("nan"), graph.narrowed(calibrated), output=OUTPUT)

@@ -43,8 +43,9 @@ def to_onnx(
     shape: Shape | None = OPEN,
     opset: int | None = None,
     ir_version: int | None = None,
+    bounded: bool = False,
 ) -> onnx.ModelProto:
-    """The map as an ONNX model.
+    """The map as an ONNX model; if scores are probabilities (``bounded``), other numbers give NaN.
 
     For one score, from ``score`` to ``calibrated``, elementwise: see :func:`calibrant.export.onnx.scores.score_model`.
     For several classes, from ``scores`` to ``calibrated``, row by row: see
@@ -64,20 +65,27 @@ def to_onnx(
         raise InputError("dtype", f"must be one of {', '.join(get_args(Precision))}, got {dtype!r}")
     versions = Versions.of(opset, ir_version)
     if not isinstance(map_, MulticlassMap):
-        return score_model(map_, dtype, shape, versions)
+        return score_model(map_, dtype, shape, versions, bounded)
     if shape != OPEN:
         raise InputError("shape", "cannot be set for a map of several classes", "leave it out")
-    return rows_model(map_, dtype, versions)
+    return rows_model(map_, dtype, versions, bounded)
 
 
 def proven_model(
-    map_: Map, document: str, dtype: Precision, shape: Shape | None, opset: int | None, ir_version: int | None
+    map_: Map,
+    document: str,
+    dtype: Precision,
+    shape: Shape | None,
+    opset: int | None,
+    ir_version: int | None,
+    *,
+    bounded: bool,
 ) -> onnx.ModelProto:
     """The model with its proof and document inside; see :meth:`calibrant.Calibration.to_onnx`."""
-    model = to_onnx(map_, dtype, shape=shape, opset=opset, ir_version=ir_version)
+    model = to_onnx(map_, dtype, shape=shape, opset=opset, ir_version=ir_version, bounded=bounded)
     with own_errors(Setting("opset", model.opset_import[0].version), InputError):
         session = session_of(model.SerializeToString())
-    proof = prove_model(map_, session)
+    proof = prove_model(map_, session, bounded=bounded)
     held = {"proof": json.dumps(asdict(proof), allow_nan=False), "document": document}
     for name, value in held.items():
         entry = model.metadata_props.add()
@@ -100,7 +108,7 @@ def document_in(session: Any) -> str:
     return str(held[f"{METADATA}document"])
 
 
-def prove_model(map_: Map, session: Any) -> Proof:
+def prove_model(map_: Map, session: Any, *, bounded: bool = False) -> Proof:
     """The proof that an onnxruntime session gives the results of the map, or an :class:`ExportMismatchError`."""
     import onnxruntime
 
@@ -122,7 +130,7 @@ def prove_model(map_: Map, session: Any) -> Proof:
         rows = Rows(rows.scores.astype(dtype), groups)
     wanted = [OUTPUT, LABEL][: 2 if isinstance(map_, TopMap) else 1]
     if isinstance(map_, MulticlassMap):
-        rows = rows.take(~np.isinf(rows.scores).any(axis=1))
+        rows = rows if bounded else rows.take(~np.isinf(rows.scores).any(axis=1))
         found, *labels = session.run(wanted, {score.name: rows.scores, **_filled(rows)})
     else:
         given = {score.name: rows.scores, **_filled(rows)}
@@ -134,7 +142,7 @@ def prove_model(map_: Map, session: Any) -> Proof:
     name = f"onnxruntime {onnxruntime.__version__}, {session.get_providers()[0]}, {dtype}"
     if tree and set(map_.columns) - set(map_.numbers):
         name += ", with the empty text for missing text"
-    return compare(map_, rows, found, name, labels[0] if labels else None)
+    return compare(map_, rows, found, name, labels[0] if labels else None, bounded=bounded)
 
 
 def _filled(rows: Rows) -> dict[str, NDArray[Any]]:

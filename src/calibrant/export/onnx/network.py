@@ -53,7 +53,7 @@ class Scores(NamedTuple):
     shape: Shape | None
 
 
-def behind(map_: Map, document: str, network: Network, output: str | None) -> onnx.ModelProto:
+def behind(map_: Map, document: str, network: Network, output: str | None, *, bounded: bool) -> onnx.ModelProto:
     """The network followed by the map; see :meth:`calibrant.Calibration.to_onnx`."""
     whole = _read(network)
     scores = _chosen(map_, _candidates(whole), output)
@@ -64,7 +64,8 @@ def behind(map_: Map, document: str, network: Network, output: str | None) -> on
     if isinstance(map_, MulticlassMap):
         shape = OPEN
     try:
-        model = proven_model(map_, document, PRECISIONS[scores.element], shape, operators.get("", OPSET), None)
+        version = operators.get("", OPSET)
+        model = proven_model(map_, document, PRECISIONS[scores.element], shape, version, None, bounded=bounded)
     except InputError as error:
         raise (error.about("network") if error.argument == "opset" else error) from None
     _join(whole, model, scores, operators, isinstance(map_, MulticlassMap))

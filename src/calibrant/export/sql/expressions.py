@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import overload
 
-from calibrant.export.kinds import lower
+from calibrant.arrays.score_types import PROBABILITY_ENDS
+from calibrant.export.kinds import lower, varies_outside
 from calibrant.export.languages.sql.dialects import dialect_named, quote
+from calibrant.export.languages.sql.formulas import held_between
 from calibrant.export.languages.sql.text import Text, text_literal, translated
 from calibrant.maps import ByGroupMap, ComposeMap, Map, TopMap
 from calibrant.messages import InputError, Setting
@@ -29,17 +31,29 @@ Columns = str | Mapping[str, str] | Sequence[str] | None
 
 
 @overload
-def to_sql(map_: Map, columns: str, dialect: str = ..., by: Mapping[str, str] | None = ...) -> str: ...
+def to_sql(
+    map_: Map, columns: str, dialect: str = ..., by: Mapping[str, str] | None = ..., *, bounded: bool = ...
+) -> str: ...
 
 
 @overload
 def to_sql(
-    map_: Map, columns: Columns = ..., dialect: str = ..., by: Mapping[str, str] | None = ...
+    map_: Map,
+    columns: Columns = ...,
+    dialect: str = ...,
+    by: Mapping[str, str] | None = ...,
+    *,
+    bounded: bool = ...,
 ) -> str | dict[str, str]: ...
 
 
 def to_sql(
-    map_: Map, columns: Columns = None, dialect: str = "duckdb", by: Mapping[str, str] | None = None
+    map_: Map,
+    columns: Columns = None,
+    dialect: str = "duckdb",
+    by: Mapping[str, str] | None = None,
+    *,
+    bounded: bool = False,
 ) -> str | dict[str, str]:
     """SQL expressions of a map, one for each output column; NULL or NaN in any score of a row gives NULL.
 
@@ -57,6 +71,9 @@ def to_sql(
         begins with a comment that says so.
     by
         Names of the group columns in the table, if they differ from the map: ``{"region": "area_code"}``.
+    bounded
+        Whether scores are probabilities: a number more than 1e-6 outside [0, 1] then gives NULL, one that is outside by
+        less is clipped.
 
     Returns
     -------
@@ -67,9 +84,8 @@ def to_sql(
     -----
     Step maps give the same doubles as :meth:`calibrant.maps.Map.apply`, smooth maps agree to 1e-12. A step map after a
     curve is compared in the raw score, and after softmax in the probability; it may take the neighboring step if the
-    curve is within rounding of a knot. SQL does not check whether a score is a probability, or whether a row sums to 1:
-    a score outside [0, 1] is clipped to the end of the map. SQLite stores NaN as NULL, and text in a score column, or
-    in a column of numbers of a tree, gives NULL.
+    curve is within rounding of a knot. SQL does not check whether a row sums to 1. SQLite stores NaN as NULL, and text
+    in a score column, or in a column of numbers of a tree, gives NULL.
 
     A group column is cast to text: it may contain text, integers or booleans, as the map's groups do. The text of other
     types differs between engines and matches no group. For engines without booleans, a map of the groups true and false
@@ -92,12 +108,12 @@ def to_sql(
     >>> print(to_sql(halves, ["p", "q"], "sqlite")["b"].partition(" ELSE ")[2])
     CASE WHEN CAST(`q` AS REAL) >= 0.5 THEN 0.75 ELSE 0.25 END END
     """
-    found = expressions(map_, score_columns(map_, columns), dialect, by)
+    found = expressions(map_, score_columns(map_, columns), dialect, by, bounded=bounded)
     return found[map_.outputs[0]] if isinstance(columns, str) else found
 
 
 def expressions(
-    map_: Map, columns: Mapping[str, str], dialect: str, by: Mapping[str, str] | None = None
+    map_: Map, columns: Mapping[str, str], dialect: str, by: Mapping[str, str] | None = None, *, bounded: bool = False
 ) -> dict[str, str]:
     """The expressions by name, over columns that :func:`score_columns` checked."""
     written = dialect_named(dialect)
@@ -111,21 +127,40 @@ def expressions(
         name: quote(column, dialect) if name in map_.numbers else written.key.format(quote(column, dialect))
         for name, column in groups.items()
     }
-    quoted = [quote(name, dialect) for name in columns.values()]
-    x = [f"CAST({name} AS {written.real})" for name in quoted]
-    unusable = [written.unusable.format(name=name, x=each) for name, each in zip(quoted, x, strict=True)]
-    unusable += [written.not_number.format(keys[name]) for name in map_.numbers if written.not_number]
-    missing = " OR ".join([*unusable, *_unknown(map_, keys, dialect)])
+    others = [written.not_number.format(keys[name]) for name in map_.numbers if written.not_number]
+    x, (before, after) = usable(map_, columns.values(), dialect, [*others, *_unknown(map_, keys, dialect)], bounded)
     text = Text(written, dialect, (*columns.values(), *groups.values()), keys)
     found: dict[str, str] = {}
     for place, output in enumerate(sql_outputs(map_)):
-        whole = f"CASE WHEN {missing} THEN NULL ELSE {lower(map_, text, x, place)} END"
+        whole = f"{before}{lower(map_, text, x, place)}{after}"
         found[output] = whole if written.executed else translated(whole, dialect)
         if several and sum(map(len, found.values())) > MAX_CHARACTERS:
             raise InputError(
                 Setting("dialect", dialect), f"needs more than {MAX_CHARACTERS:,} characters for this map", TO_ONNX
             )
     return found
+
+
+def usable(
+    map_: Map, columns: Iterable[str], dialect: str, missing: Sequence[str], bounded: bool
+) -> tuple[list[str], tuple[str, str]]:
+    """The texts of the scores, and the text before and after a result, which gives NULL for scores that are not read.
+
+    ``missing`` are further conditions under which a row has no result.
+    """
+    written, quoted = dialect_named(dialect), [quote(name, dialect) for name in columns]
+    x = [f"CAST({name} AS {written.real})" for name in quoted]
+    unusable = [written.unusable.format(name=name, x=each) for name, each in zip(quoted, x, strict=True)]
+    if not bounded:
+        return x, (f"CASE WHEN {' OR '.join([*unusable, *missing])} THEN NULL ELSE ", " END")
+    # NULL and NaN lie between no numbers, whether an engine orders NaN first, last or not at all.
+    first = [*(unusable if written.not_number else []), *missing]
+    ends = " AND ".join(map(written.literal, PROBABILITY_ENDS))
+    inside = " AND ".join(f"{each} BETWEEN {ends}" for each in x)
+    if varies_outside(map_):
+        x = [held_between(written, each, written.literal(0.0), written.literal(1.0)) for each in x]
+    none = f"WHEN {' OR '.join(first)} THEN NULL " if first else ""
+    return x, (f"CASE {none}WHEN {inside} THEN ", " END")
 
 
 def sql_outputs(map_: Map) -> tuple[str, ...]:

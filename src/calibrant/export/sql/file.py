@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.export.documents import read
 from calibrant.export.errors import DocumentError, ExportMismatchError, own_errors
 from calibrant.export.kinds import proof_rows
 from calibrant.export.languages.sql.dialects import dialect_named, engine_of, quote
@@ -20,6 +21,7 @@ from calibrant.export.languages.sql.engines import Engine
 from calibrant.export.languages.sql.interpreter import reader
 from calibrant.export.proof import Proof, compare
 from calibrant.export.sql.expressions import Columns, expressions, group_columns, score_columns, sql_outputs
+from calibrant.guarantees.content import Content
 from calibrant.guarantees.provenance import library_version
 from calibrant.maps import Map, TopMap
 from calibrant.messages import InputError, Setting, Shown
@@ -68,6 +70,8 @@ class SqlFile(Shown):
         dialect: str,
         by: Mapping[str, str] | None = None,
         connection: Any = None,
+        *,
+        bounded: bool,
     ) -> SqlFile:
         """The file of a map, or an :class:`ExportMismatchError`; see :meth:`calibrant.Calibration.export_sql`."""
         names = score_columns(map_, columns)
@@ -76,13 +80,13 @@ class SqlFile(Shown):
         odd = [name for name in (*names.values(), *map_.outputs, *map_.inputs) if "\n" in name or "\r" in name]
         if several and odd:
             raise InputError("columns", f"must be names without line breaks, got {odd[0]!r}", "rename it")
-        texts = expressions(map_, names, dialect, groups)
+        texts = expressions(map_, names, dialect, groups, bounded=bounded)
         text = BETWEEN.join(f"{each} AS {quote(name, dialect)}" if several else each for name, each in texts.items())
         if connection is None:
             with own_errors(Setting("dialect", dialect), InputError):
-                proof = prove_sql(map_, text, names, engine_at_hand(dialect), groups)
+                proof = prove_sql(map_, text, names, engine_at_hand(dialect), groups, bounded=bounded)
         else:
-            proof = prove_sql(map_, text, names, checked_engine(dialect, connection), groups)
+            proof = prove_sql(map_, text, names, checked_engine(dialect, connection), groups, bounded=bounded)
         return cls(document, names, dialect, text, proof, groups)
 
     def __str__(self) -> str:
@@ -98,8 +102,9 @@ class SqlFile(Shown):
         what = f"probability from {columns}"
         if len(self.columns) > 1:
             what = f"probabilities of {len(self.columns)} classes, as columns for a SELECT"
+        unread = none_for(read(self.document).bounded)
         lines = [
-            f"-- Calibrated {what}, in {self.dialect} SQL, by Calibrant {library_version()}. NULL and NaN give NULL.",
+            f"-- Calibrated {what}, in {self.dialect} SQL, by Calibrant {library_version()}. {unread}",
             f"-- {self.proof}",
             *(f"{MARK}{name}: {json.dumps(value, allow_nan=False)}" for name, value in held.items()),
             self.text,
@@ -123,11 +128,17 @@ class SqlFile(Shown):
         except (ValueError, TypeError, KeyError, RecursionError) as problem:
             raise DocumentError("the file", f"was not written by export_sql: {problem}") from None
 
-    def prove(self, map_: Map, engine: Engine) -> Proof:
-        """Repeat the comparison on this engine."""
+    def prove(self, content: Content, engine: Engine) -> Proof:
+        """Repeat the comparison on this engine, with the content of the document."""
+        map_ = content.map
         if set(self.columns) != set(map_.inputs):
             raise DocumentError("the file", f"has columns of {', '.join(self.columns)}, which do not match its map")
-        return prove_sql(map_, self.text, self.columns, engine, self.by)
+        return prove_sql(map_, self.text, self.columns, engine, self.by, bounded=content.bounded)
+
+
+def none_for(bounded: bool) -> str:
+    """Which scores give NULL."""
+    return f"NULL{', NaN and numbers that are no probabilities' if bounded else ' and NaN'} give NULL."
 
 
 def _split(text: str) -> tuple[dict[str, str], str]:
@@ -143,7 +154,15 @@ def _split(text: str) -> tuple[dict[str, str], str]:
     return held, body
 
 
-def prove_sql(map_: Map, text: str, columns: Columns, engine: Engine, by: Mapping[str, str] | None = None) -> Proof:
+def prove_sql(
+    map_: Map,
+    text: str,
+    columns: Columns,
+    engine: Engine,
+    by: Mapping[str, str] | None = None,
+    *,
+    bounded: bool = False,
+) -> Proof:
     """The proof that the text of a file gives the results of the map, or an :class:`ExportMismatchError`."""
     outputs = sql_outputs(map_)
     items = [text] if len(outputs) == 1 else text.split(BETWEEN)
@@ -170,7 +189,7 @@ def prove_sql(map_: Map, text: str, columns: Columns, engine: Engine, by: Mappin
         if len(values) != len(matrix):
             raise ExportMismatchError(f"{engine.name} gives {len(values):,} results for {len(matrix):,} rows")
     results = np.column_stack([doubles(found[name], engine.name) for name in map_.outputs])
-    return compare(map_, rows, results, engine.name, _labels(map_, found, engine.name))
+    return compare(map_, rows, results, engine.name, _labels(map_, found, engine.name), bounded=bounded)
 
 
 def doubles(found: Sequence[Any], engine: str) -> NDArray[np.float64]:

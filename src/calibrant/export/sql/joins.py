@@ -28,8 +28,8 @@ from calibrant.export.languages.sql.engines import Engine
 from calibrant.export.languages.sql.pieces import NEGLIGIBLE
 from calibrant.export.languages.sql.text import Text, text_literal, translated
 from calibrant.export.proof import Proof, compare
-from calibrant.export.sql.expressions import group_columns, score_columns
-from calibrant.export.sql.file import checked_engine, doubles, engine_at_hand
+from calibrant.export.sql.expressions import group_columns, score_columns, usable
+from calibrant.export.sql.file import checked_engine, doubles, engine_at_hand, none_for
 from calibrant.guarantees.provenance import library_version
 from calibrant.maps import ByGroupMap, ComposeMap, Map
 from calibrant.messages import InputError, Setting, plural
@@ -79,6 +79,7 @@ class SqlJoin:
         connection: Any = None,
         dbt: bool = False,
         may_be_empty: bool = False,
+        bounded: bool,
     ) -> SqlJoin:
         """The query of a map by segment, or an :class:`~calibrant.ExportMismatchError`.
 
@@ -92,15 +93,15 @@ class SqlJoin:
         joins = [] if may_be_empty and not map_.columns else _joins(map_)
         map_id = hashlib.sha256(document.encode()).hexdigest()[:16]
         parameters = tuple(line for join in joins for line in join.lines(map_id))
-        text = _expression(map_, score, dialect, joins)
+        text = _expression(map_, score, dialect, joins, bounded)
         if connection is None:
             with own_errors(Setting("dialect", dialect), InputError):
-                proof = _prove(map_, text, score, joins, engine_at_hand(dialect), dialect)
+                proof = _prove(map_, text, score, joins, engine_at_hand(dialect), dialect, bounded)
         else:
-            proof = _prove(map_, text, score, joins, checked_engine(dialect, connection), dialect)
+            proof = _prove(map_, text, score, joins, checked_engine(dialect, connection), dialect, bounded)
         query = _query(text, dialect, joins, keys, map_id, len(parameters), (table, rows, name), dbt)
         others = "NULL" if any(join.part.default is None for join in joins) else "the global map"
-        head = _head(dialect, table, len(parameters), proof, others, dbt)
+        head = _head(dialect, table, len(parameters), proof, others, dbt, none_for(bounded))
         return cls(f"{head}{query}\n", parameters, proof)
 
     def csv(self) -> str:
@@ -212,23 +213,21 @@ def _joins(map_: Map) -> list[_Join]:
     return found
 
 
-def _expression(map_: Map, score: str, dialect: str, joins: Sequence[_Join]) -> str:
+def _expression(map_: Map, score: str, dialect: str, joins: Sequence[_Join], bounded: bool) -> str:
     """The probability over the score and the joined numbers, before a translation."""
-    written = dialect_named(dialect)
-    name = quote(score, dialect)
-    x = f"CAST({name} AS {written.real})"
     lacking = [f"{join.slope} IS NULL" for join in joins if join.part.default is None]
-    missing = " OR ".join([written.unusable.format(name=name, x=x), *lacking])
+    x, (before, after) = usable(map_, [score], dialect, lacking, bounded)
     taken = (score, *(each for join in joins for each in (join.slope, join.intercept)))
     joined = {join.stage: (join.slope, join.intercept) for join in joins}
-    body = lower(map_, Text(written, dialect, taken, joined=joined), [x], 0)
-    return f"CASE WHEN {missing} THEN NULL ELSE {body} END"
+    return f"{before}{lower(map_, Text(dialect_named(dialect), dialect, taken, joined=joined), x, 0)}{after}"
 
 
 # ------------------------------------------------------------------------------------------------------------ the proof
 
 
-def _prove(map_: Map, text: str, score: str, joins: Sequence[_Join], engine: Engine, dialect: str) -> Proof:
+def _prove(
+    map_: Map, text: str, score: str, joins: Sequence[_Join], engine: Engine, dialect: str, bounded: bool
+) -> Proof:
     """Compare the text with the map, on the numbers that the join would find."""
     small = _with_few_segments(map_)
     rows = proof_rows(small).with_missing()
@@ -243,7 +242,7 @@ def _prove(map_: Map, text: str, score: str, joins: Sequence[_Join], engine: Eng
         scores[join.slope], scores[join.intercept] = map(list, zip(*found, strict=True))
     item = text if dialect_named(dialect).executed else translated(text, dialect)
     (results,) = engine.select([item], scores, {})
-    return compare(small, rows, doubles(results, engine.name), engine.name)
+    return compare(small, rows, doubles(results, engine.name), engine.name, bounded=bounded)
 
 
 def _with_few_segments(map_: Map) -> Map:
@@ -312,14 +311,14 @@ def _query(
     return query
 
 
-def _head(dialect: str, table: str, size: int, proof: Proof, others: str, dbt: bool) -> str:
+def _head(dialect: str, table: str, size: int, proof: Proof, others: str, dbt: bool, unread: str) -> str:
     load = "it is a seed of dbt" if dbt else "create and load it first"
     held = [
         f"The table {table} holds {plural(size, 'segment')}: {load}.",
         "If it is incomplete, loaded twice or of another map, every probability is NULL.",
-        f"NULL and NaN give NULL. Unseen and missing segments get {others}.",
+        f"{unread} Unseen and missing segments get {others}.",
     ]
-    none = [f"No segment was found to differ, so the table {table} has no rows: {load}.", "NULL and NaN give NULL."]
+    none = [f"No segment was found to differ, so the table {table} has no rows: {load}.", unread]
     lines = [
         f"Calibrated probability of each row, in {dialect} SQL, by Calibrant {library_version()}.",
         *(held if size else none),

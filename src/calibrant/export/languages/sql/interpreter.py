@@ -100,6 +100,7 @@ class _Reading:
             exp.GT: lambda node, row: self.value(node.this, row) > self.value(node.expression, row),
             exp.LTE: lambda node, row: self.value(node.this, row) <= self.value(node.expression, row),
             exp.LT: lambda node, row: self.value(node.this, row) < self.value(node.expression, row),
+            exp.Between: self.between,
             exp.Neg: lambda node, row: -self.value(node.this, row),
             exp.Add: lambda node, row: self.value(node.this, row) + self.value(node.expression, row),
             exp.Sub: lambda node, row: self.value(node.this, row) - self.value(node.expression, row),
@@ -130,6 +131,10 @@ class _Reading:
         if type(node.expression) is not self.null:
             raise DocumentError("the text", "uses IS with something other than NULL, which no map needs")
         return _is_null(self.value(node.this, row)) != bool(node.args.get("negate"))
+
+    def between(self, node: Any, row: Row) -> Any:
+        given = self.value(node.this, row)
+        return (given >= self.value(node.args["low"], row)) & (given <= self.value(node.args["high"], row))
 
     def scaled(self, operation: Any, node: Any, row: Row) -> Any:
         left, right = self.value(node.this, row), self.value(node.expression, row)

@@ -14,7 +14,7 @@ import numpy as np
 
 from calibrant.maps import Map
 from calibrant.messages import InputError
-from calibrant.numerics import Floats, first_double
+from calibrant.numerics import LARGEST_DOUBLE, Floats, first_double
 
 Template = Callable[..., str]
 """Function of the dialect, the text of the score and the text of each number that returns the text of the result."""
@@ -44,8 +44,6 @@ MAX_CROSSINGS = 100_000
 
 NEGLIGIBLE = 1e-290
 """Terms below this do not change a probability; in some engines their underflow is an error."""
-
-LARGEST_DOUBLE = float(np.finfo(np.float64).max)
 
 
 @dataclass(frozen=True)
