@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays.columns import check_length, first_row, read_column, read_floats
+from calibrant.arrays.labels import refuse_swapped
 from calibrant.messages import InputError
 
 
@@ -34,6 +35,7 @@ def half_rows(scores: Any, y: Any, sample_weight: Any = None, groups: Any = None
     row = first_row(q, lambda part: ~((part >= 0.0) & (part <= 1.0)))
     if row is not None:
         raise InputError("y", f"is {q[row]:g} at row {row} counted from 0", "pass fractions in [0, 1]")
+    refuse_swapped(s, q, "y")
     weight = np.ones(len(q)) if sample_weight is None else read_floats(sample_weight, "sample_weight")
     check_length(weight, "sample_weight", len(q))
     group = np.arange(len(q)) if groups is None else read_column(groups, "groups")

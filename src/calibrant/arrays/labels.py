@@ -109,9 +109,8 @@ def encode_labels(
         refuse_infinite(target, name, fix)
     values = _distinct(target, name)
     if len(values) > 2:
-        if scores is not None and _look_swapped(scores, target):
-            swapped = Phrase("and {y} look swapped", y=Argument(name))
-            raise InputError("scores", swapped, Advice.SWAP_SCORES_AND_LABELS)
+        if scores is not None:
+            refuse_swapped(scores, target, name)
         if target.dtype.kind == "f" and min(value_range(target)) >= 0.0 and max(value_range(target)) <= 1.0:
             raise InputError(
                 name, f"has more than two distinct values in [0, 1] ({_first_three(values)}, ...)", FRACTIONS
@@ -241,14 +240,24 @@ def without_positive(error: InputError) -> InputError:
     return InputError(error.subject, error.problem, f"pass 1 for each event and 0 for the others{example}")
 
 
-def _look_swapped(scores: NDArray[np.float64], target: NDArray[Any]) -> bool:
-    if target.dtype.kind not in "fO":
-        return False
+def refuse_swapped(scores: Any, target: NDArray[Any], name: str) -> None:
+    """Refuse scores that are all 0 or 1 beside labels of which some are fractions: they are the labels.
+
+    One row alone may be such a row.
+    """
+    if len(target) > 1 and target.dtype.kind in "fO" and _look_swapped(scores, target):
+        raise InputError("scores", Phrase("and {y} look swapped", y=Argument(name)), Advice.SWAP_SCORES_AND_LABELS)
+
+
+def _look_swapped(scores: Any, target: NDArray[Any]) -> bool:
     try:
+        if _zero_one(np.asarray(scores[:_HEAD]).reshape(-1)) is None:
+            return False
         low, high = value_range(target)
+        between = bool(low >= 0 and high <= 1 and ((target > 0) & (target < 1)).any())
     except (TypeError, ValueError):
         return False
-    return low >= 0 and high <= 1 and _zero_one(scores) is not None
+    return between and _zero_one(np.asarray(scores).reshape(-1)) is not None
 
 
 def warn_about_labels(s: NDArray[np.float64], labels: NDArray[np.uint8]) -> None:

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays.columns import CHUNK, is_missing, read_column, read_floats, refuse_other_order
 from calibrant.arrays.keys import key_text
+from calibrant.arrays.labels import refuse_swapped
 from calibrant.arrays.score_types import PROBABILITY_ENDS, read_probabilities
 from calibrant.messages import InputError
 from calibrant.numerics import Floats
@@ -88,6 +89,7 @@ def many_labels(labels: ArrayLike, scores: ArrayLike, bounded: bool) -> Floats:
     """Outcomes, one for each score, as an array of 0.0 and 1.0, or of floats in [0, 1] if ``bounded``."""
     refuse_unpaired(scores, labels, "labels")
     raw = read_column(labels, "labels")
+    refuse_swapped(scores, raw, "labels")
     found = _as_outcomes(raw, bounded)
     if not _all_outcomes(found, bounded):
         right = (found >= 0.0) & (found <= 1.0) if bounded else (found == 0.0) | (found == 1.0)

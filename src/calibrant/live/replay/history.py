@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays import Rows, check_labels, check_scores
+from calibrant.arrays import Rows, check_scores
 from calibrant.arrays.columns import as_set, check_length, is_missing, read_column
+from calibrant.arrays.labels import encode_labels
 from calibrant.arrays.sides import side_column
 from calibrant.engine import TallyStore
 from calibrant.live.replay.times import Calendar, read_delay, read_times
@@ -97,7 +98,7 @@ class History:
             raise InputError("scores", "is empty", "pass at least one row")
         if np.isnan(s).any():
             raise InputError("scores", "has missing values", "drop these rows or repair the score")
-        labels, missing, read = _labels(y, len(s), positive)
+        labels, missing, read = _labels(y, s, positive)
         at, calendar, converted = read_times(time, len(s), day)
         known_at = np.where(missing, np.inf, at + read_delay(delay, len(s), calendar))
         order = np.argsort(at, kind="stable")
@@ -242,9 +243,9 @@ def _whole(counted: Tally | GroupedTally) -> Tally:
     return counted.total() if isinstance(counted, GroupedTally) else counted
 
 
-def _labels(y: Any, n: int, positive: Any) -> tuple[NDArray[np.uint8], NDArray[np.bool_], tuple[Note, ...]]:
+def _labels(y: Any, scores: Floats, positive: Any) -> tuple[NDArray[np.uint8], NDArray[np.bool_], tuple[Note, ...]]:
     """Labels as 0 and 1, which of them are missing, and what was converted."""
-    column = read_column(y, "y")
+    column, n = read_column(y, "y"), len(scores)
     check_length(column, "y", n)
     missing = np.zeros(n, dtype=np.bool_)
     if column.dtype.kind == "f":
@@ -254,5 +255,5 @@ def _labels(y: Any, n: int, positive: Any) -> tuple[NDArray[np.uint8], NDArray[n
     if missing.all():
         raise InputError("y", "has no label at all", "pass a history whose outcomes are known")
     labels = np.zeros(n, dtype=np.uint8)
-    labels[~missing], notes = check_labels(column[~missing], positive)
+    labels[~missing], notes = encode_labels(column[~missing], positive, "y", scores[~missing])
     return labels, missing, notes
