@@ -93,7 +93,7 @@ def test_missing_values_categories_and_names(booster: Callable[[], Any]) -> None
             assert list(classifier.feature_names_in_) == ["amount", "job"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrantWarning)  # these are training rows, and four trees have a steep slope
-        prefit = CalibratedClassifier(bare, PlattScaling()).fit(frame, y)
+        prefit = CalibratedClassifier(bare, PlattScaling(), cv="prefit").fit(frame, y)
     np.testing.assert_array_equal(
         prefit.predict_proba(frame)[:, 1],
         prefit.calibrator_.transform(np.asarray(bare.predict_proba(frame)[:, 1], dtype=np.float64)),

@@ -32,6 +32,7 @@ from calibrant import (
     SamplingCorrection,
     Tally,
     TemperatureScaling,
+    load,
 )
 from calibrant.maps import StepMap, TopMap
 from calibrant.multiclass import (
@@ -74,7 +75,7 @@ class CountsFits(ClassifierMixin, BaseEstimator):
 
 def test_prefit_maps_the_scores_of_the_model(model: LogisticRegression) -> None:
     X, y = worlds.features()
-    wrapped = CalibratedClassifier(model, PlattScaling()).fit(X, y)
+    wrapped = CalibratedClassifier(model, PlattScaling(), cv="prefit").fit(X, y)
     expected = PlattScaling().fit(model.predict_proba(X)[:, 1], y)
     np.testing.assert_array_equal(wrapped.predict_proba(X)[:, 1], expected.transform(model.predict_proba(X)[:, 1]))
     np.testing.assert_allclose(wrapped.predict_proba(X).sum(axis=1), 1.0)
@@ -86,7 +87,7 @@ def test_prefit_is_never_refitted() -> None:
     X, y = worlds.features()
     model = CountsFits().fit(X, y)
     before, CountsFits.fits = model.inner_.coef_.copy(), 0
-    wrapped = CalibratedClassifier(model, PlattScaling()).fit(X[:200], 1 - y[:200])
+    wrapped = CalibratedClassifier(model, PlattScaling(), cv="prefit").fit(X[:200], 1 - y[:200])
     wrapped.fit(X, y)
     assert CountsFits.fits == 0
     assert isinstance(wrapped.estimator_, FrozenEstimator)
@@ -97,9 +98,9 @@ def test_prefit_asks_about_training_rows() -> None:
     X, y = worlds.features()
     model = RandomForestClassifier(20, random_state=0, n_jobs=1).fit(X[::2], y[::2])
     with pytest.warns(CalibrantWarning, match=r"a slope .*: was it trained on these rows\? .* cv=5"):
-        wrapped = CalibratedClassifier(model, PlattScaling()).fit(X[::2], y[::2])
+        wrapped = CalibratedClassifier(model, PlattScaling(), cv="prefit").fit(X[::2], y[::2])
     assert [note.code for note in wrapped.notes_][:1] == ["fitted-on-training-rows"]
-    held_out = CalibratedClassifier(model, PlattScaling()).fit(X[1::2], y[1::2])
+    held_out = CalibratedClassifier(model, PlattScaling(), cv="prefit").fit(X[1::2], y[1::2])
     assert "fitted-on-training-rows" not in [note.code for note in held_out.notes_]
     html = held_out._repr_mimebundle_()["text/html"]
     assert "PlattScaling() fitted to" in html
@@ -108,7 +109,7 @@ def test_prefit_asks_about_training_rows() -> None:
 
 def test_prefit_survives_clone(model: LogisticRegression) -> None:
     X, y = worlds.features()
-    wrapped = CalibratedClassifier(model, PlattScaling())
+    wrapped = CalibratedClassifier(model, PlattScaling(), cv="prefit")
     copy = clone(wrapped)
     np.testing.assert_array_equal(copy.fit(X, y).predict_proba(X), wrapped.fit(X, y).predict_proba(X))
     assert not hasattr(clone(wrapped), "calibrator_")
@@ -118,7 +119,7 @@ def test_prefit_survives_cross_validation_and_search() -> None:
     X, y = worlds.features()
     model = CountsFits().fit(X, y)
     CountsFits.fits = 0
-    wrapped = CalibratedClassifier(model, HistogramBinning(n_bins=2))
+    wrapped = CalibratedClassifier(model, HistogramBinning(n_bins=2), cv="prefit")
     assert np.isfinite(cross_val_score(wrapped, X, y, cv=3, scoring="neg_log_loss", error_score="raise")).all()
     search = GridSearchCV(
         wrapped, {"calibrator__n_bins": [2, 5]}, cv=3, scoring="neg_brier_score", error_score="raise"
@@ -130,16 +131,16 @@ def test_prefit_survives_cross_validation_and_search() -> None:
 
 def test_a_frozen_model_is_taken_as_it_is(model: LogisticRegression) -> None:
     X, y = worlds.features()
-    expected = CalibratedClassifier(model, PlattScaling()).fit(X, y).predict_proba(X)
+    expected = CalibratedClassifier(model, PlattScaling(), cv="prefit").fit(X, y).predict_proba(X)
     frozen = CalibratedClassifier(FrozenEstimator(model), PlattScaling()).fit(X, y)
     np.testing.assert_array_equal(frozen.predict_proba(X), expected)
 
 
 def test_prefit_refuses_a_model_that_is_not_fitted() -> None:
     with pytest.raises(NotFittedError, match=r"LogisticRegression is not fitted: fit it first .*, or pass cv=5"):
-        CalibratedClassifier(LogisticRegression(), PlattScaling()).fit(*worlds.features())
+        CalibratedClassifier(LogisticRegression(), PlattScaling(), cv="prefit").fit(*worlds.features())
     with pytest.raises(NotFittedError, match=r"fit it first .*, or pass cv=5"):
-        CalibratedClassifier(make_pipeline(StandardScaler(), LogisticRegression()), PlattScaling()).fit(
+        CalibratedClassifier(make_pipeline(StandardScaler(), LogisticRegression()), PlattScaling(), cv="prefit").fit(
             *worlds.features()
         )
     CalibratedClassifier(LogisticRegression(), PlattScaling(), cv=5).fit(*worlds.features())
@@ -148,21 +149,21 @@ def test_prefit_refuses_a_model_that_is_not_fitted() -> None:
 def test_prefit_takes_a_pipeline_and_whatever_it_takes() -> None:
     X, y = worlds.features()
     pipeline = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
-    wrapped = CalibratedClassifier(pipeline, PlattScaling()).fit(X.tolist(), y.tolist())
+    wrapped = CalibratedClassifier(pipeline, PlattScaling(), cv="prefit").fit(X.tolist(), y.tolist())
     assert wrapped.predict_proba(X.tolist()).shape == (400, 2)
 
 
 def test_prefit_refuses_labels_that_the_model_does_not_know(model: LogisticRegression) -> None:
     X, y = worlds.features()
     with pytest.raises(ValueError, match="class"):
-        CalibratedClassifier(model, PlattScaling()).fit(X, np.where(y == 1, "yes", "no"))
+        CalibratedClassifier(model, PlattScaling(), cv="prefit").fit(X, np.where(y == 1, "yes", "no"))
 
 
 def test_prefit_refuses_a_model_of_three_classes() -> None:
     X, y = worlds.features()
     three = LogisticRegression().fit(X, y + (X[:, 2] > 1))
     with pytest.raises(ValueError, match="binary"):
-        CalibratedClassifier(three, PlattScaling()).fit(X, y)
+        CalibratedClassifier(three, PlattScaling(), cv="prefit").fit(X, y)
 
 
 # --- labels -----------------------------------------------------------------------------------------------------------
@@ -189,7 +190,7 @@ def test_labels_keep_their_names_and_order(subtests) -> None:
 def test_a_tie_at_one_half_goes_where_argmax_goes(model: LogisticRegression) -> None:
     X, _ = worlds.features(40)
     y = np.arange(40) % 2
-    wrapped = CalibratedClassifier(model, HistogramBinning(n_bins=1)).fit(X, y)
+    wrapped = CalibratedClassifier(model, HistogramBinning(n_bins=1), cv="prefit").fit(X, y)
     p = wrapped.predict_proba(X)
     np.testing.assert_array_equal(p, 0.5)
     np.testing.assert_array_equal(wrapped.predict(X), wrapped.classes_[np.argmax(p, axis=1)])
@@ -197,7 +198,7 @@ def test_a_tie_at_one_half_goes_where_argmax_goes(model: LogisticRegression) -> 
 
 def test_a_third_class_is_refused_where_the_model_knows_two(model: LogisticRegression) -> None:
     with pytest.raises(InputError, match=r"y has the classes \[0, 1, 2\], but the fitted model has \[0, 1\]"):
-        CalibratedClassifier(model, PlattScaling()).fit(worlds.features()[0], np.arange(400) % 3)
+        CalibratedClassifier(model, PlattScaling(), cv="prefit").fit(worlds.features()[0], np.arange(400) % 3)
 
 
 def test_one_class_is_refused_where_the_model_is_fitted() -> None:
@@ -208,7 +209,7 @@ def test_one_class_is_refused_where_the_model_is_fitted() -> None:
 def test_one_class_is_warned_about_where_the_model_knows_both(model: LogisticRegression) -> None:
     X, _ = worlds.features()
     with pytest.warns(CalibrantWarning, match="only one class"):
-        wrapped = CalibratedClassifier(model, PlattScaling()).fit(X, np.zeros(400, int))
+        wrapped = CalibratedClassifier(model, PlattScaling(), cv="prefit").fit(X, np.zeros(400, int))
     np.testing.assert_array_equal(wrapped.classes_, [0, 1])
     assert wrapped.predict_proba(X)[:, 1].max() < 0.01
 
@@ -229,7 +230,7 @@ def test_weights_reach_model_and_map() -> None:
 def test_weights_reach_the_map_of_a_prefit_model(model: LogisticRegression) -> None:
     X, y = worlds.features()
     weight = np.random.default_rng(1).uniform(0.5, 2.0, 400)
-    wrapped = CalibratedClassifier(model, PlattScaling()).fit(X, y, sample_weight=weight)
+    wrapped = CalibratedClassifier(model, PlattScaling(), cv="prefit").fit(X, y, sample_weight=weight)
     tally = Tally.from_arrays(model.predict_proba(X)[:, 1], y, weight)
     assert wrapped.calibrator_.map_ == PlattScaling().fit_tally(tally).map_
 
@@ -270,14 +271,16 @@ def test_it_repairs_an_overconfident_model() -> None:
 
 def test_prefit_binning_carries_a_certificate(model: LogisticRegression) -> None:
     X, y = worlds.features(1_000)
-    promise = CalibratedClassifier(model, HistogramBinning(n_bins=5)).fit(X, y).certificate(alpha=0.1)
+    promise = CalibratedClassifier(model, HistogramBinning(n_bins=5), cv="prefit").fit(X, y).certificate(alpha=0.1)
     assert isinstance(promise, Certificate)
     assert promise.alpha == 0.1
     assert 0.0 < promise.epsilon < 0.2
 
 
 def test_the_calibrators_own_alpha_is_kept(model: LogisticRegression) -> None:
-    wrapped = CalibratedClassifier(model, HistogramBinning(n_bins=4, alpha=0.01)).fit(*worlds.features(1_000))
+    wrapped = CalibratedClassifier(model, HistogramBinning(n_bins=4, alpha=0.01), cv="prefit").fit(
+        *worlds.features(1_000)
+    )
     assert wrapped.certificate().alpha == 0.01
     assert wrapped.certificate(0.2).alpha == 0.2
 
@@ -292,7 +295,9 @@ def test_out_of_fold_scores_carry_none() -> None:
 
 def test_weighted_rows_carry_none(model: LogisticRegression) -> None:
     X, y = worlds.features()
-    wrapped = CalibratedClassifier(model, HistogramBinning(n_bins=5)).fit(X, y, sample_weight=np.full(400, 1.5))
+    wrapped = CalibratedClassifier(model, HistogramBinning(n_bins=5), cv="prefit").fit(
+        X, y, sample_weight=np.full(400, 1.5)
+    )
     assert "weights" in str(wrapped.certificate())
 
 
@@ -311,7 +316,7 @@ def test_a_decision_function_is_enough(cv: Any) -> None:
 
 
 def test_nothing_is_fitted_before_fit(model: LogisticRegression) -> None:
-    wrapped = CalibratedClassifier(model, PlattScaling())
+    wrapped = CalibratedClassifier(model, PlattScaling(), cv="prefit")
     for call in (wrapped.predict, wrapped.predict_proba, lambda _: wrapped.certificate()):
         with pytest.raises(NotFittedError):
             call(worlds.features()[0])
@@ -322,7 +327,7 @@ def test_nothing_is_fitted_before_fit(model: LogisticRegression) -> None:
 
 def test_the_default_is_the_automatic_choice(model: LogisticRegression) -> None:
     X, y = worlds.features()
-    wrapped = CalibratedClassifier(model).fit(X, y)
+    wrapped = CalibratedClassifier(model, cv="prefit").fit(X, y)
     assert isinstance(wrapped.calibrator_, AutoCalibrator)
     scores = model.predict_proba(X)[:, 1]
     assert wrapped.calibrator_.map_ == AutoCalibrator().fit(scores, y).map_
@@ -334,7 +339,7 @@ def test_a_sampling_correction_is_applied_as_it_is(model: LogisticRegression) ->
     X, y = worlds.features()
     fix = SamplingCorrection(kept_negatives=0.1)
     expected = fix.transform(model.predict_proba(X)[:, 1])
-    wrapped = CalibratedClassifier(model, fix).fit(X, y)
+    wrapped = CalibratedClassifier(model, fix, cv="prefit").fit(X, y)
     np.testing.assert_array_equal(wrapped.predict_proba(X)[:, 1], expected)
     np.testing.assert_array_equal(clone(wrapped).fit(X, y).predict_proba(X)[:, 1], expected)
     assert wrapped.notes_ == ()
@@ -379,7 +384,7 @@ def test_a_matrix_is_mapped_as_by_hand(calibrator: Any) -> None:
     X, y = three()
     train, rest = (X[:200], y[:200]), (X[200:], y[200:])
     model = LogisticRegression(C=100.0).fit(*train)
-    wrapped = CalibratedClassifier(model, calibrator).fit(*rest)
+    wrapped = CalibratedClassifier(model, calibrator, cv="prefit").fit(*rest)
     by_hand = clone(calibrator).fit(model.predict_proba(rest[0]), rest[1])
     p = wrapped.predict_proba(X)
     np.testing.assert_array_equal(p, by_hand.predict_proba(model.predict_proba(X)))
@@ -420,7 +425,7 @@ def test_labels_of_every_type(subtests) -> None:
 
 def test_two_classes_as_a_matrix(model: LogisticRegression) -> None:
     X, y = worlds.features()
-    wrapped = CalibratedClassifier(model, VectorScaling()).fit(X, y)
+    wrapped = CalibratedClassifier(model, VectorScaling(), cv="prefit").fit(X, y)
     by_hand = VectorScaling().fit(model.predict_proba(X), y)
     np.testing.assert_array_equal(wrapped.predict_proba(X), by_hand.predict_proba(model.predict_proba(X)))
 
@@ -435,13 +440,13 @@ def test_decision_functions_of_two_and_more_classes_are_logits(cv: Any) -> None:
         assert (wrapped.predict(X) == ridge.predict(X)).mean() > 0.9
     svc = SVC(decision_function_shape="ovo").fit(X[:, :2], np.arange(len(X)) % 4)
     with pytest.raises(InputError, match="estimator returns 6 columns for 4 classes: pass a model with one column"):
-        CalibratedClassifier(svc, VectorScaling()).fit(X[:, :2], np.arange(len(X)) % 4)
+        CalibratedClassifier(svc, VectorScaling(), cv="prefit").fit(X[:, :2], np.arange(len(X)) % 4)
 
 
 def test_a_map_of_the_top_class_keeps_the_models_class_and_shares_the_rest() -> None:
     X, y = three(1_500)
     model = LogisticRegression(C=100.0).fit(X[:300], y[:300])
-    wrapped = CalibratedClassifier(model, TopLabelHistogramBinning(n_bins=2)).fit(X[300:], y[300:])
+    wrapped = CalibratedClassifier(model, TopLabelHistogramBinning(n_bins=2), cv="prefit").fit(X[300:], y[300:])
     p, raw = wrapped.predict_proba(X), model.predict_proba(X)
     top = raw.argmax(axis=1)
     np.testing.assert_array_equal(wrapped.predict(X), model.classes_[top])
@@ -483,7 +488,7 @@ def test_weights_and_groups_reach_a_map_of_classes() -> None:
     X, y = three(300)
     model = LogisticRegression().fit(X, y)
     weight, groups = np.random.default_rng(1).uniform(0.5, 2.0, 300), np.arange(300) // 3
-    wrapped = CalibratedClassifier(model, VectorScaling()).fit(X, y, weight, groups=groups)
+    wrapped = CalibratedClassifier(model, VectorScaling(), cv="prefit").fit(X, y, weight, groups=groups)
     by_hand = VectorScaling().fit(model.predict_proba(X), y, weight)
     np.testing.assert_array_equal(wrapped.calibrator_.map_.intercept, by_hand.map_.intercept)
     assert wrapped.calibrator_.provenance_.sampling == "grouped"
@@ -555,3 +560,45 @@ def test_folds_are_trained_in_parallel_with_the_same_result(subtests):
     for wrong in (0, 1.5, "all"):
         with pytest.raises(InputError, match="n_jobs must be an integer other than 0"):
             CalibratedClassifier(LogisticRegression(), PlattScaling(), cv=3, n_jobs=wrong).fit(X, y)
+
+
+# --- by default -------------------------------------------------------------------------------------------------------
+
+
+def test_the_default_is_five_folds_and_works_where_a_classifier_does() -> None:
+    X, y = worlds.features(300)
+    bare = CalibratedClassifier(CountsFits(), PlattScaling())
+    CountsFits.fits = 0
+    fitted = bare.fit(X, y)
+    assert CountsFits.fits == 6
+    assert len(cross_val_score(CalibratedClassifier(LogisticRegression(), PlattScaling()), X, y, cv=3)) == 3
+    same = CalibratedClassifier(CountsFits(), PlattScaling(), cv=5).fit(X, y)
+    np.testing.assert_array_equal(fitted.predict_proba(X), same.predict_proba(X))
+    grid = GridSearchCV(bare, {"calibrator": [PlattScaling(), IsotonicCalibrator()]}, cv=2).fit(X, y)
+    assert grid.best_score_ > 0.5
+    inside = make_pipeline(StandardScaler(), clone(bare)).fit(X, y)
+    assert inside.predict_proba(X).shape == (300, 2)
+
+
+def test_a_fitted_model_is_trained_again_by_default_with_a_warning(model: LogisticRegression) -> None:
+    X, y = worlds.features(300)
+    with pytest.warns(CalibrantWarning) as caught:
+        fitted = CalibratedClassifier(model, PlattScaling()).fit(X, y)
+    assert [each.message.note.code for each in caught] == ["fitted-model-retrained"]
+    assert fitted.notes_[0].code == "fitted-model-retrained"
+    assert not np.array_equal(fitted.estimator_.coef_, model.coef_)
+    for kept in (CalibratedClassifier(FrozenEstimator(model)), CalibratedClassifier(model, cv="prefit")):
+        np.testing.assert_array_equal(kept.fit(X, y).estimator_.coef_, model.coef_)
+    assert CalibratedClassifier(model, PlattScaling(), cv=5).fit(X, y).notes_ == ()
+
+
+def test_the_map_of_a_classifier_is_saved(model: LogisticRegression, tmp_path: Any) -> None:
+    X, y = worlds.features(300)
+    fitted = CalibratedClassifier(model, PlattScaling(), cv="prefit").fit(X, y)
+    fitted.save(tmp_path / "map.json")
+    scores = model.predict_proba(X)[:, 1]
+    np.testing.assert_array_equal(load(tmp_path / "map.json").transform(scores), fitted.predict_proba(X)[:, 1])
+    several = CalibratedClassifier(GaussianNB(), PlattScaling(), cv=3, ensemble=True).fit(X, y)
+    with pytest.raises(InputError) as refused:
+        several.save(tmp_path / "maps.json")
+    assert refused.value.argument == "path"

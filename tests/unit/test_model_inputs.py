@@ -237,7 +237,7 @@ def test_names_are_known_of_prefit_and_online_models() -> None:
     fitted = LogisticRegression().fit(frame, y)
     online = OnlineClassifier(SGDClassifier(loss="log_loss", random_state=0)).partial_fit(frame, y)
     for model in (
-        CalibratedClassifier(fitted, PlattScaling()).fit(frame, y),
+        CalibratedClassifier(fitted, PlattScaling(), cv="prefit").fit(frame, y),
         CalibratedClassifier(FrozenEstimator(fitted), PlattScaling()).fit(frame, y),
         OnlineClassifier(fitted, prefit=True).fit(frame, y),
         online.partial_fit(frame, y),
@@ -421,7 +421,11 @@ def test_it_is_cross_validated_on_a_frame() -> None:
 def test_a_model_without_scores_is_refused_before_it_is_trained(wrapper: Wrapper) -> None:
     X, y = numbers()
     votes = VotingClassifier([("one", Keeps())], voting="hard")
-    for model in (wrapper(votes), CalibratedClassifier(votes, PlattScaling()), OnlineClassifier(SGDRegressor())):
+    for model in (
+        wrapper(votes),
+        CalibratedClassifier(votes, PlattScaling(), cv="prefit"),
+        OnlineClassifier(SGDRegressor()),
+    ):
         with pytest.raises(InputError, match=r"estimator must have predict_proba or decision_function, but \w+ has"):
             model.fit(X, y)
     assert Keeps.given == []

@@ -127,7 +127,7 @@ def test_groups_reach_the_folds_of_an_automatic_choice() -> None:
 def test_groups_take_the_certificate_of_a_prefit_model() -> None:
     X, y = worlds.features()
     model = LogisticRegression().fit(*worlds.features(100, seed=9))
-    binned = CalibratedClassifier(model, HistogramBinning(n_bins=4))
+    binned = CalibratedClassifier(model, HistogramBinning(n_bins=4), cv="prefit")
     assert binned.fit(X, y).certificate()
     assert "same group" in str(binned.fit(X, y, groups=np.arange(400) // 4).certificate())
 
@@ -193,7 +193,7 @@ def test_an_ensemble_of_several_classes() -> None:
 def test_an_ensemble_needs_folds() -> None:
     X, y = worlds.features()
     with pytest.raises(InputError, match="ensemble needs folds, and does not go with a fitted model: leave it out"):
-        CalibratedClassifier(GaussianNB().fit(X, y), PlattScaling(), ensemble=True).fit(X, y)
+        CalibratedClassifier(GaussianNB().fit(X, y), PlattScaling(), ensemble=True, cv="prefit").fit(X, y)
 
 
 def test_a_second_fit_forgets_the_first() -> None:
@@ -238,7 +238,7 @@ def test_further_arguments_reach_the_model_and_are_split_with_the_rows() -> None
     np.testing.assert_array_equal(Recorder.given[-1]["offset"], offset)
     assert {each["mode"] for each in Recorder.given} == {"slow"}
     with pytest.raises(InputError, match="mode is for the fit of the model, which is already fitted: leave it out"):
-        CalibratedClassifier(Recorder().fit(X, y), PlattScaling()).fit(X, y, mode="slow")
+        CalibratedClassifier(Recorder().fit(X, y), PlattScaling(), cv="prefit").fit(X, y, mode="slow")
 
 
 def test_metadata_is_routed() -> None:
@@ -271,5 +271,7 @@ def test_metadata_is_routed() -> None:
 def test_a_clone_of_a_prefit_model_keeps_its_requests() -> None:
     X, y = worlds.features()
     with sklearn.config_context(enable_metadata_routing=True):
-        model = CalibratedClassifier(GaussianNB().fit(X, y), VectorScaling()).set_fit_request(sample_weight=True)
+        model = CalibratedClassifier(GaussianNB().fit(X, y), VectorScaling(), cv="prefit").set_fit_request(
+            sample_weight=True
+        )
         assert clone(model).get_metadata_routing()._self_request.fit.requests["sample_weight"] is True

@@ -37,7 +37,10 @@ NAMED = RNG.integers(0, 3, 120)
 SEGMENTS = np.where(X[:, 1] > 0, "a", "b")
 
 PLACES: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    "prefit": ("calibrator", lambda wrong: CalibratedClassifier(LogisticRegression().fit(X, Y), wrong).fit(X, Y)),
+    "prefit": (
+        "calibrator",
+        lambda wrong: CalibratedClassifier(LogisticRegression().fit(X, Y), wrong, cv="prefit").fit(X, Y),
+    ),
     "cv": ("calibrator", lambda wrong: CalibratedClassifier(Untrained(), wrong, cv=3).fit(X, Y)),
     "crossfit": ("calibrator", lambda wrong: crossfit(wrong, SCORES, Y)),
     "reduction": ("calibrator", lambda wrong: Reduction("class-wise", wrong).fit(CLASSES, NAMED)),
@@ -188,7 +191,7 @@ def test_a_stored_calibration_is_refused(tmp_path: Any) -> None:
 
 
 def test_it_is_refused_in_words_through_a_clone_too() -> None:
-    model = CalibratedClassifier(LogisticRegression().fit(X, Y), "isotonic")  # type: ignore[arg-type]
+    model = CalibratedClassifier(LogisticRegression().fit(X, Y), "isotonic", cv="prefit")  # type: ignore[arg-type]
     with pytest.raises(InputError, match=r"pass IsotonicCalibrator\(\)"):
         clone(model).fit(X, Y)
     with pytest.raises(InputError, match=r"pass IsotonicCalibrator\(\)"):
@@ -200,8 +203,10 @@ def test_a_fitted_calibrator_is_fitted_anew() -> None:
     before = fitted.map_
     assert check_calibrator(fitted) is fitted
     model = LogisticRegression().fit(X, Y)
-    wrapped = CalibratedClassifier(model, fitted).fit(X, Y)
-    assert wrapped.calibrator_.map_ == CalibratedClassifier(model, PlattScaling()).fit(X, Y).calibrator_.map_
+    wrapped = CalibratedClassifier(model, fitted, cv="prefit").fit(X, Y)
+    assert (
+        wrapped.calibrator_.map_ == CalibratedClassifier(model, PlattScaling(), cv="prefit").fit(X, Y).calibrator_.map_
+    )
     assert fitted.map_ == before
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
+from os import PathLike
 from typing import Any, Literal, Self, cast
 
 import numpy as np
@@ -45,6 +46,13 @@ rows_without_score = note(
 )
 
 
+fitted_model_retrained = note(
+    "fitted-model-retrained",
+    "{model} was fitted already, and is trained again on these {nouns.rows}: to keep the fitted model and calibrate it "
+    "on {nouns.rows} that it has not seen, pass FrozenEstimator(model) or cv='prefit'",
+)
+
+
 @note("fitted-on-training-rows")
 def fitted_on_training_rows(voice: Voice, slope: float | None) -> str:
     """A steep slope of the scores of a fitted model; None where it is not finite."""
@@ -68,14 +76,15 @@ class CalibratedClassifier(ScoringClassifier):
         calibrator of one score for two classes, such as ``PlattScaling()``; any calibrator of
         :mod:`calibrant.multiclass` for two or more, except ``PathCalibrator`` and those of several ranks, such as
         ``TopKConfidence(2)``. A ``SamplingCorrection`` is applied as it is: nothing is fitted but the estimator.
-    cv : "prefit", int, splitter or list of (train, test)
-        ``"prefit"`` (default): ``estimator`` is already fitted and is never refitted; rows passed to ``fit`` must be
-        new to it, and a warning asks if two classes are separated too well for that (slope above 1.5). So is an
-        estimator in scikit-learn's ``FrozenEstimator``. Otherwise one map is fitted to out-of-fold scores, and the
-        estimator is refitted on all rows: one model and one map, not one per fold. An integer gives stratified folds,
-        by whole groups if ``groups`` is passed to ``fit``. Rows that a splitter never holds out, such as the first
-        block of ``TimeSeriesSplit``, have no score and are left out of the map, with a note. A splitter that holds out
-        a row several times needs ``ensemble=True``.
+    cv : int, splitter, list of (train, test) or "prefit", optional
+        By default 5 folds, as in scikit-learn. One map is fitted to out-of-fold scores, and the estimator is fitted on
+        all rows: one model and one map, not one per fold. An integer gives stratified folds, by whole groups if
+        ``groups`` is passed to ``fit``. Rows that a splitter never holds out, such as the first block of
+        ``TimeSeriesSplit``, have no score and are left out of the map, with a note. A splitter that holds out a row
+        several times needs ``ensemble=True``. ``"prefit"``: ``estimator`` is already fitted and is never refitted; rows
+        passed to ``fit`` must be new to it, and a warning asks if two classes are separated too well for that (slope
+        above 1.5). The same holds for an estimator in scikit-learn's ``FrozenEstimator``. A fitted estimator is trained
+        again under the default, with a warning.
     ensemble : bool
         One model and one map for each fold, and the mean of their probabilities, as in scikit-learn's
         ``CalibratedClassifierCV``. The mean of several models is often a little better than one model. The price:
@@ -105,7 +114,7 @@ class CalibratedClassifier(ScoringClassifier):
     A calibrator of top classes, such as ``TopLabelHistogramBinning``, calibrates the probability of the class that the
     model ranks first. The others share the rest in the model's proportions, and ``predict`` keeps the model's class.
     Rows of a class-wise calibrator need not sum to 1, unless it is ``normalized``.
-    Guarantee: with ``"prefit"`` that of the calibrator, unless ``groups`` are passed; otherwise no finite-sample
+    Guarantee: with a fitted model that of the calibrator, unless ``groups`` are passed; otherwise no finite-sample
     guarantee. Out-of-fold scores come from other models than the one in use, and with ``ensemble=True`` a mean of
     several maps is in use, which no theorem here covers. With ``TimeSeriesSplit`` rows may also depend on each other.
     Cost: one fit of the map; with ``cv``, also one fit of the model per fold and one on all rows. With
@@ -129,7 +138,7 @@ class CalibratedClassifier(ScoringClassifier):
     estimator: Any
     calibrator: Calibrator | SamplingCorrection | None = None
     _: KW_ONLY
-    cv: Literal["prefit"] | int | BaseCrossValidator | Iterable[Any] = "prefit"
+    cv: Literal["prefit"] | int | BaseCrossValidator | Iterable[Any] | None = None
     ensemble: bool = False
     weight_type: Literal["importance", "frequency"] = "importance"
     n_jobs: int | None = None
@@ -176,6 +185,7 @@ class CalibratedClassifier(ScoringClassifier):
         arguments = self._arguments(target, sample_weight, groups, fit_params, trains=not prefit)
         for name in ("estimator_", "calibrator_", "estimators_", "calibrators_"):
             self.__dict__.pop(name, None)
+        again = self._trained_again() if not prefit else ()
         if self.ensemble:
             self._fit_ensemble(X, target, calibrator, arguments)
         elif isinstance(calibrator, SamplingCorrection):
@@ -187,7 +197,20 @@ class CalibratedClassifier(ScoringClassifier):
             self._keep(classes, model, fitted, self._seen_before(scores, target, classes, arguments))
         else:
             self._fit_out_of_fold(X, target, calibrator, arguments)
+        self.notes_ = (*again, *cast("tuple[Note, ...]", self.__dict__["notes_"]))
         return self
+
+    def _trained_again(self) -> tuple[Note, ...]:
+        """A note, and a warning, if the model is fitted and nothing was said about how it is used."""
+        if self.cv is not None:
+            return ()
+        try:
+            check_is_fitted(self.estimator)
+        except NotFittedError:
+            return ()
+        found = fitted_model_retrained(type(self.estimator).__name__)
+        warn(found)
+        return (found,)
 
     def _seen_before(
         self, scores: Floats, target: Target, classes: NDArray[Any], arguments: Arguments
@@ -390,6 +413,20 @@ class CalibratedClassifier(ScoringClassifier):
             named = self.calibrator_.map_.labels(self._matrix(self.estimator_, X, self.classes_))
             return np.asarray(self.classes_[named[:, 0]])
         return super().predict(X)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the fitted map as JSON, without the model; :func:`calibrant.load` reads it back.
+
+        Parameters
+        ----------
+        path
+            File to write. Apply the map in it to the scores of the same model.
+        """
+        check_is_fitted(self, "classes_")
+        if not hasattr(getattr(self, "calibrator_", None), "save"):
+            what = "several maps" if hasattr(self, "calibrators_") else "a correction that was not fitted"
+            raise InputError("path", f"is for one fitted map, and the classifier has {what}", "use joblib.dump")
+        self.calibrator_.save(path)
 
     def certificate(self, alpha: float | None = None) -> Certificate | NoCertificate:
         """The guarantee of the fitted map, or the reason why there is none; ``alpha`` defaults to the calibrator's."""
