@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from importlib import import_module
 from string import Formatter
 from typing import Any, Concatenate, Generic, ParamSpec, overload
 
@@ -185,6 +186,33 @@ class Shown:
         from calibrant.notebook import text_block  # not needed to fit and apply
 
         return text_block(str(self))
+
+
+class Drawn:
+    """Base class of results that have a picture, by their entry in ``calibrant.displays.results``."""
+
+    def plot(
+        self,
+        ax: Any = None,
+        *,
+        figsize: tuple[float, float] | None = None,
+        title: str | None = None,
+        caption: str | None = None,
+    ) -> Any:
+        """Draw the result, on ``ax`` or on a new figure.
+
+        Parameters
+        ----------
+        ax, figsize, title, caption
+            As in :meth:`calibrant.displays.base.Display.plot`.
+
+        Returns
+        -------
+        Display
+            The display, drawn; its attributes ``ax_`` and ``figure_`` are those of matplotlib.
+        """
+        displays = import_module("calibrant.displays.results")  # displays stand above the results that they draw
+        return displays.display_of(self).plot(ax, figsize=figsize, title=title, caption=caption)
 
 
 # --------------------------------------------------------------------------------------------------------------- errors

@@ -11,13 +11,13 @@ from numpy.typing import ArrayLike
 from calibrant.abstention.chain import Ladder, check_levels, score_rule
 from calibrant.arrays import ScoreType
 from calibrant.guarantees.bounds import clopper_pearson
-from calibrant.messages import InputError, Note, Shown
+from calibrant.messages import Drawn, InputError, Note, Shown
 from calibrant.metrics.binary.bins import Scores
 from calibrant.numerics import Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)
-class RiskCoverage(Shown):
+class RiskCoverage(Drawn, Shown):
     """The result of :func:`risk_coverage`: points of the curve, each with its part of a simultaneous band.
 
     Attributes

@@ -23,7 +23,7 @@ from calibrant.guarantees.provenance import UNCALIBRATED, MulticlassProvenance, 
 from calibrant.maps import Columns, Map, MulticlassMap, PathMap, TopMap
 from calibrant.maps.base import by_name, needed_columns, unwrapped
 from calibrant.maps.classes import top_labels
-from calibrant.messages import Advice, InputError, Shown, count_text
+from calibrant.messages import Advice, Drawn, InputError, Shown, count_text
 
 if TYPE_CHECKING:
     from calibrant.export.scorer import Scorer
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Calibration(Exportable, Shown):
+class Calibration(Drawn, Exportable, Shown):
     """A fitted map with its provenance and its certificate. :func:`load` returns it; it needs only numpy.
 
     Parameters

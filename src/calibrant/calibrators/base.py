@@ -237,6 +237,10 @@ class Calibrator(BaseEstimator):
         """Write the map, its certificate and its provenance as JSON; :func:`calibrant.load` reads it back."""
         self.calibration_.save(path)
 
+    def plot(self, ax: Any = None, **options: Any) -> Any:
+        """Draw the fitted map. See :meth:`Calibration.plot`."""
+        return self.calibration_.plot(ax, **options)
+
     def to_sql(self, columns: Any = None, dialect: str = "duckdb", *, by: Mapping[str, str] | None = None) -> Any:
         """The map as a SQL expression over the column of scores, or over one column per class.
 

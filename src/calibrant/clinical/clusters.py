@@ -15,7 +15,7 @@ from calibrant.arrays.sides import side_column
 from calibrant.clinical.pooling import RandomEffects, random_effects
 from calibrant.clinical.tables import Table, interval_text, number
 from calibrant.clinical.validate import MEASURES, Missing, known_outcomes, read_outcomes, refuse_missing
-from calibrant.messages import CalibrantWarning, InputError, Note, Voice, note, plural
+from calibrant.messages import CalibrantWarning, Drawn, InputError, Note, Voice, note, plural
 from calibrant.metrics.binary.bins import tally_of
 from calibrant.metrics.binary.curves.recalibration import recalibration
 from calibrant.metrics.binary.scores import auc
@@ -92,7 +92,7 @@ class ClusterRow(Result):
 
 
 @dataclass(frozen=True)
-class ClusterValidation(Table):
+class ClusterValidation(Drawn, Table):
     """Validation by cluster with the pooled value of each measure; ``print`` it, or draw it with ``ForestDisplay``.
 
     Attributes

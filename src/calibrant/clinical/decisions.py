@@ -10,7 +10,7 @@ import numpy as np
 
 from calibrant.arrays.columns import check_whole
 from calibrant.clinical.tables import Table, interval_text
-from calibrant.messages import InputError, Note, note
+from calibrant.messages import Drawn, InputError, Note, note
 from calibrant.metrics.binary.bins import Bins, grouped_or_tally
 from calibrant.metrics.binary.net_benefit import net_benefit
 from calibrant.metrics.inputs import named_rows
@@ -30,7 +30,7 @@ bootstrap_without_spread = note(
 
 
 @dataclass(frozen=True, eq=False)
-class DecisionBand(Table):
+class DecisionBand(Drawn, Table):
     """Net benefit by threshold with pointwise intervals and a simultaneous band.
 
     Attributes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from calibrant.messages import Note, plural
+from calibrant.messages import Drawn, Note, plural
 from calibrant.metrics.binary.curves.recalibration import CurveErrors
 from calibrant.metrics.estimates import Estimate, Result
 from calibrant.notebook import table_block
@@ -42,7 +42,7 @@ class HorizonCurve(Result):
 
 
 @dataclass(frozen=True, eq=False)
-class SurvivalValidation(Result):
+class SurvivalValidation(Drawn, Result):
     """Calibration and discrimination of predicted risks at a horizon, with 95 % intervals.
 
     Attributes

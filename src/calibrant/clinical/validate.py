@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from calibrant.arrays.columns import check_option, is_missing, read_column
 from calibrant.arrays.labels import encode_labels, label_column, without_positive
 from calibrant.clinical.tables import Table, interval_text, number, row_of
-from calibrant.messages import CalibrantWarning, InputError, Note, note, plural
+from calibrant.messages import CalibrantWarning, Drawn, InputError, Note, note, plural
 from calibrant.metrics.binary.bins import grouped_or_tally
 from calibrant.metrics.binary.curves.recalibration import CurveErrors, ici, recalibration
 from calibrant.metrics.binary.scores import auc, brier
@@ -46,7 +46,7 @@ outcomes_left_out = note(
 
 
 @dataclass(frozen=True)
-class Validation(Table):
+class Validation(Drawn, Table):
     """The validation of a risk model in one table; ``print`` it, or take ``rows``, ``to_frame`` or ``to_dict``.
 
     Attributes
@@ -71,6 +71,8 @@ class Validation(Table):
         The smoother of that curve.
     notes
         What the reader must know, one sentence each.
+    tally
+        The counts that :meth:`plot` draws.
     """
 
     participants: int
@@ -90,6 +92,13 @@ class Validation(Table):
     emax: Estimate
     curve: Method = "spline"
     notes: tuple[Note, ...] = ()
+    tally: Tally | Clusters | None = field(default=None, repr=False, compare=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, without the tally; a number that is not finite is None."""
+        told = Table.to_dict(replace(self, tally=None))
+        del told["tally"]
+        return told
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -356,6 +365,7 @@ def _of_data(
         **named,
         curve=curve,
         notes=kept,
+        tally=data,
     )
 
 

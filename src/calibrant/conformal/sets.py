@@ -11,14 +11,14 @@ from numpy.typing import ArrayLike, NDArray
 from calibrant.arrays.columns import check_length, read_floats, refuse_missing
 from calibrant.conformal.coverage import Coverage
 from calibrant.guarantees.no_certificate import NoCertificate
-from calibrant.messages import InputError, Shown, count_text, plural
+from calibrant.messages import Drawn, InputError, Shown, count_text, plural
 
 Floats = NDArray[np.float64]
 SHOWN_ROWS, SHOWN_PIECES = 5, 3
 
 
 @dataclass(frozen=True, eq=False)
-class PredictionSets(Shown):
+class PredictionSets(Drawn, Shown):
     """Prediction sets of n rows: each is a union of disjoint closed intervals, which may be empty.
 
     Attributes

@@ -23,7 +23,7 @@ from calibrant.credit.counts import (
 from calibrant.credit.grades import YELLOW, GradeTable, Light, Sides, grade_table
 from calibrant.credit.low_default import pluto_tasche
 from calibrant.credit.records import Recorded
-from calibrant.messages import InputError, Shown
+from calibrant.messages import Drawn, InputError, Shown
 from calibrant.metrics.estimates import plain
 from calibrant.metrics.multiplicity import holm
 from calibrant.notebook import SHAPES, TRAFFIC_LIGHTS, stacked
@@ -67,7 +67,7 @@ class GradePart(Shown):
 
 
 @dataclass(frozen=True, eq=False)
-class GradePanel(Recorded, Shown):
+class GradePanel(Drawn, Recorded, Shown):
     """The result of :func:`grade_panel`: tables of grades overall, by segment, by year, and by both.
 
     Attributes

@@ -47,7 +47,7 @@ class PlanDisplay(Display):
     epsilon
         The largest acceptable deviation, drawn as a line; None for no line.
     chosen
-        For each size, the plan with the most bins within ``epsilon``; empty without ``epsilon``.
+        For each size, the plan with the most bins within ``epsilon``; without ``epsilon``, plans to be marked.
     ax_, figure_
         Set by :meth:`plot`.
 
@@ -136,7 +136,9 @@ class PlanDisplay(Display):
             f"With confidence {style.percent(1 - first.alpha, 6)}, {whom} is within epsilon of its true rate. "
             "More bins reduce precision, more labels increase it."
         )
-        if self.chosen:
+        if self.chosen and self.epsilon is None:
+            text += " Marked: the plan."
+        elif self.chosen:
             text += f" Marked: the largest number of bins within {self.epsilon:g}."
         return text
 

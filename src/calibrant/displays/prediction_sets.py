@@ -140,4 +140,4 @@ class PredictionSetsDisplay(Display):
         ax.set_xlabel(self.name or ("Rows, narrow sets first" if self.x is None else "x"))
         ax.set_ylabel("Outcome")
         self._head(ax, "Prediction sets")
-        style.place_legend(ax, [] if y is None else [(places, y)])
+        style.place_legend(ax, [(at, bottom), (at, top), *([] if y is None else [(places, y)])])

@@ -29,7 +29,7 @@ from calibrant.displays.rates import (
 )
 from calibrant.maps import StepMap
 from calibrant.messages import InputError, plural
-from calibrant.metrics.binary.bins import Bins, Scores, Strategy, grouped_or_tally, tally_of
+from calibrant.metrics.binary.bins import Bins, GroupedScores, Strategy, grouped_or_tally, tally_of
 from calibrant.metrics.variance import FEWEST_CLUSTERS
 from calibrant.numerics import Floats
 from calibrant.tallies import Clusters, Tally
@@ -127,7 +127,7 @@ class ReliabilityDisplay(Display):
     @classmethod
     def from_predictions(
         cls,
-        scores: Scores,
+        scores: GroupedScores,
         y: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         *,
@@ -148,7 +148,7 @@ class ReliabilityDisplay(Display):
         Parameters
         ----------
         scores, y, sample_weight
-            Probabilities, labels and weights, or a tally alone.
+            Probabilities, labels and weights, or a tally or tallies by cluster alone.
         after
             A fitted calibrator, or the scores of the same rows after calibration (or a tally of them), drawn on top.
         curve
@@ -184,8 +184,10 @@ class ReliabilityDisplay(Display):
         check_confidence(confidence)
         if groups is not None and curve != "spline":
             raise InputError("groups", "are for the confidence band of a spline", "pass curve='spline', or no groups")
-        after = calibrated_scores(after, scores)
-        tallies = [(label or ("" if after is None else "before"), tally_of(scores, y, sample_weight))]
+        counted = scores if isinstance(scores, Clusters) else None
+        given: Any = counted.tally if counted else scores
+        after = calibrated_scores(after, given)
+        tallies = [(label or ("" if after is None else "before"), tally_of(given, y, sample_weight))]
         if after is not None:
             tallies.append(("after", tally_of(after, *(() if isinstance(after, Tally) else (y, sample_weight)))))
         size = tallies[0][1].effective_size
@@ -203,7 +205,7 @@ class ReliabilityDisplay(Display):
                 bins = binned_points(
                     Bins.of(tally, n_bins=n_bins, strategy=strategy or "mass", edges=inner), confidence
                 )
-            clusters: Clusters | None = None
+            clusters = counted if counted and curve == "spline" and counted.size >= FEWEST_CLUSTERS else None
             if groups is not None:
                 clusters = _clusters(
                     after if name == "after" and after is not None else scores, y, sample_weight, groups

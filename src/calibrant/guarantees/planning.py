@@ -16,7 +16,7 @@ from calibrant.arrays.columns import check_option, check_whole
 from calibrant.arrays.multiclass.rows import is_matrix, read_matrix, settle_class_kind
 from calibrant.guarantees.bounds import clopper_pearson, expected_ece_bound, umd_epsilon
 from calibrant.guarantees.certificate import Coverage
-from calibrant.messages import Argument, InputError, Phrase, Setting, Shown, plural
+from calibrant.messages import Argument, Drawn, InputError, Phrase, Setting, Shown, plural
 from calibrant.numerics import Floats
 
 Scheme = Literal["umd", "umd-original", "ums"]
@@ -41,7 +41,7 @@ class BinOutlook:
 
 
 @dataclass(frozen=True)
-class Plan(Shown):
+class Plan(Drawn, Shown):
     """Result of :func:`plan`; ``outlook`` has one entry for each bin if scores were given.
 
     ``ties`` says that these scores have values of so many rows that bins of equal size would cut through them. The

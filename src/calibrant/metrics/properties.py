@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from calibrant.arrays.columns import read_column
 from calibrant.arrays.multiclass.rows import is_matrix, read_matrix
-from calibrant.messages import InputError, count_text, listed, plural
+from calibrant.messages import Drawn, InputError, count_text, listed, plural
 from calibrant.metrics import dispatch
 from calibrant.metrics.binary import scores as overall
 from calibrant.metrics.binary.bins import Scores, Strategy, tally_of
@@ -227,7 +227,7 @@ class TradeOffLine(Result):
 
 
 @dataclass(frozen=True)
-class TradeOff(Result):
+class TradeOff(Drawn, Result):
     """Calibration error and classification loss of several models on the same rows; print it for a table.
 
     Attributes

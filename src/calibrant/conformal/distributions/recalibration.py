@@ -17,7 +17,7 @@ from calibrant.conformal.quantiles import check_alpha, exact
 from calibrant.conformal.sets import PredictionSets
 from calibrant.guarantees.online_certificate import rounded_down, rounded_up, without
 from calibrant.maps import StepMap
-from calibrant.messages import InputError, Shown
+from calibrant.messages import Drawn, InputError, Shown
 from calibrant.numerics import Floats
 from calibrant.online.parity.predictive import Predictive, as_predictive
 
@@ -26,7 +26,7 @@ OUTWARD = 1e-8
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class DistributionCalibration(Shown):
+class DistributionCalibration(Drawn, Shown):
     """The result of :func:`recalibrate_distributions`: the share of ranks F(y) up to each level.
 
     Attributes

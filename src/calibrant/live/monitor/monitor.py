@@ -24,7 +24,7 @@ from calibrant.live.monitor.sets import Range, changes_by, level_set, slope_set
 from calibrant.live.monitor.state import read, written
 from calibrant.live.monitor.text import prometheus, summary
 from calibrant.live.monitor.wealth import log_sum
-from calibrant.messages import InputError, Note, Setting, Shown, plural
+from calibrant.messages import Drawn, InputError, Note, Setting, Shown, plural
 from calibrant.metrics.tolerance import TOLERANCE, check_tolerance
 from calibrant.numerics import Column, Floats, Ints
 from calibrant.online.inputs import many_labels, many_scores
@@ -42,7 +42,7 @@ KEPT = 100
 """Alarms that are kept; all are counted."""
 
 
-class Monitor(Shown):
+class Monitor(Drawn, Shown):
     """Watches observed minus predicted on a stream, with bands and an alarm that hold at every look.
 
     Parameters

@@ -11,7 +11,7 @@ from calibrant.live.replay.policies import Policy
 from calibrant.live.replay.scoring import Difference
 from calibrant.live.replay.sentence import Status, policies_compared
 from calibrant.maps import Map
-from calibrant.messages import Note, Shown, note, plural
+from calibrant.messages import Drawn, Note, Shown, note, plural
 from calibrant.metrics.estimates import plain
 from calibrant.numerics import Floats
 
@@ -128,7 +128,7 @@ HEAD = ("policy", "log loss", "Brier", "cal. error", "sharpness", "refits", "lar
 
 
 @dataclass(frozen=True, eq=False)
-class Backtest(Shown, Mapping[str, PolicyResult]):
+class Backtest(Drawn, Shown, Mapping[str, PolicyResult]):
     """Policies by name, as :func:`calibrant.live.backtest` replayed them; prints as a table and one sentence.
 
     Attributes

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays.columns import read_floats
-from calibrant.messages import InputError
+from calibrant.messages import Drawn, InputError
 from calibrant.metrics.binary.bins import Bins, GroupedScores, grouped_or_tally
 from calibrant.metrics.binary.scores import enough_groups, plain_tally, squared_mass
 from calibrant.metrics.estimates import Result
@@ -23,7 +23,7 @@ MAX_INTERVALS = 4
 
 
 @dataclass(frozen=True, eq=False)
-class DecisionCurve(Result):
+class DecisionCurve(Drawn, Result):
     """Net benefit per row by threshold, in true positives: of the model, of treating all and of treating none.
 
     ``se`` is the standard error of ``model`` at each threshold, NaN where rows are too few.

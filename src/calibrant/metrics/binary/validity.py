@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays.columns import check_option, check_whole
+from calibrant.messages import Drawn
 from calibrant.metrics.binary.bins import Bins, Edges, Scores, Strategy, tally_of
 from calibrant.metrics.estimates import Result
 from calibrant.numerics import Column, Floats
@@ -19,7 +20,7 @@ SLACK = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
-class ValidityCurve(Result):
+class ValidityCurve(Drawn, Result):
     r"""Validity curve :math:`V(\epsilon)`, a right-continuous step function, and the area under it.
 
     Attributes

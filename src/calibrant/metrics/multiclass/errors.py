@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.messages import InputError, Note, Shown, note
+from calibrant.messages import Drawn, InputError, Note, Shown, note
 from calibrant.metrics.binary.errors import check_power, no_two_rows, root_of, single_rows_left_out, with_order
 from calibrant.metrics.binary.validity import ValidityCurve, curve_of
 from calibrant.metrics.estimates import Estimate, plain
@@ -258,7 +258,7 @@ def marginal_error(
 
 
 @dataclass(frozen=True, eq=False)
-class MulticlassErrors(Shown):
+class MulticlassErrors(Drawn, Shown):
     """Calibration error of each class, the most frequent first.
 
     Attributes
@@ -275,6 +275,8 @@ class MulticlassErrors(Shown):
         What a calibrated model would show for these rows: on average, and exceeded in 5 % of samples. None if unknown.
     notes
         Notes for the reader.
+    notion
+        ``"top-label"`` or ``"class-wise"``.
     """
 
     name: str
@@ -285,6 +287,7 @@ class MulticlassErrors(Shown):
     null: Floats | None
     null_high: Floats | None
     notes: tuple[Note, ...]
+    notion: str = "top-label"
 
     def __len__(self) -> int:
         return len(self.classes)
@@ -393,6 +396,7 @@ def errors_by_class(
         statistic(bins.events)[order],
         **null,
         notes=claims.notes + notes,
+        notion=sense.name,
     )
 
 
