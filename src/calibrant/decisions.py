@@ -15,7 +15,7 @@ from calibrant.arrays.columns import read_array
 from calibrant.calibration import Calibration, as_calibration
 from calibrant.guarantees.bounds import clopper_pearson
 from calibrant.maps import Map
-from calibrant.messages import Advice, InputError, Shown
+from calibrant.messages import Advice, InputError, Shown, public_names
 from calibrant.metrics.binary.bins import Scores, tally_of
 from calibrant.numerics import Floats, expit, first_double
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from calibrant.calibrators.binary.base import BinaryCalibrator
 
 __all__ = ["CostCurve", "Cut", "Policy", "choose_action", "choose_threshold", "expected_cost", "rescale_contributions"]
+
+__dir__ = public_names(__all__)
 
 ENDS: dict[ScoreType, tuple[float, float]] = {
     "probability": (0.0, 1.0),

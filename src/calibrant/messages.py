@@ -169,6 +169,17 @@ PYTHON = Voice()
 # ------------------------------------------------------------------------------------------------------------ notebooks
 
 
+def public_names(names: Sequence[str]) -> Callable[[], list[str]]:
+    """``__dir__`` of a public module: completion lists its public names, loaded or not, and nothing else.
+
+    Examples
+    --------
+    >>> public_names(["brier", "auc"])()
+    ['auc', 'brier']
+    """
+    return lambda: sorted(names)
+
+
 class Shown:
     """Base class of results that print well: a notebook shows the printed text.
 

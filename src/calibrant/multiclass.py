@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from calibrant import calibrators, maps
+from calibrant.messages import public_names
 
 if TYPE_CHECKING:
     from calibrant.calibrators.multiclass.auto import MulticlassAutoCalibrator as MulticlassAutoCalibrator
@@ -41,6 +42,8 @@ __all__ = [
     "VectorScaling",
 ]
 
+__dir__ = public_names(__all__)
+
 
 def __getattr__(name: str) -> Any:
     """Load a public name when it is first used."""
@@ -49,8 +52,3 @@ def __getattr__(name: str) -> Any:
     value = getattr(maps if name == "Taxonomy" else calibrators, name)
     globals()[name] = value
     return value
-
-
-def __dir__() -> list[str]:
-    """Public names, loaded or not."""
-    return __all__

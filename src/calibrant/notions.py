@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from calibrant.arrays.columns import is_whole
 from calibrant.arrays.multiclass.rows import MulticlassRows
 from calibrant.maps.classes import blocks, held, softmax, top_labels
-from calibrant.messages import InputError, Setting, listed
+from calibrant.messages import InputError, Setting, listed, public_names
 from calibrant.numerics import Floats
 
 __all__ = [
@@ -32,6 +32,8 @@ __all__ = [
     "TopKLabel",
     "TopLabel",
 ]
+
+__dir__ = public_names(__all__)
 
 COLUMN_BLOCK = 16
 """Number of columns of a matrix that are transposed together, for full use of cache lines."""

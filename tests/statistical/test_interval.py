@@ -13,7 +13,7 @@ from scipy.special import expit, logit
 
 from calibrant.metrics.draws import values_only
 from calibrant.metrics.estimates import BINARY
-from calibrant.metrics.interval import interval
+from calibrant.metrics.intervals import interval
 from calibrant.tallies import Tally
 from calibrant.tallies.cells import Cells
 

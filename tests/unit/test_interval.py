@@ -299,7 +299,7 @@ def test_a_level_that_the_samples_cannot_resolve_has_no_interval(monkeypatch: py
     assert found.high is None
     assert found.se is not None
     assert "bootstrap samples" in str(found.notes[-1])
-    monkeypatch.setattr(sys.modules["calibrant.metrics.interval"], "DISTANCE_REPETITIONS", 20)
+    monkeypatch.setattr(sys.modules["calibrant.metrics.intervals"], "DISTANCE_REPETITIONS", 20)
     assert metrics.interval("ece", s, y, confidence=0.97).high is not None  # more samples by default
 
 

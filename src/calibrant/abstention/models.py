@@ -8,7 +8,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from calibrant.abstention.accept import Acceptance, accept
+from calibrant.abstention.acceptance import Acceptance, accept
 from calibrant.abstention.chain import check_levels, fewest_rows, score_rule
 from calibrant.arrays import ScoreType
 from calibrant.messages import InputError, Note, Shown, listed, plural

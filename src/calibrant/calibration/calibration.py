@@ -329,7 +329,7 @@ class Calibration(Drawn, Exportable, Shown):
 
         ``score(p)`` is the probability of one score, ``score(p, "north")`` that of a map by segment, with one segment
         for each of ``map.columns``. It does not allocate arrays, may be called from several threads, and costs about as
-        much as the formula written inline. None and NaN give NaN, and so does a number that is no probability, where
+        much as the formula written inline. None and NaN give NaN, and so does a number that is not a probability, where
         scores are probabilities; anything else is read and refused as in :meth:`transform`.
         Tables give the same doubles as :meth:`transform`; curves differ from it by at most the last bit of ``math.log``
         and ``math.exp`` against numpy's.

@@ -78,8 +78,8 @@ class Exportable:
         -------
         str, or dict of str
             One expression, or one by output. A map of top classes also returns the class of each rank, as
-            ``"top 1 label"``. NULL or NaN in any score of a row gives NULL, and so does a number that is no
-            probability, where scores are probabilities (by more than 1e-6, which is rounding). See
+            ``"top 1 label"``. NULL or NaN in any score of a row gives NULL, and so does a number that is not a
+            probability, where scores are probabilities (rounding, up to 1e-6, is clipped). See
             :func:`calibrant.export.sql.expressions.to_sql`.
         """
         from calibrant.export.sql.expressions import to_sql  # here, so that reading a document loads no dialects

@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from calibrant.messages import public_names
+
 if TYPE_CHECKING:
     from calibrant.calibrators.auto import AutoCalibrator as AutoCalibrator
     from calibrant.calibrators.binary.bayesian import BayesianBinning as BayesianBinning
@@ -74,6 +76,8 @@ _HOMES = {
 
 __all__ = sorted(_HOMES)
 
+__dir__ = public_names(__all__)
+
 
 def __getattr__(name: str) -> Any:
     """Load an estimator when it is first used."""
@@ -82,8 +86,3 @@ def __getattr__(name: str) -> Any:
     value = getattr(import_module(f"calibrant.calibrators.{_HOMES[name]}"), name)
     globals()[name] = value
     return value
-
-
-def __dir__() -> list[str]:
-    """Every estimator, loaded or not."""
-    return __all__

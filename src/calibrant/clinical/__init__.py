@@ -1,5 +1,6 @@
 """Clinical prediction models: validation, clusters, updating, decision curves, sample sizes, censored outcomes."""
 
+from calibrant.clinical.checklist import TripodItem, TripodTable, tripod
 from calibrant.clinical.clusters import ClusterRow, ClusterValidation, validate_clusters
 from calibrant.clinical.course import SurvivalCourse, validate_horizons
 from calibrant.clinical.decisions import DecisionBand, decision_curve
@@ -8,9 +9,9 @@ from calibrant.clinical.internal import InternalValidation, internal_validation
 from calibrant.clinical.planning import ValidationPlan, plan_validation
 from calibrant.clinical.pooling import RandomEffects, random_effects
 from calibrant.clinical.survival import validate_survival
-from calibrant.clinical.tripod import TripodItem, TripodTable, tripod
 from calibrant.clinical.updating import ModelUpdate, UpdateTest, update_model
-from calibrant.clinical.validate import Validation, validate
+from calibrant.clinical.validation import Validation, validate
+from calibrant.messages import public_names
 
 __all__ = [
     "ClusterRow",
@@ -37,3 +38,5 @@ __all__ = [
     "validate_horizons",
     "validate_survival",
 ]
+
+__dir__ = public_names(__all__)

@@ -14,7 +14,7 @@ from calibrant.arrays.columns import check_option
 from calibrant.arrays.sides import side_column
 from calibrant.clinical.pooling import RandomEffects, random_effects
 from calibrant.clinical.tables import Table, interval_text, number
-from calibrant.clinical.validate import MEASURES, Missing, known_outcomes, read_outcomes, refuse_missing
+from calibrant.clinical.validation import MEASURES, Missing, known_outcomes, read_outcomes, refuse_missing
 from calibrant.messages import CalibrantWarning, Drawn, InputError, Note, Voice, note, plural
 from calibrant.metrics.binary.bins import tally_of
 from calibrant.metrics.binary.curves.recalibration import recalibration

@@ -19,6 +19,7 @@ from calibrant.conformal.quantiles import conformal_quantile, p_values
 from calibrant.conformal.repeated import RepeatedSplitConformal
 from calibrant.conformal.sets import PredictionSets, SetSummary
 from calibrant.conformal.split import SplitConformal, split_intervals
+from calibrant.messages import public_names
 
 __all__ = [
     "QOOB",
@@ -47,3 +48,5 @@ __all__ = [
     "recalibrate_distributions",
     "split_intervals",
 ]
+
+__dir__ = public_names(__all__)

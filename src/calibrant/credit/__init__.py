@@ -4,10 +4,11 @@ from calibrant.credit.anchoring import Anchored, LongRunAverage, anchor, long_ru
 from calibrant.credit.factor import VasicekTest, vasicek_test
 from calibrant.credit.grades import GradeTable, grade_table
 from calibrant.credit.low_default import pluto_tasche
-from calibrant.credit.master_scale import MasterScale, master_scale
 from calibrant.credit.panel import GradePanel, GradePart, grade_panel
 from calibrant.credit.ranking import accuracy_ratio, accuracy_ratio_change
+from calibrant.credit.scales import MasterScale, master_scale
 from calibrant.credit.stability import Concentration, Migration, Stability, concentration, migration_matrix, psi
+from calibrant.messages import public_names
 
 __all__ = [
     "Anchored",
@@ -33,3 +34,5 @@ __all__ = [
     "psi",
     "vasicek_test",
 ]
+
+__dir__ = public_names(__all__)

@@ -18,6 +18,7 @@ from calibrant.displays.reliability import ReliabilityDisplay
 from calibrant.displays.risk_coverage import RiskCoverageDisplay
 from calibrant.displays.trade_off import TradeOffDisplay
 from calibrant.displays.validity import ValidityDisplay
+from calibrant.messages import public_names
 
 __all__ = [
     "BacktestDisplay",
@@ -41,3 +42,5 @@ __all__ = [
     "TradeOffDisplay",
     "ValidityDisplay",
 ]
+
+__dir__ = public_names(__all__)

@@ -12,7 +12,7 @@ from calibrant.calibration import Calibration
 from calibrant.clinical.clusters import ClusterValidation
 from calibrant.clinical.decisions import DecisionBand
 from calibrant.clinical.horizon import SurvivalValidation
-from calibrant.clinical.validate import Validation
+from calibrant.clinical.validation import Validation
 from calibrant.conformal.distributions.recalibration import DistributionCalibration
 from calibrant.conformal.sets import PredictionSets
 from calibrant.credit.panel import GradePanel

@@ -57,7 +57,7 @@ INSIDE = Guard(-math.inf, math.inf, lambda s: s)
 
 
 def scorer_of(map_: Map, bounded: bool, refuse: Callable[[Any], float]) -> Scorer:
-    """The map as a function of one score; ``refuse`` reads or refuses what is no finite float and no integer.
+    """The map as a function of one score; ``refuse`` reads or refuses anything but finite floats and integers.
 
     If scores are probabilities (``bounded``), other numbers give NaN.
     """

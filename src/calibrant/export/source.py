@@ -63,7 +63,7 @@ def language_of(path: Path) -> str:
 
 
 def source_of(map_: Map, language: str, proof: str = "", bounded: bool | None = None) -> str:
-    """The source of a map of one score; infinities give NaN, and so does what is no probability if it is bounded."""
+    """The source of a map of one score; infinities give NaN, and so does what is not a probability if it is bounded."""
     ends = {True: PROBABILITY_ENDS, False: (-LARGEST_DOUBLE, LARGEST_DOUBLE), None: None}[bounded]
     return LANGUAGES[language].write(Program.of(map_, bool(bounded) and varies_outside(map_)), proof, ends)
 

@@ -66,7 +66,7 @@ class CalibratedModule(Module):  # type: ignore[misc]
     """From a tensor of scores to probabilities in its type: elementwise, or from rows of class scores to rows.
 
     Half precision is read exactly and gives float32. NaN gives NaN, in the whole row for several classes; so does a
-    number that is no probability, if scores are probabilities (``bounded``).
+    number that is not a probability, if scores are probabilities (``bounded``).
     """
 
     def __init__(self, map_: Map, bounded: bool) -> None:

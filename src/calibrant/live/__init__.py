@@ -15,6 +15,7 @@ from calibrant.live.replay.policies import Every, Never, Once
 from calibrant.live.replay.result import Backtest, PolicyResult
 from calibrant.live.replay.watching import OnAlarm
 from calibrant.live.young import Young
+from calibrant.messages import public_names
 
 __all__ = [
     "Admitted",
@@ -43,3 +44,5 @@ __all__ = [
     "backtest",
     "read_ids",
 ]
+
+__dir__ = public_names(__all__)

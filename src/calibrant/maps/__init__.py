@@ -14,6 +14,7 @@ from calibrant.maps.scores import *  # noqa: F403
 from calibrant.maps.simplex import SimplexBinsMap, SimplexScheme
 from calibrant.maps.taxonomy import Taxonomy
 from calibrant.maps.trees import ClassTreeMap, TreeMap
+from calibrant.messages import public_names
 
 __all__ = [
     "KINDS",
@@ -34,3 +35,5 @@ __all__ = [
 ]
 __all__ += classes.__all__
 __all__ += scores.__all__
+
+__dir__ = public_names(__all__)

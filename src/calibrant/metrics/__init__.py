@@ -7,9 +7,10 @@ of a matrix of class scores, ``TESTS`` those with a p-value; contract tests run 
 
 from collections.abc import Callable
 
+from calibrant.messages import public_names
 from calibrant.metrics import dispatch
 from calibrant.metrics.binary import cumulative, decompositions, entropy, errors, significance, smooth
-from calibrant.metrics.binary import net_benefit as decision_curve
+from calibrant.metrics.binary import net_benefit as benefit
 from calibrant.metrics.binary import scores as overall
 from calibrant.metrics.binary.bins import Bins
 from calibrant.metrics.binary.curves import recalibration as curves
@@ -19,7 +20,7 @@ from calibrant.metrics.binary.significance import Finding
 from calibrant.metrics.binary.validity import ValidityCurve
 from calibrant.metrics.estimates import Estimate
 from calibrant.metrics.inputs import MetricTable, SegmentResult
-from calibrant.metrics.interval import interval
+from calibrant.metrics.intervals import interval
 from calibrant.metrics.multiclass import errors as class_errors
 from calibrant.metrics.multiclass import kernel as class_kernel
 from calibrant.metrics.multiclass.bins import MulticlassBins
@@ -51,7 +52,7 @@ ecce = for_rows(cumulative.ecce)
 ece = for_rows(dispatch.ece)
 ici = for_rows(curves.ici)
 log_loss = for_rows(dispatch.log_loss)
-net_benefit = for_rows(decision_curve.net_benefit)
+net_benefit = for_rows(benefit.net_benefit)
 normalized_entropy = for_rows(entropy.normalized_entropy)
 pde = for_rows(dispatch.pde)
 recalibration = for_rows(curves.recalibration)
@@ -183,3 +184,5 @@ __all__ = [
     "validity_curve",
     "weak_error",
 ]
+
+__dir__ = public_names(__all__)

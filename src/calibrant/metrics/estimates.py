@@ -198,7 +198,7 @@ def metric(ideal: Ideal = Ideal.NONE, name: str | None = None) -> Callable[[F], 
 
     Examples
     --------
-    >>> from calibrant.metrics.interval import BINARY
+    >>> from calibrant.metrics.intervals import BINARY
     >>> BINARY["ece"].ideal.value
     'zero'
     """

@@ -11,7 +11,7 @@ from calibrant.arrays.labels import LabelType
 from calibrant.arrays.multiclass.rows import is_matrix
 from calibrant.messages import InputError
 from calibrant.metrics.inputs import Inputs, MetricTable, by_segment, read_inputs
-from calibrant.metrics.interval import between_groups
+from calibrant.metrics.intervals import between_groups
 from calibrant.tallies import GroupedTally
 
 R = TypeVar("R")

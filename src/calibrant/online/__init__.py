@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import Any
 
-from calibrant.messages import MissingPackage
+from calibrant.messages import MissingPackage, public_names
 from calibrant.online.base import Forecaster, RowByRow, resume
 from calibrant.online.classes.forecasters import OnlineMulticlass
 from calibrant.online.classes.scaling import OnlineTemperature, OnlineVector
@@ -83,13 +83,10 @@ __all__ = [
     "threshold_calibration_error",
 ]
 
+__dir__ = public_names(__all__)
+
 # Adapters import their library on first use: scikit-learn, and river, which is optional.
 _ADAPTERS = {"OnlineClassifier": "scikit_learn", "RiverClassifier": "river"}
-
-
-def __dir__() -> list[str]:
-    """Public names, including adapters."""
-    return __all__
 
 
 def __getattr__(name: str) -> Any:

@@ -2,6 +2,7 @@
 
 from calibrant.arrays.sides import RatioWeights, known_weights
 from calibrant.guarantees.weighted import weighted_bernstein, weighted_epsilon, weighted_interval
+from calibrant.messages import public_names
 from calibrant.shift.classes import ClassShift
 from calibrant.shift.covariate.density_ratio import DensityRatio, estimate_density_ratio
 from calibrant.shift.intercept import match_mean
@@ -35,3 +36,5 @@ __all__ = [
     "weighted_epsilon",
     "weighted_interval",
 ]
+
+__dir__ = public_names(__all__)

@@ -181,7 +181,7 @@ def _check_class_rows(rows: Any, scores: list[str], kind: str) -> None:
 
 
 def beyond(s: str) -> str:
-    """A number is no probability, by more than rounding."""
+    """A number is not a probability, by more than rounding."""
     from calibrant.arrays.score_types import PROBABILITY_ENDS
 
     low, high = PROBABILITY_ENDS

@@ -10,7 +10,7 @@ import numpy as np
 from calibrant.arrays.columns import check_option
 from calibrant.clinical.clusters import SCALES, ClusterValidation, validate_clusters
 from calibrant.clinical.tables import interval_text, number
-from calibrant.clinical.validate import MEASURES
+from calibrant.clinical.validation import MEASURES
 from calibrant.displays.base import Display
 from calibrant.displays.drawing import style
 from calibrant.messages import InputError, plural

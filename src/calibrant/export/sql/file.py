@@ -138,7 +138,7 @@ class SqlFile(Shown):
 
 def none_for(bounded: bool) -> str:
     """Which scores give NULL."""
-    return f"NULL{', NaN and numbers that are no probabilities' if bounded else ' and NaN'} give NULL."
+    return f"NULL{', NaN and numbers that are not probabilities' if bounded else ' and NaN'} give NULL."
 
 
 def _split(text: str) -> tuple[dict[str, str], str]:

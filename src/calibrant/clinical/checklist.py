@@ -9,7 +9,7 @@ from calibrant.clinical.clusters import ClusterValidation
 from calibrant.clinical.decisions import DecisionBand
 from calibrant.clinical.tables import Table, interval_text, number
 from calibrant.clinical.updating import WORDS, ModelUpdate
-from calibrant.clinical.validate import MEASURES, Validation
+from calibrant.clinical.validation import MEASURES, Validation
 from calibrant.messages import InputError, plural
 from calibrant.metrics.estimates import Result
 from calibrant.metrics.inputs import MetricTable
