@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.cases import NO_JAX, NO_TORCH
+from tests.contracts import test_outside
 from tests.contracts.test_class_maps import SAMPLES as CLASS_SAMPLES
 from tests.contracts.test_maps import SAMPLES
 
@@ -77,16 +78,31 @@ def test_masked_logits_are_read() -> None:
 # --- modules ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit")
 def test_every_map_as_a_module_gives_what_apply_gives(subtests: pytest.Subtests) -> None:
-    """`to_torch` itself compares with `apply`, on about 100,000 scores."""
+    """`to_torch` itself compares with `apply`, on about 100,000 scores; the script of a module gives the same."""
     for kind, maps in {**SAMPLES, **CLASS_SAMPLES}.items():
         for j, map_ in enumerate(maps):
             with subtests.test(f"{kind} {j}"):
                 if map_.columns or type(map_) not in torch_modules._module.registry:
                     with pytest.raises(InputError, match="to_onnx"):
                         Calibration(map_).to_torch()
-                else:
-                    Calibration(map_).to_torch()
+                    continue
+                module = Calibration(map_).to_torch()
+                scripted = torch.jit.script(module)
+                shape = (50, len(map_.inputs)) if len(map_.inputs) > 1 else (50,)
+                scores = torch.rand(shape, dtype=torch.float64)
+                torch.testing.assert_close(scripted(scores), module(scores), rtol=0.0, atol=0.0, equal_nan=True)
+                assert scripted(scores.half()).dtype == torch.float32
+                if isinstance(map_, TopMap):
+                    assert torch.equal(scripted.labels(scores), module.labels(scores))
+
+
+def test_a_score_that_is_no_probability_gives_nan(subtests: pytest.Subtests) -> None:
+    for place, map_ in enumerate([*test_outside.MAPS, *test_outside.CLASS_MAPS]):
+        if not map_.columns and type(map_) in torch_modules._module.registry:
+            with subtests.test(map_.kind, place=place):
+                test_outside.assert_reads(map_, test_outside.torch)
 
 
 def test_modules_are_differentiable_where_maps_are() -> None:

@@ -2,7 +2,7 @@
 
 Numbers are buffers: ``module.to(device)`` moves them. They stay in double precision, also after ``module.half()``, and
 results are rounded once at the end, as in ``apply``. Steps have a gradient of zero, and so has a score beyond the ends
-of a map.
+of a map. ``torch.jit.script`` reads the methods, so constants are arguments and types are plain.
 """
 
 from __future__ import annotations
@@ -40,7 +40,12 @@ except ImportError:  # the classes below are then never built
     torch = None  # type: ignore[assignment,unused-ignore]
 
 Module: Any = object if torch is None else torch.nn.Module
-Tensor = Any
+Tensor: Any = Any if torch is None else torch.Tensor
+
+
+def exported(method: Any) -> Any:
+    """A method that ``torch.jit.script`` keeps besides ``forward``."""
+    return method if torch is None else torch.jit.export(method)
 
 
 def to_torch(map_: Map, *, bounded: bool) -> Any:
@@ -85,8 +90,9 @@ class CalibratedModule(Module):  # type: ignore[misc]
         if self.by_row:
             missing = missing.any(dim=-1, keepdim=True)
         out = torch.where(missing, torch.full_like(out, float("nan")), out)
-        return out.to(scores.dtype if scores.dtype in (torch.float32, torch.float64) else torch.float32)
+        return out.to(torch.float64 if scores.dtype == torch.float64 else torch.float32)
 
+    @exported
     def labels(self, scores: Tensor) -> Tensor:
         """Columns of the classes to which the probabilities of a map of top classes refer."""
         return _ranked(torch.clamp(scores, 0.0, 1.0) if self.bounded else scores, self.ranks)
@@ -115,8 +121,16 @@ class _Numbers(Module):  # type: ignore[misc]
         return self
 
 
-def _expit(u: Tensor) -> Tensor:
-    return 1.0 / (1.0 + torch.exp(-torch.clamp(u, -LOG_ODDS_LIMIT, LOG_ODDS_LIMIT)))
+def _expit(u: Tensor, most: float = LOG_ODDS_LIMIT) -> Tensor:
+    return 1.0 / (1.0 + torch.exp(-torch.clamp(u, -most, most)))
+
+
+def _held(s: Tensor, most: float = LARGEST) -> Tensor:
+    return torch.clamp(s, -most, most)
+
+
+def _held_logits(z: Tensor, most: float = LARGEST_LOGIT) -> Tensor:
+    return torch.clamp(z, -most, most)
 
 
 class _Identity(Module):  # type: ignore[misc]
@@ -126,14 +140,14 @@ class _Identity(Module):  # type: ignore[misc]
 
 class _Step(_Numbers):
     def forward(self, s: Tensor) -> Tensor:
-        return self.values[torch.searchsorted(self.knots, s.contiguous(), right=True).clamp(max=len(self.knots))]
+        return self.values[torch.searchsorted(self.knots, s.contiguous(), right=True).clamp(max=self.knots.shape[0])]
 
 
 class _Lines(_Numbers):
     def forward(self, s: Tensor) -> Tensor:
         x = torch.clamp(s, self.knots[0], self.knots[-1])
-        piece = torch.searchsorted(self.knots, x.detach().contiguous(), right=True).clamp(1, len(self.knots)) - 1
-        right = (piece + 1).clamp(max=len(self.knots) - 1)
+        piece = torch.searchsorted(self.knots, x.detach().contiguous(), right=True).clamp(1, self.knots.shape[0]) - 1
+        right = (piece + 1).clamp(max=self.knots.shape[0] - 1)
         start, end, left = self.values[piece], self.values[right], self.knots[piece]
         width = torch.where(right > piece, self.knots[right] - left, torch.ones_like(left))
         p = (x - left) / width * (end - start) + start
@@ -145,7 +159,7 @@ class _Affine(_Numbers):
 
     def forward(self, s: Tensor) -> Tensor:
         if self.on_score:
-            return _expit(torch.clamp(s, -LARGEST, LARGEST) * self.slope + self.intercept)
+            return _expit(_held(s) * self.slope + self.intercept)
         x = torch.clamp(s, self.low, self.high)
         return _expit(torch.log(x / (1.0 - x)) * self.slope + self.intercept)
 
@@ -162,7 +176,7 @@ class _Rows(_Numbers):
     on_logits = False
 
     def probabilities(self, s: Tensor) -> Tensor:
-        return torch.softmax(torch.clamp(s, -LARGEST_LOGIT, LARGEST_LOGIT), dim=-1) if self.on_logits else s
+        return torch.softmax(_held_logits(s), dim=-1) if self.on_logits else s
 
 
 class _Softmax(_Rows):
@@ -170,19 +184,19 @@ class _Softmax(_Rows):
 
     def forward(self, s: Tensor) -> Tensor:
         if self.raw:
-            z = torch.clamp(s, -LARGEST_LOGIT, LARGEST_LOGIT)
+            z = _held_logits(s)
         else:
-            z = torch.log(torch.clamp(self.probabilities(s), self.clamp, 1.0))
-        z = z @ self.slope.T if self.slope.ndim == 2 else z * self.slope
-        return torch.softmax(torch.clamp(z + self.intercept, -LARGEST_LOGIT, LARGEST_LOGIT), dim=-1)
+            z = torch.log(torch.clamp(self.probabilities(s), self.clamp, torch.ones_like(self.clamp)))
+        z = z @ self.slope.t() if self.slope.dim() == 2 else z * self.slope
+        return torch.softmax(_held_logits(z + self.intercept), dim=-1)
 
 
 class _PerClass(_Rows):
     normalized = False
 
     def forward(self, s: Tensor) -> Tensor:
-        columns = self.probabilities(s).unbind(dim=-1)
-        p = torch.stack([part(column) for part, column in zip(self.parts, columns, strict=True)], dim=-1)
+        columns = torch.unbind(self.probabilities(s), dim=-1)
+        p = torch.stack([part(columns[j]) for j, part in enumerate(self.parts)], dim=-1)
         if not self.normalized:
             return p
         total = p.sum(dim=-1, keepdim=True)
@@ -191,27 +205,23 @@ class _PerClass(_Rows):
 
 
 class _Top(_Rows):
-    ranks = 1
+    ranks, each = 1, 1
 
     def forward(self, s: Tensor) -> Tensor:
-        codes = _ranked(s.detach(), self.ranks)
-        chosen = torch.gather(self.probabilities(s), -1, codes)
-        size, out = s.shape[-1], []
-        for k in range(self.ranks):
-            value, code = chosen[..., k], codes[..., k]
-            if len(self.parts) == self.ranks:
-                out.append(self.parts[k](value))
-                continue
-            p = torch.zeros_like(value)
-            for j in range(size):
-                p = torch.where(code == j, self.parts[k * size + j](value), p)
-            out.append(p)
+        ranked = _ranked(s.detach(), self.ranks)
+        values = torch.unbind(torch.gather(self.probabilities(s), -1, ranked), dim=-1)
+        codes = torch.unbind(ranked, dim=-1)
+        out = [torch.zeros_like(value) for value in values]
+        for place, part in enumerate(self.parts):
+            k = place // self.each
+            own = part(values[k])
+            out[k] = own if self.each == 1 else torch.where(codes[k] == place % self.each, own, out[k])
         return torch.stack(out, dim=-1)
 
 
 def _ranked(s: Tensor, ranks: int) -> Tensor:
     """Columns of the largest scores; of tied scores the earlier column."""
-    return torch.sort(s, dim=-1, descending=True, stable=True).indices[..., :ranks]
+    return torch.sort(s, stable=True, dim=-1, descending=True)[1][..., :ranks]
 
 
 def _with(module: Any, **settings: Any) -> Any:
@@ -271,4 +281,5 @@ def _(map_: PerClassMap) -> Any:
 
 @_module.register
 def _(map_: TopMap) -> Any:
-    return _with(_Top(), parts=_parts(map_.maps), ranks=map_.ranks, on_logits=map_.on == "logit")
+    each = len(map_.maps) // map_.ranks
+    return _with(_Top(), parts=_parts(map_.maps), ranks=map_.ranks, each=each, on_logits=map_.on == "logit")
