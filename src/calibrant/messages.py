@@ -200,7 +200,7 @@ class Shown:
 
 
 class Drawn:
-    """Base class of results that have a picture, by their entry in ``calibrant.displays.results``."""
+    """Base class of results that have a picture, by the display that registers them."""
 
     def plot(
         self,
@@ -222,7 +222,7 @@ class Drawn:
         Display
             The display, drawn; its attributes ``ax_`` and ``figure_`` are those of matplotlib.
         """
-        displays = import_module("calibrant.displays.results")  # displays stand above the results that they draw
+        displays = import_module("calibrant.displays")  # displays stand above the results that they draw
         return displays.display_of(self).plot(ax, figsize=figsize, title=title, caption=caption)
 
 

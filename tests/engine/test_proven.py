@@ -423,6 +423,26 @@ def test_an_edited_group_is_caught_when_the_text_is_only_read(subtests: pytest.S
                 verify(path)
 
 
+@pytest.mark.parametrize("dialect", ["duckdb", "sqlite", "postgres"])
+def test_a_long_document_stands_behind_the_expression(tmp_path: Path, dialect: str) -> None:
+    """In a comment that no name of a segment ends; above 100 segments the first line names the table of parameters."""
+    path = tmp_path / "risk.sql"
+    names = ("*/ 1; --", "/* x", "*/*", *(f"s{j}" for j in range(150)))
+    map_ = ByGroupMap("region", names, tuple(LogitAffineMap(1.0, j / 99) for j in range(len(names))), IdentityMap())
+    made = cb.Calibration(map_).export_sql(path, "score", dialect)
+    text = path.read_text()
+    first, *_, last = text.splitlines()
+    assert "table=" in first
+    assert last.startswith("/* calibrant document: ")
+    assert (last.count("/*"), last.count("*/")) == (1, 1)
+    assert max(map(len, text.splitlines()[:4])) < 600
+    assert verify(path) == made
+    assert cb.Calibration.from_json(SqlFile.parse(text).document) == cb.Calibration(map_)
+    path.write_text(text.replace(last, ""))
+    with pytest.raises(DocumentError):
+        verify(path)
+
+
 def test_what_is_off_is_told_with_its_group() -> None:
     other = ByGroupMap("region", LINES.groups, (*LINES.maps[:2], STEPS), IdentityMap())
     with pytest.raises(cb.ExportMismatchError, match=r"for the score .* with region '7', but the map gives"):

@@ -95,6 +95,23 @@ def test_duckdb_joins_the_csv(name: str, duck: Any, tmp_path: Path) -> None:
             assert_no_probability(connection.sql(query.replace("FROM segments", "FROM loaded")).fetchall(), wanted)
 
 
+def test_duckdb_joins_the_parquet_file(duck: Any, tmp_path: Path) -> None:
+    """Also of many keys: the text and its comments do not grow."""
+    names = tuple(f"campaign {j}" for j in range(3_000))
+    many = ByGroupMap("country", names, lines(len(names), 7), IdentityMap())
+    for map_ in (TWO, many):
+        rows, wanted = table(map_)
+        Calibration(map_).export_sql(tmp_path / "map.sql", "score", table=tmp_path / "segments.parquet", rows="log")
+        query = (tmp_path / "map.sql").read_text(encoding="utf-8")
+        assert len(query) < 5_000
+        with duck.cursor() as connection:
+            connection.execute("CREATE TEMP TABLE log(id INT, score DOUBLE, country VARCHAR, device VARCHAR)")
+            connection.executemany("INSERT INTO log VALUES (?, ?, ?, ?)", rows)
+            connection.execute(f"CREATE TEMP TABLE segments AS SELECT * FROM '{tmp_path / 'segments.parquet'}'")
+            assert_equal(connection.sql(query).fetchall(), wanted)
+            connection.execute("DROP TABLE log; DROP TABLE segments")
+
+
 def test_postgres_joins_the_inserted_table(postgres: Server, tmp_path: Path) -> None:
     rows, wanted = table(TWO)
     with postgres.connect() as connection:
@@ -192,7 +209,7 @@ def test_what_cannot_be_a_table_is_refused(subtests: pytest.Subtests, tmp_path: 
         with subtests.test(why), pytest.raises(InputError, match=why):
             Calibration(map_).export_sql(tmp_path / "map.sql", "score", table=tmp_path / "segments.csv")
     cases = [
-        ({"table": "segments.parquet"}, "unknown type"),
+        ({"table": "segments.txt"}, "unknown type"),
         ({"table": "segments.csv", "rows": "a b"}, "plain name"),
         ({"dbt": True}, "needs a table"),
         ({"rows": "log"}, "needs a table"),

@@ -77,10 +77,10 @@ class Exportable:
         Returns
         -------
         str, or dict of str
-            One expression, or one by output. A map of top classes also returns the class of each rank, as
-            ``"top 1 label"``. NULL or NaN in any score of a row gives NULL, and so does a number that is not a
-            probability, where scores are probabilities (rounding, up to 1e-6, is clipped). See
-            :func:`calibrant.export.sql.expressions.to_sql`.
+            One expression, or one by output. For a map of many segments, :meth:`export_sql` with ``table`` is shorter.
+            A map of top classes also returns the class of each rank, as ``"top 1 label"``. NULL or NaN in any score of
+            a row gives NULL, and so does a number that is not a probability, where scores are probabilities (rounding,
+            up to 1e-6, is clipped). See :func:`calibrant.export.sql.expressions.to_sql`.
         """
         from calibrant.export.sql.expressions import to_sql  # here, so that reading a document loads no dialects
 
@@ -116,11 +116,11 @@ class Exportable:
         connection
             Connection on which the SQL is checked.
         table
-            For a map by segment: a second file, ``.csv`` or ``.sql`` (INSERT statements), for a table with the slope
-            and intercept of each segment. ``path`` then gets a SELECT that joins this table, under the name of the
-            file, to the table ``rows``, and adds the column ``calibrated``. Its length does not grow with the segments.
-            The proof is of the formula, on at most 100 segments of a column; :func:`calibrant.verify` does not read
-            these files. If a fit by segment found no segment that differs, the table has no rows.
+            For a map by segment: a second file, ``.csv``, ``.parquet`` or ``.sql`` (INSERT statements), for a table
+            with the slope and intercept of each segment. ``path`` then gets a SELECT that joins this table, under the
+            name of the file, to the table ``rows``, and adds the column ``calibrated``. Its length does not grow with
+            the segments. The proof is of the formula, on at most 100 segments of a column; :func:`calibrant.verify`
+            does not read these files. If a fit by segment found no segment that differs, the table has no rows.
         rows
             With ``table``: name of the table of rows; by default ``scored``.
         dbt

@@ -1,5 +1,6 @@
 """Plots: each display first computes its numbers (``data``), then draws them with ``plot``."""
 
+from calibrant.displays.base import display_of as display_of
 from calibrant.displays.clinical.forest import ForestDisplay
 from calibrant.displays.clinical.horizon import HorizonDisplay
 from calibrant.displays.decisions import DecisionCurveDisplay

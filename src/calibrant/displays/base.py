@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from copy import copy
+from functools import singledispatch
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Self
 
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
 
 PIXELS = 90
 """Pixels per inch in a notebook; drawn with twice as many, for sharp screens."""
+
+
+@singledispatch
+def display_of(result: Any) -> Display:
+    """The display of a result, which its method ``plot`` draws; each display registers the results that it takes."""
+    raise InputError("result", f"is a {type(result).__name__}, which has no display")
 
 
 class Display(ABC):

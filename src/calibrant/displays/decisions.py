@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibrant.arrays.columns import check_option
-from calibrant.clinical.decisions import decision_curve
-from calibrant.displays.base import Display, calibrated_scores
+from calibrant.clinical.decisions import DecisionBand, decision_curve
+from calibrant.displays.base import Display, calibrated_scores, display_of
 from calibrant.displays.drawing import style
 from calibrant.messages import InputError
 from calibrant.metrics.binary.net_benefit import DecisionCurve, net_benefit
@@ -184,3 +184,13 @@ class DecisionCurveDisplay(Display):
 
 def _plain(values: Floats) -> list[float | None]:
     return [float(value) if np.isfinite(value) else None for value in values]
+
+
+@display_of.register
+def _(found: DecisionBand) -> DecisionCurveDisplay:
+    unknown = np.full(len(found.thresholds), np.nan)
+    curve = DecisionCurve(found.thresholds, found.model, unknown, found.treat_all)
+    return DecisionCurveDisplay({"model": curve}, {"model": (found.band_low, found.band_high)})
+
+
+display_of.register(DecisionCurve, lambda curve: DecisionCurveDisplay({"model": curve}))

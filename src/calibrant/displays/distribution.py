@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibrant.conformal import DistributionCalibration, recalibrate_distributions
-from calibrant.displays.base import Display
+from calibrant.displays.base import Display, display_of
 from calibrant.displays.drawing import style
 
 if TYPE_CHECKING:
@@ -90,3 +90,6 @@ class DistributionDisplay(Display):
         ax.set_ylabel("Outcomes up to this rank")
         self._head(ax, "Calibration of distributions")
         style.place_legend(ax, [(self._levels, share), (self._levels, low), (self._levels, high)])
+
+
+display_of.register(DistributionCalibration, DistributionDisplay)

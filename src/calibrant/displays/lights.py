@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from calibrant.credit.panel import ALL, GradePanel, letter
-from calibrant.displays.base import Display
+from calibrant.displays.base import Display, display_of
 from calibrant.messages import InputError
 from calibrant.notebook import TRAFFIC_LIGHTS
 
@@ -112,3 +112,6 @@ class GradeLightsDisplay(Display):
         ax.set_yticks(range(rows), data["grades"])
         ax.tick_params(length=0)
         self._head(ax, "Traffic lights by grade and year")
+
+
+display_of.register(GradePanel, GradeLightsDisplay)

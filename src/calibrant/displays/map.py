@@ -8,8 +8,8 @@ import numpy as np
 
 from calibrant.arrays import ScoreType
 from calibrant.arrays.columns import check_option
-from calibrant.calibration import as_calibration
-from calibrant.displays.base import Display
+from calibrant.calibration import Calibration, as_calibration
+from calibrant.displays.base import Display, display_of
 from calibrant.displays.drawing import style
 from calibrant.displays.drawing.style import AxesKind, Layout, Linear, LogOdds
 from calibrant.guarantees.about.scores import ScoreBins
@@ -280,3 +280,6 @@ def _places(mapping: Map, low: float, high: float, score_type: ScoreType, axes: 
 def _with_gaps(values: Floats) -> Floats:
     """Each value at both ends of its bin, then a gap, so that neighboring bins are not joined."""
     return np.column_stack([values, values, np.full(len(values), np.nan)]).reshape(-1)
+
+
+display_of.register(Calibration, MapDisplay.from_map)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 
 from calibrant.arrays.columns import check_option, is_whole
-from calibrant.displays.base import Display
+from calibrant.displays.base import Display, display_of
 from calibrant.displays.drawing import style
 from calibrant.guarantees.certificate import Coverage
 from calibrant.guarantees.planning import Plan, Scheme, TooFewLabels, plan
@@ -262,3 +262,12 @@ def _spread(heights: Floats, gap: float) -> Floats:
     for above, below in pairwise(order[::-1]):
         out[below] = min(out[below], out[above] - gap)
     return out
+
+
+@display_of.register
+def _(found: Plan) -> PlanDisplay:
+    if found.notion is not None:
+        raise InputError("plan", "is for several classes", "draw the bins of one class: PlanDisplay.from_sizes")
+    given: dict[str, Any] = {"alpha": found.alpha, "coverage": found.coverage, "scheme": found.scheme}
+    drawn = PlanDisplay.from_sizes([found.n], max_bins=max(100, round(1.6 * found.n_bins)), **given)
+    return PlanDisplay(drawn.plans, chosen=[found])

@@ -9,14 +9,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays.columns import check_length, read_floats, refuse_not_finite
 from calibrant.conformal.coverage import Coverage
-from calibrant.displays.base import Display
+from calibrant.conformal.sets import PredictionSets
+from calibrant.displays.base import Display, display_of
 from calibrant.displays.drawing import style
 from calibrant.messages import InputError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from calibrant.conformal.sets import PredictionSets
 
 MOST_ROWS = 200
 """Rows that a plot can show; of more rows, as many are drawn in even steps."""
@@ -141,3 +141,6 @@ class PredictionSetsDisplay(Display):
         ax.set_ylabel("Outcome")
         self._head(ax, "Prediction sets")
         style.place_legend(ax, [(at, bottom), (at, top), *([] if y is None else [(places, y)])])
+
+
+display_of.register(PredictionSets, PredictionSetsDisplay)

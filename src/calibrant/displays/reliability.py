@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike
 
 from calibrant.arrays.columns import check_option
 from calibrant.arrays.labels import label_column
-from calibrant.displays.base import Display, calibrated_scores, check_confidence, event_scores
+from calibrant.clinical.validation import Validation
+from calibrant.displays.base import Display, calibrated_scores, check_confidence, display_of, event_scores
 from calibrant.displays.drawing import style
 from calibrant.displays.drawing.panels import axis_of_counts, name_halves, panel_below
 from calibrant.displays.drawing.style import AxesKind, Layout, Linear, LogOdds
@@ -510,3 +511,11 @@ def _draw_markers(ax: Axes, points: Points, color: str, marker: str, label: str 
         edgecolors="white",
         linewidths=0.6,
     )
+
+
+@display_of.register
+def _(found: Validation) -> ReliabilityDisplay:
+    if found.tally is None:
+        raise InputError("validation", "does not hold its rows", "plot what calibrant.clinical.validate returned")
+    curve: CurveKind = "isotonic" if found.curve == "lowess" else found.curve  # which has no band to draw
+    return ReliabilityDisplay.from_predictions(found.tally, curve=curve)

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from calibrant.abstention import Acceptance, RiskCoverage, risk_coverage
 from calibrant.abstention.chain import score_rule
-from calibrant.displays.base import Display
+from calibrant.displays.base import Display, display_of
 from calibrant.displays.drawing import style
 from calibrant.messages import InputError
 
@@ -134,3 +134,6 @@ class RiskCoverageDisplay(Display):
         ax.set_ylabel("Wrong among these")
         self._head(ax, "Risk-coverage curve")
         style.place_legend(ax, [(coverage, risk), style.upright(curve.coverage, curve.low, curve.high)])
+
+
+display_of.register(RiskCoverage, RiskCoverageDisplay)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calibrant.displays.base import Display
+from calibrant.displays.base import Display, display_of
 from calibrant.displays.drawing import style
 from calibrant.displays.drawing.style import Linear
 from calibrant.messages import InputError
@@ -148,3 +148,6 @@ class TradeOffDisplay(Display):
 
 def _floats(values: list[float | None]) -> Floats:
     return np.array([np.nan if each is None else each for each in values], dtype=np.float64)
+
+
+display_of.register(TradeOff, TradeOffDisplay)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibrant.arrays.columns import check_option
-from calibrant.displays.base import Display
+from calibrant.displays.base import Display, display_of
 from calibrant.displays.drawing import style
 from calibrant.displays.drawing.style import Linear
 from calibrant.guarantees.about.scores import ScoreBins
@@ -312,3 +312,6 @@ def _certificate_caption(certificate: Certificate) -> str:
 
 def _area(curves: Sequence[ValidityCurve]) -> float:
     return float(np.mean([one.auc for one in curves]))
+
+
+display_of.register(ValidityCurve, ValidityDisplay.from_curves)

@@ -37,7 +37,7 @@ def export(
     by: Renamed = None,
     table: Annotated[
         str | None,
-        options.path("--table", help_="SQL: file of parameters by segment, .csv or .sql; --out then joins it."),
+        options.path("--table", help_="SQL: parameters by segment as .csv, .parquet or .sql; --out then joins them."),
     ] = None,
     rows: Annotated[
         str | None, options.text("--rows", "NAME", "--table: table of rows in the database. [default: scored]")
@@ -169,7 +169,7 @@ def _joined(
         return {}
     if out is None:
         raise Mistake("--table", "needs --out", "pass the file of the query")
-    check_output(table, [".csv", ".sql"], inputs=inputs, force=force, option="--table")
+    check_output(table, [".csv", ".parquet", ".sql"], inputs=inputs, force=force, option="--table")
     return {"table": table, "rows": rows or "scored", "dbt": dbt}
 
 

@@ -11,7 +11,7 @@ from calibrant.arrays.columns import check_option
 from calibrant.clinical.clusters import SCALES, ClusterValidation, validate_clusters
 from calibrant.clinical.tables import interval_text, number
 from calibrant.clinical.validation import MEASURES
-from calibrant.displays.base import Display
+from calibrant.displays.base import Display, display_of
 from calibrant.displays.drawing import style
 from calibrant.messages import InputError, plural
 
@@ -187,3 +187,6 @@ class ForestDisplay(Display):
         room = max(high - low, 1e-3)
         ends = [each[name] for each in lines for name in ("low", "high") if each[name] is not None]
         return max(min(ends), low - room) - 0.05 * room, min(max(ends), high + room) + 0.05 * room
+
+
+display_of.register(ClusterValidation, ForestDisplay)

@@ -9,7 +9,7 @@ import numpy as np
 
 from calibrant.clinical.horizon import SurvivalValidation
 from calibrant.clinical.survival import validate_survival
-from calibrant.displays.base import Display
+from calibrant.displays.base import Display, display_of
 from calibrant.displays.drawing import style
 from calibrant.messages import plural
 from calibrant.metrics.estimates import plain
@@ -124,3 +124,6 @@ class HorizonDisplay(Display):
         ax.set_ylabel("Observed risk")
         style.place_legend(ax, [(curve.scores, curve.rates), (x, y)])
         self._head(ax, "Calibration at the horizon")
+
+
+display_of.register(SurvivalValidation, HorizonDisplay)

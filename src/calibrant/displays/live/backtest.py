@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from calibrant.arrays.columns import check_option, is_whole
-from calibrant.displays.base import Display
+from calibrant.displays.base import Display, display_of
 from calibrant.displays.drawing import style
 from calibrant.live.replay.result import Backtest, PolicyResult
 from calibrant.messages import InputError, Setting, plural
@@ -241,3 +241,6 @@ def _on_the_way(x: Floats, y: Floats) -> tuple[Floats, Floats]:
 def _name(names: Sequence[str], value: float) -> str:
     number = round(value)
     return names[number] if 0 <= number < len(names) else ""
+
+
+display_of.register(Backtest, BacktestDisplay)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calibrant.displays.base import Display
+from calibrant.displays.base import Display, display_of
 from calibrant.displays.drawing import style
 from calibrant.live.monitor import Monitor
 from calibrant.messages import InputError, plural
@@ -175,3 +175,6 @@ def _reach(difference: Floats, low: Floats, high: Floats, tolerated: list[float]
 
 def _known(time: float) -> float | None:
     return time if math.isfinite(time) else None
+
+
+display_of.register(Monitor, MonitorDisplay)

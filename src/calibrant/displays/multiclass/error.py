@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from calibrant.arrays.columns import check_whole
 from calibrant.arrays.score_types import MulticlassScoreType
-from calibrant.displays.base import Display, calibrated_scores
+from calibrant.displays.base import Display, calibrated_scores, display_of
 from calibrant.displays.drawing import style
 from calibrant.displays.drawing.panels import panel_beside
 from calibrant.displays.multiclass.rates import worst
@@ -244,3 +244,9 @@ def _excess(errors: MulticlassErrors, classes: Sequence[str]) -> Floats:
 
 def _column(records: Sequence[Mapping[str, Any]], name: str) -> Floats:
     return np.array([np.nan if record.get(name) is None else record[name] for record in records], dtype=np.float64)
+
+
+@display_of.register
+def _(found: MulticlassErrors) -> MulticlassErrorDisplay:
+    counted = bool((found.rows == np.floor(found.rows)).all())
+    return MulticlassErrorDisplay({"": found}, notion=found.notion, counted=counted)

@@ -115,8 +115,8 @@ def nodes_of(maps: Sequence[Map], which: str, graph: Graph, x: str) -> str:
 
 def varies_outside(map_: Map) -> bool:
     """Whether a probability that is outside [0, 1] by rounding must be clipped: its image is not that of 0 or 1."""
-    if isinstance(map_, SoftmaxMap | GroupedSoftmaxMap):  # which clips
-        return False
+    if isinstance(map_, SoftmaxMap | GroupedSoftmaxMap | BetaMap) or getattr(map_, "on", "") == "log-odds":
+        return False  # it clips by itself
     if isinstance(map_, ComposeMap):
         return varies_outside(map_.maps[0])
     if isinstance(map_, ByGroupMap | PerClassMap):

@@ -38,12 +38,7 @@ def to_sql(
 
 @overload
 def to_sql(
-    map_: Map,
-    columns: Columns = ...,
-    dialect: str = ...,
-    by: Mapping[str, str] | None = ...,
-    *,
-    bounded: bool = ...,
+    map_: Map, columns: Columns = ..., dialect: str = ..., by: Mapping[str, str] | None = ..., *, bounded: bool = ...
 ) -> str | dict[str, str]: ...
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from calibrant.export.documents import read
 from calibrant.export.errors import DocumentError, ExportMismatchError, own_errors
 from calibrant.export.kinds import proof_rows
+from calibrant.export.kinds.samples import parts_of
 from calibrant.export.languages.sql.dialects import dialect_named, engine_of, quote
 from calibrant.export.languages.sql.engines import Engine
 from calibrant.export.languages.sql.interpreter import reader
@@ -23,11 +24,18 @@ from calibrant.export.proof import Proof, compare
 from calibrant.export.sql.expressions import Columns, expressions, group_columns, score_columns, sql_outputs
 from calibrant.guarantees.content import Content
 from calibrant.guarantees.provenance import library_version
-from calibrant.maps import Map, TopMap
+from calibrant.maps import ByGroupMap, Map, TopMap
 from calibrant.messages import InputError, Setting, Shown
 
-MARK = "-- calibrant "
+MARK, DOCUMENT = "-- calibrant ", "/* calibrant document: "
+STAR = "\\u002a"
+"""A star in JSON."""
 NEEDED, POSSIBLE = {"proof", "columns", "dialect", "document"}, {"by"}
+
+LONG = 2_000
+"""Characters of a document above which it is at the end of the file, behind the expression."""
+MANY = 100
+"""Segments of a map above which the file names the other way."""
 
 BETWEEN = ",\n"
 """Separator of expressions, so that a file of several can be used in a SELECT."""
@@ -96,18 +104,27 @@ class SqlFile(Shown):
             "columns": dict(self.columns),
             **({"by": dict(self.by)} if self.by else {}),
             "dialect": self.dialect,
-            "document": json.loads(self.document),
         }
+        document, last = json.dumps(json.loads(self.document), allow_nan=False), []
+        if len(document) <= LONG:
+            held["document"] = json.loads(document)
+        else:  # without a star, nothing in it can begin or end a comment
+            last = [f"{DOCUMENT}{document.replace('*', STAR)} */"]
         columns = " and ".join(json.dumps(name) for name in (*self.columns.values(), *self.by.values()))
         what = f"probability from {columns}"
         if len(self.columns) > 1:
             what = f"probabilities of {len(self.columns)} classes, as columns for a SELECT"
-        unread = none_for(read(self.document).bounded)
+        content = read(self.document)
+        unread = none_for(content.bounded)
+        most = max((len(part.groups) for part in parts_of(content.map) if isinstance(part, ByGroupMap)), default=0)
+        if most > MANY:
+            unread += f" For {most:,} segments, export_sql(..., table=...) writes a table of parameters and a join."
         lines = [
             f"-- Calibrated {what}, in {self.dialect} SQL, by Calibrant {library_version()}. {unread}",
             f"-- {self.proof}",
             *(f"{MARK}{name}: {json.dumps(value, allow_nan=False)}" for name, value in held.items()),
             self.text,
+            *last,
         ]
         return "\n".join(lines) + "\n"
 
@@ -146,9 +163,13 @@ def _split(text: str) -> tuple[dict[str, str], str]:
     lines = text.split("\n")
     head = list(takewhile(lambda line: line.startswith("-- "), lines))
     held = dict(line.removeprefix(MARK).split(": ", 1) for line in head if line.startswith(MARK))
-    if set(held) - POSSIBLE != NEEDED or len(head) != len(held) + 2:
+    rest, named = lines[len(head) :], len(held)
+    for line in [each for each in rest if each.startswith(DOCUMENT)][: "document" not in held]:
+        held["document"] = line.removeprefix(DOCUMENT).removesuffix(" */")
+        rest.remove(line)
+    if set(held) - POSSIBLE != NEEDED or len(head) != named + 2:
         raise DocumentError("the file", "was not written by export_sql: its comments contain no map and proof")
-    body = "\n".join(lines[len(head) :]).removesuffix("\n")
+    body = "\n".join(rest).removesuffix("\n")
     if ";" in QUOTED.sub("", body):
         raise DocumentError("the file", "has more than one expression per line: it was changed after export_sql")
     return held, body

@@ -32,7 +32,7 @@ from calibrant.export.sql.expressions import group_columns, score_columns, usabl
 from calibrant.export.sql.file import checked_engine, doubles, engine_at_hand, none_for
 from calibrant.guarantees.provenance import library_version
 from calibrant.maps import ByGroupMap, ComposeMap, Map
-from calibrant.messages import InputError, Setting, plural
+from calibrant.messages import InputError, MissingPackage, Setting, plural
 
 COLUMNS = ("map_id", "step", "segment_column", "segment", "slope", "intercept")
 """Columns of the table of parameters. Their names are written without quotes, so that every warehouse folds them."""
@@ -104,6 +104,19 @@ class SqlJoin:
         head = _head(dialect, table, len(parameters), proof, others, dbt, none_for(bounded))
         return cls(f"{head}{query}\n", parameters, proof)
 
+    def parquet(self) -> bytes:
+        """The parameters as a Parquet file."""
+        try:
+            import pyarrow as pa
+            from pyarrow import parquet
+        except ImportError:
+            raise MissingPackage("a table in Parquet", "pyarrow", "pyarrow") from None
+        kinds = (pa.string(), pa.int64(), pa.string(), pa.string(), pa.float64(), pa.float64())
+        rows = [dict(zip(COLUMNS, line, strict=True)) for line in self.parameters]
+        sink = pa.BufferOutputStream()
+        parquet.write_table(pa.Table.from_pylist(rows, pa.schema(list(zip(COLUMNS, kinds, strict=True)))), sink)
+        return bytes(sink.getvalue())
+
     def csv(self) -> str:
         """The parameters as CSV; numbers are the shortest text that is read as the same double."""
         file = io.StringIO()
@@ -135,19 +148,21 @@ def export_join(
     rows: str,
     **options: Any,
 ) -> Proof:
-    """Write the query, and the table of parameters as ``.csv`` or as INSERT statements (``.sql``).
+    """Write the query, and the table of parameters as ``.csv``, ``.parquet`` or INSERT statements (``.sql``).
 
     For dbt, the properties of the seed are written beside the table, with the extension ``.yml``.
     """
     target, parameters = local_path(path), local_path(table, "table")
     dbt, kind = bool(options.get("dbt")), parameters.suffix.lower()
-    if kind not in ((".csv",) if dbt else (".csv", ".sql")):
-        ends = ".csv, the seed of dbt" if dbt else ".csv, or in .sql for INSERT statements"
+    if kind not in ((".csv",) if dbt else (".csv", ".parquet", ".sql")):
+        ends = ".csv, the seed of dbt" if dbt else ".csv, .parquet, or in .sql for INSERT statements"
         raise InputError(Setting("table", str(table)), "has an unknown type", f"pass a file name that ends in {ends}")
     if _same(target, parameters):
         raise InputError(Setting("table", str(table)), "is the file of the query", "pass another file")
     made = SqlJoin.proven(map_, document, column, dialect, parameters.stem, rows, **options)
-    write_whole(parameters, made.csv() if kind == ".csv" else made.inserts(parameters.stem, dialect))
+    data: str | bytes = made.parquet() if kind == ".parquet" else made.csv()
+    data = made.inserts(parameters.stem, dialect) if kind == ".sql" else data
+    write_whole(parameters, data)
     if dbt:
         write_whole(parameters.with_suffix(".yml"), _properties(parameters.stem, dialect))
     write_whole(target, made.query)
