@@ -129,17 +129,105 @@ def test_a_route_keeps_its_error_and_its_cost(full_size: bool) -> None:
     assert stats.binomtest(dear, runs, ALPHA, alternative="greater").pvalue > LEVEL
 
 
-def test_dependent_rows_break_it_and_one_row_of_each_group_keeps_it(full_size: bool) -> None:
+def repeated(name: str, times: int) -> Callable[[int, np.random.Generator], tuple[np.ndarray, ...]]:
+    """Groups whose rows all are one row of another world."""
+    return lambda n, rng: tuple(np.repeat(each, times) for each in (*WORLDS[name][0](n, rng), np.arange(n)))
+
+
+def together(name: str, times: int) -> Callable[[int, np.random.Generator], tuple[np.ndarray, ...]]:
+    """Groups of independent rows of another world, with a score each."""
+    return lambda n, rng: (*WORLDS[name][0](n * times, rng), np.repeat(np.arange(n), times))
+
+
+def last_wrong(n: int, rng: np.random.Generator, own: bool = False) -> tuple[np.ndarray, ...]:
+    """Nine rows of each question, the last of which is always wrong: 11.1 % of random rows are."""
+    scores = rng.choice([0.8, 0.9], 9 * n) if own else np.full(9 * n, 0.9)
+    return scores, np.tile(np.arange(9) < 8, n), np.repeat(np.arange(n), 9)
+
+
+def sized(n: int, rng: np.random.Generator, own: bool = False) -> tuple[np.ndarray, ...]:
+    """Groups that are wrong with a probability at the bound, of one row if they are and of eight if they are not."""
+    wrong = rng.random(n) < OVER
+    size = np.where(wrong, 1, 8)
+    group = np.repeat(np.arange(n), size)
+    return rng.choice([0.7, 0.9], len(group)) if own else np.full(len(group), 0.9), ~wrong[group], group
+
+
+def half_wrong(n: int, rng: np.random.Generator, own: bool = False) -> tuple[np.ndarray, ...]:
+    """Groups of two rows, one of them wrong with twice the probability of the bound; the wrong one stands first."""
+    bad = np.repeat(rng.random(n) < 2 * OVER, 2)
+    scores = rng.random(2 * n) if own else np.repeat(rng.random(n), 2)
+    return scores, ~(bad & (np.arange(2 * n) % 2 == 0)), np.repeat(np.arange(n), 2)
+
+
+def always_over(_: float) -> float:
+    return OVER
+
+
+GROUPS: dict[str, tuple[Callable[[int, np.random.Generator], tuple[np.ndarray, ...]], Risk]] = {
+    "the last of nine is wrong": (last_wrong, always_over),
+    "the last of nine is wrong, own scores": (lambda n, rng: last_wrong(n, rng, True), always_over),
+    "sizes follow labels": (sized, always_over),
+    "sizes follow labels, own scores": (lambda n, rng: sized(n, rng, True), always_over),
+    "half of a group is wrong": (half_wrong, always_over),
+    "half of a group is wrong, own scores": (lambda n, rng: half_wrong(n, rng, True), always_over),
+    "all or none of ten, own scores": (
+        lambda n, rng: (
+            rng.choice([0.8, 0.9], 10 * n),
+            np.repeat(rng.random(n) >= OVER, 10),
+            np.repeat(np.arange(n), 10),
+        ),
+        always_over,
+    ),
+    **{f"{name}, repeated": (repeated(name, 4), WORLDS[name][1]) for name in list(WORLDS)[1:4]},
+    **{f"{name}, in groups": (together(name, 3), WORLDS[name][1]) for name in list(WORLDS)[3::4]},
+}
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_groups_count_once_and_keep_the_error(name: str, full_size: bool) -> None:
+    """With 52 questions of nine rows one draw under seed 0 gave the false certificate with probability 1."""
+    draw, risk = GROUPS[name]
+    rng = np.random.default_rng([9, list(GROUPS).index(name)])
+    for n in (30, 52, 202) if full_size else (52,):
+        runs, wrong = 2_000 if full_size else 40, 0
+        for _ in range(runs):
+            scores, right, group = draw(n, rng)
+            found = accept(scores, right, error=ERROR, alpha=ALPHA, groups=group)
+            wrong += found.threshold is not None and risk(found.threshold) > ERROR
+        assert stats.binomtest(wrong, runs, ALPHA, alternative="greater").pvalue > LEVEL, (name, n)
+
+
+def test_dependent_rows_break_it_and_every_door_with_groups_keeps_it(full_size: bool) -> None:
     """Ten samples of each question, all right or all wrong; questions are wrong with a probability at the bound."""
-    rng, runs = np.random.default_rng(9), 2_000 if full_size else 200
-    question, naive, drawn = np.repeat(np.arange(60), 10), 0, 0
+    rng, runs = np.random.default_rng(10), 2_000 if full_size else 40
+    question, failed = np.repeat(np.arange(60), 10), dict.fromkeys(["rows", "models", "start", "route", "curve"], 0)
     for _ in range(runs):
         right = np.repeat(rng.random(60) >= OVER, 10)
-        stated = rng.choice([0.8, 0.9], 600)
-        naive += accept(stated, right, alpha=ALPHA).found
-        drawn += accept(stated, right, alpha=ALPHA, groups=question).found
-    assert stats.binomtest(drawn, runs, ALPHA, alternative="greater").pvalue > LEVEL
-    assert naive > 2 * ALPHA * runs
+        stated, group = rng.choice([0.8, 0.9], 600), {"groups": question}
+        failed["rows"] += accept(stated, right, alpha=ALPHA).found
+        failed["models"] += accept_models({"a": stated}, {"a": right}, alpha=ALPHA, groups={"a": question}).found
+        failed["start"] += accept(stated, right, alpha=ALPHA, start=0.9, **group).found
+        failed["route"] += route(stated, right, right, alpha=ALPHA, **group).shown
+        curve = risk_coverage(stated, right, alpha=ALPHA, points=4, **group)
+        failed["curve"] += bool(((curve.low > OVER) | (curve.high < OVER)).any())
+    assert failed.pop("rows") > 2 * ALPHA * runs
+    for door, times in failed.items():
+        assert stats.binomtest(times, runs, ALPHA, alternative="greater").pvalue > LEVEL, door
+
+
+def test_the_cost_of_a_route_by_group_holds_at_its_threshold(full_size: bool) -> None:
+    """Groups of one to five rows with a common part of the score; the cost counts each group once."""
+    rng, runs, missed = np.random.default_rng(11), 2_000 if full_size else 100, 0
+    for _ in range(runs):
+        size = rng.integers(1, 6, 80)
+        group = np.repeat(np.arange(80), size)
+        s = (rng.random(80)[group] + rng.random(len(group))) / 2  # sums of two uniform numbers: triangular
+        found = route(s, rng.random(len(s)) < 0.9 + 0.1 * s, np.ones(len(s)), groups=group, alpha=0.2, error=0.05)
+        t = found.threshold
+        below = 1.0 if t is None else 2 * t * t if t < 0.5 else 1 - 2 * (1 - t) ** 2
+        missed += not found.cost_low <= 1.0 + 10.0 * below <= found.cost_high
+    assert stats.binomtest(missed, runs, 0.2, alternative="greater").pvalue > LEVEL
 
 
 @pytest.mark.parametrize("kind", ["all equal", "normal, sd 0.1", "two kinds"])

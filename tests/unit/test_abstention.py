@@ -10,7 +10,16 @@ from scipy import stats
 
 from calibrant import InputError, Tally
 from calibrant.abstention import Acceptance, accept, accept_models, overconfidence, risk_coverage, route
-from calibrant.abstention.chain import Ladder, fewest_rows, reach, start_ranks
+from calibrant.abstention.chain import (
+    Ladder,
+    certified,
+    fewest_rows,
+    mean_passes,
+    most_wrong,
+    reach,
+    start_ranks,
+    strictly_above,
+)
 from calibrant.displays import RiskCoverageDisplay
 from calibrant.engine import Grid
 
@@ -35,10 +44,9 @@ def test_starts_are_halves_as_long_as_a_test_can_pass():
 
 
 def test_a_chain_ends_at_its_first_failure():
-    p = np.array([0.2, 0.01, 0.04, 0.06, 0.001])
-    assert reach(p, 1, 0.05) == 2
-    assert reach(p, 0, 0.05) == -1
-    assert reach(p, 4, 0.05) == 4
+    passed = np.array([False, True, True, False, True])
+    assert [reach(passed, start) for start in (1, 0, 4)] == [2, -1, 4]
+    assert certified(passed[None], [np.array([place]) for place in (1, 0, 4, -1)]).nonzero()[0].tolist() == [3, 4, 9]
 
 
 def test_a_threshold_by_hand():
@@ -122,18 +130,80 @@ def test_few_rows_have_no_threshold(n):
     assert not route([0.9] * n, [1] * n, [1] * n).shown
 
 
-def test_one_row_of_each_group_is_used():
+def test_groups_count_once_whatever_their_size():
     question = np.repeat(np.arange(50), 4)
     found = accept(np.full(200, 0.9), np.ones(200), groups=question)
-    assert found.total == 50
-    assert found.notes[-1].code == "one-row-per-group"
-    assert found.notes[-1].values == {"groups": 50, "rows": 200}
+    assert (found.everything, found.rows, found.total, found.groups, found.seed) == (True, 200, 200, 50, None)
+    assert found.notes[-1].code == "groups-count-once"
+    assert (found.notes[-1].values, found.share) == ({"groups": 50}, 0.0)
+    size = np.array([1, 9] * 20)  # the large groups are wrong in one row of nine, the small ones are right
+    right = np.concatenate([np.arange(n) < n - (n > 1) for n in size])
+    found = accept(np.full(200, 0.9), right, groups=np.repeat(np.arange(40), size))
+    assert found.share == pytest.approx(1 / 18)
+    routed = route(np.full(200, 0.9), right, right, groups=np.repeat(np.arange(40), size), error=0.3)
+    assert routed.share == pytest.approx(1 / 18)
+    assert (routed.wrong, routed.total) == (20, 200)
+
+
+@pytest.mark.parametrize("repeat", [False, True])
+def test_groups_of_one_row_change_nothing(repeat):
+    """Numbers of rows are groups; if each row stands twice, means are 0 and 1 and the test of means is stricter."""
+    rng = np.random.default_rng(3)
+    s = rng.choice([0.6, 0.8, 0.9], 400)
+    y, other = rng.random(400) < np.where(s > 0.7, 0.97, 0.5), rng.random(400) < 0.97
+    plain, times = accept(s, y), 2 if repeat else 1
+    group = np.repeat(rng.permutation(400), times)
+    found = accept(np.repeat(s, times), np.repeat(y, times), groups=group)
+    assert (found.threshold, found.rows, found.starts) == (plain.threshold, times * plain.rows, plain.starts)
+    assert found.groups == (400 if repeat else None)
+    routed = [route(*(np.repeat(each, k) for each in (s, y, other)), groups=g) for k, g in ((1, None), (times, group))]
+    assert routed[0].threshold == routed[1].threshold
+    assert routed[0].kept == pytest.approx(routed[1].kept)
+
+
+def test_the_bound_for_means_by_enumeration():
+    """At its integer j the bound is E(j - B)+ / (j - x), and j has the smallest such ratio of all integers."""
+    for n, error, level in ((29, 0.1, 0.05), (60, 0.1, 0.0125), (300, 0.02, 0.05), (40, 0.4, 0.2)):
+        law = stats.binom.pmf(np.arange(n + 1), n, error)
+        most = int(most_wrong(np.array([n]), error, level)[0])
+        assert stats.binom.cdf(most, n, error) <= level < stats.binom.cdf(most + 1, n, error)
+        for x in np.linspace(0.0, most + 1.0, 40):
+            ratio = min(law @ np.maximum(j - np.arange(n + 1), 0) / (j - x) for j in range(1, n + 1) if j > x)
+            assert mean_passes(np.array([x]), np.array([n]), error, level)[0] == (ratio <= level), (n, x)
+    assert most_wrong(np.array([0, 1]), 0.1, 0.05).tolist() == [-1, -1]
+    assert not mean_passes(np.zeros(2), np.array([0, 28]), 0.1, 0.05).any()
+
+
+def test_a_draw_of_groups_keeps_its_seed():
+    """Rows of a group with several scores are drawn: the seed of the result gives the result again."""
+    rng = np.random.default_rng(4)
+    s, group = rng.random(1200), np.repeat(np.arange(300), 4)
+    y = rng.random(1200) < 0.85 + 0.15 * s
+    found, curve = accept(s, y, groups=group), risk_coverage(s, y, groups=group)
+    assert found.found
+    assert found == accept(s, y, groups=group, random_state=found.seed)
+    assert curve.high.tolist() == risk_coverage(s, y, groups=group, random_state=curve.seed).high.tolist()
+    assert curve.notes[-1].values == {"seed": curve.seed, "groups": 300, "rows": 1200}
+    assert curve.total == 300
+    assert risk_coverage(s, y).seed is None
+
+
+def test_few_distinct_scores_are_pointed_to_a_start():
+    """67 answers with confidence 1 and none wrong show 5 % from a start, and not from four of them."""
+    s = np.repeat([1.0, 0.9, 0.8], [67, 300, 433])
+    right = np.concatenate([np.ones(347), np.zeros(20), np.ones(350), np.zeros(83)])
+    found = accept(s, right, error=0.05)
+    assert (found.found, len(found.starts)) == (False, 4)
+    assert "start=" in str(found)
+    assert accept(s, right, error=0.05, start=1.0).rows == 67
 
 
 def test_a_result_survives_json():
     found = accept(np.full(100, 0.9), np.ones(100))
-    again = Acceptance.from_dict(json.loads(json.dumps(found.to_dict())))
-    assert again == found
+    plain = json.loads(json.dumps(found.to_dict()))
+    assert Acceptance.from_dict(plain) == found
+    del plain["groups"], plain["share"], plain["seed"]  # as written before groups counted once
+    assert Acceptance.from_dict(plain) == found
     with pytest.raises(InputError, match="has no 'error'"):
         Acceptance.from_dict({"threshold": 0.5})
 
@@ -191,7 +261,7 @@ def test_a_ladder_counts_from_the_top():
     assert ladder.at.tolist() == [0.9, 0.5, 0.2]
     assert ladder.rows.tolist() == [2, 3, 4]
     assert ladder.wrong.tolist() == [1, 1, 2]
-    assert [ladder.strictly_above(k) for k in (1, 2, 3, 4)] == [-1, 0, 1, 2]
+    assert [strictly_above(ladder.rows, k) for k in (1, 2, 3, 4)] == [-1, 0, 1, 2]
 
 
 def test_a_route_by_hand():
@@ -215,14 +285,12 @@ def test_a_route_by_hand():
     assert "No routing" in str(none)
 
 
-@pytest.mark.parametrize("seed", [-1, 1.5, "x", None])
+@pytest.mark.parametrize("seed", [-1, 1.5, "x"])
 def test_a_bad_seed_is_named(seed):
     scores, right, groups = [0.2, 0.7, 0.9, 0.4], [1, 0, 1, 1], ["a", "a", "b", "c"]
     for call in (accept, risk_coverage):
         with pytest.raises(InputError, match="random_state must be an integer"):
             call(scores, right, groups=groups, random_state=seed)
-    with pytest.raises(InputError, match="random_state must be an integer"):
-        route(scores, right, right, groups=groups, random_state=seed)
 
 
 def test_a_start_that_is_missing_is_refused():

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -12,18 +12,28 @@ from numpy.typing import ArrayLike, NDArray
 from calibrant.abstention.chain import (
     Ladder,
     at_or_above,
+    certified,
     check_levels,
     fewest_rows,
+    groups_count_once,
+    is_float32,
+    mean_passes,
+    most_wrong,
     p_values,
-    reach,
     score_rule,
+    seed_of,
     start_ranks,
+    strictly_above,
 )
 from calibrant.arrays import ScoreType, check_scores
 from calibrant.decisions import ENDS, Cut, Policy
 from calibrant.messages import InputError, Note, Shown, count_text
 from calibrant.metrics.binary.bins import Scores
+from calibrant.numerics import Ints
 from calibrant.tallies import Tally
+
+DRAWS, SHARE = 1000, 0.25
+"""Draws of one row of each group, and the share of them in which a threshold must be found."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +51,12 @@ class Acceptance(Shown):
     total, total_wrong
         All rows, and all wrong ones.
     starts, level
-        Numbers of top rows at which chains of tests started, and the level of each test.
+        Numbers of top rows, or groups, at which chains of tests started, and the level of each test.
     score_type
         What the scores are.
+    groups, share, seed
+        If groups count instead of rows: their number, the share of wrong rows at or above the threshold (among all rows
+        without one) when each group has the same weight, and the seed if rows were drawn from groups. Else None.
     notes
         Further remarks.
     """
@@ -58,6 +71,9 @@ class Acceptance(Shown):
     starts: tuple[int, ...]
     level: float
     score_type: ScoreType = "probability"
+    groups: int | None = None
+    share: float | None = None
+    seed: int | None = None
     notes: tuple[Note, ...] = ()
 
     @property
@@ -96,11 +112,12 @@ class Acceptance(Shown):
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Acceptance:
         """Read what :meth:`to_dict` wrote; notes are not kept."""
-        names = [name for name in cls.__dataclass_fields__ if name not in {"notes", "starts"}]
-        missing = [name for name in (*names, "starts") if name not in data]
+        needed = [name for name, field in cls.__dataclass_fields__.items() if field.default is MISSING]
+        missing = [name for name in needed if name not in data]
         if missing:
             raise InputError("data", f"has no {missing[0]!r}", "pass what to_dict returned")
-        return cls(**{name: data[name] for name in names}, starts=tuple(data["starts"]))
+        known = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
+        return cls(**known | {"starts": tuple(data["starts"]), "notes": ()})
 
     def __str__(self) -> str:
         """One paragraph, and notes."""
@@ -112,22 +129,38 @@ class Acceptance(Shown):
             )
         else:
             rule, such = f"Answer if the score is {score_rule(self.threshold)}", "such"
+            by_group = "" if self.share is None else f"; {100 * self.share:.1f} % if each group has the same weight"
             if self.everything:
                 rule, such = "Answer everything", "the"
             text = (
                 f"{rule}: with confidence {sure}, at most {most} of {such} answers are wrong. Of "
                 f"{count_text(self.total)} answers {count_text(self.rows)} "
                 f"({100 * self.coverage:.1f} %) are kept, and {count_text(self.wrong)} of these are wrong "
-                f"({100 * self.wrong / self.rows:.1f} %)."
+                f"({100 * self.wrong / self.rows:.1f} %{by_group})."
             )
         return "\n  ".join([text, *map(str, self.notes)])
 
     @property
+    def units(self) -> int:
+        """Number of rows, or of groups if they count instead."""
+        return self.total if self.groups is None else self.groups
+
+    @property
+    def fewest(self) -> int:
+        """Fewest rows or groups with which a threshold can be found, all of them right."""
+        return fewest_rows(self.error, self.alpha if self.seed is None else self.alpha * SHARE)
+
+    @property
     def _advice(self) -> str:
-        fewest = fewest_rows(self.error, self.alpha)
-        if self.total < fewest:
-            return f"At least {fewest:,} graded answers are needed."
-        return "Grade more answers, or allow a larger error."
+        if self.units < self.fewest:
+            return f"At least {self.fewest:,} graded {'answers' if self.groups is None else 'groups'} are needed."
+        more = "Grade more answers, or allow a larger error."
+        if len(self.starts) < 2:
+            return more
+        return (
+            f"{more} Or pass start=, a score that you choose before you see the labels: its tests have all of alpha, "
+            f"which {len(self.starts)} starts share here."
+        )
 
 
 def accept(
@@ -138,7 +171,7 @@ def accept(
     alpha: float = 0.05,
     groups: ArrayLike | None = None,
     start: float | None = None,
-    random_state: int = 0,
+    random_state: int | None = None,
     score_type: ScoreType | None = None,
 ) -> Acceptance:
     r"""Find the lowest score threshold above which at most a share ``error`` of the answers are wrong.
@@ -163,12 +196,13 @@ def accept(
     alpha
         One minus the confidence level.
     groups
-        Group of each row, such as the question that was sampled several times. One row of each group is drawn at
-        random, since the rows of a group are not independent.
+        Group of each row, such as the question that was sampled several times: rows of a group are not independent.
+        Each group then counts once.
     start
-        A score from which to start, chosen without these rows. There is one chain then, with the whole alpha.
+        A score from which to start, chosen before the labels are seen. There is one chain then, with the whole alpha;
+        with few distinct scores it finds thresholds that the default does not.
     random_state
-        Seed of the draw from groups.
+        Seed of the draws from groups whose rows have different scores; fresh by default.
     score_type
         What the scores are: ``"probability"``, ``"logit"`` or ``"real"`` for any other numbers, such as percentages.
         Found from their range by default.
@@ -186,6 +220,10 @@ def accept(
     chosen with them, then with probability at least 1 - alpha either there is no threshold or the share of wrong
     answers above it, in the population, is at most ``error``. Ties and scores that do not rank well are allowed.
     docs/certificates/abstention.md has the proof. Cost: one sort.
+    Groups: the guarantee is for a random row of a random group. If the rows of each group share one score, the sum of
+    the groups' shares of wrong rows is tested, by a bound that holds for any numbers in [0, 1]. Else one row of each
+    group is drawn, 1,000 times, at a quarter of alpha, and a threshold counts if at least a quarter of the draws find
+    it. With a seed of your own the guarantee is the same up to the error of the 1,000 draws.
     References: Bauer (1991) and Angelopoulos et al. (2021), Learn then Test, for tests in a fixed order; Geifman and
     El-Yaniv (2017) for the problem; Gupta (2023), Theorem 4.1, for rows above an order statistic.
 
@@ -202,30 +240,54 @@ def accept(
     [False, True]
     """
     check_levels(error, alpha)
-    ladder = Ladder.of(scores, correct, groups, random_state, score_type)
-    p = p_values(ladder.wrong, ladder.rows, error)
-    if start is None:
-        ranks = start_ranks(ladder.total, error, alpha)
-        level = alpha / max(len(ranks), 1)
-        begins = [(place, ladder.cut_above(place)) for place in map(ladder.strictly_above, ranks)]
-    else:
-        if isinstance(scores, Tally) and scores.resolution != "exact":
-            raise InputError("start", "needs exact scores, and the tally is on a grid", "leave it out, or pass rows")
-        first = float(check_scores([start], ladder.score_type, name="start")[0])
-        if np.isnan(first):
-            raise InputError("start", "is missing (NaN)", "pass a score, or leave it out")
-        ranks, level = (), alpha
-        begins = [(int(np.count_nonzero(ladder.at >= first)) - 1, first)]
-    best, threshold = -1, None
-    for place, cut in begins:
-        last = reach(p, place, level) if place >= 0 else -1
-        if last < max(place, 0):
-            continue
-        low = cut if last == place else float(ladder.at[last])
-        if threshold is None or low < threshold:
-            best, threshold = last, low
-    rows, wrong = (int(ladder.rows[best]), int(ladder.wrong[best])) if threshold is not None else (0, 0)
-    totals = ladder.total, int(ladder.wrong[-1])
+    seed = seed_of(random_state)
+    ladder = Ladder.of(scores, correct, groups, score_type)
+    first = None if start is None else _first(start, scores, ladder)
+    grouped, drawn = ladder.groups, ladder.groups is not None and not ladder.groups.one_score
+    whole, n = alpha * SHARE if drawn else alpha, ladder.total if grouped is None else len(grouped.size)
+    ranks = start_ranks(n, error, whole) if first is None else ()
+    level = whole / max(len(ranks), 1)
+    shown = np.zeros(2 * len(ladder.at), dtype=np.int64)
+    for rows, passed in _tests(ladder, error, level, seed) if ranks or first is not None else ():
+        if first is None:
+            places = [strictly_above(rows, rank) for rank in ranks]
+        else:
+            places = [np.full(len(rows), np.count_nonzero(ladder.at >= first) - 1)]
+        shown += certified(passed, places)
+    rules = np.flatnonzero(shown >= (DRAWS * SHARE if drawn else 1))
+    place, threshold, kept, wrong = len(ladder.at) - 1, None, 0, 0
+    if len(rules):
+        place, at_start = divmod(int(rules[-1]), 2)
+        threshold = float(ladder.at[place]) if not at_start else ladder.cut_above(place) if first is None else first
+        kept, wrong = int(ladder.rows[place]), int(ladder.wrong[place])
+    notes, count, share = ladder.notes, None, None
+    if grouped is not None:
+        notes, count, share = (*notes, groups_count_once(groups=n)), n, grouped.risk(place)
     return Acceptance(
-        threshold, float(error), float(alpha), rows, wrong, *totals, ranks, level, ladder.score_type, ladder.notes
-    )
+        threshold, float(error), float(alpha), kept, wrong, ladder.total, int(ladder.wrong[-1]), ranks, level,
+        ladder.score_type, count, share, seed if drawn else None, notes,
+    )  # fmt: skip
+
+
+def _first(start: float, scores: Scores, ladder: Ladder) -> float:
+    """The score to start from, as a number of the same dtype as the scores."""
+    if isinstance(scores, Tally) and scores.resolution != "exact":
+        raise InputError("start", "needs exact scores, and the tally is on a grid", "leave it out, or pass rows")
+    first = float(check_scores([start], ladder.score_type, name="start")[0])
+    if np.isnan(first):
+        raise InputError("start", "is missing (NaN)", "pass a score, or leave it out")
+    return float(np.float32(first)) if is_float32(scores) else first
+
+
+def _tests(ladder: Ladder, error: float, level: float, seed: int) -> Iterator[tuple[Ints, NDArray[np.bool_]]]:
+    """Units at or above each distinct score, and whether their test passes, with a line for each draw."""
+    groups = ladder.groups
+    if groups is None:
+        yield ladder.rows[None], p_values(ladder.wrong, ladder.rows, error)[None] <= level
+    elif groups.one_score:
+        rows, total = groups.means()
+        yield rows, mean_passes(total, rows, error, level)
+    else:
+        most = most_wrong(np.arange(len(groups.size) + 1), error, level)
+        for rows, total in groups.draws(seed, DRAWS):
+            yield rows, total <= most[rows]

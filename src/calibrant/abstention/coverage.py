@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibrant.abstention.chain import Ladder, check_levels, score_rule
+from calibrant.abstention.chain import (
+    Ladder,
+    check_levels,
+    one_row_per_group,
+    score_rule,
+    seed_of,
+    strictly_above,
+)
 from calibrant.arrays import ScoreType
 from calibrant.guarantees.bounds import clopper_pearson
 from calibrant.messages import Drawn, InputError, Note, Shown
@@ -32,8 +39,8 @@ class RiskCoverage(Drawn, Shown):
         Rows, and wrong rows, at or above every distinct score: the whole curve, without a band.
     area
         Area under the whole curve (AURC): the mean share of wrong answers, over all coverages.
-    score_type, notes
-        What the scores are, and further remarks.
+    score_type, seed, notes
+        What the scores are, the seed of the draw from groups if there was one, and further remarks.
     """
 
     threshold: Floats
@@ -47,6 +54,7 @@ class RiskCoverage(Drawn, Shown):
     all_wrong: Ints
     area: float
     score_type: ScoreType = "probability"
+    seed: int | None = None
     notes: tuple[Note, ...] = ()
 
     @property
@@ -68,7 +76,7 @@ class RiskCoverage(Drawn, Shown):
         """Plain data."""
         names = ("threshold", "rows", "wrong", "coverage", "risk", "low", "high")
         table = {name: np.asarray(getattr(self, name)).tolist() for name in names}
-        rest = {"alpha": self.alpha, "area": self.area, "total": self.total}
+        rest = {"alpha": self.alpha, "area": self.area, "total": self.total, "seed": self.seed}
         return table | rest | {"notes": [note.as_dict() for note in self.notes]}
 
     def __str__(self) -> str:
@@ -91,7 +99,7 @@ def risk_coverage(
     alpha: float = 0.05,
     points: int = 20,
     groups: ArrayLike | None = None,
-    random_state: int = 0,
+    random_state: int | None = None,
     score_type: ScoreType | None = None,
 ) -> RiskCoverage:
     r"""Compute the share of wrong answers by the share of answers given, with a band for all points at once.
@@ -101,8 +109,10 @@ def risk_coverage(
 
     Parameters
     ----------
-    scores, correct, groups, random_state, score_type
+    scores, correct, score_type
         As in :func:`accept`.
+    groups, random_state
+        Group of each row. One row of each group is drawn at random, with a fresh seed by default.
     alpha
         One minus the confidence level of the band.
     points
@@ -133,15 +143,26 @@ def risk_coverage(
     check_levels(0.5, alpha)
     if not (isinstance(points, int | np.integer) and points >= 1):
         raise InputError("points", f"must be an integer of at least 1, got {points!r}", "20 is a good choice")
-    ladder = Ladder.of(scores, correct, groups, random_state, score_type)
-    ranks = [-(-ladder.total * i // points) for i in range(1, points + 1)]
-    places = sorted({place for place in map(ladder.strictly_above, ranks) if place >= 0})
-    rows, wrong = ladder.rows[places], ladder.wrong[places]
+    seed: int | None = seed_of(random_state)
+    ladder = Ladder.of(scores, correct, groups, score_type)
+    all_rows, all_wrong, notes = ladder.rows, ladder.wrong, ladder.notes
+    if ladder.groups is None or seed is None:
+        seed = None
+    else:
+        all_rows, drawn = (each[0] for each in next(ladder.groups.draws(seed, 1)))
+        all_wrong = drawn.astype(np.int64)
+        notes = (*notes, one_row_per_group(seed=seed, groups=int(all_rows[-1]), rows=ladder.total))
+    total = int(all_rows[-1])
+    ranks = [-(-total * i // points) for i in range(1, points + 1)]
+    found = {int(strictly_above(all_rows, rank)) for rank in ranks}
+    places = sorted(place for place in found if place >= 0 and all_rows[place])
+    rows, wrong = all_rows[places], all_wrong[places]
     low, high = clopper_pearson(wrong, rows, alpha / points)
     cuts = np.array([ladder.cut_above(place) for place in places])
-    each = np.diff(ladder.rows, prepend=0)
-    area = float((each * (ladder.wrong / ladder.rows)).sum() / ladder.total)
-    counts = ladder.rows, ladder.wrong
+    there = np.diff(all_rows, prepend=0) > 0  # a draw need not have every score
+    all_rows, all_wrong = all_rows[there], all_wrong[there]
+    area = float((np.diff(all_rows, prepend=0) * (all_wrong / all_rows)).sum() / total)
     return RiskCoverage(
-        cuts, rows, wrong, low, high, float(alpha), int(points), *counts, area, ladder.score_type, ladder.notes
-    )
+        cuts, rows, wrong, low, high, float(alpha), int(points), all_rows, all_wrong, area, ladder.score_type, seed,
+        notes,
+    )  # fmt: skip

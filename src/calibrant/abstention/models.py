@@ -9,7 +9,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from calibrant.abstention.acceptance import Acceptance, accept
-from calibrant.abstention.chain import check_levels, fewest_rows, score_rule
+from calibrant.abstention.chain import check_levels, score_rule
 from calibrant.arrays import ScoreType
 from calibrant.messages import InputError, Note, Shown, listed, plural
 
@@ -64,9 +64,9 @@ class ModelChoice(Shown):
 
 def _why(found: Acceptance) -> str:
     """Why a model has no threshold: too few rows for its share of alpha, or too many wrong ones."""
-    fewest = fewest_rows(found.error, found.alpha)
-    if found.total < fewest:
-        return f" ({plural(found.total, 'answer')}; at least {fewest:,} are needed)"
+    if found.units < found.fewest:
+        unit = plural(found.units, "answer" if found.groups is None else "group")
+        return f" ({unit}; at least {found.fewest:,} are needed)"
     return f" ({found.total_wrong:,} of {plural(found.total, 'answer')} are wrong)"
 
 
@@ -77,7 +77,7 @@ def accept_models(
     error: float = 0.10,
     alpha: float = 0.05,
     groups: Mapping[str, ArrayLike] | None = None,
-    random_state: int = 0,
+    random_state: int | None = None,
     score_type: ScoreType | None = None,
 ) -> ModelChoice:
     """Find a threshold for each of several models, so that the best model may be picked afterwards.

@@ -12,15 +12,14 @@ from numpy.typing import ArrayLike, NDArray
 from calibrant.abstention.chain import (
     at_or_above,
     check_levels,
-    drawn_by_group,
     graded_rows,
-    one_row_each,
+    groups_count_once,
+    mean_passes,
     p_values,
     reach,
     score_rule,
 )
 from calibrant.arrays import ScoreType
-from calibrant.arrays.columns import check_whole
 from calibrant.messages import InputError, Note, Shown
 from calibrant.numerics import Floats
 
@@ -45,8 +44,8 @@ class Route(Shown):
         Mean cost of a row, and its interval at the same confidence level, on its own.
     wrong_cheap, wrong_expensive
         Wrong answers of each model alone.
-    score_type, notes
-        What the scores are, and further remarks.
+    score_type, share, notes
+        What the scores are; with groups, the share of wrong answers if each group has the same weight; further remarks.
     """
 
     shown: bool
@@ -62,6 +61,7 @@ class Route(Shown):
     wrong_cheap: int
     wrong_expensive: int
     score_type: ScoreType = "probability"
+    share: float | None = None
     notes: tuple[Note, ...] = ()
 
     def decide(self, scores: ArrayLike) -> NDArray[np.bool_]:
@@ -89,10 +89,11 @@ class Route(Shown):
             if self.threshold is None
             else f"Keep the cheap answer if its score is {score_rule(self.threshold)}, else ask the expensive model"
         )
+        by_group = "" if self.share is None else f" ({100 * self.share:.1f} % if each group has the same weight)"
         text = (
             f"{rule}: with confidence {sure}, at most {most} of all answers are wrong. Of {self.total:,} rows "
-            f"{100 * self.kept:.1f} % stay with the cheap model and {self.wrong:,} are wrong; {alone}. A row costs "
-            f"{self.cost:.4g} ({self.cost_low:.4g} to {self.cost_high:.4g})."
+            f"{100 * self.kept:.1f} % stay with the cheap model and {self.wrong:,} are wrong{by_group}; {alone}. A row "
+            f"costs {self.cost:.4g} ({self.cost_low:.4g} to {self.cost_high:.4g})."
         )
         return "\n  ".join([text, *map(str, self.notes)])
 
@@ -107,7 +108,6 @@ def route(
     cost_cheap: float = 1.0,
     cost_expensive: float = 10.0,
     groups: ArrayLike | None = None,
-    random_state: int = 0,
     score_type: ScoreType | None = None,
 ) -> Route:
     r"""Find the lowest threshold of the cheap model's score at which few answers are wrong overall.
@@ -131,8 +131,10 @@ def route(
         One minus the confidence level.
     cost_cheap, cost_expensive
         Cost of one answer. A row that goes to the expensive model costs both.
-    groups, random_state, score_type
-        As in :func:`accept`: one row of each group is drawn.
+    groups
+        Group of each row. Each group then counts once: the guarantee is for a random row of a random group.
+    score_type
+        As in :func:`accept`.
 
     Returns
     -------
@@ -144,7 +146,8 @@ def route(
     Edge cases: if the error of the expensive model alone is not shown to be small enough, nothing is.
     Guarantee: finite-sample, for the share of wrong answers in the population, if rows are independent draws of it;
     docs/certificates/abstention.md has the proof. The interval of the cost is finite-sample too, at every threshold at
-    once (Dvoretzky, Kiefer and Wolfowitz 1956; Massart 1990), and has a confidence level of its own. Cost: one sort.
+    once (Dvoretzky, Kiefer and Wolfowitz 1956; Massart 1990), and has a confidence level of its own. With groups, the
+    sum of their shares of wrong answers is tested, by a bound that holds for any numbers in [0, 1]. Cost: one sort.
     References: Chen, Zaharia and Zou (2023), FrugalGPT, for the problem; Bauer (1991) for tests in a fixed order.
 
     Examples
@@ -160,41 +163,39 @@ def route(
     for name, value in (("cost_cheap", cost_cheap), ("cost_expensive", cost_expensive)):
         if not (isinstance(value, int | float | np.number) and 0.0 <= value <= 1e300):
             raise InputError(name, f"must be a finite cost of at least 0, got {value!r}", "pass the price of an answer")
-    s, wrong_cheap, wrong_expensive, kind, notes = _rows(scores, cheap, expensive, groups, random_state, score_type)
-    n = len(s)
-    at, index = np.unique(-s, return_inverse=True)
-    change = np.bincount(index, wrong_cheap - wrong_expensive, minlength=len(at)).round().astype(np.int64)
-    all_expensive = int(wrong_expensive.sum())
-    wrong = all_expensive + np.concatenate([[0], np.cumsum(change)])
-    last = reach(p_values(wrong, np.full(len(wrong), n), error), 0, alpha)
-    rows = np.concatenate([[0], np.cumsum(np.bincount(index, minlength=len(at)))])
+    rows = graded_rows(scores, cheap, "cheap", groups, score_type)
+    right = graded_rows(scores, expensive, "expensive", None, score_type).labels
+    wrong_cheap, wrong_expensive = (1.0 - each.astype(np.float64) for each in (rows.labels, right))
+    weight, n, notes = np.ones(len(rows.scores)), len(rows.scores), rows.other_notes
+    if rows.groups is not None:
+        _, index, size = np.unique(rows.groups, return_inverse=True, return_counts=True)
+        weight, n = 1.0 / size[index], len(size)
+    at, place = np.unique(-rows.scores, return_inverse=True)
+
+    def down(values: Floats) -> Floats:
+        """Sums over the rows at or above each score, and 0 before the first."""
+        return np.concatenate([[0.0], np.cumsum(np.bincount(place, values, len(at)))])
+
+    total = float((weight * wrong_expensive).sum()) + down(weight * (wrong_cheap - wrong_expensive))
+    units = np.full(len(total), n)
+    by_group = n < len(rows.scores)
+    if by_group:
+        passed = mean_passes(total, units, error, alpha)
+    else:
+        passed = p_values(total.round().astype(np.int64), units, error) <= alpha
+    last = reach(passed, 0)
+    end = max(last, 0)
     threshold = float(-at[last - 1]) + 0.0 if last >= 1 else None
-    passed_on = 1.0 - float(rows[max(last, 0)]) / n
-    radius = math.sqrt(math.log(2.0 / alpha) / (2.0 * n))
+    passed_on = 1.0 - float(down(weight)[end]) / n
+    wrong = int(wrong_expensive.sum() + down(wrong_cheap - wrong_expensive)[end].round())
+    if by_group:
+        notes = (*notes, groups_count_once(groups=n))
+    radius = math.sqrt((math.log(2.0 / alpha) + by_group) / (2.0 * n))
     cost, low, high = (
         cost_cheap + cost_expensive * float(np.clip(passed_on + d, 0.0, 1.0)) for d in (0.0, -radius, radius)
     )
+    sums = int(wrong_cheap.sum()), int(wrong_expensive.sum())
     return Route(
-        last >= 0, threshold, float(error), float(alpha), int(wrong[max(last, 0)]), n, 1.0 - passed_on, cost, low, high,
-        int(wrong_cheap.sum()), all_expensive, kind, notes,
+        last >= 0, threshold, float(error), float(alpha), wrong, len(rows.scores), 1.0 - passed_on, cost, low, high,
+        *sums, rows.score_type, float(total[end]) / n if by_group else None, notes,
     )  # fmt: skip
-
-
-def _rows(
-    scores: ArrayLike,
-    cheap: ArrayLike,
-    expensive: ArrayLike,
-    groups: ArrayLike | None,
-    random_state: int,
-    score_type: ScoreType | None,
-) -> tuple[Floats, Floats, Floats, ScoreType, tuple[Note, ...]]:
-    """Scores, wrong answers of both models, the type of the scores, and notes."""
-    check_whole("random_state", random_state, 0)
-    rows = graded_rows(scores, cheap, "cheap", groups, score_type)
-    right, notes = graded_rows(scores, expensive, "expensive", None, score_type).labels, rows.other_notes
-    if rows.groups is not None:
-        taken = one_row_each(rows.groups, random_state)
-        notes = (*notes, drawn_by_group(len(taken), len(rows.scores)))
-        rows, right = rows.take(taken), right[taken]
-    wrong, other_wrong = (1.0 - each.astype(np.float64) for each in (rows.labels, right))
-    return rows.scores, wrong, other_wrong, rows.score_type, notes

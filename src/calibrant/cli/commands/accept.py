@@ -35,7 +35,10 @@ def accept(
     ] = None,
     score_type: options.ScoreType = None,
     where: options.Where = None,
-    seed: options.Seed = 0,
+    seed: Annotated[
+        int | None,
+        typer.Option("--seed", metavar="N", min=0, help="Seed of draws from groups.", show_default="a fresh one"),
+    ] = None,
     out: Annotated[str | None, options.out("Output file of the thresholds: .json.")] = None,
     force: options.Force = False,
     as_json: options.Json = False,
@@ -94,7 +97,10 @@ def _found(rows: Any, asked: dict[str, Any]) -> Acceptance | ModelChoice:
         warnings.simplefilter("ignore", CalibrantWarning)  # all right, or all wrong, is an ordinary case here
         kind = rows.options["score_type"]
         checked = check_rows(values[of.score], values[of.label], positive=rows.options["positive"], score_type=kind)
-    scores, right = checked.scores, checked.labels
+    scores: Any = checked.scores
+    right = checked.labels
+    if np.asarray(values[of.score]).dtype == np.float32:  # thresholds are numbers of the column's type
+        scores = scores.astype(np.float32)
     asked["score_type"] = kind
     groups = None if of.groups is None else values[of.groups]
     if not of.by:
