@@ -43,7 +43,8 @@ class CrossConformal(MeanOfModels, Aggregated):
         ``"set"``: the set above, a union of intervals. ``"hull"``: the smallest interval around it. ``"plus"``: the
         larger CV+ interval, for ``"leave-one-out"`` the jackknife+ interval.
     random_state
-        Seed of the folds, and of the order in which rows are passed to the model.
+        Seed of the folds, and of the order in which rows are passed to the model; fresh by default. For a model that
+        depends on the order of its rows the guarantee averages over this draw, so do not pick a seed by its result.
 
     Attributes
     ----------
@@ -67,7 +68,7 @@ class CrossConformal(MeanOfModels, Aggregated):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(100, 1))
     >>> y = X[:, 0] + rng.normal(size=100)
-    >>> cross = CrossConformal(LinearRegression(), folds=10).fit(X, y)
+    >>> cross = CrossConformal(LinearRegression(), folds=10, random_state=0).fit(X, y)
     >>> print(cross.predict_sets([[0.0]]))
     1 prediction set, mean width 3.069.
       A new outcome is in its set with probability at least 71.81 % (Gupta (2023), Theorem 9.3),
@@ -81,7 +82,7 @@ class CrossConformal(MeanOfModels, Aggregated):
     family: str | Family = "residual"
     folds: int | str = 10
     aggregate: Aggregate = "set"
-    random_state: int | None = 0
+    random_state: int | None = None
 
     def fit(self, X: Any, y: ArrayLike) -> Self:
         """Fit one model for each fold to the rows of the other folds."""

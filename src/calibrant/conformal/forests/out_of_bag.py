@@ -41,7 +41,7 @@ class OutOfBag(Aggregated):
     alpha: float = 0.1
     aggregate: Aggregate = "set"
     draw_trees: bool = True
-    random_state: int | None = 0
+    random_state: int | None = None
 
     def fit(self, X: Any, y: ArrayLike) -> Self:
         """Fit the forest, and score each row by the trees that have not seen it."""
@@ -132,7 +132,8 @@ class OutOfBagConformal(OutOfBag):
     draw_trees
         Whether the number of trees is drawn at random around ``n_estimators``, which the guarantee needs.
     random_state
-        Seed of the number of trees, and of the forest if it has none.
+        Seed of the number of trees, and of the forest if it has none; fresh by default. The guarantee averages over
+        these draws, so do not pick a seed by its result.
 
     Attributes
     ----------
@@ -156,7 +157,7 @@ class OutOfBagConformal(OutOfBag):
     >>> X = rng.normal(size=(100, 1))
     >>> y = X[:, 0] + rng.normal(size=100)
     >>> forest = RandomForestRegressor(20, min_samples_leaf=5, random_state=0)
-    >>> sets = OutOfBagConformal(forest).fit(X, y).predict_sets([[0.0]])
+    >>> sets = OutOfBagConformal(forest, random_state=0).fit(X, y).predict_sets([[0.0]])
     >>> sets.certificate.level, len(sets)
     (0.8, 1)
     """

@@ -43,7 +43,7 @@ class QOOB(OutOfBag):
     draw_trees
         Whether the number of trees is drawn at random around ``n_estimators``, which the guarantee needs.
     random_state
-        Seed of the number of trees, and of the forest if it has none.
+        As in :class:`OutOfBagConformal`.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class QOOB(OutOfBag):
     >>> X = rng.normal(size=(100, 1))
     >>> y = X[:, 0] + rng.normal(size=100)
     >>> forest = RandomForestRegressor(20, min_samples_leaf=5, random_state=0)
-    >>> sets = QOOB(forest, alpha=0.1).fit(X, y).predict_sets([[0.0]])
+    >>> sets = QOOB(forest, alpha=0.1, random_state=0).fit(X, y).predict_sets([[0.0]])
     >>> sets.certificate.level, len(sets)
     (0.8, 1)
     """
