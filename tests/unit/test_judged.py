@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from calibrant import InputError
 from calibrant.shift import estimate_calibration
@@ -26,17 +27,22 @@ def test_the_ratio_is_the_formula():
     weights = np.linalg.solve(centered.T @ centered, centered.T @ psi) / (1 + 200 / 1000)
     value = y.mean() / p.mean() * np.exp(weights @ (far.mean(axis=0) - near.mean(axis=0)))
     residual = psi - centered @ weights
-    variance = (residual**2).sum() / 197 / 200 + (far @ weights).var() / 1000
+    added = stats.norm.ppf(0.975) ** 2 / 2 / y.mean() ** 2 / 200**2  # a wrong grade changes psi by 1 / mean(y)
+    variance = (residual**2).sum() / 197 / 200 + added + (far @ weights).var() / 1000
     assert found.value == pytest.approx(value)
     assert found.se == pytest.approx(value * np.sqrt(variance))
     assert found.worth == pytest.approx(psi.var(ddof=1) / 200 / variance * 200)
+    assert found.mistakes == pytest.approx((residual**2).sum() * y.mean() ** 2)
 
 
 def test_a_perfect_judge_is_worth_many_labels_and_a_constant_one_none():
     perfect = estimate_calibration(P[MANY], Y[MANY], P[FEW], Y[FEW], Y[FEW])
     assert perfect.ratio.worth > 800
+    assert [note.code for note in perfect.notes] == ["few-disagreements"]
+    assert perfect.to_dict()["notes"][0]["code"] == "few-disagreements"
     constant = estimate_calibration(P[MANY], np.full(1000, 0.5), P[FEW], np.full(200, 0.5), Y[FEW])
     assert constant.ratio.worth < 400
+    assert constant.notes == ()
     two = estimate_calibration(
         P[MANY], np.column_stack([JUDGE, 1 - JUDGE])[MANY], P[FEW], np.column_stack([JUDGE, 1 - JUDGE])[FEW], Y[FEW]
     )

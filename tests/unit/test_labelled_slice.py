@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from calibrant import CalibrantWarning, InputError, Tally
 from calibrant.engine import Grid
@@ -27,6 +28,7 @@ def test_it_is_the_formula() -> None:
     power = np.cov(Y, NEAR, bias=True)[0, 1] / ((1 + n / m) * pooled)
     rate = Y.mean() + power * (FAR.mean() - NEAR.mean())
     variance = ((Y - power * NEAR).var() * n / (n - 2)) / n + power**2 * FAR.var() / m
+    variance += stats.norm.ppf(0.975) ** 2 / 2 / n**2  # mistakes of the scores that need not be among the labels
     found = estimate_rate(FAR, NEAR, Y)
     assert found.power == pytest.approx(power, rel=1e-10)
     assert found.rate == float(found) == pytest.approx(rate, rel=1e-10)
