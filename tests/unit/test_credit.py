@@ -228,17 +228,32 @@ def test_lights_of_correlated_defaults_are_milder() -> None:
     assert table.to_dict()["portfolio"]["correlated_light"] == "green"
 
 
+def test_a_simulated_p_value_near_a_limit_is_named() -> None:
+    """Five years whose p-value is 0.0646 by 20,000 paths, and the same with so few paths that 0.05 is not far."""
+    n, pd = [[1000]] * 5, [[0.01]] * 5
+    found = [credit.vasicek_test(n, [[20]] * 5, pd, correlation=0.1, paths=paths) for paths in (20_000, 200)]
+    assert found[0].portfolio_p == pytest.approx(0.034, abs=0.02)
+    limit = [abs(each.portfolio_p - 0.05) <= 2 * math.sqrt(0.05 * 0.95 / each.paths) for each in found]
+    assert [each.unsettled == ("1", "portfolio") for each in found] == limit
+    assert credit.vasicek_test([1000], [20], [0.01], correlation=0.1).unsettled == ()
+
+
 # ---------------------------------------------------------------------------------------- anchoring and master scales
 
 
 def test_the_long_run_average_gives_each_year_the_same_weight() -> None:
-    found = credit.long_run_average([100, 10_000], [4, 200])
-    assert found.rate == pytest.approx(0.03)
-    se, t = 0.01, float(stats.t.ppf(0.975, 1))
-    assert found.high == pytest.approx(0.03 + t * se)
-    assert found.low == 0.0
-    wide = credit.long_run_average([100, 10_000], [4, 200], year_correlation=0.5)
-    assert wide.high == pytest.approx(0.03 + t * se * math.sqrt(3))
+    found = credit.long_run_average([1_000, 1_000, 10_000, 1_000], [40, 10, 200, 30])
+    rates = np.array([0.04, 0.01, 0.02, 0.03])
+    assert found.rate == pytest.approx(0.025)
+    c = math.sqrt(rates.var(ddof=1) / 4) / 0.025
+    between = rates.var(ddof=1) - np.mean(rates * (1 - rates) / [1_000, 1_000, 10_000, 1_000])
+    v = math.log(1 + between / 0.025**2)
+    for alpha, end in ((0.025, found.high), (0.05, found.upper)):
+        t, most = stats.t.ppf(1 - alpha, 3), min(3 * v / stats.chi2.ppf(alpha, 3), 1.0)
+        assert end == pytest.approx(0.025 * math.exp(math.hypot(t * c, (most - v) / 2)))
+    assert found.low == pytest.approx(0.025 * math.exp(-stats.t.ppf(0.975, 3) * c))
+    wide = credit.long_run_average([1_000, 1_000, 10_000, 1_000], [40, 10, 200, 30], year_correlation=0.5)
+    assert wide.low == pytest.approx(0.025 * math.exp(-stats.t.ppf(0.975, 3) * c * math.sqrt(3)))
     one = credit.long_run_average([100], [0])
     assert (one.rate, one.low) == (0.0, 0.0)
     assert one.upper == pytest.approx(1 - 0.05 ** (1 / 100))

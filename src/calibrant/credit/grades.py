@@ -21,7 +21,7 @@ from calibrant.credit.counts import (
     check_shapes,
     check_share,
 )
-from calibrant.credit.factor import tail
+from calibrant.credit.factor import RED, YELLOW, tail
 from calibrant.credit.records import Record, Recorded
 from calibrant.guarantees.bounds import clopper_pearson
 from calibrant.messages import InputError, Shown
@@ -34,9 +34,6 @@ from calibrant.numerics import Column, Floats, Ints
 
 Sides = Literal["one", "two"]
 Light = Literal["green", "yellow", "red", "none"]
-
-YELLOW, RED = 0.05, 0.001
-"""One-sided p-values at which a light turns yellow and red: confidence 95 % and 99.9 % (OeNB and FMA 2004)."""
 
 
 @dataclass(frozen=True, eq=False)

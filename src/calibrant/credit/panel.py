@@ -20,7 +20,8 @@ from calibrant.credit.counts import (
     name_key,
     read_names,
 )
-from calibrant.credit.grades import YELLOW, GradeTable, Light, Sides, grade_table
+from calibrant.credit.factor import YELLOW
+from calibrant.credit.grades import GradeTable, Light, Sides, grade_table
 from calibrant.credit.low_default import pluto_tasche
 from calibrant.credit.records import Recorded
 from calibrant.messages import Drawn, InputError, Shown

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from calibrant.credit.grades import YELLOW
+from calibrant.credit.factor import YELLOW
 from calibrant.reporting.blocks import Block, Bullets, Headline, Table, Tone
 from calibrant.reporting.contents import Contents
 from calibrant.reporting.earlier import comparison
