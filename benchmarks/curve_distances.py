@@ -1,6 +1,6 @@
 """Coverage of the 95 % intervals of ICI, E50, E90 and Emax, where the truth is known.
 
-    python benchmarks/curve_distances.py [--quick] [--runs N] [--case NUMBER]
+    python benchmarks/curve_distances.py [--quick] [--runs N] [--case NUMBER] [--method spline|loess|lowess]
 
 Log-odds are normal with mean -1.4 and standard deviation 1.1, about a quarter of the rows are events, and the true rate
 at the log-odds z is expit(shift + slope z). In clusters, outcomes are correlated so that the rate at each score is
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from calibrant.metrics.binary.bins import grouped_or_tally
-from calibrant.metrics.binary.curves.distances import NAMES, spline_intervals
+from calibrant.metrics.binary.curves.distances import NAMES, smoother_intervals, spline_intervals
 from calibrant.numerics import expit
 
 Floats = NDArray[np.float64]
@@ -84,12 +84,16 @@ def population(case: Case) -> Floats:
     return distances(case.gap(stats.norm.ppf((np.arange(100_000) + 0.5) / 100_000) * SPREAD + MEAN))
 
 
-def coverage(case: Case, runs: int) -> tuple[Floats, Floats, Floats]:
+def coverage(case: Case, runs: int, method: str = "spline") -> tuple[Floats, Floats, Floats]:
     """Numbers of intervals that hold the distances at the rows, that lie below these, and that hold those of all."""
     whole, rows, low, every = population(case), np.zeros(4), np.zeros(4), np.zeros(4)
     for run in range(runs):
         z, y, groups = case.draw(np.random.default_rng([run, case.rows]))
-        found = spline_intervals(grouped_or_tally(expit(z), y, None, groups), random_state=run)
+        data = grouped_or_tally(expit(z), y, None, groups)
+        if method == "spline":
+            found = spline_intervals(data, random_state=run)
+        else:
+            found = smoother_intervals(data, method, random_state=run)
         assert found is not None
         here = distances(case.gap(z))
         rows += (found.low <= here + 1e-9) & (here <= found.high + 1e-9)
@@ -104,6 +108,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--runs", type=int)
     parser.add_argument("--case", type=int, choices=range(len(CASES)))
+    parser.add_argument("--method", choices=("spline", "loess", "lowess"), default="spline")
     given = parser.parse_args(arguments)
     runs = given.runs or (QUICK if given.quick else RUNS)
     print(f"Coverage of 95 % intervals in percent, {runs} samples each: of the distances at the rows; share of")
@@ -111,7 +116,7 @@ def main(arguments: list[str] | None = None) -> int:
     print(f"{'rows, clusters, truth':40}" + "".join(f"{name.upper():>18}" for name in NAMES))
     for case in CASES if given.case is None else [CASES[given.case]]:
         began = time.process_time()
-        shares = [100.0 * each / runs for each in coverage(case, runs)]
+        shares = [100.0 * each / runs for each in coverage(case, runs, given.method)]
         cells = "".join(f"{rows:6.1f}{low:5.1f}{every:7.1f}" for rows, low, every in zip(*shares, strict=True))
         print(f"{case!s:40}{cells}", flush=True)
         print(f"{time.process_time() - began:.0f} s", file=sys.stderr)

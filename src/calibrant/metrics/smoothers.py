@@ -152,19 +152,38 @@ def _spline_features(unit: Floats, knots: Floats) -> Floats:
     return np.stack(columns)
 
 
-def fit_lowess(scores: Floats, n: NDArray[Any], events: NDArray[Any]) -> Curve:
+def fit_lowess(scores: Floats, n: NDArray[Any], events: NDArray[Any]) -> LineCurve:
     """Local straight lines with tricube weights on the nearest two thirds of the rows, as R's lowess with iter = 0."""
     rows, total = n.astype(np.float64), float(n.sum())
     upto = np.cumsum(rows)
     size = max(min(int(total), int(SPAN * total + 1e-7)), 2)
     anchors = _anchors(scores)
     first = _windows(scores, upto, scores[anchors], size)
-    rates = events / rows
+    rates = (events.T / rows).T
     fitted = [
         _local_line(scores, rows, rates, upto, float(scores[anchor]), start, size)
         for anchor, start in zip(anchors.tolist(), first.tolist(), strict=True)
     ]
     return LineCurve(scores[anchors], np.array(fitted))
+
+
+def smoothing(method: Method, scores: Floats, n: Floats) -> Floats:
+    """The matrix by which a loess or lowess makes its values at the cells from their rates.
+
+    Examples
+    --------
+    >>> weights = smoothing("lowess", np.arange(20) / 20, np.ones(20))
+    >>> bool(np.allclose(weights @ (np.arange(20) / 20), np.arange(20) / 20))
+    True
+    """
+    if method == "loess":
+        return LoessCurve(scores, n, scores).weights(scores)
+    lines = fit_lowess(scores, n, np.diag(n))
+    places = np.interp(scores, lines.scores, np.arange(len(lines.scores)))  # between which lines, and how far
+    first = np.minimum(places.astype(np.intp), max(len(lines.scores) - 2, 0))
+    share = (places - first)[:, None]
+    after = lines.rates[np.minimum(first + 1, len(lines.rates) - 1)]
+    return np.asarray((1.0 - share) * lines.rates[first] + share * after)
 
 
 def _anchors(scores: Floats) -> NDArray[np.intp]:
@@ -196,9 +215,7 @@ def _row(scores: Floats, upto: Floats, rank: NDArray[np.intp]) -> Floats:
     return np.asarray(scores[np.minimum(np.searchsorted(upto, rank, side="right"), len(scores) - 1)])
 
 
-def _local_line(
-    scores: Floats, rows: Floats, rates: Floats, upto: Floats, center: float, start: int, size: int
-) -> float:
+def _local_line(scores: Floats, rows: Floats, rates: Floats, upto: Floats, center: float, start: int, size: int) -> Any:
     """Height at ``center`` of the line fitted to the window that begins at rank ``start``."""
     ends = _row(scores, upto, np.array([start, start + size - 1]))
     reach = max(center - float(ends[0]), float(ends[1]) - center)
@@ -215,7 +232,7 @@ def _local_line(
     spread = float((weight * (x - mean) ** 2).sum())
     if spread > (0.001 * float(scores[-1] - scores[0])) ** 2:
         weight *= 1.0 + (center - mean) / spread * (x - mean)
-    return float((weight * rates[a:b]).sum())
+    return weight @ rates[a:b]
 
 
 @dataclass(frozen=True, eq=False)

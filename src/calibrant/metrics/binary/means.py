@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -41,6 +42,8 @@ class Moments(NamedTuple):
     w2: float
     w2_loss: float
     w2_square: float
+    w2_cube: float
+    w2_fourth: float
     null: float
     null_variance: float
     null_third: float
@@ -49,6 +52,14 @@ class Moments(NamedTuple):
     """Rows (or their weight) at scores of exactly 0 or 1."""
     impossible: float
     """Of these, events at 0 and non-events at 1."""
+
+    @property
+    def effective(self) -> float:
+        """Number of equally large deviations that would have this variance and fourth moment."""
+        m, s = self.loss / self.total, (self.w2, self.w2_loss, self.w2_square, self.w2_cube, self.w2_fourth)
+        spread = s[2] - 2.0 * m * s[1] + m**2 * s[0]
+        fourth = s[4] - 4.0 * m * s[3] + 6.0 * m**2 * s[2] - 4.0 * m**3 * s[1] + m**4 * s[0]
+        return spread**2 / fourth * (self.total / self.w2) ** 2 if fourth > 1e-12 * s[4] else math.inf
 
 
 def squared_loss(scores: Floats) -> tuple[Floats, Floats]:
@@ -121,7 +132,9 @@ def _row_sums(scores: Floats, events: NDArray[Any], loss: Loss) -> tuple[Any, ..
     wrong = np.count_nonzero(events[ends] != scores[ends]) if ends.any() else 0
     size, first, second = len(scores), own.sum(), np.einsum("i,i->", own, own)
     chance = null.sum(), variance.sum(), third.sum()
-    return size, first, size, first, second, *chance, np.count_nonzero(ends), wrong
+    square = own * own
+    powers = second, np.einsum("i,i->", square, own), np.einsum("i,i->", square, square)
+    return size, first, size, first, *powers, *chance, np.count_nonzero(ends), wrong
 
 
 def _cell_sums(part: Part, loss: Loss) -> tuple[Any, ...]:
@@ -136,7 +149,7 @@ def _cell_sums(part: Part, loss: Loss) -> tuple[Any, ...]:
         hits.sum() + misses.sum(),
         w2.sum(),
         (w2_events * hit + w2_others * miss).sum(),
-        (w2_events * hit * hit + w2_others * miss * miss).sum(),
+        *((w2_events * hit**power + w2_others * miss**power).sum() for power in (2, 3, 4)),
         (n * (miss + scores * gap)).sum(),
         variance.sum(),
         (variance * share * gap * (1.0 - 2.0 * scores)).sum(),

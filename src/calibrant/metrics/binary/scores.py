@@ -24,7 +24,7 @@ from calibrant.metrics.binary.bins import (
     tally_of,
 )
 from calibrant.metrics.binary.means import Loss, Moments, Part, Parts, logarithmic_loss, moments, parts_of, squared_loss
-from calibrant.metrics.estimates import TWO_SIDED, Estimate, metric, no_spread, upper_point
+from calibrant.metrics.estimates import TWO_SIDED, Estimate, metric, no_spread, two_sided, upper_point
 from calibrant.metrics.variance import FEWEST_CLUSTERS, Spread, few_groups, spread_of
 from calibrant.numerics import Column, Floats
 from calibrant.tallies import Clusters, Tally
@@ -199,10 +199,9 @@ def auc(scores: GroupedScores, y: Column = None, sample_weight: Column = None, *
     Notes
     -----
     Guarantee: none in finite samples; the standard error is DeLong's, and needs two rows of each class. The interval is
-    normal on the log-odds scale, :math:`\operatorname{logit} A \pm 1.96\, \mathrm{se} / (A (1 - A))`; there is none for
-    an AUC of 0 or 1. Its coverage is near 95 % with at least 25 rows of each class: 93 to 96 % in each of 12 simulated
-    settings. With 2.4 % events it was 86 % for the samples of 50 rows that had two events, 87 % for 200 rows (5 events)
-    and 91 % for 500 (12). With ``groups`` of dependent rows it uses sums by group (Obuchowski 1997).
+    on the log-odds scale, :math:`\operatorname{logit} A \pm t\, \mathrm{se} / (A (1 - A))`, with Student's t for fewer
+    than 50 rows of a class and else 1.96; there is none for an AUC of 0 or 1. In simulations with at least 20 rows of
+    each class it covered in 94 to 96 %. With ``groups`` of dependent rows it uses sums by group (Obuchowski 1997).
     Cost: one sort of rows, one pass over cells. Reference: DeLong, DeLong and Clarke-Pearson (1988); Torabian (2023),
     section 3.2.3.
 
@@ -230,7 +229,8 @@ def auc(scores: GroupedScores, y: Column = None, sample_weight: Column = None, *
     parts = [_variance(size, value, *row[1:]) for size, row in zip((events, others), sums, strict=True)]
     se = None if None in parts else math.sqrt(sum(part for part in parts if part is not None))
     notes = resolution_notes(tally) + ((no_spread(),) if se == 0.0 else ())
-    return Estimate("AUC", value, se, *_logit_interval(value, se), notes=notes)
+    rarer = min(size * size / row[1] for size, row in zip((events, others), sums.tolist(), strict=True))
+    return Estimate("AUC", value, se, *_logit_interval(value, se, two_sided(rarer)), notes=notes)
 
 
 @metric()
@@ -390,12 +390,13 @@ def _estimate(
         return Estimate(name, value, se, notes=all_notes)
     expected, spread = sums.null / sums.total, math.sqrt(sums.null_variance)
     skewness = sums.null_third / sums.null_variance / spread if spread > 0.0 else 0.0
-    ends = _interval(value, se, ceiling)
+    half = two_sided(sums.effective) * (se or 0.0)
+    low, high = (max(value - half, 0.0), min(value + half, ceiling)) if se else (None, None)
     if gain:
         below = max(expected - upper_point(-skewness) * spread / sums.total, 0.0)
-        return Estimate(name, value, se, *ends, null=expected, null_low=below, notes=all_notes)
+        return Estimate(name, value, se, low, high, null=expected, null_low=below, notes=all_notes)
     beyond = min(expected + upper_point(skewness) * spread / sums.total, ceiling)
-    return Estimate(name, value, se, *ends, null=expected, null_high=beyond, notes=all_notes)
+    return Estimate(name, value, se, low, high, null=expected, null_high=beyond, notes=all_notes)
 
 
 def _mean_estimate(name: str, data: Tally | Rows, loss: Loss, gain: bool = False) -> Estimate:
@@ -428,12 +429,6 @@ def _variance(total: float, mean: float, w2: float, w2_loss: float, w2_square: f
 def _placements(rows: NDArray[Any], w2: NDArray[Any], place: Floats) -> tuple[float, ...]:
     """Sums for a mean of ``place`` over one class and for its variance."""
     return float((rows * place).sum()), float(w2.sum()), float((w2 * place).sum()), float((w2 * place * place).sum())
-
-
-def _interval(value: float, se: float | None, ceiling: float) -> tuple[float | None, float | None]:
-    if not se:
-        return None, None
-    return max(value - TWO_SIDED * se, 0.0), min(value + TWO_SIDED * se, ceiling)
 
 
 def _logit_interval(value: float, se: float | None, errors: float = TWO_SIDED) -> tuple[float | None, float | None]:

@@ -16,6 +16,10 @@ holds :math:`D(b_\lambda)` for all kept :math:`\lambda`, and begins at 0 if the 
 of D depends on the direction d: a shift of the whole curve makes D more variable than a wave of the same size. So three
 directions are used, all scaled to the observed ICI: the fitted curve, its best intercept and slope, and its best shift;
 the interval is the smallest that holds all three.
+
+A loess or lowess is linear in the event rates r of the cells, :math:`c = L r`, so its values at the cells are the
+coefficients: :math:`V(b) = L \operatorname{diag}(b (1 - b) / n) L^\top` for independent rows, and the sums of
+residuals by cluster, smoothed, for clusters.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from calibrant.metrics.draws import crossing, sample_cells
-from calibrant.metrics.smoothers import SplineCurve, fit_spline
+from calibrant.metrics.smoothers import Method, SplineCurve, fit_spline, smoothing
 from calibrant.numerics import Floats, covariance_root, expit
 from calibrant.tallies import Clusters, Tally
 
@@ -46,7 +50,7 @@ TINY = 1e-9
 
 
 Covariance = Callable[[Floats], Floats]
-"""From true coefficients to the covariance of the fitted ones."""
+"""From true coefficients to the covariance of the fitted ones, or to a root of it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,11 +80,69 @@ def spline_intervals(
     if found is None or not found[1] >= 2.0:
         return None
     model, units, covariance = found
+
+    def away(d: Floats) -> float:
+        return float(d @ np.linalg.pinv(covariance(model.diagonal + d), hermitian=True) @ d)
+
+    directions = [(d, away(d)) for d in _directions(model, covariance)]
     noise = _noise(draws, len(model.fitted), units, random_state)
-    ends = [_along(model, direction, covariance, noise, confidence) for direction in _directions(model, covariance)]
-    spread = model.distances(model.fitted + noise @ covariance_root(covariance(model.fitted)).T)
+    return _intervals(model, directions, lambda b: covariance_root(covariance(b)), noise, units, confidence)
+
+
+def smoother_intervals(
+    data: Tally | Clusters, method: Method, draws: int = DRAWS, random_state: int = 0, confidence: float = 0.95
+) -> CurveIntervals | None:
+    """The same for a loess or lowess; None with one class, or with fewer than two independent units."""
+    data = data.in_effective_rows()
+    tally = data.tally if isinstance(data, Clusters) else data
+    counts = (np.asarray(each, dtype=np.float64) for each in (tally.n, tally.events))
+    scores, place = sample_cells(np.asarray(tally.scores), np.asarray(tally.n, dtype=np.float64))
+    n, events = (np.bincount(place, each, len(scores)).astype(np.float64) for each in counts)
+    units = min(float(events.sum()), float((n - events).sum()))
+    if not units >= 2.0:
+        return None
+    weights = smoothing(method, scores, n)
+    model, least = Model(scores, n, weights @ (events / n), scores), 0.5 / float(n.sum())
+
+    def root(b: Floats) -> Floats:
+        p = np.clip(b, least, 1.0 - least)
+        return np.asarray(weights * np.sqrt(p * (1.0 - p) / n))
+
+    own: Floats | None = None
+    if isinstance(data, Clusters):
+        cell, size = place[data.cell], data.size
+        units = min(float(data.n.sum() ** 2 / (np.bincount(data.cluster, data.n, size) ** 2).sum()), units)
+        sums = np.zeros((len(scores), size))
+        np.add.at(sums, (cell, data.cluster), data.events - data.n * model.fitted[cell])
+        own = np.asarray(weights @ (sums / n[:, None]) * np.sqrt(size / (size - 1.0)))
+        independent, together = (np.sqrt((each * each).sum(axis=1)) for each in (root(model.fitted), own))
+        own *= np.maximum(independent / np.maximum(together, TINY), 1.0)[:, None]
+
+    def spread(b: Floats) -> Floats:
+        return root(b) if own is None else own
+
+    noise = _noise(draws, spread(model.fitted).shape[1], units, random_state)
+    line, gap = fit_spline(scores, n, events, 0).at(scores), model.fitted - scores
+    directions = []
+    for d in (gap, line - scores, scores * (1.0 - scores) * np.sign(float(gap @ n) or 1.0)):
+        d = model.scaled(np.where(np.isfinite(d), d, gap))
+        error = float((noise @ spread(model.diagonal + d).T @ (n * d)).std())
+        directions.append((d, (float(n @ (d * d)) / max(error, TINY)) ** 2))
+    return _intervals(model, directions, spread, noise, units, confidence)
+
+
+def _intervals(
+    model: Model,
+    directions: list[tuple[Floats, float]],
+    root: Covariance,
+    noise: Floats,
+    units: float,
+    confidence: float,
+) -> CurveIntervals:
+    ends = [_along(model, d, away, root, noise, confidence) for d, away in directions]
+    spread = model.distances(model.fitted + noise @ root(model.fitted).T)
     low, high = np.min([each[0] for each in ends], axis=0), np.max([each[1] for each in ends], axis=0)
-    high[-1] = max(high[-1], _highest_maximum(model, covariance, noise, confidence))
+    high[-1] = max(high[-1], _highest_maximum(model, root, noise, confidence))
     return CurveIntervals(spread.std(axis=0, ddof=1), low, high, units)
 
 
@@ -98,26 +160,32 @@ def fitted_model(data: Tally | Clusters, most_knots: int = 5) -> tuple[SplineMod
     return model, *_covariance(model, data, place)
 
 
-class SplineModel:
-    """Spline features of the cells, and distances as a function of coefficients."""
+class Model:
+    """Distances of a curve as a function of its coefficients, which are its values at the cells."""
 
-    def __init__(self, scores: Floats, n: Floats, events: Floats, curve: SplineCurve) -> None:
-        self.scores, self.n, self.events, self.curve, self.fitted = scores, n, events, curve, curve.coefficients
-        self.features = curve.features(scores)
-        self.diagonal = np.zeros(len(self.fitted))
-        self.diagonal[0] = curve.center
-        if len(self.diagonal) > 1:
-            self.diagonal[1] = curve.spread
+    def __init__(self, scores: Floats, n: Floats, fitted: Floats, diagonal: Floats) -> None:
+        self.scores, self.n, self.fitted, self.diagonal = scores, n, fitted, diagonal
         self.observed = self.distances(self.fitted[None])[0]
 
     def rates(self, b: Floats) -> Floats:
         """Event rate of each cell."""
-        return expit(np.asarray(b @ self.features))
+        return b
 
-    def information(self, b: Floats) -> Floats:
-        """Expected information about the coefficients."""
-        p = self.rates(b)
-        return np.asarray((self.features * (self.n * p * (1.0 - p))) @ self.features.T)
+    def moved(self, root: Floats) -> Floats:
+        """How much each random number moves each cell, on the scale on which coefficients are added."""
+        return root
+
+    def shifted(self, errors: Floats) -> Floats:
+        """Rates of the fitted curve moved by these errors."""
+        return self.fitted + errors
+
+    def scaled(self, d: Floats) -> Floats:
+        """A direction as long as from the diagonal to the observed ICI."""
+        for _ in range(4):
+            own = self.distances((self.diagonal + d)[None])[0, 0]
+            if own > TINY and self.observed[0] > TINY:
+                d = d * min(self.observed[0] / own, 10.0)
+        return d
 
     def distances(self, b: Floats) -> Floats:
         """Mean, median, 90 % quantile and maximum over rows, for each line of coefficients."""
@@ -131,6 +199,33 @@ class SplineModel:
         for share in (0.5, 0.9):
             found.append(ranked[line, np.argmax(upto >= share * total * (1.0 - 1e-12), axis=1)])
         return np.stack([*found, ranked[:, -1]], axis=1)
+
+
+class SplineModel(Model):
+    """The same for a spline, whose coefficients are those of its features."""
+
+    def __init__(self, scores: Floats, n: Floats, events: Floats, curve: SplineCurve) -> None:
+        self.events, self.curve, self.features = events, curve, curve.features(scores)
+        diagonal = np.zeros(len(curve.coefficients))
+        diagonal[: min(len(diagonal), 2)] = (curve.center, curve.spread)[: len(diagonal)]
+        super().__init__(scores, n, curve.coefficients, diagonal)
+
+    def rates(self, b: Floats) -> Floats:
+        """Event rate of each cell."""
+        return expit(np.asarray(b @ self.features))
+
+    def moved(self, root: Floats) -> Floats:
+        """How much each random number moves the log-odds of each cell."""
+        return self.features.T @ root
+
+    def shifted(self, errors: Floats) -> Floats:
+        """Rates of the fitted curve, moved by these errors of its log-odds."""
+        return expit(self.fitted @ self.features + errors)
+
+    def information(self, b: Floats) -> Floats:
+        """Expected information about the coefficients."""
+        p = self.rates(b)
+        return np.asarray((self.features * (self.n * p * (1.0 - p))) @ self.features.T)
 
 
 def _covariance(model: SplineModel, data: Tally | Clusters, place: NDArray[np.intp]) -> tuple[float, Covariance]:
@@ -190,19 +285,15 @@ def _directions(model: SplineModel, covariance: Covariance) -> list[Floats]:
         d[:size] = np.linalg.lstsq(information[:size, :size], information[:size] @ gap, rcond=None)[0]
         if not np.abs(d).max() > TINY:
             d[0] = np.sqrt(max(float(covariance(model.diagonal)[0, 0]), TINY))
-        for _ in range(4):
-            own = model.distances((model.diagonal + d)[None])[0, 0]
-            if own > TINY and model.observed[0] > TINY:
-                d = d * min(model.observed[0] / own, 10.0)
-        made.append(d)
+        made.append(model.scaled(d))
     return made
 
 
 def _along(
-    model: SplineModel, d: Floats, covariance: Covariance, noise: Floats, confidence: float
+    model: Model, d: Floats, away: float, root: Covariance, noise: Floats, confidence: float
 ) -> tuple[Floats, Floats]:
-    """Lowest and highest distances that are kept along a line."""
-    size = float(np.sqrt(max(float(d @ np.linalg.pinv(covariance(model.diagonal + d), hermitian=True) @ d), 1e-12)))
+    """Lowest and highest distances that are kept along a line, whose square length in standard errors is ``away``."""
+    size = float(np.sqrt(max(away, 1e-12)))
     if size < 1.0:  # nearer than a standard error
         d, size = d / size, 1.0
     steps = np.unique(np.concatenate([[0.0], np.maximum(1.0 + STEPS / size, 0.0)]))
@@ -211,7 +302,7 @@ def _along(
     for step in steps.tolist():
         b = model.diagonal + step * d
         truths.append(model.distances(b[None])[0])
-        samples = model.distances(b + noise @ covariance_root(covariance(b)).T)
+        samples = model.distances(b + noise @ root(b).T)
         shares = ((samples <= model.observed).mean(axis=0), (samples < model.observed).mean(axis=0))
         above, under = (special.ndtri(np.clip(each, 0.5 / draws, 1.0 - 0.5 / draws)) for each in shares)
         upto.append(above)
@@ -225,30 +316,31 @@ def _along(
     return low, high
 
 
-def _highest_maximum(model: SplineModel, covariance: Covariance, noise: Floats, confidence: float) -> float:
+def _highest_maximum(model: Model, root: Covariance, noise: Floats, confidence: float) -> float:
     r"""Upper end of Emax along the lines on which single points of the curve move fastest.
 
     The points are the one farthest from the diagonal, and the one whose pointwise band reaches farthest. At a point
     with features x the line is :math:`\hat b \pm \lambda V x`.
     """
-    v, x = covariance(model.fitted), model.features
+    own = root(model.fitted)
+    moved = model.moved(own)
     p = model.rates(model.fitted)
-    errors = np.sqrt(np.maximum(np.einsum("ic,ij,jc->c", x, v, x), 0.0))
+    errors = np.sqrt((moved * moved).sum(axis=1))
     wanted, found = float(special.ndtri(0.5 + confidence / 2.0)), 0.0
-    reach = np.stack([np.abs(expit(model.fitted @ x + side * wanted * errors) - model.scores) for side in (-1.0, 1.0)])
+    reach = np.stack([np.abs(model.shifted(side * wanted * errors) - model.scores) for side in (-1.0, 1.0)])
     side, cell = np.unravel_index(int(reach.argmax()), reach.shape)
     farthest = int(np.abs(p - model.scores).argmax())
     above = bool(p[farthest] >= model.scores[farthest])
     for place, sign in ((int(cell), 2.0 * float(side) - 1.0), (farthest, 2.0 * above - 1.0)):
         if not errors[place] > TINY:
             continue
-        d = sign * (v @ x[:, place]) / errors[place]
+        d = sign * (own @ moved[place]) / errors[place]
         steps = STEPS[STEPS >= 0.0]
         path, levels = [], []
         for step in steps.tolist():
             b = model.fitted + step * d
             path.append(float(model.distances(b[None])[0, -1]))
-            samples = model.distances(b + noise @ covariance_root(covariance(b)).T)[:, -1]
+            samples = model.distances(b + noise @ root(b).T)[:, -1]
             share = np.clip((samples <= model.observed[-1]).mean(), 0.5 / len(noise), 1.0 - 0.5 / len(noise))
             levels.append(float(special.ndtri(share)))
         found = max(found, crossing(np.array(path), np.array(levels), -wanted))

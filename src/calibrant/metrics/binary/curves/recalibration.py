@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from calibrant.arrays.columns import check_option, check_whole
 from calibrant.messages import InputError, Note
 from calibrant.metrics.binary.bins import GroupedScores, Scores, grouped_or_tally, tally_of
-from calibrant.metrics.binary.curves.distances import DRAWS, spline_intervals
+from calibrant.metrics.binary.curves.distances import DRAWS, smoother_intervals, spline_intervals
 from calibrant.metrics.binary.curves.log_odds import LogOdds, event_ratios, fit_intercept, fit_slope
 from calibrant.metrics.draws import Draws, inverted, widened
 from calibrant.metrics.estimates import Estimate, Result
@@ -402,8 +402,12 @@ def _resampled(
     """
     if isinstance(data, Clusters) and data.size < FEWEST_CLUSTERS:
         return None
-    if method == "spline":
-        found = spline_intervals(data, max(repetitions, DRAWS), random_state)
+    if method != "isotonic":
+        many = max(repetitions, DRAWS)
+        if method == "spline":
+            found = spline_intervals(data, many, random_state)
+        else:
+            found = smoother_intervals(data, method, many, random_state)
         if found is not None:
             return _four(found.se), _four(found.low), _four(found.high), 0
     draws = Draws.of(data, repetitions, random_state)
