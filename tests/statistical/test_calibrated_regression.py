@@ -48,7 +48,7 @@ def test_plain_ridge_fails_on_the_sequence_of_the_footnote_and_regression_on_its
     plain = np.cumsum(labels) - labels
     bias = np.sum(plain / np.arange(1, rows + 1) - labels)
     assert bias == pytest.approx(-half * math.log(2.0), rel=0.01)
-    regression = CalibratedRegression(1, include_score=False)
+    regression = CalibratedRegression(1, include_score=False, constant=False)
     regression.learn_many(np.full(rows, 0.5), labels, np.ones((rows, 1)))
     bound = regression.certificate().bound
     assert abs(bias) > 2 * bound
@@ -65,6 +65,7 @@ def test_continuous_test_functions_stay_under_the_bound_against_who_sees_the_for
     for strategy in list(STRATEGIES):
         for setting in [
             {"include_score": False},
+            {"include_score": False, "constant": False},
             {"test_functions": "hats", "size": 8},
             {"test_functions": "polynomials", "size": 5, "include_score": False},
             {"test_functions": "hats", "size": 16, "growing": True},

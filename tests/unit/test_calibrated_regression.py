@@ -35,7 +35,9 @@ from calibrant.online.regression.families import (
 
 SETTINGS = {
     "groups": {},
-    "groups, as printed": {"include_score": False},
+    "groups, as printed": {"include_score": False, "constant": False},
+    "groups, without the score": {"include_score": False},
+    "hats, without the constant": {"test_functions": "hats", "size": 8, "constant": False},
     "polynomials": {"test_functions": "polynomials"},
     "hats": {"test_functions": "hats", "size": 8},
     "growing": {"test_functions": "hats", "size": 8, "growing": True},
@@ -66,7 +68,8 @@ def regressors(setting: dict, p: float, s: float, x: np.ndarray, t: int) -> np.n
             values = [v if k < active_functions(t, size) else 0.0 for k, v in enumerate(values)]
     products = [v * xi for v in values for xi in x] if setting.get("each_feature") else []
     score = [s] if setting.get("include_score", True) else []
-    return np.array([*x, *products, *values[1:], 1.0, *score, p])
+    constant = [1.0] if setting.get("constant", True) else []
+    return np.array([*x, *products, *values[1:], *constant, *score, p])
 
 
 # --------------------------------------------------------------------------------------------------- fixed points
@@ -166,7 +169,7 @@ def test_families_stay_in_bounds_and_begin_alike(p, size):
 
 
 def test_two_rows_by_hand():
-    # As printed, with one feature that is always 1 (and the constant, which is the same): start at zero.
+    # Without the score, with one feature that is always 1 and the constant, which is the same: start at zero.
     # Row 1: theta = 0, forecast 0. Outcome 1 with f = (1, 1, 0): A = I + f f', b = f, so theta = (1/3, 1/3, 0).
     # Row 2: 1/3 + 1/3 = 2/3, theta_0 = 0, forecast 2/3. Outcome 0 with f = (1, 1, 2/3).
     # A = [[3, 2, 2/3], [2, 3, 2/3], [2/3, 2/3, 13/9]], b = (1, 1, 0); by symmetry theta = (u, u, v) with
@@ -182,6 +185,17 @@ def test_two_rows_by_hand():
     assert regression.bounds == pytest.approx(np.sqrt([3, 3, 13 / 9]) * np.sqrt(1 + spent) + [0, 0, 1])
 
 
+def test_two_rows_of_the_printed_algorithm_by_hand():
+    # One feature that is always 1, and the forecast. Row 1: theta = 0, forecast 0. Outcome 1 with f = (1, 0):
+    # A = [[2, 0], [0, 1]], theta = (1/2, 0). Row 2: forecast 1/2. Outcome 0 with f = (1, 1/2):
+    # A = [[3, 1/2], [1/2, 5/4]], b = (1, 0), determinant 7/2, theta = (5/14, -1/7). Row 3: (5/14) / (1 + 1/7) = 5/16.
+    printed = CalibratedRegression(1, include_score=False, constant=False)
+    told = printed.forecast_many([0.9, 0.1], [1, 0], [[1], [1]])
+    assert [*told, printed.predict_one(0.5, [1])] == pytest.approx([0.0, 1 / 2, 5 / 16])
+    # q_1 = 1, forecast error 1: 1/2. q_2 = 1/2 + 1/4, error 1/2: 1/4 * 3/7.
+    assert printed.bounds == pytest.approx(np.sqrt([3, 5 / 4]) * np.sqrt(1 + 1 / 2 + 3 / 28) + [0, 1])
+
+
 def test_forecasts_are_fixed_points_of_a_ridge_regression_solved_afresh(subtests):
     for name, setting in SETTINGS.items():
         with subtests.test(name):
@@ -195,7 +209,7 @@ def test_forecasts_are_fixed_points_of_a_ridge_regression_solved_afresh(subtests
                 past = np.array(rows).reshape(t, len(row))
                 matrix = np.eye(len(row)) + past.T @ past
                 z = s * with_score + row @ np.linalg.solve(matrix, past.T @ np.array(targets))
-                assert p == pytest.approx(clip(z), abs=1e-9)
+                assert p == pytest.approx(clip(z), abs=1e-12)
                 unavoidable += (z - y) ** 2 / (1 + row @ np.linalg.solve(matrix, row))
                 forecasts.append(p)
                 rows.append(row)
@@ -619,15 +633,15 @@ def test_functions_of_the_user_that_jump_are_found_out():
         contradict()
 
 
-@pytest.mark.parametrize("include_score", [True, False])
-def test_without_features_the_forecast_is_a_map_of_the_score(include_score):
+@pytest.mark.parametrize(("include_score", "constant"), [(True, True), (False, True), (True, False)])
+def test_without_features_the_forecast_is_a_map_of_the_score(include_score, constant):
     rng = np.random.default_rng(3)
     s = rng.random(500)
-    regression = CalibratedRegression(include_score=include_score)
+    regression = CalibratedRegression(include_score=include_score, constant=constant)
     regression.learn_many(s, rng.random(500) < np.clip(3 * s - 1, 0, 1))
     grid = np.linspace(0, 1, 201)
     assert regression.freeze().apply(grid) == pytest.approx(regression.predict_many(grid), abs=1e-12)
-    held = CalibratedRegression(include_score=include_score, clamp=0.1).learn_many(
+    held = CalibratedRegression(include_score=include_score, constant=constant, clamp=0.1).learn_many(
         s, rng.random(500) < np.clip(3 * s - 1, 0, 1)
     )
     assert held.freeze().apply(grid) == pytest.approx(held.predict_many(grid), abs=1e-12)
@@ -718,6 +732,25 @@ def test_groups_that_are_no_features_have_no_certificate():
     assert "observed events on all rows is at most" in str(promise)
     assert "group" not in str(promise)
     assert abs((p - y).sum()) <= promise.bound
+
+
+def test_without_the_constant_nothing_is_promised_of_all_rows() -> None:
+    # Rows outside of the group: forecasts stay 0 while all outcomes are 1, so all 3,000 events are missed.
+    printed = CalibratedRegression(1, include_score=False, constant=False)
+    p = printed.forecast_many([0.5] * 3_000, [1] * 3_000, np.zeros((3_000, 1)))
+    promise = printed.certificate()
+    assert abs(p.sum() - 3_000) > 10 * promise.bound
+    assert "all rows" not in promise.quantity
+    # d + 1 = 2 regressors: Theorem 3.3 prints 2 sqrt((T + 1) (d + 1) ln(T + 1)).
+    assert promise.bound == pytest.approx(np.sqrt(3_001 * (1 + 2 * np.log(3_001))))
+    assert promise.bound <= 2 * np.sqrt(3_001 * 2 * np.log(3_001))
+    assert len(printed.errors) == len(printed.bounds) == 2
+    # No features either: what is left is about rows weighted by the forecast, which costs 1 more.
+    left = CalibratedRegression(constant=False).certificate(3_000)
+    assert left.bound == pytest.approx(1 + np.sqrt(3_001 * (2 + 2 * np.log(3_001))))
+    assert left.quantity.endswith("on all rows weighted by the forecast")
+    with pytest.raises(InputError, match="constant must be True without features and without the score"):
+        CalibratedRegression(include_score=False, constant=False)
 
 
 def test_a_promise_on_a_group_names_test_functions_only_inside_it():

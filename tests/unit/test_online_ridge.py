@@ -40,13 +40,27 @@ def test_forecasts_are_those_of_ridge_regression_solved_afresh(d: int, powers: i
         assert told[t] == pytest.approx(min(max(theta @ f[t], 0.0), 1.0), abs=1e-9)
 
 
-def test_without_the_score_it_is_algorithm_1_with_a_constant() -> None:
+@every("constant", [False, True])
+def test_without_the_score_it_is_algorithm_1_as_printed_or_with_a_constant(constant: bool) -> None:
     scores, labels, features = rows(30, 3)
-    told = OnlineRidge(3, include_score=False).forecast_many(scores, labels, features)
-    f = np.column_stack([features, np.ones(30)])
-    theta = np.linalg.solve(np.eye(4) + f[:29].T @ f[:29], f[:29].T @ labels[:29])
-    assert told[29] == pytest.approx(np.clip(theta @ f[29], 0.0, 1.0), abs=1e-12)
-    assert np.array_equal(told, OnlineRidge(3, include_score=False).forecast_many(1.0 - scores, labels, features))
+    model, other = (OnlineRidge(3, include_score=False, constant=constant) for _ in range(2))
+    told = model.forecast_many(scores, labels, features)
+    f = np.column_stack([features, np.ones(30)]) if constant else features
+    for t in range(30):
+        theta = np.linalg.solve(np.eye(f.shape[1]) + f[:t].T @ f[:t], f[:t].T @ labels[:t])
+        assert told[t] == pytest.approx(np.clip(theta @ f[t], 0.0, 1.0), abs=1e-12)
+    assert np.array_equal(told, other.forecast_many(1.0 - scores, labels, features))
+    assert resume(model.to_json()).predict_one(0.5, [1.0, 0.0, 1.0]) == model.predict_one(0.5, [1.0, 0.0, 1.0])
+    # Theorem 2.1 prints 2 d ln(T + 1) + |theta|^2 for d regressors; half of the logarithm is enough.
+    assert OnlineRidge(3, include_score=False, constant=constant).certificate(500, distance=2.0).bound == pytest.approx(
+        (4.0 + (3 + constant) * math.log(501)) / 500
+    )
+
+
+def test_algorithm_1_by_hand() -> None:
+    # One feature that is always 1, no constant: theta is the sum of outcomes over the rows + 1.
+    printed = OnlineRidge(1, include_score=False, constant=False)
+    assert printed.forecast_many([0.5] * 4, [1, 0, 1, 1], [[1]] * 4) == pytest.approx([0.0, 1 / 2, 1 / 3, 2 / 4])
 
 
 @every("way", ["random", "against", "halves"])
@@ -72,11 +86,11 @@ def test_the_squared_error_is_within_its_bounds(way: str) -> None:
 
 
 def test_the_footnote_of_foster_and_kakade() -> None:
-    # Outcomes 0, then 1, and the constant alone: ridge regression is off by a share of all rows, the other is not.
+    # Outcomes 0, then 1, and x = 1 always: ridge regression is off by a share of all rows, the other is not.
     n, labels = 2_000, np.repeat([0, 1], 1_000)
-    scores = np.full(n, 0.5)
-    plain = OnlineRidge(include_score=False).forecast_many(scores, labels)
-    calibrated = CalibratedRegression(include_score=False).forecast_many(scores, labels)
+    scores, ones = np.full(n, 0.5), np.ones((n, 1))
+    plain = OnlineRidge(1, include_score=False, constant=False).forecast_many(scores, labels, ones)
+    calibrated = CalibratedRegression(1, include_score=False, constant=False).forecast_many(scores, labels, ones)
     # in the second half the mean so far is 1 - n / 2t, and the sum of 1 minus that is n / 2 times log 2
     assert (labels - plain).sum() == pytest.approx(0.5 * n * np.log(2.0), rel=0.01)
     assert abs((labels - calibrated).sum()) < 0.15 * (labels - plain).sum()
@@ -90,6 +104,8 @@ def test_maps_states_and_refusals() -> None:
     asked = np.linspace(0.0, 1.0, 101)
     assert frozen.apply(asked) == pytest.approx(model.predict_many(asked), abs=1e-12)
     assert OnlineRidge(include_score=False).learn_many(scores, labels).freeze().apply(asked).std() < 1e-12
+    line = OnlineRidge(constant=False).learn_many(scores, labels)
+    assert line.freeze().apply(asked) == pytest.approx(line.predict_many(asked), abs=1e-12)
     named = OnlineRidge(["north", "old"], powers=3).learn_one(0.5, 1, {"old": 1.0, "north": 0.0})
     assert resume(named.to_json()).predict_one(0.4, [0.0, 1.0]) == named.predict_one(0.4, [0.0, 1.0])
     for ask, words in (
@@ -97,6 +113,8 @@ def test_maps_states_and_refusals() -> None:
         (lambda: OnlineRidge(2).freeze(), "no fixed map"),
         (lambda: OnlineRidge(powers=0), "powers must be an integer from 1 to 64"),
         (lambda: OnlineRidge(powers=2, include_score=False), "powers must be left out with include_score=False"),
+        (lambda: OnlineRidge(include_score=False, constant=False), "constant must be True without features"),
+        (lambda: OnlineRidge(constant=1), "constant must be True or False"),
         (lambda: OnlineRidge(clamp=0.3), "clamp must be"),
         (lambda: OnlineRidge().certificate(100, distance=-1.0), "distance must be"),
         (lambda: OnlineRidge(1).predict_one(0.5), "features must be 1 numbers"),

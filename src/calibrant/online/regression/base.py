@@ -15,6 +15,8 @@ from calibrant.online.limits import SLACK, changed
 from calibrant.online.regression.group_features import group_features, row_features
 from calibrant.online.settings import read_only
 
+NO_REGRESSORS = "must be True without features and without the score, since the forecast would always be 0"
+
 
 class RegressionForecaster(Forecaster):
     """Ridge regression on regressors in [-1, 1], row by row.
@@ -26,6 +28,7 @@ class RegressionForecaster(Forecaster):
     n_features: int = read_only()
     feature_names: tuple[str, ...] = read_only()
     include_score: bool = read_only()
+    constant: bool = read_only()
     clamp: float = read_only()
 
     bounded_outcomes = True

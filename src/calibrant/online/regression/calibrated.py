@@ -17,7 +17,7 @@ from calibrant.numerics import Floats
 from calibrant.online.factors import diagonal, dot
 from calibrant.online.guards import reading
 from calibrant.online.limits import MAX_CLAMP, real, whole, yes_no
-from calibrant.online.regression.base import RegressionForecaster
+from calibrant.online.regression.base import NO_REGRESSORS, RegressionForecaster
 from calibrant.online.regression.certificate import Guaranteed
 from calibrant.online.regression.families import (
     FAMILIES,
@@ -57,7 +57,8 @@ class CalibratedRegression(RegressionForecaster):
     where :math:`f_t(p)` contains the features of row t, the requested functions of the forecast, the constant 1, the
     score and p itself, and the forecast is the fixed point. :math:`\theta_0` selects the score, or is zero without it.
     Including p among the regressors makes the errors :math:`p_t - y_t` nearly
-    orthogonal to every :math:`f_i`, which plain ridge regression does not (Foster and Kakade 2006, footnote 1).
+    orthogonal to every :math:`f_i`, which plain ridge regression does not (Foster and Kakade 2006, footnote 1). With
+    ``include_score=False`` and ``constant=False`` it is their algorithm as printed.
 
     The guarantee for a group is on its SUM of errors: as many events as were forecast, up to the bound. It does not say
     that forecasts of 0.2 come true in two of ten rows of the group, and of 0.8 in eight: forecasts that are too high
@@ -83,6 +84,9 @@ class CalibratedRegression(RegressionForecaster):
         Whether the functions are added one by one, as many as the cube root of the rows, up to ``size``.
     include_score
         Whether the score is a regressor, at which the regression starts. Without it, the score is not used.
+    constant
+        Whether the constant 1 is a regressor. Without it there is no guarantee on all rows together, but those on the
+        features, the score and the functions of the forecast hold.
     clamp
         Forecasts are clipped to this distance from 0 and 1, at most 0.25.
 
@@ -137,6 +141,7 @@ class CalibratedRegression(RegressionForecaster):
         each_feature: bool = False,
         growing: bool = False,
         include_score: bool = True,
+        constant: bool = True,
         clamp: float = 0.0,
     ) -> None:
         #: Names of the features, if any.
@@ -160,10 +165,12 @@ class CalibratedRegression(RegressionForecaster):
         if self.size > 1 and test_functions == "features":
             raise InputError("size", f"must be 1 or left out for test_functions='features', not {size!r}")
         self.each_feature, self.growing = yes_no("each_feature", each_feature), yes_no("growing", growing)
-        self.include_score = yes_no("include_score", include_score)
+        self.include_score, self.constant = yes_no("include_score", include_score), yes_no("constant", constant)
         # Functions of the forecast, of which the first is the forecast itself.
         self._n_functions = self.size + own
         self._n = self._regressors(self._n_functions)
+        if self._n == 1:  # the forecast, which would stay 0
+            raise InputError("constant", NO_REGRESSORS)
         if self._n > MAX_REGRESSORS:
             raise InputError(
                 "n_features",
@@ -174,7 +181,7 @@ class CalibratedRegression(RegressionForecaster):
 
     def _regressors(self, functions: int) -> int:
         products = self.n_features * functions if self.each_feature else 0
-        return self.n_features + products + functions + 1 + self.include_score
+        return self.n_features + products + functions + self.constant + self.include_score
 
     @property
     def _sums(self) -> int:
@@ -218,7 +225,7 @@ class CalibratedRegression(RegressionForecaster):
     def _collapsed(self, s: float, xs: list[float]) -> tuple[float, list[float]]:
         """The regression for this row as a constant and one coefficient for each function of the forecast."""
         theta, d, k = self._theta, self.n_features, self._n_functions
-        level = dot(theta, xs) + theta[self._n - 2 - self.include_score]
+        level = dot(theta, xs) + (theta[self._n - 2 - self.include_score] if self.constant else 0.0)
         if self.include_score:
             level += (1.0 + theta[-2]) * s
         own = d + (d * k if self.each_feature else 0)
@@ -231,7 +238,7 @@ class CalibratedRegression(RegressionForecaster):
         """All regressors of a row, in storage order."""
         values = values + [0.0] * (self._n_functions - len(values))
         products = [x * v for v in values for x in xs] if self.each_feature else []
-        return xs + products + values[1:] + ([1.0, s] if self.include_score else [1.0]) + [values[0]]
+        return xs + products + values[1:] + [1.0] * self.constant + [s] * self.include_score + [values[0]]
 
     # ---------------------------------------------------------------------------------------------- what it guarantees
 
@@ -242,7 +249,7 @@ class CalibratedRegression(RegressionForecaster):
 
         In events: 12 means that 12 more events were forecast in the group than were observed. After the features come
         products of the functions of the forecast with the features (if requested), those functions themselves, the
-        constant (all rows), the score (if included) and the forecast.
+        constant (all rows) and the score, if included, and the forecast.
 
         :math:`p_t` is the forecast at the time when row t is learned. With late outcomes it is not the issued forecast,
         whose errors may be several times larger: sum those from your own record of issued forecasts.
@@ -286,8 +293,8 @@ class CalibratedRegression(RegressionForecaster):
         group_rows
             Number of rows in a group that is one of the features. The bound, in events, grows as its square root. It
             holds for groups of up to this many rows, not for larger ones; for smaller groups it is a larger share.
-            Without it, the guarantee is for all rows, every feature, and every test function, of which the first is the
-            forecast itself. Groups that are not features have no guarantee.
+            Without it, the guarantee is for all rows (with the constant), every feature, and every test function, of
+            which the first is the forecast itself. Groups that are not features have no guarantee.
 
         Returns
         -------

@@ -71,22 +71,24 @@ class Guaranteed:
         r"""Certificate for all rows, every feature and every test function: :math:`\sqrt{(T + 1) \cdot \text{spend}}`.
 
         The bound holds for the constant, whose squares add up to T, and for values in [-1, 1]. The forecast itself has
-        1 more (docs/certificates/regression.md), which is added if test functions are listed.
+        1 more (docs/certificates/regression.md), which is added if test functions are listed. Without the constant
+        nothing is stated of all rows together.
         """
-        parts, note, features = ["on all rows"], "", self.regression.n_features
+        parts, note, features = ["on all rows"] * self.regression.constant, "", self.regression.n_features
         if features:
             parts.append(f"in {self._groups}")
             note = (
                 "A group is a feature that is 1 inside and 0 outside; a row with another value counts with that value. "
                 "For smaller groups pass group_rows, which gives a smaller bound. "
             )
-        if self.functions > 1:
+        weighted = self.functions > 1 or not parts
+        if weighted:
             parts.append(f"on all rows weighted by {self._weights}")
         if self.regression.each_feature and features:
-            each = "each of these functions" if self.functions > 1 else "the forecast"
+            each = "each of these functions" if self.functions > 1 else self._weights
             parts.append(f"in each group with its rows weighted by {each}")
         where = parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " and " + parts[-1]
-        bound = math.sqrt((rows + 1) * spend) + (1.0 if self.functions > 1 else 0.0)
+        bound = math.sqrt((rows + 1) * spend) + (1.0 if weighted else 0.0)
         return self._certificate(where, bound, rows, rows, note, "pass a larger n_rows")
 
     def in_groups(self, rows: int, group_rows: int, spend: float) -> OnlineCertificate | NoCertificate:
@@ -101,7 +103,7 @@ class Guaranteed:
         inside = int(group_rows)
         where = f"in {self._groups} if it has up to {inside:,} rows"
         if self.regression.each_feature:
-            where += f", also with its rows weighted by {self._weights if self.functions > 1 else 'the forecast'},"
+            where += f", also with its rows weighted by {self._weights},"
         note = (
             f"In a group of fewer than {inside:,} rows the bound in events holds too, but is a larger share of the "
             "group; in a larger group it does not apply: pass the rows of that group as group_rows. "
@@ -114,6 +116,8 @@ class Guaranteed:
 
     @property
     def _weights(self) -> str:
+        if self.functions == 1:
+            return "the forecast"
         since = ", from the row at which it came into use" if self.regression.growing else ""
         return f"each of the {self.functions} functions of the forecast{since}"
 

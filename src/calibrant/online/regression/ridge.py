@@ -15,7 +15,7 @@ from calibrant.messages import InputError
 from calibrant.online.factors import dot
 from calibrant.online.guards import reading
 from calibrant.online.limits import MAX_CLAMP, ULP, ULPS, real, whole, yes_no
-from calibrant.online.regression.base import RegressionForecaster
+from calibrant.online.regression.base import NO_REGRESSORS, RegressionForecaster
 from calibrant.online.regression.families import LARGEST_SIZE, clip, polynomials
 from calibrant.online.regression.group_features import feature_names
 from calibrant.online.settings import read_only
@@ -37,7 +37,8 @@ class OnlineRidge(RegressionForecaster):
 
     where :math:`f_t` contains the features of row t, the constant 1, the score s and, with ``powers`` = k, the
     Chebyshev polynomials of s up to degree k, which span its powers. :math:`\theta_0` selects the score, or is zero
-    without it. Powers of the score fit a link function :math:`P(Y = 1) = h(s)`.
+    without it. Powers of the score fit a link function :math:`P(Y = 1) = h(s)`. With ``include_score=False`` and
+    ``constant=False`` it is the algorithm as printed, whose regressors are the features alone.
 
     Parameters
     ----------
@@ -47,6 +48,8 @@ class OnlineRidge(RegressionForecaster):
         Highest power of the score, at most 64.
     include_score
         Whether the score is a regressor, at which the regression starts. Without it, the score is not used.
+    constant
+        Whether the constant 1 is a regressor. Without it, the forecast of a row whose regressors are all 0 is 0.
     clamp
         Forecasts are clipped to this distance from 0 and 1, at most 0.25.
 
@@ -82,21 +85,24 @@ class OnlineRidge(RegressionForecaster):
         *,
         powers: int = 1,
         include_score: bool = True,
+        constant: bool = True,
         clamp: float = 0.0,
     ) -> None:
         #: Names of the features, if any.
         self.feature_names = () if isinstance(n_features, Number) else feature_names(n_features)
         self.n_features = len(self.feature_names) or whole("n_features", n_features, 0, MAX_FEATURES)
         self.powers = whole("powers", powers, 1, LARGEST_SIZE)
-        self.include_score = yes_no("include_score", include_score)
+        self.include_score, self.constant = yes_no("include_score", include_score), yes_no("constant", constant)
         if self.powers > 1 and not self.include_score:
             raise InputError("powers", "must be left out with include_score=False, which does not use the score")
         self.clamp = real("clamp", clamp, 0.0, MAX_CLAMP)
-        self._n = self.n_features + 1 + (self.powers if self.include_score else 0)
+        self._n = self.n_features + self.constant + (self.powers if self.include_score else 0)
+        if not self._n:
+            raise InputError("constant", NO_REGRESSORS)
         self._clear()
 
     def _fitted(self, s: float, xs: list[float]) -> tuple[float, list[float]]:
-        row = [*xs, 1.0, *(polynomials(s, self.powers) if self.include_score else ())]
+        row = [*xs, *[1.0] * self.constant, *(polynomials(s, self.powers) if self.include_score else ())]
         return clip(dot(self._theta, row) + (s if self.include_score else 0.0), self.clamp), row
 
     @reading
@@ -143,7 +149,7 @@ class OnlineRidge(RegressionForecaster):
             return super()._freeze()
         if self.powers > 1:
             raise InputError("OnlineRidge", "has no fixed map, since a clipped polynomial is not a map", "use powers=1")
-        level, rise = self._theta[0], 1.0 + self._theta[1] if self.include_score else 0.0
+        level, rise = self._theta[0] * self.constant, 1.0 + self._theta[-1] if self.include_score else 0.0
         bends = [(at - level) / rise for at in (self.clamp, 1.0 - self.clamp)] if rise else []
         knots = sorted({0.0, 1.0, *(b for b in bends if 0.0 < b < 1.0)})
         return PiecewiseLinearMap(np.array(knots), self._predict_many(knots, None))
