@@ -54,5 +54,5 @@ def test_the_page_lists_what_is_left_out(pages: ModuleType, tmp_path: Path) -> N
     pages.write(page)
     text = page.read_text(encoding="utf-8")
     assert "## Left out on purpose" in text
-    assert "| 4.3, Algorithm 4.1, Theorem 4.1 | Uniform-mass binning on all rows | `HistogramBinning` |" in text
+    assert "| 4.2 | Reductions of multiclass to binary calibration | `multiclass.Reduction` |" in text
     assert all(document in text for document in {row.document for row in pages.rows()})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 
 import numpy as np
@@ -101,6 +102,26 @@ def test_the_original_estimate_counts_the_upper_edge():
     assert every.bins_.outputs.tolist() == [2 / 3, 0.5, 0.5]
     assert every.bins_.n.tolist() == inner.bins_.n.tolist()  # the promise rests on the inner rows either way
     assert every.certificate().epsilon > inner.certificate().epsilon
+
+
+@pytest.mark.parametrize(("rate", "same"), [(0.5, True), (0.02, False)])
+def test_plain_means_are_algorithm_1_as_printed_and_the_default_differs_only_in_bins_of_one_class(rate, same):
+    """Gupta (2022), Algorithm 1, line by line; 0 and 1 as the outer edges, and a score of 1 in the last bin."""
+    rng = np.random.default_rng(5)
+    n, count = 211, 10
+    s, y = rng.random(n), (rng.random(n) < rate).astype(float)
+    order = np.argsort(s)
+    ranked, labels = np.array([0.0, *s[order], 1.0]), np.array([np.nan, *y[order]])
+    a = [int(np.ceil(b * (n + 1) / count)) for b in range(count + 1)]
+    means = np.array([labels[low + 1 : high].mean() for low, high in itertools.pairwise(a)])
+    asked = np.array([0.0, *s, *rng.random(500)])  # also scores on edges, which are in the bin above
+    printed = means[np.searchsorted(ranked[a[1:-1]], asked, side="right")]
+    plain, default = (HistogramBinning(count, extremes=each).fit(s, y) for each in ("mean", "succession"))
+    np.testing.assert_array_equal(plain.transform(asked), printed)
+    inside = np.diff(a) - 1
+    shrunk = np.where(np.isin(means, (0.0, 1.0)), (means * inside + 1) / (inside + 2), means)
+    np.testing.assert_allclose(default.transform(asked), shrunk[np.searchsorted(ranked[a[1:-1]], asked, side="right")])
+    assert np.array_equal(means, shrunk) == same
 
 
 @pytest.mark.parametrize(
