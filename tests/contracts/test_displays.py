@@ -44,7 +44,7 @@ from calibrant.displays.multiclass import regions
 from calibrant.engine import Grid
 from calibrant.maps import LogitAffineMap
 from calibrant.metrics.binary.validity import validity_curve
-from calibrant.online import GaussianForecast
+from calibrant.online import GaussianForecast, OnlinePlatt, parity_stream
 
 mpl = pytest.importorskip("matplotlib")
 mpl.use("Agg")
@@ -157,6 +157,13 @@ def prediction_sets() -> displays.PredictionSetsDisplay:
     return displays.PredictionSetsDisplay(sets, y[60:], x=forecast[60:], name="Forecast")
 
 
+def parity(rows: int, others: int = 1) -> Any:
+    """Noise, of which a forecast that is too wide does not say that high values tend to fall."""
+    y = np.random.default_rng(0).normal(size=rows)
+    stream = parity_stream(GaussianForecast(np.zeros(rows), 3.0), y)
+    return stream.compare({f"OPS, {k}": OnlinePlatt(gamma=0.001, rho=10.0**k) for k in range(4, 4 + others)})
+
+
 def grades() -> Any:
     """Three grades in two years, one of them without rows in the second."""
     return credit.grade_panel(
@@ -226,6 +233,9 @@ LISTED: dict[str, Callable[[], Any]] = {
     "back-test": lambda: displays.BacktestDisplay.from_backtest(replayed()),
     "back-test, log loss": lambda: displays.BacktestDisplay.from_backtest(replayed(), error="log-loss"),
     "back-test, one block": lambda: displays.BacktestDisplay.from_backtest(replayed(), block_days=90),
+    "parity": lambda: displays.ParityDisplay(parity(400)),
+    "parity, one": lambda: displays.ParityDisplay(parity(400)["base"]),
+    "parity, five": lambda: displays.ParityDisplay(parity(60, 4)),
     "monitor": lambda: displays.MonitorDisplay.from_monitor(watched()),
     "monitor, calm": lambda: displays.MonitorDisplay.from_monitor(watched(shift=0.0, lag=3)),
     "monitor, few rows": lambda: displays.MonitorDisplay.from_monitor(watched(12)),
@@ -247,6 +257,7 @@ FIRST = {
     "GradeLightsDisplay": "grade lights",
     "MapDisplay": "map, binning",
     "MonitorDisplay": "monitor",
+    "ParityDisplay": "parity",
     "PlanDisplay": "plan, target",
     "PredictionSetsDisplay": "prediction sets",
     "ReliabilityDisplay": "reliability",

@@ -15,6 +15,7 @@ from scipy.integrate import quad
 from scipy.stats import halfnorm, norm
 from tests.cases import every
 
+from calibrant.displays import ParityDisplay
 from calibrant.messages import CalibrantWarning, InputError
 from calibrant.online import (
     CdfForecast,
@@ -584,3 +585,38 @@ def test_what_threshold_calibration_cannot_use_is_refused_or_nan() -> None:
     for other in ({"n_cutoffs": 0}, {"n_levels": 1}):
         with pytest.raises(InputError, match="must be an integer of at least"):
             threshold_calibration_error(forecast, [0.0, 1.0, 2.0], **other)
+
+
+def test_the_picture_has_the_rates_and_rows_of_thirty_equal_bins_for_each_forecast() -> None:
+    """Gupta (2023), section 7.A: obs(B), pred(B) and |B| in 30 bins of equal width, for Figure 7.10."""
+    y = np.random.default_rng(3).normal(size=700)
+    stream = parity_stream(GaussianForecast(np.zeros(700), 2.0), y)
+    ops = stream.forecasts(OnlinePlatt())[100:]
+    display = ParityDisplay(stream.compare({"OPS": OnlinePlatt()}, after=100))
+    outcomes = stream.outcomes[100:]
+    for panel, p in zip(display.data["panels"], (stream.scores[100:], ops), strict=True):
+        cell = np.minimum((p * 30).astype(int), 29)
+        kept = [k for k in range(30) if (cell == k).any()]
+        n = np.array([(cell == k).sum() for k in kept])
+        rate, mean = (np.array([v[cell == k].mean() for k in kept]) for v in (outcomes, p))
+        assert panel["bins"]["n"] == n.tolist()
+        assert panel["bins"]["rate"] == pytest.approx(rate)
+        assert panel["bins"]["score"] == pytest.approx(mean)
+        assert panel["error"] == pytest.approx(n @ np.abs(rate - mean) / 599)
+    assert [panel["name"] for panel in display.data["panels"]] == ["base", "OPS"]
+    assert ParityDisplay(stream.judge(after=100)).data["panels"] == display.data["panels"][:1]
+    with pytest.raises(InputError, match="results must be"):
+        ParityDisplay(stream)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="confidence must be"):
+        ParityDisplay(stream.judge(), confidence=1.0)
+
+
+def test_panels_of_counts_have_one_scale() -> None:
+    """Only the left one has a label, so a linear axis beside a logarithmic one could not be told apart."""
+    plt = pytest.importorskip("matplotlib.pyplot")
+    rng = np.random.default_rng(0)
+    p, y = np.concatenate([np.full(500, 0.99), rng.random(20)]), rng.normal(size=520)
+    stream = parity_stream(p, y, previous=np.zeros(520))
+    display = ParityDisplay(stream.compare({"even": (np.arange(520) % 30 + 0.5) / 30})).plot()
+    assert len({(ax.get_yscale(), ax.get_ylim(), tuple(ax.get_yticks())) for ax in display.panels_[2:]}) == 1
+    plt.close("all")

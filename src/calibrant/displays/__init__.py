@@ -13,6 +13,7 @@ from calibrant.displays.multiclass.error import MulticlassErrorDisplay
 from calibrant.displays.multiclass.panels import ClasswiseDisplay
 from calibrant.displays.multiclass.reliability import TopLabelBinDisplay, TopLabelDisplay
 from calibrant.displays.multiclass.simplex import CanonicalValidityDisplay, SimplexDisplay
+from calibrant.displays.parity import ParityDisplay
 from calibrant.displays.plan import PlanDisplay
 from calibrant.displays.prediction_sets import PredictionSetsDisplay
 from calibrant.displays.reliability import ReliabilityDisplay
@@ -33,6 +34,7 @@ __all__ = [
     "MapDisplay",
     "MonitorDisplay",
     "MulticlassErrorDisplay",
+    "ParityDisplay",
     "PlanDisplay",
     "PredictionSetsDisplay",
     "ReliabilityDisplay",

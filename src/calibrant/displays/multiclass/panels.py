@@ -1,10 +1,10 @@
-"""Reliability diagrams of each class, side by side."""
+"""Reliability diagrams side by side, such as those of each class."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,7 +14,7 @@ from calibrant.arrays.columns import check_option, check_whole
 from calibrant.arrays.score_types import MulticlassScoreType
 from calibrant.displays.base import Display
 from calibrant.displays.drawing import style
-from calibrant.displays.drawing.panels import panels_under
+from calibrant.displays.drawing.panels import axis_of_counts, panels_under
 from calibrant.displays.multiclass.rates import MulticlassCells, claims_after, worst
 from calibrant.displays.rates import Series
 from calibrant.displays.reliability import CurveKind, ReliabilityDisplay
@@ -41,7 +41,102 @@ class Panel:
     error_before: float | None = None
 
 
-class ClasswiseDisplay(Display):
+class PanelsDisplay(Display):
+    """Reliability diagrams side by side on the same axes, each with its counts below and facts above it.
+
+    A subclass defines ``data``, ``caption`` and ``_facts``, the three facts of a panel.
+    """
+
+    headline: ClassVar[str]
+    ordinate: ClassVar[str]
+    in_a_row: ClassVar[int] = 3
+    """Panels that stay in one row; more are in a square."""
+
+    panels_: tuple[Axes, ...]
+
+    def __init__(
+        self,
+        panels: Sequence[Panel],
+        unseen: int = 0,
+        *,
+        curve: CurveKind = "isotonic",
+        confidence: float = 0.9,
+        axes: Literal["linear", "log-odds"] = "linear",
+    ) -> None:
+        self.panels = tuple(panels)
+        self.unseen = unseen
+        self.curve = curve
+        self.confidence = confidence
+        self.axes = axes
+        count = len(self.panels)
+        self._across = count if count <= self.in_a_row else int(np.ceil(np.sqrt(count)))
+        self.size = (max(2.5 * self._across, 5.0) + 0.6, 3.2 * -(-count // self._across) + 1.6)
+        both = [series for panel in panels for series in (panel.series, panel.before) if series is not None]
+        self._whole = ReliabilityDisplay(both, curve=curve, confidence=confidence, axes=axes)
+
+    def _draw_on(self, ax: Axes) -> None:
+        across = self._across
+        tops, below = panels_under(ax, len(self.panels), across)
+        self.panels_ = (*tops, *below)
+        style.settle(ax)
+        layout, heights = self._whole.layout, []
+        for panel, counts, one in zip(tops, below, self.panels, strict=True):
+            single = self._single(one)
+            single.draw_curves(panel, layout)
+            for _, events, others in (drawn := single.draw_counts(counts, layout, low=True)):
+                heights += [events, others] if len(drawn) == 1 else [events + others]
+        every = np.concatenate(heights)
+        for place, (panel, counts, one) in enumerate(zip(tops, below, self.panels, strict=True)):
+            axis_of_counts(  # one scale for all: only the panels at the left have its label
+                counts, every[every > 0], "y", one.series.counted, mirrored=one.before is None, low=True
+            )
+            self._label(panel, counts, one, left=place % across == 0, bottom=place + across >= len(self.panels))
+        handles, labels = self.panels_[0].get_legend_handles_labels()
+        named = dict(zip((label.replace("\n", " ") for label in labels), handles, strict=True))
+        ax.legend(
+            named.values(), named.keys(), loc="upper left", ncols=1 if across < 3 else 2, fontsize="small",
+            frameon=False, borderaxespad=0.0,
+        )  # fmt: skip
+        self._head(ax, self.headline, self.panels_)
+
+    def _facts(self, one: Panel) -> list[str]:
+        raise NotImplementedError
+
+    def _heading(self, one: Panel) -> str:
+        return one.name
+
+    def _single(self, panel: Panel) -> ReliabilityDisplay:
+        """The diagram of one class."""
+        series = [one for one in (panel.before, panel.series) if one is not None]
+        return ReliabilityDisplay(series, curve=self.curve, confidence=self.confidence, axes=self.axes)
+
+    def _label(self, panel: Axes, counts: Axes, one: Panel, *, left: bool, bottom: bool) -> None:
+        facts = self._facts(one)
+        note = panel.annotate(
+            "{}\n{}, {}".format(*facts) if one.error_before is None else "\n".join(facts),
+            (0.0, 1.0),
+            (0.0, 4.0),
+            xycoords="axes fraction",
+            textcoords="offset points",
+            fontsize="x-small",
+        )
+        if note.get_window_extent().width > 1.05 * panel.bbox.width:
+            note.set_text("\n".join(facts))
+        note.set_in_layout(False)  # its width would narrow this panel alone; the title keeps room for its lines
+        lines = note.get_text().count("\n") + 1
+        pad = 6.0 + 10.0 * lines
+        panel.set_title(style.short(self._heading(one)), fontsize="medium", fontweight="bold", loc="left", pad=pad)
+        panel.tick_params(axis="x", labelbottom=False, labelsize="small")
+        panel.tick_params(axis="y", labelleft=left, labelsize="small")
+        counts.tick_params(axis="both", labelsize="x-small")
+        counts.tick_params(axis="x", labelbottom=bottom, labelsize="small")
+        counts.set_ylabel(counts.get_ylabel() if left else "", fontsize="small")
+        counts.set_xlabel("Predicted probability" if bottom else "", fontsize="small")
+        if left:
+            panel.set_ylabel(self.ordinate, fontsize="small")
+
+
+class ClasswiseDisplay(PanelsDisplay):
     r"""Reliability diagrams of each class against the rest, side by side on the same axes.
 
     The panel of class l is the :class:`ReliabilityDisplay` of the scores :math:`p_{il}` and the events
@@ -87,27 +182,7 @@ class ClasswiseDisplay(Display):
     ['b', 'c']
     """
 
-    panels_: tuple[Axes, ...]
-
-    def __init__(
-        self,
-        panels: Sequence[Panel],
-        unseen: int = 0,
-        *,
-        curve: CurveKind = "isotonic",
-        confidence: float = 0.9,
-        axes: Literal["linear", "log-odds"] = "linear",
-    ) -> None:
-        self.panels = tuple(panels)
-        self.unseen = unseen
-        self.curve = curve
-        self.confidence = confidence
-        self.axes = axes
-        count = len(self.panels)
-        self._across = count if count <= 3 else int(np.ceil(np.sqrt(count)))
-        self.size = (max(2.5 * self._across, 5.0) + 0.6, 3.2 * -(-count // self._across) + 1.6)
-        both = [series for panel in panels for series in (panel.series, panel.before) if series is not None]
-        self._whole = ReliabilityDisplay(both, curve=curve, confidence=confidence, axes=axes)
+    headline, ordinate = "Class-wise reliability", "Share of the class"
 
     @classmethod
     def from_predictions(
@@ -205,60 +280,15 @@ class ClasswiseDisplay(Display):
             )
         return text
 
-    def _draw_on(self, ax: Axes) -> None:
-        across = self._across
-        tops, below = panels_under(ax, len(self.panels), across)
-        self.panels_ = (*tops, *below)
-        style.settle(ax)
-        layout = self._whole.layout
-        for place, (panel, counts, one) in enumerate(zip(tops, below, self.panels, strict=True)):
-            single = self._single(one)
-            single.draw_curves(panel, layout)
-            single.draw_counts(counts, layout, low=True)
-            self._label(panel, counts, one, left=place % across == 0, bottom=place + across >= len(self.panels))
-        handles, labels = self.panels_[0].get_legend_handles_labels()
-        named = dict(zip((label.replace("\n", " ") for label in labels), handles, strict=True))
-        ax.legend(
-            named.values(), named.keys(), loc="upper left", ncols=1 if across < 3 else 2, fontsize="small",
-            frameon=False, borderaxespad=0.0,
-        )  # fmt: skip
-        self._head(ax, "Class-wise reliability", self.panels_)
-
-    def _single(self, panel: Panel) -> ReliabilityDisplay:
-        """The diagram of one class."""
-        series = [one for one in (panel.before, panel.series) if one is not None]
-        return ReliabilityDisplay(series, curve=self.curve, confidence=self.confidence, axes=self.axes)
-
-    def _label(self, panel: Axes, counts: Axes, one: Panel, *, left: bool, bottom: bool) -> None:
-        events = one.series.events
-        count = style.amount(events, one.series.counted)
-        name = f"class {one.name}" if _is_number(one.name) else one.name
+    def _facts(self, one: Panel) -> list[str]:
         error = style.percent(one.error, 2)
         if one.error_before is not None:
             error = f"{style.percent(one.error_before, 2)} to {error}"
-        facts = [count, f"error {error}", f"expected {style.percent(one.chance, 2)}"]
-        note = panel.annotate(
-            "{}\n{}, {}".format(*facts) if one.error_before is None else "\n".join(facts),
-            (0.0, 1.0),
-            (0.0, 4.0),
-            xycoords="axes fraction",
-            textcoords="offset points",
-            fontsize="x-small",
-        )
-        if note.get_window_extent().width > 1.05 * panel.bbox.width:
-            note.set_text("\n".join(facts))
-        note.set_in_layout(False)  # its width would narrow this panel alone; the title keeps room for its lines
-        lines = note.get_text().count("\n") + 1
-        pad = 6.0 + 10.0 * lines
-        panel.set_title(style.short(name), fontsize="medium", fontweight="bold", loc="left", pad=pad)
-        panel.tick_params(axis="x", labelbottom=False, labelsize="small")
-        panel.tick_params(axis="y", labelleft=left, labelsize="small")
-        counts.tick_params(axis="both", labelsize="x-small")
-        counts.tick_params(axis="x", labelbottom=bottom, labelsize="small")
-        counts.set_ylabel(counts.get_ylabel() if left else "", fontsize="small")
-        counts.set_xlabel("Predicted probability" if bottom else "", fontsize="small")
-        if left:
-            panel.set_ylabel("Share of the class", fontsize="small")
+        count = style.amount(one.series.events, one.series.counted)
+        return [count, f"error {error}", f"expected {style.percent(one.chance, 2)}"]
+
+    def _heading(self, one: Panel) -> str:
+        return f"class {one.name}" if _is_number(one.name) else one.name
 
 
 def _is_number(name: str) -> bool:

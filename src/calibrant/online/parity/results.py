@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from calibrant.numerics import Floats
 
 if TYPE_CHECKING:
     from calibrant.metrics import Estimate
+    from calibrant.tallies import Tally
 
 COLUMNS = ("QCE", "PCE", "(expected)", "Sharp", "Acc", "AUROC")
 
@@ -40,6 +41,8 @@ class ParityResult(Shown):
         Accuracy of predicting a decrease if its probability is at least 1/2.
     auroc
         Area under the ROC curve.
+    tally
+        Probabilities and outcomes, for :class:`~calibrant.displays.ParityDisplay`.
     """
 
     name: str
@@ -52,6 +55,7 @@ class ParityResult(Shown):
     sharpness: Estimate
     accuracy: Estimate
     auroc: Estimate
+    tally: Tally = field(repr=False, compare=False)
 
     @property
     def numbers(self) -> tuple[float | None, ...]:

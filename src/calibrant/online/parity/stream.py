@@ -128,7 +128,7 @@ class ParityStream:
         Returns
         -------
         ParityResult
-            Prints as a table of one row.
+            Prints as a table of one row; :class:`~calibrant.displays.ParityDisplay` draws it.
 
         Notes
         -----
@@ -154,6 +154,7 @@ class ParityStream:
             sharpness=sharpness(tally, n_bins=n_bins),
             accuracy=accuracy(tally),
             auroc=auc(tally),
+            tally=tally,
         )
 
     def compare(self, forecasters: Mapping[str, Said], *, after: int = 0, n_bins: int = N_BINS) -> ParityTable:
