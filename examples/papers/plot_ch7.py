@@ -3,8 +3,9 @@ Gupta (2023), chapter 7: parity calibration
 ===========================================
 
 Differences between online Platt scaling and another method, printed and ours. The forecasts behind the printed tables
-were not available, so we used other forecasts, and only signs are compared: a dot in a shaded quadrant agrees. A lower
-calibration error is better; for the other three numbers, a higher value is better.
+were not available, so we used other forecasts, and only signs are compared: a blue dot, in a shaded quadrant, agrees.
+The sign of a gray dot cannot be told from chance. A lower calibration error is better; for the other three numbers, a
+higher value is better.
 """
 
 import matplotlib.pyplot as plt

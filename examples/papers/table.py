@@ -9,7 +9,8 @@ from pathlib import Path
 from matplotlib.axes import Axes
 
 CLAIMS = Path(__file__).parents[2] / "benchmarks" / "papers" / "claims.csv"
-AGREES, DIFFERS = "tab:blue", "tab:orange"
+AGREES, NEAR, DIFFERS = "tab:blue", "tab:gray", "tab:orange"
+COLORS = {"agrees": AGREES, "not distinguishable": NEAR}
 
 
 @dataclass(frozen=True)
@@ -19,11 +20,15 @@ class Value:
     printed: float
     ours: float
     spread: float
-    agrees: bool
+    verdict: str
+
+    @property
+    def agrees(self) -> bool:
+        return self.verdict == "agrees"
 
     @property
     def color(self) -> str:
-        return AGREES if self.agrees else DIFFERS
+        return COLORS.get(self.verdict, DIFFERS)
 
 
 def values(page: str) -> dict[str, Value]:
@@ -35,7 +40,7 @@ def values(page: str) -> dict[str, Value]:
 
 def _value(row: dict[str, str]) -> Value:
     printed = float("nan") if row["printed"] in {"+", "-"} else float(row["printed"])
-    return Value(printed, float(row["ours"]), float(row["spread"] or 0), row["verdict"] == "agrees")
+    return Value(printed, float(row["ours"]), float(row["spread"] or 0), row["verdict"])
 
 
 def draw_pair(ax: Axes, place: float, value: Value) -> None:
@@ -49,4 +54,6 @@ def explain(ax: Axes, **options: object) -> None:
     ax.plot([], [], "kx", label="printed")
     ax.plot([], [], "o", color=AGREES, label="ours, agrees")
     ax.plot([], [], "o", color=DIFFERS, label="ours, differs")
+    if any(line.get_color() == NEAR for line in ax.lines):
+        ax.plot([], [], "o", color=NEAR, label="ours, not distinguishable")
     ax.legend(**{"fontsize": 9, "frameon": False, **options})

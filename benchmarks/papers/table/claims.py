@@ -2,13 +2,16 @@
 
 - equals: ours is within the tolerance of the printed value;
 - at most, at least: ours keeps the printed bound, up to the tolerance;
-- sign: ours has the printed sign, and is larger than the tolerance in size.
+- sign: ours has the printed sign, and is larger than the tolerance in size;
+- same: ours is within the tolerance, and would be with two spreads more or less.
+
+A sign within two spreads of zero, and a sameness that two spreads can make or break, is not distinguishable.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
@@ -16,6 +19,11 @@ HERE = Path(__file__).parent
 CLAIMS = HERE.parent / "claims.csv"
 ROUNDING = 1e-9
 """Slack for the last digit of a difference of decimal numbers."""
+WIDE = 0.2
+"""Share of the printed value above which a tolerance needs a basis, unless it is a slack for rounding."""
+SMALL = 1e-6
+NEAR = "not distinguishable"
+VERDICTS = ("agrees", NEAR, "differs", "no data")
 
 
 @dataclass(frozen=True)
@@ -29,6 +37,7 @@ class Claim:
     printed: str
     rule: str
     tolerance: str
+    basis: str
     ours: str
     spread: str
     verdict: str
@@ -38,12 +47,14 @@ class Claim:
     date: str
 
 
-def verdict(printed: str, rule: str, tolerance: str, ours: float | None) -> str:
-    """Whether a value agrees with what is printed: `agrees`, `differs` or `no data`."""
+def verdict(printed: str, rule: str, tolerance: str, ours: float | None, spread: float | None = None) -> str:
+    """Whether a value agrees with what is printed: one of `VERDICTS`."""
     if ours is None:
         return "no data"
-    slack = float(tolerance) + ROUNDING
+    slack, reach = float(tolerance) + ROUNDING, 2.0 * (spread or 0.0)
     if rule == "sign":
+        if reach and abs(ours) <= reach:
+            return NEAR
         sign = {"+": 1.0, "-": -1.0}.get(printed) or float(printed)
         holds = ours * sign > 0 and abs(ours) > float(tolerance)
     elif rule == "equals":
@@ -52,14 +63,26 @@ def verdict(printed: str, rule: str, tolerance: str, ours: float | None) -> str:
         holds = ours <= float(printed) + slack
     elif rule == "at least":
         holds = ours >= float(printed) - slack
+    elif rule == "same":
+        off = abs(ours - float(printed))
+        if off - reach <= slack < off + reach:
+            return NEAR
+        holds = off <= slack
     else:
-        raise ValueError(f"no rule {rule!r}: write equals, at most, at least or sign")
+        raise ValueError(f"no rule {rule!r}: write equals, at most, at least, sign or same")
     return "agrees" if holds else "differs"
 
 
 def printed_rows() -> list[dict[str, str]]:
     with (HERE / "printed.csv").open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
+
+
+def needs_basis(row: Mapping[str, str]) -> bool:
+    """Whether the tolerance of a printed row is wide."""
+    if row["rule"] not in {"equals", "same"} or float(row["tolerance"]) <= SMALL:
+        return False
+    return float(row["tolerance"]) > WIDE * abs(float(row["printed"]))
 
 
 def source(key: str) -> str:

@@ -3,10 +3,11 @@
     python benchmarks/papers/table/compare.py           # all values, benchmarks/papers/claims.csv and docs/papers
     python benchmarks/papers/table/compare.py --pages   # docs/papers from the stored table
 
-`printed.csv` has the claims with their tolerances. `notes.csv` has a reason for each claim that differs or lacks data,
-by the start of its key or by page and place. A value comes from a stored output of a benchmark (`outputs.py`) or is
-computed now (`recomputed.py`). The tolerances are older than the computed values, and older than the last runs of the
-benchmarks, by `rerun.py` (docs/benchmarks/rerun.txt). The rules of agreement are in `claims.py`.
+`printed.csv` has the claims with their tolerances, and the basis of each tolerance above a fifth of the printed value.
+`notes.csv` has a reason for each claim that differs or lacks data, by the start of its key or by page and place. A
+value comes from a stored output of a benchmark (`outputs.py`) or is computed now (`recomputed.py`). The tolerances are
+older than the computed values, and older than the last runs of the benchmarks, by `rerun.py`
+(docs/benchmarks/rerun.txt). The rules of agreement are in `claims.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from claims import HERE, Claim, printed_rows, source, stored, verdict, write
+from claims import HERE, NEAR, VERDICTS, Claim, needs_basis, printed_rows, source, stored, verdict, write
 from outputs import READERS, Value, Values, read
 from pages import write_pages
 
@@ -48,6 +49,8 @@ COMMANDS = {
     "estimators": "benchmarks/papers/estimators.py",
 }
 """What makes the values of a source; all others come from this script."""
+CHANCE = "Our value is within two of its spreads of where the verdict would change, so chance may decide it."
+"""The reason of each claim that is not distinguishable."""
 
 
 def notes() -> dict[str, str]:
@@ -71,22 +74,28 @@ def values(sources: Iterable[str]) -> Values:
 
 def judge(row: Mapping[str, str], value: Value | None, why: Mapping[str, str], date: str) -> Claim:
     """One row with our value and the verdict."""
-    found = verdict(row["printed"], row["rule"], row["tolerance"], None if value is None else value.value)
+    ours = None if value is None else float(f"{value.value:.6g}")
+    spread = "" if value is None or value.spread is None else f"{value.spread:.2g}"
+    found = verdict(row["printed"], row["rule"], row["tolerance"], ours, float(spread or 0.0))
     own = row["key"] or f"{row['page']}/{row['place']}"
-    reasons = [text for start, text in why.items() if own.startswith(start)]
+    reasons = [why[start] for start in sorted(why, key=len) if own.startswith(start)]
     command = "python " + COMMANDS.get(source(row["key"]), "benchmarks/papers/table/compare.py") if row["key"] else ""
     return Claim(
         page=row["page"],
-        document=DOCUMENTS.get(row["page"], "Gupta (2023)"),
+        document=next(
+            (name for name in DOCUMENTS.values() if row["place"].startswith(name)),
+            DOCUMENTS.get(row["page"], "Gupta (2023)"),
+        ),
         place=row["place"],
         what=row["what"],
         printed=row["printed"],
         rule=row["rule"],
         tolerance=row["tolerance"],
-        ours="" if value is None else f"{value.value:.6g}",
-        spread="" if value is None or not value.spread else f"{value.spread:.2g}",
+        basis=row["basis"],
+        ours="" if ours is None else f"{ours:.6g}",
+        spread=spread,
         verdict=found,
-        why="" if found == "agrees" else max(reasons, key=len, default=""),
+        why={"agrees": "", NEAR: CHANCE}.get(found, reasons[-1] if reasons else ""),
         key=row["key"],
         command=command,
         date=date if row["key"] else "",
@@ -98,14 +107,16 @@ def main() -> None:
     parser.add_argument("--pages", action="store_true", help="write the pages from the stored table")
     if not parser.parse_args().pages:
         rows, began = printed_rows(), time.process_time()
+        if bare := [row["what"] for row in rows if needs_basis(row) and not row["basis"]]:
+            raise SystemExit(f"no basis of a wide tolerance in printed.csv for {bare}")
         found = values(sorted({source(row["key"]) for row in rows if row["key"]}))
         why, today = notes(), dt.datetime.now(tz=dt.UTC).date().isoformat()
         write(judge(row, found[row["key"]] if row["key"] else None, why, today) for row in rows)
         print(f"{time.process_time() - began:.0f} s of processor time")
     claims = stored()
     write_pages(claims)
-    for word in ("agrees", "differs", "no data"):
-        print(f"{word:<8} {sum(claim.verdict == word for claim in claims)}")
+    for word in VERDICTS:
+        print(f"{word:<20} {sum(claim.verdict == word for claim in claims)}")
     without = [
         claim.key or f"{claim.page}/{claim.place}" for claim in claims if claim.verdict != "agrees" and not claim.why
     ]

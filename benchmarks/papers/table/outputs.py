@@ -7,6 +7,7 @@ A reader fails on lines that it does not know how to read, so that a new output 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -211,11 +212,13 @@ def _leads(text: str) -> Values:
             figure = found[1]
             out[f"panels/{figure}"] = Value(int(found[2]) / int(found[3]))
         elif found := re.match(
-            rf"     (?:yes|no ) (.*?)\s+(0\.\d\d)  \w+ +{NUMBER}, .*lower by +({NUMBER})±({NUMBER})", line
+            rf"     (?:yes|no ) (.*?)\s+(0\.\d\d)  \w+ +{NUMBER}, .*lower by +({NUMBER})±({NUMBER}).* runs \d+/(\d+)",
+            line,
         ):
             if figure in {"6.5", "6.7", "6.12"}:
                 key = f"lead/{figure}/{found[1]}/{found[2]}"
-                out.setdefault(key, Value(-float(found[3]) / WHOLE, float(found[4]) / WHOLE))
+                error = float(found[4]) / math.sqrt(float(found[5]))  # of the mean over runs
+                out.setdefault(key, Value(-float(found[3]) / WHOLE, error / WHOLE))
         elif found := re.match(r"   (.*?)\s+largest drop below the expert at any time: (.*)", line):
             out[f"drop/{found[1]}"] = Value(max(numbers(found[2])) / WHOLE)
     return out

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
-from claims import Claim, verdict
+from claims import NEAR, Claim, verdict
 
 HERE = Path(__file__).parent
 FOLDER = HERE.parents[2] / "docs" / "papers"
-WORDS = {"agrees": "agrees", "differs": "**differs**", "no data": "no data"}
+WORDS = {"agrees": "agrees", NEAR: NEAR, "differs": "**differs**", "no data": "no data"}
 TITLES = {
     "ch1": "Gupta (2023), chapter 1: three calibrators of one model",
     "ch3": "Gupta (2023), section 3.D: covariate shift",
@@ -60,13 +60,19 @@ def _picture(page: str) -> str:
 
 
 def _count(claims: Sequence[Claim]) -> str:
-    agree, differ, lack = (sum(claim.verdict == word for claim in claims) for word in WORDS)
-    return f"{len(claims)} printed claims: {agree} agree, {differ} differ, {lack} lack data."
+    agree, near, differ, lack = (sum(claim.verdict == word for claim in claims) for word in WORDS)
+    text = f"{len(claims)} printed claims: {agree} agree, {near} are not distinguishable, {differ} differ, "
+    text += f"{lack} lack data."
+    signs = [claim for claim in claims if claim.rule == "sign" and claim.ours]
+    bare = sum(claim.spread == "" for claim in signs)
+    if bare:
+        text += f"\n\nSigns without a spread: {bare} of {len(signs)}. Chance may have decided them."
+    return text
 
 
 def _tables(claims: Sequence[Claim]) -> str:
     """One table for each place, then the reasons, each once."""
-    reasons = list(dict.fromkeys(claim.why for claim in claims if claim.why))
+    reasons = list(dict.fromkeys(text for claim in claims for text in (claim.basis, claim.why) if text))
     lines = []
     for place, group in groupby(claims, key=lambda claim: claim.place):
         lines += [
@@ -87,11 +93,16 @@ def _tables(claims: Sequence[Claim]) -> str:
 def _line(claim: Claim, reasons: Sequence[str]) -> str:
     ours = f"{_shown(claim)} ± {claim.spread}" if claim.spread else _shown(claim) if claim.ours else "-"
     bound = {"at most": "at most ", "at least": "at least "}.get(claim.rule, "")
-    tolerance = (
-        f"same sign{f', above {claim.tolerance}' if float(claim.tolerance) else ''}" if claim.rule == "sign" else ""
-    )
-    note = f" (note {reasons.index(claim.why) + 1})" if claim.why else ""
-    cells = (claim.what, f"{bound}{claim.printed}", ours, tolerance or claim.tolerance, WORDS[claim.verdict] + note)
+    tolerance = claim.tolerance
+    if claim.rule == "sign":
+        above = f", above {claim.tolerance}" if float(claim.tolerance) else ""
+        tolerance = f"same sign{above}{', no spread' if claim.ours and not claim.spread else ''}"
+
+    def note(text: str) -> str:
+        return f" (note {reasons.index(text) + 1})" if text else ""
+
+    verdict_cell = WORDS[claim.verdict] + note(claim.why)
+    cells = (claim.what, f"{bound}{claim.printed}", ours, tolerance + note(claim.basis), verdict_cell)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
@@ -103,7 +114,7 @@ def _shown(claim: Claim) -> str:
     spread = float(claim.spread or 0)
     scale = max(1 - _exponent(spread) if spread else 3 - _exponent(value), 0)
     text = f"{value:.{scale}f}" if spread else f"{round(value, scale):.6g}"
-    same = verdict(claim.printed, claim.rule, claim.tolerance, float(text)) == claim.verdict
+    same = verdict(claim.printed, claim.rule, claim.tolerance, float(text), spread) == claim.verdict
     return text if same else claim.ours
 
 
@@ -113,7 +124,7 @@ def _exponent(value: float) -> int:
 
 def _index(claims: Sequence[Claim], said: str) -> str:
     lines = ["# The papers, reproduced", "", said, "", _count(claims), ""]
-    lines += ["| page | claims | agree | differ | no data |", "|---|---|---|---|---|"]
+    lines += ["| page | claims | agree | not distinguishable | differ | no data |", "|---|---|---|---|---|---|"]
     for page, title in TITLES.items():
         rows = [claim for claim in claims if claim.page == page]
         counts = [len(rows), *(sum(claim.verdict == word for claim in rows) for word in WORDS)]

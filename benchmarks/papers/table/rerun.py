@@ -52,7 +52,10 @@ def compared(name: str, now: Values, then: Values) -> tuple[int, int, list[str]]
         old, new = then[key].value, now[key].value
         claims += 1
         changed += abs(new - old) > CLOSE
-        before, after = (verdict(row["printed"], row["rule"], row["tolerance"], value) for value in (old, new))
+        before, after = (
+            verdict(row["printed"], row["rule"], row["tolerance"], value, spread)
+            for value, spread in ((old, then[key].spread), (new, now[key].spread))
+        )
         if before != after:
             lines.append(f"   {row['key']}: {old:.6g} {before}, now {new:.6g} {after}")
     return claims, changed, lines
