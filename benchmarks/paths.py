@@ -55,6 +55,14 @@ METHODS: dict[str, dict[str, Any]] = {
     "path, 25, borrow, 200": {"points_per_bin": 25, "bins_on": "path", "borrow": True, "min_rows": 200},
 }
 
+DIFFERENCES = (
+    ("borrow, 100", "error", "leaf, 100 a bin", "leaf, 100, borrow"),
+    ("borrow, 25", "error", "leaf, 25 a bin", "leaf, 25, borrow"),
+    ("ancestors", "log loss", "leaf, 100 a bin", "path, 100 a bin"),
+    ("ancestors broad", "level 1", "leaf, 100 a bin", "path, 100 a bin"),
+)
+"""What the proposal says of the first two methods: mean over runs, which are paired, and its standard error."""
+
 SUPERCLASSES = {
     "animals": {
         "aquatic mammals": "beaver dolphin otter seal whale",
@@ -215,6 +223,10 @@ def main() -> None:
             losses = {name: each["log loss"].to_numpy() for name, each in rows.groupby("method")}
             means["better"] = [(losses[name] < losses[next(iter(METHODS))]).mean() for name in means.index]
             print(means.to_string(float_format="{:.4f}".format, na_rep=""))
+            for label, what, first, second in DIFFERENCES:
+                one, other = (rows.loc[rows["method"] == name, what].to_numpy() for name in (first, second))
+                gaps = one - other
+                print(f"{label}, {what}: {gaps.mean():.5f} ({gaps.std(ddof=1) / np.sqrt(len(gaps)):.5f})")
     print(f"\n{time.process_time() - start:.0f} s of processor time")
 
 

@@ -74,6 +74,8 @@ SKIPPED = 20
 LOSSES = [[0.3, 0.5], [0.6, 0.2], [1.0, 0.0]]
 ACTIONS = ["tight", "mild", "none"]
 METRICS = ("PCE", "Sharp", "Acc", "AUROC")
+RIVALS = ("base", "MW", "IW")
+"""Those that OPS is compared with."""
 PRINTED = {  # PCE, sharpness, accuracy, AUROC
     "7.1": {"base": (0.0599, 0.2953, 0.6309, 0.6922), "OPS": (0.0216, 0.3087, 0.6727, 0.7355)},
     "7.2": {
@@ -250,6 +252,10 @@ def section_weather(claims: Claims, full: bool) -> None:
             error = numbers.std(axis=0, ddof=1) / np.sqrt(len(numbers))
             texts = "  ".join(f"{x:.4f}" for x in PRINTED[table].get(name, ()))
             print(f"     {name:<12}" + _row(numbers.mean(axis=0)) + "   se" + _row(error) + f"   {texts or '-'}")
+        for name in RIVALS:
+            gaps = np.array([_metrics(one["OPS"]) - _metrics(one[name]) for one in results])
+            error = gaps.std(axis=0, ddof=1) / np.sqrt(len(gaps))
+            print(f"     OPS - {name:<6}" + _row(gaps.mean(axis=0)) + "   se" + _row(error))
 
 
 def _weather_table(world: Weather, expert: str, table: str, claims: Claims, full: bool) -> dict[str, ParityResult]:
@@ -264,7 +270,10 @@ def _weather_table(world: Weather, expert: str, table: str, claims: Claims, full
     print("" if first.qce is None else f"; QCE of the base {first.qce.value:.4f} (if right {first.qce.null:.4f})")
     _table(f"   Table {table}", results, printed, {name: how for name, (how, _) in chosen.items()})
     spread = _over_windows(stream, world.tuning, {name: p for name, (_, p) in chosen.items()}, full)
-    for name, numbers in spread.items():
+    for name in RIVALS:
+        spread[f"OPS - {name}"] = spread["OPS"] - spread[name]
+    for name, runs in spread.items():
+        numbers = np.stack([runs.mean(axis=0), runs.std(axis=0)])
         print(f"     {name + ', over windows':<50}" + _row(numbers[0]) + "   sd" + _row(numbers[1]))
     claims.note(f"{world.name}, {expert}", results)
     return results
@@ -295,7 +304,7 @@ def _best(stream: ParityStream, early: NDArray[np.bool_], candidates: Mapping[st
 
 
 def _over_windows(stream: ParityStream, tuning: int, said: Mapping[str, Floats], full: bool) -> dict[str, Floats]:
-    """Mean and sd over test windows of half the test rows that move on by 1/28 (1/8 at quick size) of them."""
+    """Numbers in test windows of half the test rows that move on by 1/28 (1/8 at quick size) of them."""
     first = tuning if stream.batches is None else int(np.searchsorted(stream.batches, tuning))
     size = (len(stream) - first) // 2
     starts = [first + k * size // (14 if full else 4) for k in range(15 if full else 5)]
@@ -303,8 +312,7 @@ def _over_windows(stream: ParityStream, tuning: int, said: Mapping[str, Floats],
     for name, p in {"base": stream.scores, **said}.items():
         cuts = [slice(start, start + size) for start in starts]
         judged = [parity_stream(p[c], -stream.outcomes[c], previous=np.full(size, -0.5)).judge() for c in cuts]
-        numbers = np.array([_metrics(one) for one in judged])
-        out[name] = np.stack([numbers.mean(axis=0), numbers.std(axis=0)])
+        out[name] = np.array([_metrics(one) for one in judged])
     return out
 
 

@@ -73,6 +73,13 @@ PRINTED = {  # of each method: mean width, its standard deviation, coverage
 }
 
 
+DIFFERENCES = (
+    ("OOB-CC - 8-fold-CC", "OOB-CC", ("8-fold-CC",)),
+    ("QOOB - Split-CQR", "QOOB", ("Split-CQR",)),
+    ("QOOB - rest", "QOOB", ("SC", "8-fold-CC", "OOB-CC", "OOB-NCC")),
+)
+"""Differences of widths that the text speaks of: a name, a method, and others of which the narrowest counts."""
+
 SHAPES = {"QOOB": "set", "QOOB-Conv": "hull", "QOOB-JP": "plus"}
 PRINTED_SHAPES = ((14.67, 14.73, 15.36), (0.246, 0.249, 0.248), (0.908, 0.908, 0.911))
 
@@ -171,6 +178,11 @@ def show(title: str, runs: list[Run], printed: Any) -> None:
         )
     widths = {method: float(np.mean([run[method][0] for run in runs])) for method in runs[0]}
     print(f"   narrowest first: {', '.join(sorted(widths, key=lambda method: widths[method]))}", flush=True)
+    for label, first, others in DIFFERENCES if "OOB-CC" in widths else ():  # versions are paired
+        second = min(others, key=lambda method: widths[method])
+        gaps = np.array([run[first][0] - run[second][0] for run in runs])
+        error = gaps.std(ddof=1) / np.sqrt(len(gaps))
+        print(f"   width, {label}: {gaps.mean():.3f} ({error:.3f})", flush=True)
 
 
 def main() -> None:

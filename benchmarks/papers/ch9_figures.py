@@ -188,7 +188,8 @@ def compared(found: dict[str, Runs]) -> dict[str, Number]:
         widths = {method: {k: of(runs, name, "width", method, k=k) for k in LEVELS} for method in ("QOOB", "Split-CQR")}
         out[f"9.1/QOOB - OOB-NCC at 2 alpha/{name}"] = less(widths["QOOB"][2.0], of(runs, name, "width", "OOB-NCC"))
         for method, curve in widths.items():
-            out[f"9.1/best k of {method}/{name}"] = min(LEVELS, key=lambda k, curve=curve: curve[k].mean()), None
+            best = min(LEVELS, key=lambda k, curve=curve: curve[k].mean())
+            out[f"9.1/{method}, 2 alpha - narrowest/{name}"] = less(curve[2.0], curve[best])
         covered = [[run["coverage"] for run in points] for (data, _), points in runs.items() if data == name]
         mean, error = mean_and_error(np.array(covered).T)
         out[f"9.1/least coverage/{name}"] = float(mean.min()), float(error[mean.argmin()])

@@ -85,7 +85,7 @@ def by_size(draws: int) -> dict[str, tuple[float, float | None]]:
     p, labels = outputs()
     order = np.random.default_rng(0).permutation(len(labels))
     fit, rest = order[:3_000], order[3_000:]
-    error: dict[tuple[int, int], Floats] = {}
+    squares: dict[tuple[int, int], Floats] = {}
     for bins in (10, 100):
         after, cells, events = [], [], []
         for k in range(p.shape[1]):
@@ -100,13 +100,23 @@ def by_size(draws: int) -> dict[str, tuple[float, float | None]]:
                 rows = np.random.default_rng([n, draw]).permutation(len(rest))[:n]
                 each = [squared(a[rows], y[rows], c[rows]) for a, y, c in zip(after, events, cells, strict=True)]
                 found[draw] = np.mean(each, axis=0)
-            error[bins, n] = ((found - truth) ** 2).mean(axis=0)
+            squares[bins, n] = (found - truth) ** 2
+    error = {key: each.mean(axis=0) for key, each in squares.items()}
     ratio = {key: float(each[0] / each[1]) for key, each in error.items()}
     out: dict[str, tuple[float, float | None]] = {f"ratio/{b}/{n}": (r, None) for (b, n), r in ratio.items()}
     out["ratio/larger with 100"] = float(np.mean([ratio[100, n] > ratio[10, n] for n in SIZES])), None
     for bins in (10, 100):
-        out[f"ratio/small - large/{bins}"] = ratio[bins, SIZES[0]] - ratio[bins, SIZES[-1]], None
+        ends = [(bins, SIZES[0]), (bins, SIZES[-1])]
+        spread = float(np.hypot(*(_ratio_error(squares[key]) for key in ends)))
+        out[f"ratio/small - large/{bins}"] = ratio[ends[0]] - ratio[ends[1]], spread
     return out | {"bins/1000": (float(error[100, 1_000][1] / error[10, 1_000][1]), None)}
+
+
+def _ratio_error(squares: Floats) -> float:
+    """Standard error of a ratio of two means over draws, by its linear terms."""
+    first, second = squares.mean(axis=0)
+    terms = (squares[:, 0] - first / second * squares[:, 1]) / second
+    return float(terms.std(ddof=1) / np.sqrt(len(terms)))
 
 
 def simulated(draws: int) -> dict[str, tuple[float, float | None]]:
@@ -117,7 +127,7 @@ def simulated(draws: int) -> dict[str, tuple[float, float | None]]:
     events = (rng.random((draws, 300)) < (levels + 0.02)[cell]).astype(float)
     found = np.array([squared(levels[cell], y, cell) for y in events]) - 0.02**2
     inside = found.mean(axis=0) / (found.std(axis=0, ddof=1) / np.sqrt(draws))
-    return {"plug-in bias": (float(inside[0]), None), "debiased bias": (float(inside[1]), None)}
+    return {"plug-in bias": (float(inside[0]), 1.0), "debiased bias": (float(inside[1]), 1.0)}
 
 
 def values(draws: int = DRAWS) -> dict[str, tuple[float, float | None]]:

@@ -26,7 +26,7 @@ from calibrant.guarantees.bounds import (
 )
 from calibrant.guarantees.certificate import Certificate
 from calibrant.guarantees.no_certificate import NoCertificate
-from calibrant.guarantees.planning import plan, split_size
+from calibrant.guarantees.planning import _smallest_bin, plan, split_size
 from calibrant.guarantees.weighted import WEIGHTED_BOUNDS
 from calibrant.messages import InputError
 from calibrant.numerics import Grid
@@ -85,6 +85,45 @@ def test_the_arithmetic_of_4b_for_sample_splitting() -> None:
     assert for_the_rates == pytest.approx(9_500, rel=0.02)
     assert 8_000 + 9_500 == 17_500
     assert 2_000 * n_bins * np.log(10 * n_bins / delta) == pytest.approx(165_881, abs=1)
+
+
+def not_well_balanced(n: int, n_bins: int) -> float:
+    """Bound on the chance that bins of equal mass from n rows are not 2-well-balanced (Definition 3.6).
+
+    Between order statistics that are g apart the mass is Beta(g, n + 1 - g), exactly and for any continuous score.
+    """
+    gaps = np.diff(-(-np.arange(n_bins + 1) * (n + 1) // n_bins))
+    mass = stats.beta(gaps, n + 1 - gaps)
+    return float((mass.cdf(1 / (2 * n_bins)) + mass.sf(2 / n_bins)).sum())
+
+
+def test_lemma_32_holds_by_exact_spacings_with_a_constant_of_5(subtests: pytest.Subtests) -> None:
+    """Rows c B ln(B / alpha): the lemma states no c, section 4.B assumes 100, and 2,000 is proved."""
+    for n_bins, alpha in product((2, 5, 20), (0.01, 0.1, 0.4)):
+        with subtests.test(n_bins=n_bins, alpha=alpha):
+            enough = int(np.ceil(5 * n_bins * np.log(n_bins / alpha)))
+            assert all(not_well_balanced(n, n_bins) <= alpha for n in range(enough, 2 * enough))
+            assert not_well_balanced(n_bins, n_bins) > alpha, "the check can fail"
+
+
+def test_spacings_are_unbalanced_as_seldom_as_the_beta_law_says() -> None:
+    n, n_bins, draws = 60, 5, 4_000
+    ranked = np.sort(np.random.default_rng(32).random((draws, n)), axis=1)
+    edges = ranked[:, -(-np.arange(1, n_bins) * (n + 1) // n_bins) - 1]
+    mass = np.diff(np.column_stack([np.zeros(draws), edges, np.ones(draws)]), axis=1)
+    failures = int(((mass < 1 / (2 * n_bins)) | (mass > 2 / n_bins)).any(axis=1).sum())
+    bound = not_well_balanced(n, n_bins)  # a union bound, which is nearly exact for rare failures
+    assert stats.binomtest(failures, draws, bound, alternative="greater").pvalue > 1e-3
+    assert stats.binomtest(failures, draws, bound / 2, alternative="greater").pvalue < 1e-3
+
+
+def test_the_bins_of_sample_splitting_have_more_rows_than_by_lemma_32() -> None:
+    """4.B: with 8,294 rows for the edges every bin has mass 1 / 2B, and then 300 of 9,500 rows, at level delta."""
+    n_bins, delta = 10, 0.025
+    part, rest = int(np.ceil(100 * n_bins * np.log(10 * n_bins / delta))), 9_500
+    printed = rest / (2 * n_bins) - np.sqrt(rest * np.log(2 * n_bins / delta) / 2)
+    assert printed == pytest.approx(300, rel=0.02)
+    assert _smallest_bin(rest, part, (part + 1) // n_bins, 2 * delta / n_bins) > 2 * printed
 
 
 @pytest.mark.parametrize(("mode", "n"), [("marginal", 2_899), ("simultaneous", 4_977)])

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.papers import nested
 from sklearn.base import clone
 from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import BaggingRegressor, GradientBoostingRegressor, RandomForestRegressor
@@ -648,6 +649,21 @@ class TestFull:
                         residual = np.abs(outcomes - design @ np.linalg.solve(gram, design.T @ outcomes))
                         p = np.count_nonzero(residual >= residual[-1]) / 15
                         assert found.covers([value]).item() == (p > alpha)
+
+    def test_every_conformal_set_is_a_nested_one(self, subtests: pytest.Subtests) -> None:
+        """Gupta (2023), Proposition 9.3, by the sets of its proof; the last score is that of ridge regression."""
+        for name, score in nested.SCORES.items():
+            with subtests.test(score=name):
+                for seed in range(4):
+                    others = np.random.default_rng([9, seed]).normal(size=(7, 2))
+                    for value in np.linspace(-2.0, 2.0, 5):
+                        row = np.array([0.3, value])
+                        assert nested.nested_p(score, others, row) == nested.conformal_p(score, others, row)
+        others = np.random.default_rng(9).normal(size=(9, 2))
+        full = conformal.RidgeConformal(0.0).fit(others[:, :1], others[:, 1])
+        for alpha, value in itertools.product((0.15, 0.35, 0.75), np.linspace(-3.0, 3.0, 13)):
+            p = nested.nested_p(nested.SCORES["residual"], others, np.array([0.3, value]))
+            assert full.predict_sets([[0.3]], alpha=alpha).covers([value]).item() == (p > alpha)
 
     def test_lines_of_every_kind(self) -> None:
         values = np.arange(-8.0, 8.5, 0.5)

@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from fractions import Fraction
+from itertools import product
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from outputs import Value, Values
+from scipy import stats
 from scipy.optimize import brentq
 from scipy.special import beta
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from nested import share_of_equal_sets
 
 from calibrant import CalibrantWarning
 from calibrant.guarantees.bounds import hoeffding, umd_epsilon
 from calibrant.metrics import brier, ece, kendall_tau, log_loss, pde, probabilistic_count
+from calibrant.online import CalibratedRegression, OnlineRidge
 
 
 def values() -> Values:
     """By key; nothing here is random."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrantWarning)  # examples of one or a few rows
-        found = _binning() | _unequal_bins() | _online() | _scores() | _cells()
+        found = _binning() | _unequal_bins() | _online() | _scores() | _cells() | _regressions()
+        found |= {"proposition 9.3": share_of_equal_sets(), "lemma 3.2": constant_of_lemma_32()}
     return {name: Value(float(value)) for name, value in found.items()}
 
 
@@ -55,6 +66,41 @@ def _unequal_bins() -> dict[str, float]:
         "UMS second split": second,
         "UMS rows": first + second,
     }
+
+
+def well_balanced_failure(n: Any, bins: int) -> Any:
+    """Bound on the chance that bins of equal mass from n rows are not 2-well-balanced: exact spacings, all bins."""
+    gaps = np.diff(-(-np.arange(bins + 1)[:, None] * (np.atleast_1d(n) + 1) // bins), axis=0)
+    mass = stats.beta(gaps, np.atleast_1d(n) + 1 - gaps)
+    return (mass.cdf(1 / (2 * bins)) + mass.sf(2 / bins)).sum(axis=0)
+
+
+def constant_of_lemma_32() -> float:
+    """The least c with which n >= c B ln(B / alpha) rows are enough, at its largest over B and alpha."""
+    found = []
+    for bins, alpha in product((2, 3, 5, 10, 20, 50, 100), (0.01, 0.05, 0.1, 0.2, 0.5)):
+        unit = bins * math.log(bins / alpha)
+        sizes = np.arange(2 * bins, math.ceil(10 * unit))
+        too_few = sizes[well_balanced_failure(sizes, bins) > alpha]
+        found.append((too_few.max(initial=2 * bins) + 1) / unit)
+    return max(found)
+
+
+def _regressions() -> dict[str, float]:
+    """Foster and Kakade (2006): how far the two algorithms are from ridge regression solved afresh for each row."""
+    rng = np.random.default_rng(1)
+    x, y, score = rng.random((200, 3)), (rng.random(200) < 0.4).astype(float), np.full(200, 0.5)
+    printed: dict[str, Any] = {"include_score": False, "constant": False}
+    told = {
+        "algorithm 1": OnlineRidge(3, **printed).forecast_many(score, y, x),
+        "algorithm 2": CalibratedRegression(3, **printed).forecast_many(score, y, x),
+    }
+    off = {}
+    for name, p in told.items():
+        f = x if name == "algorithm 1" else np.column_stack([p, x])
+        theta = [np.linalg.solve(np.eye(f.shape[1]) + f[:t].T @ f[:t], f[:t].T @ y[:t]) for t in range(200)]
+        off[name] = float(np.abs(p - np.clip(np.einsum("ij,ij->i", theta, f), 0.0, 1.0)).max())
+    return off
 
 
 def _online() -> dict[str, float]:

@@ -60,13 +60,10 @@ def covariate_shift(text: str) -> Values:
         found = re.match(rf"(.+?)\s+({NUMBER})\s+({NUMBER})", line)
         assert found is not None, line
         out[found[1].strip()] = Value(float(found[2]), float(found[3]))
-    for first, second in (
-        ("ignoring the shift", "uncalibrated"),
-        ("uncalibrated", "uLSIF"),
-        ("ignoring the shift", "uLSIF"),
-        ("masses estimated", "uLSIF"),
-    ):
-        out[f"{first} - {second}"] = Value(out[first].value - out[second].value)
+    for line in part(text, "Differences within a draw", "\n\n").splitlines()[1:]:
+        found = re.match(rf"(\S.*? - .*?)\s+({NUMBER})\s+({NUMBER})$", line)
+        assert found is not None, line
+        out[found[1]] = Value(float(found[2]), float(found[3]))
     return out
 
 
@@ -150,7 +147,10 @@ REAL = tuple(f"{name}, {kind}" for kind in ("drifting", "i.i.d.") for name in ("
 
 def ch6(text: str) -> Values:
     errors = _errors(part(text, "2. Calibration error at the end", "3. Whether TOPS"))
-    return _drifts(part(text, "1. Drifts", "Forests of")) | _leads(text) | _rain(text) | _orders(errors)
+    runs = re.search(r"Forests of [\d,]+ trees, (\d+) runs", text)
+    assert runs is not None
+    orders = _orders(errors, int(runs[1]))
+    return _drifts(part(text, "1. Drifts", "Forests of")) | _leads(text) | _rain(text) | orders
 
 
 def _drifts(text: str) -> Values:
@@ -167,9 +167,9 @@ def _drifts(text: str) -> Values:
     return out
 
 
-def _errors(text: str) -> dict[str, dict[str, dict[str, float]]]:
-    """By bin width, panel and method."""
-    out: dict[str, dict[str, dict[str, float]]] = {}
+def _errors(text: str) -> dict[str, dict[str, dict[str, Value]]]:
+    """By bin width, panel and method: mean and standard deviation over runs."""
+    out: dict[str, dict[str, dict[str, Value]]] = {}
     names: list[str] = []
     for line in text.splitlines():
         if found := re.match(r"   bins of width (\S+)", line):
@@ -177,22 +177,27 @@ def _errors(text: str) -> dict[str, dict[str, dict[str, float]]]:
         elif re.match(r"\s+BM\s", line):
             names = line.split()
         elif found := re.match(r"   (\S.*?)\s{2,}(\S+±.*)", line):
-            cells = [float(cell.partition("±")[0]) / WHOLE for cell in re.findall(r"[\d.]+±[\d.]+", found[2])]
+            pairs = re.findall(r"([\d.]+)±([\d.]+)", found[2])
+            cells = [Value(float(mean) / WHOLE, float(sd) / WHOLE) for mean, sd in pairs]
             table[found[1]] = dict(zip(names, cells, strict=True))
     return out
 
 
-def _orders(errors: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Values:
+def _orders(errors: Mapping[str, Mapping[str, Mapping[str, Value]]], runs: int) -> Values:
     middle = errors["0.1"]
+
+    def less(panel: str) -> Value:
+        """OPS less the best of the others; the spread is as if the runs of the two methods had nothing in common."""
+        ops = middle[panel]["OPS"]
+        best = min((middle[panel][name] for name in ("BM", "FPS", "WPS")), key=lambda each: each.value)
+        return Value(ops.value - best.value, math.hypot(ops.spread or 0.0, best.spread or 0.0) / math.sqrt(runs))
 
     def share(first: tuple[str, str], second: tuple[str, str]) -> Value:
         """How often the first (width, method) has a lower error than the second."""
-        return _share([errors[first[0]][each][first[1]] < errors[second[0]][each][second[1]] for each in REAL])
+        pairs = ((errors[first[0]][each][first[1]], errors[second[0]][each][second[1]]) for each in REAL)
+        return _share([one.value < other.value for one, other in pairs])
 
-    out = {
-        f"OPS - others/{each}": Value(middle[each]["OPS"] - min(middle[each][name] for name in ("BM", "FPS", "WPS")))
-        for each in REAL[:4]
-    }
+    out = {f"OPS - others/{each}": less(each) for each in REAL[:4]}
     turned = middle["labels, 0.5 to 0.9"]
     return out | {
         "share/TOPS below OPS": share(("0.1", "TOPS"), ("0.1", "OPS")),
@@ -200,7 +205,7 @@ def _orders(errors: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Values:
         "share/OBS below OPS": share(("0.1", "OBS"), ("0.1", "OPS")),
         "share/HOPS better at 0.05": share(("0.05", "HOPS"), ("0.1", "HOPS")),
         "share/HOPS worse at 0.2": share(("0.1", "HOPS"), ("0.2", "HOPS")),
-        "WPS over OPS": Value(turned["WPS"] / turned["OPS"]),
+        "WPS over OPS": Value(turned["WPS"].value / turned["OPS"].value),
     }
 
 
@@ -255,22 +260,50 @@ def ch7(text: str) -> Values:
             out[f"losses/{base}/OPS - {other}"] = Value(float(losses["OPS"]) - float(losses[other]))
     for city in ("Beijing", "New York"):
         for table, kind in (("7.3", "regression"), ("7.4", "classifier")):
-            out |= _gaps(f"{table}/{city}", part(text, f"{city} pressure, {kind}: ", "\n\n"))
+            block = part(text, f"{city} pressure, {kind}: ", "\n\n")
+            out |= _gaps(f"{table}/{city}", block)
+        out |= _leads_of_ops(f"7.10/{city}", block)
     for table in ("7.6a", "7.6b"):
         out |= _gaps(table, part(text, f"Table {table}", "\n\n"))
     return out
 
 
-def _gaps(key: str, text: str, others: tuple[str, ...] = ("base", "MW", "IW")) -> Values:
-    """What OPS has more than others in each number of a table."""
-    found = {}
+def _parity(text: str) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """The numbers of each method of a table, and spreads of what OPS has more than each of the others."""
+    found: dict[str, list[float]] = {}
+    spreads: dict[str, list[float]] = {}
     for line in text.splitlines():
         if line_of := re.match(r"     (base|MW|IW|OPS)(?: {2}\S.*?)?\s{3,}((?:\d\.\d{4}\s+){4})", line):
             found.setdefault(line_of[1], numbers(line_of[2]))
+        elif line_of := re.match(r"     OPS - (base|MW|IW)\b.* s[de]((?:\s+\d\.\d{4}){4})$", line):
+            spreads[line_of[1]] = numbers(line_of[2])
+        elif line_of := re.match(r" +standard deviation((?:\s+\d\.\d{4}){4})$", line):
+            spreads["base"] = numbers(line_of[1])  # the base forecast is the same in each order of the states
+    return found, spreads
+
+
+def _gaps(key: str, text: str, others: tuple[str, ...] = ("base", "MW", "IW")) -> Values:
+    """What OPS has more than others in each number of a table."""
+    found, spreads = _parity(text)
     return {
-        f"{key}/OPS - {other}/{metric}": Value(round(found["OPS"][at] - found[other][at], 4))
+        f"{key}/OPS - {other}/{metric}": Value(
+            round(found["OPS"][at] - found[other][at], 4), spreads[other][at] if other in spreads else None
+        )
         for other in others
         for at, metric in enumerate(METRICS)
+    }
+
+
+def _leads_of_ops(key: str, text: str) -> Values:
+    """What OPS has more of the error, and of the sharpness, than the best of the others."""
+    found, spreads = _parity(text)
+    rivals = {
+        "PCE": min(spreads, key=lambda name: found[name][0]),
+        "Sharp": max(spreads, key=lambda name: found[name][1]),
+    }
+    return {
+        f"{key}/{metric}": Value(round(found["OPS"][at] - found[rivals[metric]][at], 4), spreads[rivals[metric]][at])
+        for at, metric in enumerate(METRICS[:2])
     }
 
 
@@ -306,14 +339,8 @@ def ch9(text: str) -> Values:
         elif found := re.match(rf"   (\S+) +{pair} .*?[-+]\d+\.\d +{pair}", line):
             out[f"width/{data}/{found[1]}"] = Value(float(found[2]), float(found[3]))
             out[f"coverage/{data}/{found[1]}"] = Value(float(found[4]), float(found[5]))
-
-    def less(first: str, *others: str) -> Value:
-        return Value(out[f"width/{data}/{first}"].value - min(out[f"width/{data}/{name}"].value for name in others))
-
-    for data in ("blog", "protein", "concrete", "kernel"):
-        out[f"OOB-CC - 8-fold-CC/{data}"] = less("OOB-CC", "8-fold-CC")
-        out[f"QOOB - Split-CQR/{data}"] = less("QOOB", "Split-CQR")
-        out[f"QOOB - rest/{data}"] = less("QOOB", "SC", "8-fold-CC", "OOB-CC", "OOB-NCC")
+        elif found := re.match(rf"   width, (.+): ({NUMBER}) \(({NUMBER})\)$", line):
+            out[f"{found[1]}/{data}"] = Value(float(found[2]), float(found[3]))
     return out
 
 
@@ -391,19 +418,13 @@ def groups(text: str) -> Values:
 
 
 def paths(text: str) -> Values:
-    found: dict[tuple[str, str], dict[str, list[float]]] = {}
+    out: Values = {}
     for line in text.splitlines():
         if head := re.match(r"(\S+), ([\d,]+) calibration rows", line):
-            table = found.setdefault((head[1], head[2]), {})
-        elif row := re.match(rf"((?:leaf|path), .*?) {{2,}}((?:{NUMBER} +)+)", line):
-            table[row[1]] = numbers(row[2])  # log loss, error, then levels
-    out = {}
-    for (data, rows), table in found.items():
-        plain = table["leaf, 100 a bin"]
-        out[f"borrow/{data}/{rows}/100"] = Value(plain[1] - table["leaf, 100, borrow"][1])
-        out[f"borrow/{data}/{rows}/25"] = Value(table["leaf, 25 a bin"][1] - table["leaf, 25, borrow"][1])
-        out[f"ancestors/{data}/{rows}"] = Value(plain[0] - table["path, 100 a bin"][0])
-        out[f"ancestors broad/{data}/{rows}"] = Value(plain[2] - table["path, 100 a bin"][2])
+            data, rows = head[1], head[2]
+        elif row := re.match(rf"(borrow|ancestors(?: broad)?)(?:, (\d+))?, [a-z]+.*: ({NUMBER}) \(({NUMBER})\)$", line):
+            key = "/".join(each for each in (row[1], data, rows, row[2]) if each)
+            out[key] = Value(float(row[3]), float(row[4]))
     return out
 
 
