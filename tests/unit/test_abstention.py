@@ -388,7 +388,7 @@ def test_errors_name_the_argument_that_was_given_and_advise_what_exists(subtests
         with subtests.test(name):
             with pytest.raises(InputError, match=f"^scores and {argument} look swapped: pass scores first, then"):
                 call(right, scores)
-            with pytest.raises(InputError, match=f"^{argument} holds 'no' and 'yes', not 1 and 0: .*== 'yes'$"):
+            with pytest.raises(InputError, match=f"^{argument} holds 'no' and 'yes', not 1 and 0: .*== 'yes'"):
                 call(scores, words)
             with pytest.raises(InputError, match=f"^{argument} has more than two distinct values .*: pass 1 for each"):
                 call(scores, np.arange(40))

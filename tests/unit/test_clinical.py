@@ -419,7 +419,7 @@ def test_update_and_decision_curve_read_the_columns_of_a_frame() -> None:
 
 def test_no_function_advises_an_argument_that_it_does_not_take(subtests: pytest.Subtests) -> None:
     risk, y, hospital = world()
-    words = r"y holds the labels 'alive' and 'dead': pass 1 for each event .* such as y == 'dead'$"
+    words = r"y holds the labels 'alive' and 'dead': pass 1 for each event .* such as y == 'dead' or y == 'alive'"
     calls: dict[str, Callable[..., object]] = {
         "validate": clinical.validate,
         "validate_clusters": clinical.validate_clusters,

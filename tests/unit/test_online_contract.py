@@ -222,9 +222,9 @@ def test_margins_are_met_with_the_same_advice_in_one_row_and_in_many(score: Any)
 @every(
     ("labels", "told"),
     [
-        ([0, 1, "click"], r"row 2 has 'click': pass booleans, such as labels == 'click' if that is the event"),
-        (np.array(["click", "none", "click"]), r"row 0 has 'click': pass booleans, such as labels == 'click'"),
-        ([1, 2, 2], r"row 1 has 2: pass booleans, such as labels == 2 if that is the event"),
+        ([0, 1, "click"], r"row 2 has 'click': pass 1 for each event and 0 for the others"),
+        (np.array(["click", "none", "click"]), r"row 0 has 'click': pass 1 for each event and 0"),
+        ([1, 2, 2], r"row 1 has 2: pass 1 for each event and 0"),
         ([1, None, 0], r"row 1 has None: leave out rows whose outcome is not known yet"),
         ([1, 0, np.nan], r"row 2 has nan: leave out rows whose outcome is not known yet"),
     ],
@@ -236,7 +236,7 @@ def test_the_error_for_wrong_labels_names_the_row_and_says_what_to_do(labels: An
 
 def test_the_error_for_one_wrong_label_says_what_to_do() -> None:
     must = "label must be 0 or 1, or a number between them, not "
-    with pytest.raises(InputError, match=must + "'click': pass booleans, such as label == 'click'"):
+    with pytest.raises(InputError, match=must + "'click': pass 1 for each event and 0"):
         OnlinePlatt().learn_one(0.5, "click")  # type: ignore[arg-type]
     with pytest.raises(InputError, match=must + "None: leave out rows whose outcome is not known"):
         OnlinePlatt().learn_one(0.5, None)  # type: ignore[arg-type]
@@ -244,7 +244,7 @@ def test_the_error_for_one_wrong_label_says_what_to_do() -> None:
         OnlinePlatt().learn_one(0.5, [1])  # type: ignore[arg-type]
     with pytest.raises(
         InputError,
-        match=r"row 0 has 7: pass booleans, .* event, or scale it to \[0, 1\]",
+        match=r"row 0 has 7: pass 1 for each event .* others, or scale it to \[0, 1\]",
     ):
         TwoChoices().learn_many([0.5], [7])
     with pytest.raises(InputError, match=r"label must be 0 or 1, not 0\.3: this forecaster counts events: for"):

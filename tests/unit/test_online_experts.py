@@ -279,7 +279,7 @@ def test_what_cannot_be_is_refused_in_one_sentence(build: Callable[[], Any], wor
         (np.datetime64("NaT"), r"(np|numpy)\.datetime64\('NaT'.*\)", "leave out rows whose outcome"),
         (1j, "1j", "pass the outcome as a number"),
         (np.ma.masked, "masked", "leave out rows whose outcome is not known yet"),
-        ("a\n" * 500, r"'a\\na.{1,90}'", "pass booleans"),
+        ("a\n" * 500, r"'a\\na.{1,90}'", "pass 1 for each event"),
     ],
 )
 def test_what_is_no_score_and_no_outcome_is_shown_in_one_short_line(value: Any, shown: str, fix: str) -> None:

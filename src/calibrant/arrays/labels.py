@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NoReturn
 
 import numpy as np
@@ -228,16 +228,29 @@ def without_positive(error: InputError) -> InputError:
 
     Examples
     --------
-    >>> fix = Phrase("pass {one}", one=Setting("positive", "yes"))
+    >>> fix = Phrase("pass {one} or {two}", one=Setting("positive", "yes"), two=Setting("positive", "no"))
     >>> print(without_positive(InputError("y", "holds the labels 'no' and 'yes'", fix)))
-    y holds the labels 'no' and 'yes': pass 1 for each event and 0 for the others, such as y == 'yes'
+    y holds the labels 'no' and 'yes': pass 1 for each event and 0 for the others, such as y == 'yes' or y == 'no',
+    whichever marks an event
     """
     values = list(error.fix.values.values()) if isinstance(error.fix, Phrase) else []
     labels = [each.value for each in values if isinstance(each, Setting) and each.argument == "positive"]
     if not labels and Argument("positive") not in values:
         return error
-    example = f", such as {error.argument} == {labels[0]!r}" if labels else ""
-    return InputError(error.subject, error.problem, f"pass 1 for each event and 0 for the others{example}")
+    fix = f"pass 1 for each event and 0 for the others{either_label(error.argument, labels, 'an event')}"
+    return InputError(error.subject, error.problem, fix)
+
+
+def either_label(name: str, labels: Sequence[Any], what: str) -> str:
+    """How labels become 1 and 0: both are named, because a text does not say which of them is the event.
+
+    Examples
+    --------
+    >>> either_label("correct", ["right", "wrong"], "a right answer")
+    ", such as correct == 'right' or correct == 'wrong', whichever marks a right answer"
+    """
+    examples = " or ".join(f"{name} == {each!r}" for each in labels)
+    return f", such as {examples}, whichever marks {what}" if len(labels) == 2 else ""
 
 
 def refuse_swapped(scores: Any, target: NDArray[Any], name: str) -> None:

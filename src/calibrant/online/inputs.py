@@ -43,7 +43,7 @@ def one_label(label: Any, bounded: bool) -> float:
     y = _outcome(label, bounded)
     if y is None:
         what = BETWEEN if bounded else "0 or 1"
-        raise InputError("label", f"must be {what.rstrip(',')}, not {shown(label)}", _remedy("label", label, bounded))
+        raise InputError("label", f"must be {what.rstrip(',')}, not {shown(label)}", _remedy(label, bounded))
     return y
 
 
@@ -99,7 +99,7 @@ def many_labels(labels: ArrayLike, scores: ArrayLike, bounded: bool) -> Floats:
         raise InputError(
             "labels",
             f"must be {what} in every row, but row {place} has {shown(value)}",
-            _remedy("labels", value, bounded),
+            _remedy(value, bounded),
         )
     n = len(scores) if isinstance(scores, Sized) else np.size(scores)  # a list is not made an array again
     if len(raw) != n:
@@ -139,7 +139,7 @@ def _all_outcomes(raw: NDArray[Any], bounded: bool) -> bool:
     return True
 
 
-def _remedy(name: str, value: Any, bounded: bool) -> str:
+def _remedy(value: Any, bounded: bool) -> str:
     """How to fix a value that is not an outcome."""
     if value is np.ma.masked or (not hasattr(value, "__len__") and is_missing(value)):
         return UNKNOWN
@@ -148,7 +148,7 @@ def _remedy(name: str, value: Any, bounded: bool) -> str:
     if not bounded and 0.0 < (_real(value) or 0.0) < 1.0:
         return "this forecaster counts events: for fractions use OnlinePlatt, Tracking or TwoChoices, among others"
     other = ", or scale it to [0, 1]" if bounded and _real(value) is not None else ""
-    return f"pass booleans, such as {name} == {shown(value)} if that is the event{other}"
+    return f"pass 1 for each event and 0 for the others{other}"
 
 
 def shown(value: Any) -> str:

@@ -187,7 +187,7 @@ class ClassConformal(ABC):
                     "y",
                     f"holds the labels {first_names([str(name) for name in names])}, and one column of scores does not "
                     "say which of them is the event",
-                    f"pass classes={names!r}, the event last, or a matrix with two columns"
+                    f"pass classes={names!r} or classes={names[::-1]!r}, the event last, or a matrix with two columns"
                     if len(names) == 2
                     else "pass classes=, the event last, or a matrix with two columns",
                 )
