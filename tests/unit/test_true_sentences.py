@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize, minimize_scalar
+from scipy.special import logit, softmax
 
 import calibrant as cb
 from calibrant import abstention, clinical, conformal, live, metrics, online
 from calibrant.displays import ReliabilityDisplay
-from calibrant.messages import InputError
+from calibrant.messages import InputError, Note
 
 every = pytest.mark.parametrize
 
@@ -52,3 +54,147 @@ def test_no_function_proposes_one_of_two_text_labels_as_the_event(door: str) -> 
         TAKE_LABELS[door](s, y)
     fix = str(told.value).partition(": ")[2]
     assert fix.count("'right'") == fix.count("'wrong'"), fix
+
+
+# --------------------------------------------------------------------------------------- Transformations that are named
+
+Pair = tuple[float, float]
+
+
+def log_loss(p: Any, y: Any, ends: tuple[float, float] = (0.0, 1.0)) -> float:
+    """In plain numpy: one score and a label, or a matrix and the number of a class."""
+    p, y = np.clip(p, *ends), np.ravel(y)
+    own = p[np.arange(len(y)), y] if p.ndim == 2 else np.where(y == 1, p, 1 - p)
+    return float(-np.log(own).mean())
+
+
+def recalibration(s: Any, y: Any) -> tuple[float, float]:
+    """Intercept with slope 1, and slope, of logistic regression on log-odds."""
+    z = logit(s)
+
+    def loss(at: Any) -> float:
+        u = at[0] + at[1] * z
+        return float(np.logaddexp(0.0, u).sum() - (y * u).sum())
+
+    level = minimize_scalar(lambda a: loss([a, 1.0]), method="brent").x
+    return float(level), float(minimize(loss, [0.0, 1.0], method="BFGS", options={"gtol": 1e-8}).x[1])
+
+
+def of(notes: tuple[Note, ...], code: str) -> Any:
+    return next(each.values for each in notes if each.code == code)
+
+
+def heaped(kind: str) -> tuple[Any, Any, Any]:
+    """An old and a new model with scores of exactly 1 (and 0), some of them wrong, and labels."""
+    if kind == "W2":
+        old = np.repeat([0.9, 1.0], [100, 100])
+        return old, np.where(old == 1, 0.9, 0.85), np.r_[np.ones(85), np.zeros(15), np.ones(90), np.zeros(10)]
+    rng = np.random.default_rng(len(kind))
+    p = rng.random(400)
+    y = (rng.random(400) < p).astype(int)
+    digits = {"both ends": 1, "float32": 2, "fine": 3}[kind]
+    old = np.clip(np.round(1.1 * p - 0.05, digits), 0, 1)
+    y[np.argmax(old)], y[np.argmin(old)] = 0, 1
+    new = (0.5 * old + 0.25).astype(np.float32) if kind == "float32" else 0.5 * old + 0.25
+    return old, new, y
+
+
+def compared(old: Any, new: Any, y: Any, p: Any = lambda s: s) -> list[Pair]:
+    _, log = cb.compare(old, new, y).differences[:2]
+    assert log.ends is not None
+    return [(log.old, log_loss(p(old), y, log.ends)), (log.new, log_loss(p(new), y, log.ends))]
+
+
+def matrices() -> tuple[Any, Any, Any]:
+    rng = np.random.default_rng(3)
+    p = rng.dirichlet([1, 1, 1], 400)
+    y = (rng.random((400, 1)) > p.cumsum(axis=1)).sum(axis=1)
+    votes = np.array([rng.multinomial(20, each) for each in p]) / 20
+    assert (votes[np.arange(400), y] == 0).any()
+    return votes, p, y
+
+
+def gained() -> list[Pair]:
+    votes, _, y = matrices()
+    votes = np.where(votes == votes.max(axis=1, keepdims=True), 1.0, 0.0) * (votes.max(axis=1, keepdims=True) > 0.8)
+    p = np.where(votes.sum(axis=1, keepdims=True) == 1, votes, matrices()[1])
+    top, right = p.max(axis=1), p.argmax(axis=1) == y
+    gains = cb.check(p, y).gains
+    assert {each.ends for each in gains} == {gains[0].ends} != {None}
+    return [(each.before, log_loss(top, right, each.ends)) for each in gains]
+
+
+def at_ends(**clamp: float) -> list[Pair]:
+    old, _, y = heaped("both ends")
+    verdict = cb.check(old, y, **clamp)
+    ends = of(verdict.notes, "scores-clipped" if clamp else "scores-at-ends")
+    level, slope = recalibration(np.clip(old, ends["low"], ends["high"]), y)
+    return [(verdict.intercept.value, level), (verdict.slope.value, slope)]
+
+
+def raised() -> list[Pair]:
+    votes, _, y = matrices()
+    fitted = cb.TemperatureScaling().fit(votes, y)
+    logs = np.log(np.maximum(votes, of(fitted.notes_, "probabilities-clipped")["at"]))
+    best = minimize_scalar(lambda t: log_loss(softmax(t * logs, axis=1), y), bracket=(0.5, 1.0))
+    return [(fitted.map_.slope[0], best.x)]
+
+
+def as_logits() -> list[Pair]:
+    _, p, y = matrices()
+    z = 2.0 * np.log(p)
+    found = metrics.log_loss(z, y)
+    assert of(found.notes, "class-logits-guessed")
+    return [(found.value, log_loss(softmax(z, axis=1), y))]
+
+
+def renormalized() -> list[Pair]:
+    """Bins of one row are left out, and the others weigh more."""
+    s, y = np.r_[np.repeat([0.15, 0.55, 0.85], 20), 0.35], np.r_[np.arange(60) % 3 == 0, 1].astype(int)
+    found = metrics.debiased_ece(s, y, n_bins=10, strategy="width", squared=True)
+    share = of(found.notes, "single-rows-left-out")["share"]
+    rate = y[:60].reshape(3, 20).mean(axis=1)
+    square = ((rate - s[:60].reshape(3, 20).mean(axis=1)) ** 2 - rate * (1 - rate) / 19).sum() * 20 / 61
+    return [(found.value, square / (1 - share)), (share, 1 / 61)]
+
+
+def served() -> list[Pair]:
+    old, _, y = heaped("both ends")
+    found = live.backtest(old, y, np.sort(np.random.default_rng(0).uniform(0, 60, 400)), ["never", "online-platt"])
+    ends = of(found.notes, "loss-clipped")
+    return [(each.log_loss, log_loss(each.served, y, (ends["low"], ends["high"]))) for each in found.values()]
+
+
+NAMED: dict[str, Callable[[], list[Pair]]] = {
+    **{kind: lambda kind=kind: compared(*heaped(kind)) for kind in ("W2", "both ends", "float32", "fine")},
+    "new model clipped": lambda: compared(*(heaped("W2")[place] for place in (1, 0, 2))),
+    "classes": lambda: compared(*matrices()),
+    "classes, one as logits": lambda: compared(
+        matrices()[0], 3 * np.log(matrices()[1]), matrices()[2], lambda s: s if s.min() >= 0 else softmax(s, axis=1)
+    ),
+    "labels": lambda: compared(
+        np.tile(heaped("W2")[0], (2, 1)).T, np.tile(heaped("W2")[1], (2, 1)).T,
+        np.tile(heaped("W2")[2], (2, 1)).T.astype(int), np.ravel,
+    ),
+    "gain of a map": gained,
+    "exact ends": at_ends,
+    "clamp": lambda: at_ends(clamp=0.07),
+    "temperature": raised,
+    "logits": as_logits,
+    "bins left out": renormalized,
+    "back-test": served,
+}  # fmt: skip
+
+
+@every("said", NAMED)
+def test_a_transformation_that_is_named_reproduces_the_number(said: str) -> None:
+    for printed, recomputed in NAMED[said]():
+        assert printed == pytest.approx(recomputed, rel=1e-4)
+
+
+def test_a_loss_that_is_finite_is_not_clipped_and_equals_the_metric() -> None:
+    old = np.repeat([0.9, 1.0], [100, 100])
+    y = np.r_[np.ones(85), np.zeros(15), np.ones(100)]
+    log, _ = cb.compare(old, 0.9 * old, y).differences[:2]
+    assert (log.name, log.ends) == ("Log loss", None)
+    assert log.old == pytest.approx(metrics.log_loss(old, y).value)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from scipy.special import stdtrit, xlogy
 from calibrant.maps import Map
 from calibrant.metrics.binary.means import logarithmic_loss, squared_loss
 from calibrant.metrics.estimates import TWO_SIDED
-from calibrant.numerics import OUTPUT_ENDS, Floats, Ints
+from calibrant.numerics import OUTPUT_ENDS, Ends, Floats, Ints
 from calibrant.tallies import Tally
 
 Loss = Literal["log", "brier"]
@@ -48,10 +48,16 @@ class Losses:
 
     @classmethod
     def of(
-        cls, part: Tally, buckets: Sequence[Tally], outputs: Floats, loss: Loss, names: Sequence[int] | None = None
+        cls,
+        part: Tally,
+        buckets: Sequence[Tally],
+        outputs: Floats,
+        loss: Loss,
+        names: Sequence[int] | None = None,
+        ends: Ends | None = None,
     ) -> Losses:
         """Losses on one fold; ``outputs`` has a line of probabilities per candidate, ``names`` number the buckets."""
-        by_label = row_losses(outputs, loss)
+        by_label = row_losses(outputs, loss, ends)
         n, events = part.n.astype(np.float64), part.events.astype(np.float64)
         sums, products = np.zeros(len(outputs)), np.zeros((len(outputs), len(outputs)))
         for weight, rows in zip((events, n - events), by_label, strict=True):
@@ -166,9 +172,27 @@ def constant_loss(rates: Floats, loss: Loss) -> float:
     return float(1.0 - (rates**2).sum() if loss == "brier" else -xlogy(rates, rates).sum())
 
 
-def row_losses(outputs: Floats, loss: Loss) -> tuple[Floats, Floats]:
-    """Loss of an event and of a negative at each output; 0 and 1 are clipped to log-odds of -36 and 36."""
-    return squared_loss(outputs) if loss == "brier" else logarithmic_loss(np.clip(outputs, *OUTPUT_ENDS))
+def row_losses(outputs: Floats, loss: Loss, ends: Ends | None = None) -> tuple[Floats, Floats]:
+    """Loss of an event and of a negative at each output, clipped to ``ends``, or to log-odds of -36 and 36."""
+    return squared_loss(outputs) if loss == "brier" else logarithmic_loss(np.clip(outputs, *(ends or OUTPUT_ENDS)))
+
+
+def shared_ends(models: Iterable[tuple[Floats, NDArray[Any], NDArray[Any]]]) -> Ends | None:
+    """Where all models are clipped for the log loss: nowhere (None) unless it is infinite for one of them.
+
+    Each model has its outputs, and the events and other rows at each. The ends are those of all outputs together, so
+    that no output inside (0, 1) is moved, and no model is clipped otherwise than another.
+
+    Examples
+    --------
+    >>> sure, mild = np.array([0.9, 1.0]), np.array([0.9, 0.8])
+    >>> shared_ends([(sure, np.array([1, 0]), np.array([0, 1])), (mild, np.array([1, 0]), np.array([0, 1]))])
+    Ends(low=2.3283064365386963e-10, high=0.95)
+    >>> shared_ends([(sure, np.array([1, 1]), np.array([0, 0]))])
+    """
+    every = list(models)
+    infinite = any(((p == 0.0) & (hits > 0)).any() or ((p == 1.0) & (misses > 0)).any() for p, hits, misses in every)
+    return Ends.of(np.concatenate([p.ravel() for p, _, _ in every])) if infinite else None
 
 
 def _bucket_sums(part: Tally, bucket: Tally, by_label: tuple[Floats, Floats]) -> Floats:

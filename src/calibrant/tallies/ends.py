@@ -65,6 +65,17 @@ def ends_at(clamp: object, score_type: ScoreType = "probability") -> Ends:
     return Ends.at(float(clamp))
 
 
+def clipped(ends: Ends | None, what: str = "scores") -> str:
+    """What follows the name of a log loss that is infinite without the clip; nothing without one.
+
+    Examples
+    --------
+    >>> f"Log loss{clipped(Ends(0.05, 0.975))}"
+    'Log loss, scores clipped to [0.05, 0.975],'
+    """
+    return "" if ends is None else f", {what} clipped to [{end_text(ends.low)}, {end_text(ends.high)}],"
+
+
 def end_text(p: float) -> str:
     """A probability near 0 or 1, with the digits that matter.
 

@@ -10,6 +10,8 @@ import numpy as np
 
 from calibrant.messages import PYTHON, Note, Shown, Voice
 from calibrant.notebook import AMBER, GRAY, GREEN, RED, Dot, stacked, table_block, text_block
+from calibrant.numerics import Ends
+from calibrant.tallies.ends import clipped
 from calibrant.verdict.figures import between, capitalized, signed_percent
 from calibrant.verdict.multiclass.by_class import voice_of
 from calibrant.verdict.verdict import Verdict, plain
@@ -37,6 +39,13 @@ class Difference(Shown):
     lower_is_better: bool = True
     maps: int = 1
     """Number of increasing maps of the old scores that produce the new ones (cross-fitting), or 1."""
+    ends: Ends | None = None
+    """Where the probabilities of both models are clipped, if the log loss of one is infinite otherwise."""
+
+    @property
+    def title(self) -> str:
+        """The name, and where probabilities are clipped."""
+        return self.name + clipped(self.ends).rstrip(",")
 
     @property
     def change(self) -> float:
@@ -81,18 +90,18 @@ class Difference(Shown):
         change = f"{self.change:+.{digits}f}"
         if np.isfinite(self.low):
             change += f" ({self.low:+.{digits}f} to {self.high:+.{digits}f})"
-        return self.name, f"{self.old:.{digits}f}", f"{self.new:.{digits}f}", change
+        return self.title, f"{self.old:.{digits}f}", f"{self.new:.{digits}f}", change
 
     def say(self, voice: Voice) -> str:
         """One line in the words of a voice."""
         digits, words = _digits(self.change, self.high - self.low), self.in_words(voice)
         if self.change == self.low == self.high == 0.0:
-            return f"{self.name}: {self.old:.4f}, unchanged"
+            return f"{self.title}: {self.old:.4f}, unchanged"
         share = f", {signed_percent(self.change / self.old)}" if self.old > 0.0 else ""
         if not np.isfinite(self.low):
-            return f"{self.name}: {self.old:.4f} to {self.new:.4f}: {words}"
+            return f"{self.title}: {self.old:.4f} to {self.new:.4f}: {words}"
         return (
-            f"{self.name}: {self.old:.{digits}f} to {self.new:.{digits}f} ({self.change:+z.{digits}f}{share}; "
+            f"{self.title}: {self.old:.{digits}f} to {self.new:.{digits}f} ({self.change:+z.{digits}f}{share}; "
             f"95 % CI {between(self.low, self.high, digits, sign=True)}): {words}"
         )
 

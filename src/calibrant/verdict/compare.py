@@ -20,7 +20,8 @@ from calibrant.messages import Argument, CalibrantWarning, InputError, Phrase, S
 from calibrant.metrics.multiclass.scores import losses_of_rows
 from calibrant.metrics.tolerance import TOLERANCE
 from calibrant.metrics.variance import Spread, between
-from calibrant.numerics import CLAMP, Ends, Floats, expit, logit
+from calibrant.numerics import LEAST_LOW, Ends, Floats, expit
+from calibrant.selection.losses import row_losses, shared_ends
 from calibrant.tallies import repeat_notes_of_rows
 from calibrant.tallies.cells import mass_below
 from calibrant.verdict.change import Change, Crossing, Difference
@@ -34,10 +35,6 @@ MAX_MAPS = 20
 
 MAX_INSPECTED_ROWS = 20_000
 """Rows inspected for this, evenly spaced in the order of the old scores."""
-
-
-CLIPPED = "Log loss, scores clipped to 2^-32 from 0 and 1"
-"""Name of a log loss that would be infinite."""
 
 
 def compare(
@@ -100,10 +97,10 @@ def compare(
     Notes
     -----
     Several classes are compared by log loss, Brier score (summed over classes) and accuracy, multi-label targets by the
-    mean log loss and Brier score of all labels. Scores of exactly 0 and 1 enter the log loss clipped to 2^-32 from the
-    ends. Rows are needed: two tallies do not say
-    which rows belong together. Guarantee: no finite-sample guarantee; with fewer than about twenty events intervals are
-    too short. Cost: two sorts.
+    mean log loss and Brier score of all labels. If the log loss of a model is infinite, the Brier score comes first,
+    and the scores of both models are clipped in the log loss, to the :class:`~calibrant.numerics.Ends` of all of them
+    together; its line says where. Rows are needed: two tallies do not say which rows belong together. Guarantee: no
+    finite-sample guarantee; with fewer than about twenty events intervals are too short. Cost: two sorts.
 
     Examples
     --------
@@ -165,16 +162,13 @@ def compare(
         lengths = {"old": len(old.scores), "new": len(new.scores)}
         problem = Phrase("has {old} rows and {other} has {new}", other=Argument("scores_new"), **lengths)
         raise InputError("scores_old", problem, "both must score the same rows")
-    impossible = any((rows.scores == 1.0 - rows.labels).any() for rows in (old, new))
-    loss = CLIPPED if impossible else "Log loss"
     read = [evidence_of_rows(rows, said=repeat_notes_of_rows(rows), random_state=random_state) for rows in (old, new)]
     verdicts = [judge(evidence, tolerance) for evidence in read]
     return Change(
         old=replace(verdicts[0], event=called),
         new=replace(verdicts[1], event=called),
         differences=(
-            _paired(loss, _log_losses(old), _log_losses(new), old),
-            _paired("Brier score", (old.scores - old.labels) ** 2, (new.scores - new.labels) ** 2, old),
+            *_losses(old, new),
             *_ranking(old, new),
             *(() if costs is None else (_cost_difference(costs, old, new),)),
         ),
@@ -204,25 +198,23 @@ def _compare_classes(
         raise InputError("scores_new", "does not match scores_old", "both must score the same rows and classes")
     if made[0].classes is not None and made[1].classes is not None:
         before, after = (losses_of_rows(problems.classes) for problems in made if problems.classes is not None)
-        impossible = not all(np.isfinite(each[0]).all() for each in (before, after))
-        log_losses = [np.minimum(each[0], -np.log(CLAMP)) if impossible else each[0] for each in (before, after)]
-        squares = [before[1], after[1]]
+        ends = None
+        if not all(np.isfinite(each[0]).all() for each in (before, after)):
+            rows = [each.classes for each in made if each.classes is not None]
+            given = [each.scores for each in rows if each.score_type != "logit"]
+            least = min(float(each.min(initial=1.0, where=each > 0.0)) for each in given)
+            ends = Ends(max(least / 2.0, LEAST_LOW), 1.0)
+        logs = [each[0] if ends is None else np.minimum(each[0], -np.log(ends.low)) for each in (before, after)]
         right = [rows.labels.astype(np.float64) for rows in (old, new)]
-        more: tuple[Difference, ...] = (_paired("Accuracy", right[0], right[1], old, lower_is_better=False),)
+        accuracy = _paired("Accuracy", right[0], right[1], old, lower_is_better=False)
+        differences = (*_in_order(logs, [before[1], after[1]], old, ends), accuracy)
     else:
-        impossible = any((rows.scores == 1.0 - rows.labels).any() for rows in (old, new))
-        log_losses = [_log_losses(rows) for rows in (old, new)]
-        squares = [(rows.scores - rows.labels) ** 2 for rows in (old, new)]
-        more = ()
+        differences = _losses(old, new)
     seed = options["random_state"]
     return Change(
         old=replace(judge_problems(made[0], tolerance, random_state=seed), event=event),
         new=replace(judge_problems(made[1], tolerance, random_state=seed), event=event),
-        differences=(
-            _paired(CLIPPED if impossible else "Log loss", log_losses[0], log_losses[1], old),
-            _paired("Brier score", squares[0], squares[1], old),
-            *more,
-        ),
+        differences=differences,
         crossings=tuple(_crossing(level, old, new) for level in levels or ()),
     )
 
@@ -331,8 +323,19 @@ def _renamed(text: Text, names: Mapping[str, str]) -> Text:
     return Phrase(text.template, **values)
 
 
-def _log_losses(rows: Rows) -> Floats:
-    return np.asarray(np.logaddexp(0.0, (1.0 - 2.0 * rows.labels) * logit(rows.scores, Ends.of(rows.scores))))
+def _losses(old: Rows, new: Rows) -> tuple[Difference, ...]:
+    """The differences of log loss and Brier score of binary rows."""
+    ends = shared_ends((rows.scores, rows.labels, 1 - rows.labels) for rows in (old, new))
+    logs = [np.where(rows.labels == 1, *row_losses(rows.scores, "log", ends)) for rows in (old, new)]
+    return _in_order(logs, [(rows.scores - rows.labels) ** 2 for rows in (old, new)], old, ends)
+
+
+def _in_order(
+    logs: Sequence[Floats], squares: Sequence[Floats], rows: Rows, ends: Ends | None
+) -> tuple[Difference, ...]:
+    """The log loss and the Brier score; the other way round where the first is clipped."""
+    brier, log = _paired("Brier score", squares[0], squares[1], rows), _paired("Log loss", logs[0], logs[1], rows)
+    return (log, brier) if ends is None else (brier, replace(log, ends=ends))
 
 
 def _paired(name: str, old: Floats, new: Floats, rows: Rows, *, lower_is_better: bool = True) -> Difference:

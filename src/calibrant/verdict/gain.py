@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -17,9 +17,9 @@ from calibrant.fits.scaling import fit_beta, fit_platt
 from calibrant.maps import Map
 from calibrant.metrics.binary.bins import Bins
 from calibrant.notions import Confidence
-from calibrant.numerics import Floats
+from calibrant.numerics import Ends, Floats
 from calibrant.selection.folds import FOLDS, Folds, periods_of, shuffled
-from calibrant.selection.losses import Losses, outputs_of, row_losses
+from calibrant.selection.losses import Losses, outputs_of, row_losses, shared_ends
 from calibrant.tallies import Tally, in_effective_rows
 
 MIN_MINORITY_PLATT, MIN_MINORITY_ISOTONIC = 10, 1_000
@@ -46,6 +46,8 @@ class Gain:
         Standard error of the difference.
     ece_before, ece_after
         Of several classes: ECE of the confidences before and after, in 15 bins of equal width.
+    ends
+        Where the scores and all maps are clipped, if the log loss of one of them is infinite otherwise.
     """
 
     method: str
@@ -54,6 +56,7 @@ class Gain:
     se: float
     ece_before: float | None = None
     ece_after: float | None = None
+    ends: Ends | None = None
 
     @property
     def share(self) -> float:
@@ -79,7 +82,7 @@ def crossfitted_gain(folds: Folds) -> Gain | None:
     if minority < MIN_MINORITY_PLATT or len(folds.parts) < 2:
         return None
     methods = ["PlattScaling", *(["IsotonicCalibrator"] if minority >= MIN_MINORITY_ISOTONIC else [])]
-    losses: Losses | None = None
+    judged: list[tuple[Tally, Sequence[Tally], Floats]] = []
     for index, fold in enumerate(folds.parts):
         others = [other for place, other in enumerate(folds.parts) if _seen(place, index, folds.forward)]
         if not others:
@@ -89,14 +92,14 @@ def crossfitted_gain(folds: Folds) -> Gain | None:
             continue
         maps = [FITS[method](seen.for_fitting()) for method in methods]
         outputs = np.vstack([fold.scores, outputs_of(maps, fold)])
-        buckets = folds.clusters[index] if folds.clusters else ()
-        here = Losses.of(fold, buckets, outputs, "log")
-        losses = here if losses is None else losses + here
-    if losses is None:
+        judged.append((fold, folds.clusters[index] if folds.clusters else (), outputs))
+    if not judged:
         return None
+    ends = shared_ends((outputs, fold.events, fold.n - fold.events) for fold, _, outputs in judged)
+    losses = Losses.total_of([Losses.of(*each, "log", ends=ends) for each in judged])
     better, spread = losses.difference(1, 2) if len(methods) > 1 else (0.0, 0.0)
     best = 2 if better > 2.0 * spread > 0.0 else 1
-    return Gain(methods[best - 1], float(losses.means[0]), float(losses.means[best]), losses.difference(0, best)[1])
+    return Gain(methods[best - 1], *losses.means[[0, best]].tolist(), losses.difference(0, best)[1], ends=ends)
 
 
 def _seen(place: int, index: int, forward: bool) -> bool:
@@ -145,10 +148,19 @@ def confidence_gains(classes: MulticlassRows, confidence: Rows, random_state: in
         return ()
     some, out = rows.take(kept), out[:, kept]
     weights = np.ones(len(some.scores)) if some.weights is None else some.weights.astype(np.float64)
-    losses = Losses.of_rows(np.where(some.labels == 1, *row_losses(out, "log")), weights, some.groups)
+    ends = shared_ends([(out, some.labels, 1 - some.labels)])
+    losses = Losses.of_rows(np.where(some.labels == 1, *row_losses(out, "log", ends)), weights, some.groups)
     errors = [_ece(replace(some, scores=np.clip(each, 0.0, 1.0))) for each in out]
     made = [
-        Gain(name, float(losses.means[0]), float(losses.means[place]), losses.difference(0, place)[1], errors[0], error)
+        Gain(
+            name,
+            float(losses.means[0]),
+            float(losses.means[place]),
+            losses.difference(0, place)[1],
+            errors[0],
+            error,
+            ends,
+        )
         for place, (name, error) in enumerate(zip([TEMPERATURE, *methods], errors[1:], strict=True), 1)
     ]
     better = [losses.difference(1, place) for place in range(2, len(out))]

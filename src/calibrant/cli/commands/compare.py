@@ -85,7 +85,7 @@ def _show(change: Change) -> None:
     rows = []
     for each in change.differences:
         change_words = f"{each.change:+.4g}"
-        rows.append([each.name, each.words, f"{each.old:.4f}", f"{each.new:.4f}", change_words, _interval(each)])
+        rows.append([each.title, each.words, f"{each.old:.4f}", f"{each.new:.4f}", change_words, _interval(each)])
     head = ["", "", "old", "new", "change", "95 % CI"]
     console.table("New vs. old", head, rows, text=2)
     crossed = [

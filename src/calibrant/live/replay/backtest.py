@@ -12,12 +12,13 @@ from calibrant.engine import TallyStore
 from calibrant.live.replay.history import History
 from calibrant.live.replay.learning import ByKey, online_platt, tracking
 from calibrant.live.replay.policies import Every, Never, Once, Policy, Served, read_policies
-from calibrant.live.replay.result import Backtest, PolicyResult
+from calibrant.live.replay.result import Backtest, PolicyResult, loss_clipped
 from calibrant.live.replay.scoring import Difference, Judged
 from calibrant.live.replay.sentence import Status
 from calibrant.live.replay.watching import OnAlarm
 from calibrant.messages import InputError, Setting
 from calibrant.numerics import Floats
+from calibrant.selection.losses import shared_ends
 
 MARGIN = 0.002
 """A policy that loses at most this share of the reference's log loss is as good."""
@@ -130,7 +131,9 @@ def backtest(
         raise InputError(Setting("warm_up", warm_up), f"leaves none of {history.days:,} days with labels to judge")
     served = {policy.name: policy.serve(history) for policy in asked}
     base = _reference(reference, asked)
-    losses = {name: judged.log_losses(each.probabilities) for name, each in served.items()}
+    others = judged.n - judged.events
+    ends = shared_ends((each.probabilities, judged.events, others) for each in served.values())
+    losses = {name: judged.log_losses(each.probabilities, ends) for name, each in served.items()}
     briers = {name: judged.briers(each.probabilities) for name, each in served.items()}
     allowed = margin * float(losses[base].sum()) / float(rows.sum())
     results = []
@@ -151,9 +154,8 @@ def backtest(
         )
     names = tuple(history.calendar.name(number) for number in range(history.days))
     events = judged.by_day(judged.events)
-    return Backtest(
-        tuple(results), base, margin, int(rows.sum()), int(events.sum()), names, rows, events, history.notes
-    )
+    notes = history.notes if ends is None else (*history.notes, loss_clipped(ends.low, ends.high))
+    return Backtest(tuple(results), base, margin, int(rows.sum()), int(events.sum()), names, rows, events, notes)
 
 
 def status_of(change: Difference, allowed: float) -> Status:

@@ -11,9 +11,10 @@ from calibrant.live.replay.policies import Policy
 from calibrant.live.replay.scoring import Difference
 from calibrant.live.replay.sentence import Status, policies_compared
 from calibrant.maps import Map
-from calibrant.messages import Drawn, Note, Shown, note, plural
+from calibrant.messages import Drawn, Note, Shown, Voice, note, plural
 from calibrant.metrics.estimates import plain
 from calibrant.numerics import Floats
+from calibrant.tallies.ends import end_text
 
 NUMBERS = ("log_loss", "brier", "calibration_error", "sharpness")
 
@@ -28,6 +29,13 @@ not_refitted = note(
 )
 
 
+@note("loss-clipped")
+def loss_clipped(voice: Voice, low: float, high: float) -> str:
+    """Where the forecasts of all policies are clipped, since the log loss of one is infinite."""
+    ends = f"[{end_text(low)}, {end_text(high)}]"
+    return f"in the log loss, the forecasts of all policies are clipped to {ends}, since it is infinite otherwise"
+
+
 @dataclass(frozen=True, eq=False)
 class PolicyResult(Shown):
     """What one policy would have served, and how good it was.
@@ -37,7 +45,8 @@ class PolicyResult(Shown):
     policy
         The policy.
     log_loss, brier
-        Mean over the rows that count; forecasts are held 1e-9 from 0 and 1 in the log loss.
+        Mean over the rows that count. If the log loss of a policy is infinite, the forecasts of all policies are
+        clipped in it, and a note says where.
     calibration_error
         :func:`calibrant.metrics.debiased_ece` of all rows together: errors of different signs at different times
         cancel in it; ``predicted`` has the sums by day.

@@ -9,9 +9,9 @@ import numpy as np
 from scipy.special import stdtrit
 
 from calibrant.live.replay.history import History, line_tally
-from calibrant.live.replay.policies import HELD
 from calibrant.metrics import debiased_ece, sharpness
-from calibrant.numerics import Floats, Ints
+from calibrant.numerics import Ends, Floats, Ints
+from calibrant.selection.losses import row_losses
 
 BLOCK = 7
 """Days of a block, if there are ten such blocks: days of a week differ, and days next to each other are alike."""
@@ -49,10 +49,10 @@ class Judged:
         """Sums over the lines of each day."""
         return np.bincount(self.history.day, values, self.history.days).astype(np.float64)
 
-    def log_losses(self, p: Floats) -> Floats:
-        """Sum of log losses of each day; forecasts are held 1e-9 from 0 and 1, so that it is finite."""
-        held = np.clip(p, HELD, 1.0 - HELD)
-        return self.by_day(-self.events * np.log(held) - (self.n - self.events) * np.log1p(-held))
+    def log_losses(self, p: Floats, ends: Ends | None) -> Floats:
+        """Sum of log losses of each day, of forecasts clipped to ``ends``."""
+        hit, miss = row_losses(p, "log", ends)
+        return self.by_day(self.events * hit + (self.n - self.events) * miss)
 
     def briers(self, p: Floats) -> Floats:
         """Sum of squared errors of each day."""

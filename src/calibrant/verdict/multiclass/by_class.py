@@ -8,6 +8,7 @@ from math import isclose
 from typing import TYPE_CHECKING
 
 from calibrant.messages import Nouns, Voice, listed, plural
+from calibrant.tallies.ends import clipped
 from calibrant.verdict.event_names import with_event
 from calibrant.verdict.figures import amount, p_text, percent
 
@@ -155,7 +156,7 @@ def gain_sentence(gains: tuple[Gain, ...], how: str) -> str:
 
 
 def _effect(gain: Gain) -> str:
-    log_loss = f"log loss {gain.before:.4f} to {gain.after:.4f}"
+    log_loss = f"log loss{clipped(gain.ends)} {gain.before:.4f} to {gain.after:.4f}"
     return log_loss if gain.ece_before is None else f"{log_loss}, ECE {gain.ece_before:.3f} to {gain.ece_after:.3f}"
 
 
