@@ -120,13 +120,9 @@ def test_intervals_have_one_name() -> None:
 def test_accuracy_is_compared_with_what_a_calibrated_model_falls_below() -> None:
     """30 rows of 0.9, 0.95 and 0.99: accuracy has a lower limit, as with several classes."""
     found = metrics.accuracy(np.array([0.9, 0.95, 0.99, 0.2] * 10), np.array([1, 1, 1, 0] * 10))
-    assert found.null_high is None
-    assert found.null is not None
     assert found.null_low is not None
-    assert found.null_low < found.null
     draws = np.random.default_rng(0).random((4000, 40)) < np.array([0.9, 0.95, 0.99, 0.8] * 10)
     assert found.null_low == pytest.approx(np.quantile(draws.mean(axis=1), 0.05), abs=0.03)
-    assert "less than" in str(found)
 
 
 def test_one_bin_is_singular() -> None:

@@ -106,7 +106,6 @@ def test_accuracy_of_true_probabilities_by_hand() -> None:
     # right with 0.8, 0.6, 0.6, 0.8, 0.9: 3.7 of 5; variances 0.16 + 0.24 + 0.24 + 0.16 + 0.09 = 0.89
     found = accuracy(SCORES, LABELS)
     assert (found.value, found.null) == pytest.approx((0.8, 0.74))
-    assert found.null_high is None, "larger is better, so the limit is the one below"
     assert found.null_low == pytest.approx(0.74 - 1.757 * math.sqrt(0.89) / 5, abs=1e-3)
     assert found.se == pytest.approx(math.sqrt(0.8 * 0.2 / 4))
     assert found.high == 1.0, "an interval does not leave the possible values"
@@ -257,7 +256,7 @@ def test_the_standard_error_of_auc_is_delongs(ties: int | None) -> None:
     assert auc(scores, y).se == pytest.approx(delong(scores, y))
 
 
-def test_null_and_null_high_are_those_of_all_possible_labels(subtests) -> None:
+def test_null_values_are_those_of_all_possible_labels(subtests) -> None:
     """Mean, spread and skewness over the 2^5 label vectors, each with the probability that the scores give it."""
     for metric in MEANS:
         with subtests.test(metric=metric.__name__):
@@ -268,13 +267,13 @@ def test_null_and_null_high_are_those_of_all_possible_labels(subtests) -> None:
             values = np.array([quiet(square, scores, row).value for row in labels])
             mean = (chance * values).sum()
             spread = math.sqrt((chance * (values - mean) ** 2).sum())
-            high = mean + upper_point((chance * (values - mean) ** 3).sum() / spread**3) * spread
-            high = high if square is log_loss else min(high, 1.0)
-            if metric is accuracy:  # below the mean, since larger is better
-                high = mean - upper_point(-(chance * (values - mean) ** 3).sum() / spread**3) * spread
+            skewness = (chance * (values - mean) ** 3).sum() / spread**3
+            high = mean + upper_point(skewness) * spread
+            low = max(mean - upper_point(-skewness) * spread, 0.0)
+            expected = np.array([low, mean, high if square is log_loss else min(high, 1.0)])
             found = metric(scores, [0, 0, 1, 1, 1])
-            expected = (math.sqrt(mean), math.sqrt(high)) if metric is rmse else (mean, high)
-            assert (found.null, found.null_low if metric is accuracy else found.null_high) == pytest.approx(expected)
+            drawn = np.array([found.null_low, found.null, found.null_high])
+            assert (drawn**2 if metric is rmse else drawn) == pytest.approx(expected)
 
 
 def test_standard_errors_under_weights_are_those_of_the_influence_of_rows(subtests) -> None:

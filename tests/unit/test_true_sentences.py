@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.optimize import minimize, minimize_scalar
-from scipy.special import logit, softmax
+from scipy.special import expit, logit, softmax
 
 import calibrant as cb
 from calibrant import abstention, clinical, conformal, live, metrics, online
 from calibrant.displays import ReliabilityDisplay
 from calibrant.messages import InputError, Note
+from calibrant.metrics.estimates import BINARY, Ideal
 
 every = pytest.mark.parametrize
 
@@ -198,3 +200,55 @@ def test_a_loss_that_is_finite_is_not_clipped_and_equals_the_metric() -> None:
     log, _ = cb.compare(old, 0.9 * old, y).differences[:2]
     assert (log.name, log.ends) == ("Log loss", None)
     assert log.old == pytest.approx(metrics.log_loss(old, y).value)
+
+
+# ------------------------------------------------------------------------------------------ Losses and their null value
+
+
+def underconfident(rows: int = 4000) -> tuple[Any, Any, Any]:
+    """Labels, the perfectly calibrated scores, and scores halfway to 0.5 on the scale of log-odds."""
+    rng = np.random.default_rng(0)
+    z = 3.0 * rng.normal(size=rows)
+    return rng.random(rows) < expit(z), expit(z), expit(0.5 * z)
+
+
+@every("name", sorted(BINARY))
+def test_only_of_a_distance_is_the_null_value_that_of_a_calibrated_model(name: str) -> None:
+    y, _, q = underconfident(500)
+    found = BINARY[name].function(cb.Tally.from_arrays(q, y))
+    if found.null is not None:
+        assert (found.kind is None) == (BINARY[name].ideal is not Ideal.NONE)
+
+
+@every("name", ["log_loss", "brier", "rmse", "classification_loss", "accuracy"])
+def test_a_loss_of_underconfident_scores_says_that_outcomes_are_easier(name: str, subtests: pytest.Subtests) -> None:
+    """W3 of the trials: the perfectly calibrated model has 0.3438, and the null value was 0.5278."""
+    y, t, q = underconfident()
+    metric = getattr(metrics, name)
+    stacked = np.c_[1 - q, q], np.c_[1 - t, t]
+    with subtests.test("one score"):
+        assert metric(q, y).easier
+        assert not metric(t, y).easier
+        assert not metric(expit(2 * np.log(t / (1 - t))), y).easier
+    if name in ("log_loss", "brier", "accuracy"):
+        with subtests.test("classes"):
+            three = [np.c_[p[:, 0], p[:, 1] / 2, p[:, 1] / 2] for p in stacked]
+            classes = np.where(y, 1 + np.arange(len(y)) % 2, 0)
+            assert metric(three[0], classes).easier
+            assert not metric(three[1], classes).easier
+
+
+@every("name", ["log_loss", "brier", "accuracy"])
+def test_a_calibrated_model_is_called_underconfident_in_one_sample_of_twenty(name: str, full_size: bool) -> None:
+    rng, times = np.random.default_rng(5), 4000 if full_size else 600
+    p = np.r_[rng.beta(1, 20, 300), [0.02] * 100, [0.5] * 20].round(3)
+    called = sum(getattr(metrics, name)(p, rng.random(len(p)) < p).easier for _ in range(times))
+    assert stats.binomtest(called, times, 0.065, alternative="greater").pvalue > 0.01
+
+
+@every("style", ["general", "credit", "clinical", "llm"])
+def test_a_report_calls_no_loss_expected_if_calibrated(style: Any) -> None:
+    y, _, q = underconfident(500)
+    made = cb.report(q, y, style=style)
+    assert all(("null" in each) == (each.get("kind") == "loss") for each in made.to_dict()["scores"])
+    assert "expected if calibrated" not in made.to_markdown()

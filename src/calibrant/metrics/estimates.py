@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,20 +44,26 @@ class Estimate(Result):
         intervals are too short with few events. Metrics that are biased in finite samples have a standard error and no
         interval.
     null, null_high
-        What a perfectly calibrated model with these scores would show for this many rows: on average, and exceeded in
-        5 % of samples.
+        The value for this many rows if each label were drawn with its score as the probability: on average, and
+        exceeded in 5 % of samples. Of a distance it is what a perfectly calibrated model would show. Of a loss or a
+        gain it is not: a calibrated model has other scores, and with them another loss.
     notes
         Notes for the reader.
     null_low
-        In place of ``null_high`` where larger is better: such a model is below this in 5 % of samples.
+        Of a loss or a gain: the value is below this in 5 % of such samples.
     confidence
         Confidence level of the interval.
+    kind
+        A ``"loss"`` (smaller is better) or ``"gain"`` (larger is better), if ``null`` is that of one.
 
     Examples
     --------
     >>> print(Estimate("ECE, 15 bins of equal width", 0.031, se=0.004, null=0.012, null_high=0.017))
     ECE, 15 bins of equal width: 0.0310 (standard error 0.0040; a perfectly calibrated model would show 0.0120 here, and
     more than 0.0170 in one sample of twenty)
+    >>> print(Estimate("log loss", 0.4, null=0.53, null_low=0.51, null_high=0.54, kind="loss"))
+    log loss: 0.4000 (if the labels were drawn from these scores it would be 0.5300 on average, and 0.5100 to 0.5400 in
+    nine samples of ten: the outcomes are easier to predict than the scores say (underconfident))
     """
 
     name: str
@@ -70,6 +76,7 @@ class Estimate(Result):
     notes: tuple[Note, ...] = ()
     null_low: float | None = None
     confidence: float = 0.95
+    kind: Literal["loss", "gain"] | None = None
 
     def __float__(self) -> float:
         return self.value
@@ -79,17 +86,33 @@ class Estimate(Result):
         known = {key: value for key, value in vars(self).items() if value is not None and value != ()}
         return {key: plain(value) for key, value in known.items() if (key, value) != ("confidence", 0.95)}
 
+    @property
+    def easier(self) -> bool:
+        """Whether outcomes are significantly easier to predict than the scores say, of a loss or a gain."""
+        low, high = self.null_low, self.null_high
+        if self.kind == "loss":
+            return low is not None and self.value < low * (1.0 - 1e-9)
+        return self.kind == "gain" and high is not None and self.value > high * (1.0 + 1e-9)
+
     def __str__(self) -> str:
         facts = []
         if self.low is not None and self.high is not None:
             facts.append(f"{100 * self.confidence:.4g} % CI {self.low:.4f} to {self.high:.4f}")
         elif self.se is not None:
             facts.append(f"standard error {self.se:.4f}")
-        if self.null is not None:
+        if self.null is not None and self.kind is None:
             beyond = "" if self.null_high is None else f", and more than {self.null_high:.4f} in one sample of twenty"
-            if self.null_low is not None:
-                beyond = f", and less than {self.null_low:.4f} in one sample of twenty"
             facts.append(f"a perfectly calibrated model would show {self.null:.4f} here{beyond}")
+        elif self.null is not None:
+            usual = (
+                ""
+                if self.null_low is None
+                else f", and {self.null_low:.4f} to {self.null_high:.4f} in nine samples of ten"
+            )
+            said = ": the outcomes are easier to predict than the scores say (underconfident)" * self.easier
+            facts.append(
+                f"if the labels were drawn from these scores it would be {self.null:.4f} on average{usual}{said}"
+            )
         details = f" ({'; '.join(facts)})" if facts else ""
         return "\n".join([f"{self.name}: {self.value:.4f}{details}", *(f"  {note}" for note in self.notes)])
 
@@ -117,7 +140,7 @@ no_spread = note(
 
 
 def mean_estimate(
-    name: str, values: NDArray[Any], mass: Floats, ceiling: float, null: dict[str, float], notes: tuple[Note, ...]
+    name: str, values: NDArray[Any], mass: Floats, ceiling: float, null: dict[str, Any], notes: tuple[Note, ...]
 ) -> Estimate:
     """A weighted mean of rows (weights above 0) with standard error and, unless all rows are equal, an interval."""
     w = mass / mass.sum()

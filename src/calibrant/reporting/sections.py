@@ -163,9 +163,8 @@ def _class_losses(contents: Contents, style: Style) -> list[Block]:
     found = contents.numbers["class_losses"]
     if not found:
         return []
-    head = ("measure", "estimate", "95 % interval", "expected if calibrated")
-    note = "Over all classes, not only the predicted one. Lower is better for losses, higher for accuracy."
-    return [_table(style, "Losses of all classes", head, [_loss_row(score) for score in found], [note])]
+    note = f"Over all classes, not only the predicted one. Lower is better for losses, higher for accuracy. {DRAWN}"
+    return [_table(style, "Losses of all classes", LOSSES, [_loss_row(score) for score in found], [note])]
 
 
 def _maps(contents: Contents, style: Style) -> list[Block]:
@@ -287,13 +286,24 @@ def _errors(contents: Contents, style: Style) -> list[Block]:
     return [_table(style, caption, head, rows, notes, said)]
 
 
+LOSSES = ("measure", "estimate", "95 % interval", "if drawn from {scores}")
+DRAWN = (
+    "If drawn from {scores}: the mean if each label were drawn with its {score} as the probability. A loss below it "
+    "means that the outcomes are easier to predict than the {scores} say, a loss above it that they are harder. It is "
+    "not the loss after calibration."
+)
+"""What stands beside a loss, and what it means."""
+
+
 def _losses(contents: Contents, style: Style) -> list[Block]:
     numbers = contents.numbers
     rows = [_loss_row(score) for score in numbers["scores"]]
-    head = ("measure", "estimate", "95 % interval", "expected if calibrated")
-    notes, said = ["Lower is better for losses, higher for AUC."], _named_notes(contents, "scores", style)
+    notes, said = [f"Lower is better for losses, higher for AUC. {DRAWN}"], _named_notes(contents, "scores", style)
     parts = zip(numbers["decompositions"], contents.notes_of["decompositions"], strict=True)
-    return [_table(style, "Losses and AUC", head, rows, notes, said), *(_decomposition(*each, style) for each in parts)]
+    return [
+        _table(style, "Losses and AUC", LOSSES, rows, notes, said),
+        *(_decomposition(*each, style) for each in parts),
+    ]
 
 
 def _loss_row(score: Numbers) -> tuple[str, ...]:

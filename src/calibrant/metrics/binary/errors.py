@@ -91,7 +91,7 @@ def debiased_ece(
     statistic = _debiased(size)
     square = float(statistic(Resampled.once(bins))[0])
     se, low, high = _debiased_spread(bins, kept, square)
-    null: dict[str, float] = {}
+    null: dict[str, Any] = {}
     notes = _left_out(bins, kept)
     if tally is None or tally.counts:
         null = null_facts(bins, statistic if squared else lambda sample: _root(statistic(sample)), random_state)

@@ -177,7 +177,7 @@ def null_draws(
     return np.concatenate(values)
 
 
-def null_facts(bins: Bins, statistic: Statistic, random_state: int = 0) -> dict[str, float]:
+def null_facts(bins: Bins, statistic: Statistic, random_state: int = 0) -> dict[str, Any]:
     """Null value and its 95 % quantile, as fields of an :class:`Estimate`; empty for more than 200 bins."""
     if len(bins) > MAX_BINS or only_values():
         return {}
@@ -185,7 +185,7 @@ def null_facts(bins: Bins, statistic: Statistic, random_state: int = 0) -> dict[
     return {"null": float(null.mean()), "null_high": float(np.quantile(null, 0.95))}
 
 
-def uncertainty(bins: Bins, statistic: Statistic, random_state: int = 0) -> tuple[dict[str, float], tuple[Note, ...]]:
+def uncertainty(bins: Bins, statistic: Statistic, random_state: int = 0) -> tuple[dict[str, Any], tuple[Note, ...]]:
     """Standard error and null value as fields of an :class:`Estimate`, and a note where there are none.
 
     A single row has no standard error, and more than 200 bins would take too long.

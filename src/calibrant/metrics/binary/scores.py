@@ -83,8 +83,10 @@ def rmse(scores: Scores, y: Column = None, sample_weight: Column = None) -> Esti
     square = brier(scores, y, sample_weight)
     value = math.sqrt(square.value)
     se = None if square.se is None or value == 0.0 else square.se / (2.0 * value)
-    low, high, null, beyond = map(_root, (square.low, square.high, square.null, square.null_high))
-    return Estimate("RMSE", value, se, low, high, null, beyond, square.notes)
+    roots: dict[str, Any] = {
+        each: _root(getattr(square, each)) for each in ("low", "high", "null", "null_high", "null_low")
+    }
+    return replace(square, name="RMSE", value=value, se=se, **roots)
 
 
 @metric()
@@ -371,17 +373,17 @@ def _grouped_auc(plain: Estimate, data: Tally | Clusters) -> Estimate:
 def _with(plain: Estimate, data: Tally | Clusters, spread: Spread, ends: tuple[float | None, float | None]) -> Estimate:
     if not enough_groups(data):
         notes = (*plain.notes, few_groups(FEWEST_CLUSTERS))
-        return replace(plain, se=None, low=None, high=None, null_high=None, notes=notes)
-    return replace(plain, se=spread.sd, low=ends[0], high=ends[1], null_high=None)
+        return replace(plain, se=None, low=None, high=None, null_high=None, null_low=None, notes=notes)
+    return replace(plain, se=spread.sd, low=ends[0], high=ends[1], null_high=None, null_low=None)
 
 
 # ----------------------------------------------------------------------------------------------- From sums to estimates
 
 
 def _estimate(
-    name: str, sums: Moments, ceiling: float, notes: tuple[Note, ...] = (), null: bool = True, gain: bool = False
+    name: str, sums: Moments, ceiling: float, notes: tuple[Note, ...] = (), null: bool = True, right: float = 0.0
 ) -> Estimate:
-    """A mean loss, or a mean ``gain``, for which larger is better, with its interval and null values."""
+    """A mean loss, or a mean gain (of ``right`` = 1), with its interval and null values."""
     value = sums.loss / sums.total
     variance = _variance(sums.total, value, sums.w2, sums.w2_loss, sums.w2_square)
     se = None if variance is None else math.sqrt(variance)
@@ -391,16 +393,14 @@ def _estimate(
     expected, spread = sums.null / sums.total, math.sqrt(sums.null_variance)
     skewness = sums.null_third / sums.null_variance / spread if spread > 0.0 else 0.0
     half = two_sided(sums.effective) * (se or 0.0)
-    low, high = (max(value - half, 0.0), min(value + half, ceiling)) if se else (None, None)
-    if gain:
-        below = max(expected - upper_point(-skewness) * spread / sums.total, 0.0)
-        return Estimate(name, value, se, low, high, null=expected, null_low=below, notes=all_notes)
+    ends = (max(value - half, 0.0), min(value + half, ceiling)) if se else (None, None)
+    below = max(expected - upper_point(-skewness) * spread / sums.total, 0.0)
     beyond = min(expected + upper_point(skewness) * spread / sums.total, ceiling)
-    return Estimate(name, value, se, low, high, null=expected, null_high=beyond, notes=all_notes)
+    return Estimate(name, value, se, *ends, expected, beyond, all_notes, below, kind="gain" if right else "loss")
 
 
-def _mean_estimate(name: str, data: Tally | Rows, loss: Loss, gain: bool = False) -> Estimate:
-    return _estimate(name, moments(parts_of(data), loss), 1.0, resolution_notes(data), gain=gain)
+def _mean_estimate(name: str, data: Tally | Rows, loss: Loss, right: float = 0.0) -> Estimate:
+    return _estimate(name, moments(parts_of(data), loss), 1.0, resolution_notes(data), right=right)
 
 
 def _thresholded(name: str, data: Tally | Rows, threshold: float, right: float) -> Estimate:
@@ -414,7 +414,7 @@ def _thresholded(name: str, data: Tally | Rows, threshold: float, right: float) 
         positive = scores >= least
         return np.where(positive, right, 1.0 - right), np.where(positive, 1.0 - right, right)
 
-    return _mean_estimate(f"{name} at threshold {threshold:g}", data, loss, gain=right == 1.0)
+    return _mean_estimate(f"{name} at threshold {threshold:g}", data, loss, right)
 
 
 def _variance(total: float, mean: float, w2: float, w2_loss: float, w2_square: float) -> float | None:

@@ -40,14 +40,15 @@ def log_loss(
     Returns
     -------
     Estimate
-        Value, standard error, interval, and ``null``: the expected value if the scores were the true probabilities.
+        Value, standard error, interval, and ``null``: the expected value if labels were drawn from the scores.
 
     Notes
     -----
     Edge rules: a label that was given probability 0 makes it infinite; a note states the number of such rows and the
     value without them. Another note counts rows of one column at exactly 0 or 1. From logits of a matrix it is computed
     as :math:`\log \sum_l e^{z_l} - z_y` and so stays finite. For rows that do not sum to 1 it is not a proper score,
-    with a note. The null value is the mean entropy of the scores.
+    with a note. The null value is the mean entropy of the scores; a loss
+    below ``null_low`` says that they are underconfident, not that calibration would do harm.
     Guarantee: no finite-sample guarantee; normal interval, none where the value is infinite. For one column its
     coverage was 92 to 96 % with at least 25 events, and 72, 90 and 93 % with 1, 5 and 12 events; ``null_high`` as in
     :func:`brier`.
@@ -90,7 +91,7 @@ def brier(
     Returns
     -------
     Estimate
-        Value, standard error, interval, and ``null``: the expected value if the scores were the true probabilities.
+        Value, standard error, interval, and ``null``: the expected value if labels were drawn from the scores.
 
     Notes
     -----
@@ -101,9 +102,9 @@ def brier(
     column its coverage is near 95 % with at least 25 events and 25 non-events: 93 to 96 % in each of 12 simulated
     settings. With 2.4 % events it was 72 % for 50 rows (1 event), 90 % for 200 (5) and 93 % for 500 (12). ``null_high``
     is the 95 % quantile of the gamma distribution with the null's variance and skewness, exceeded by 4 to 6 % of
-    calibrated samples in each of 15 settings with 50 to 2,000 rows. With ``groups`` of dependent rows the interval uses
-    Student's t distribution and sums by group (:func:`~calibrant.metrics.variance.spread_of`), and there is no
-    ``null_high``.
+    calibrated samples in each of 15 settings with 50 to 2,000 rows; ``null_low`` is its 5 % quantile. With ``groups``
+    of dependent rows the interval uses Student's t distribution and sums by group
+    (:func:`~calibrant.metrics.variance.spread_of`), and there is neither.
     Cost: one pass; of a matrix the null value for up to 2,000,000 numbers.
     Reference: Brier (1950); Gupta (2023), eq. 6.21; Torabian (2023), section 2.3.
 
@@ -148,12 +149,12 @@ def accuracy(
     Returns
     -------
     Estimate
-        Value, standard error, interval, and ``null``: the expected accuracy of a calibrated model with these scores.
+        Value, standard error, interval, and ``null``: the expected accuracy if labels were drawn from the scores.
 
     Notes
     -----
-    The null value is the expected accuracy if the scores are the true probabilities. A calibrated model is
-    below ``null_low`` in 5 % of samples: a lower accuracy is evidence of overconfident scores.
+    A calibrated model is below ``null_low`` in 5 % of samples, and above ``null_high`` in as many: a lower accuracy is
+    evidence of overconfident scores, a higher one of underconfident scores.
     Guarantee: no finite-sample guarantee; normal interval. For one column its coverage is near 95 % with at least 25
     wrong and 25 right rows: 93 to 96 % in simulations, but 87 % with 5 wrong rows and 91 % with 12.
     Cost: one pass. Reference: Torabian (2023), section 2.1; Gupta (2023), section 5.2.

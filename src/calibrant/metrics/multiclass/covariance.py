@@ -88,7 +88,7 @@ def has_closed_null(claims: Claims) -> bool:
     return class_wise and (claims.count > MAX_COMPARED or (claims.count > 1 and len(claims) >= MANY_ROWS))
 
 
-def closed_null(claims: Claims, bins: MulticlassBins) -> dict[str, float]:
+def closed_null(claims: Claims, bins: MulticlassBins) -> dict[str, Any]:
     r"""Mean and 95 % quantile of the class-wise error of order 1 of a calibrated model, without draws.
 
     The number of events of a bin is a sum of independent events with its scores as probabilities, with mean

@@ -197,7 +197,7 @@ def debiased_ece(
     statistic = _debiased(bins, share, size)
     square = float(statistic(bins.events))
     se = low = high = None
-    null: dict[str, float] = {}
+    null: dict[str, Any] = {}
     if draws:
         se, low, high = debiased_spread(claims, bins, share, square, random_state)
         if claims.weights is None:
@@ -435,7 +435,7 @@ def _called(notion: Notion) -> str:
     return notion.name if k is None else notion.name.replace("top-k", f"top-{k}")
 
 
-def _floats(facts: dict[str, Any]) -> dict[str, float]:
+def _floats(facts: dict[str, Any]) -> dict[str, Any]:
     return {name: float(value) for name, value in facts.items()}
 
 

@@ -87,7 +87,7 @@ def accuracy(
     top = claims.scores[:, 0].astype(np.float64, copy=False)
     right = (claims.named[:, 0] == claims.labels).astype(np.float64)
     moments = np.stack([top, top * (1.0 - top), top * (1.0 - top) * (1.0 - 2.0 * top)])
-    return _mean("accuracy", _Losses(right, claims.mass, moments, claims.notes), 1.0, gain=True)
+    return _mean("accuracy", _Losses(right, claims.mass, moments, claims.notes), 1.0, "gain")
 
 
 Part = Callable[[Floats, NDArray[np.intp], MulticlassScoreType, bool], tuple[Floats, Floats, Floats]]
@@ -182,16 +182,17 @@ def _central(p: Matrix, losses: Floats) -> Floats:
     return np.stack([mean, np.einsum("nk,nk,nk->n", p, away, away), np.einsum("nk,nk->n", p, away**3)])
 
 
-def _mean(name: str, losses: _Losses, ceiling: float, *, gain: bool = False) -> Estimate:
-    """Weighted mean with its normal interval and null values; for a gain, ``null_low`` instead of ``null_high``."""
+def _mean(name: str, losses: _Losses, ceiling: float, kind: str = "loss") -> Estimate:
+    """Weighted mean with its normal interval and null values."""
     w = losses.mass / losses.mass.sum()
-    null: dict[str, float] = {}
+    null: dict[str, Any] = {"kind": kind}
     if losses.moments is not None:
         expected, variance, third = ((w**k * each).sum() for k, each in zip((1, 2, 3), losses.moments, strict=True))
         spread = math.sqrt(max(variance, 0.0))
-        sign = -1.0 if gain else 1.0
-        beyond = expected + (sign * upper_point(sign * third / spread**3) * spread if spread > 0.0 else 0.0)
-        null = {"null": float(expected), "null_low" if gain else "null_high": float(np.clip(beyond, 0.0, ceiling))}
+        null["null"] = float(expected)
+        for key, sign in (("null_low", -1.0), ("null_high", 1.0)):
+            beyond = expected + (sign * upper_point(sign * third / spread**3) * spread if spread > 0.0 else 0.0)
+            null[key] = float(np.clip(beyond, 0.0, ceiling))
     return mean_estimate(name, losses.values, losses.mass, ceiling, null, losses.notes)
 
 
