@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.special import expit
+from scipy.optimize import minimize
+from scipy.special import expit, logit
 
 import calibrant as cb
-from calibrant.verdict.discovery import Condition, Region, discover
+from calibrant.verdict.discovery import Condition, NoRegion, Region, discover
 
 
 def planted(n: int = 6000, shift: float = 1.5, seed: int = 0) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
@@ -99,15 +100,51 @@ def test_conditions_in_words(condition, text):
 
 def test_edges():
     tiny = discover([0.2, 0.4], [0, 1], {"x": [1, 2]})
-    assert tiny == Region((), False, 0, 0, 0.0, 0.0, np.inf, 1, 0.4, 1.0, 1, 1)
-    assert str(tiny) == "No region: too few rows, or no feature that varies (searched 1 row, tested on another 1)."
-    constant = discover(np.full(500, 0.3), np.arange(500) % 10 < 3, {"x": np.ones(500)})
-    assert constant.conditions == ()
-    assert not constant.off
+    expected = Region(
+        (), False, 0, 0, 0.0, 0.0, np.inf, 1, 0.4, 1.0, 1, 1, 0.4, tiny.all_p_value, None, NoRegion.FEW_ROWS
+    )
+    assert tiny == expected
+    assert tiny.all_p_value == pytest.approx(0.8)
+    for scores in (0.3, 0.5):
+        constant = discover(np.full(500, scores), np.arange(500) % 10 < 3, {"x": np.ones(500)})
+        assert (constant.conditions, constant.off, constant.reason) == ((), False, NoRegion.NO_FEATURE)
     ends = discover(np.repeat([0.0, 1.0], 300), np.repeat([0, 1], [301, 299]), {"x": np.arange(600.0)})
-    assert not ends.off
+    assert (ends.off, ends.reason) == (False, NoRegion.NOTHING)
+    with pytest.warns(cb.CalibrantWarning, match="only one class"):
+        none = discover(np.full(500, 0.5), np.zeros(500, dtype=int), {"x": np.arange(500)})
+    assert (none.off, none.reason, none.all_p_value < 1e-9) == (False, NoRegion.NOTHING, True)
     infinite = discover(*planted(400)[:2], {"x": np.where(np.arange(400) % 2, np.inf, -np.inf)})
     assert 0.0 <= infinite.p_value <= 1.0
+
+
+def off_everywhere(case: str) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
+    """W4 of the trials, and scores of a model with balanced class weights."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=4000)
+    if case == "2.2 times":
+        s = 0.2 + 0.1 * np.tanh(x)
+        return np.clip(2.2 * s, 0, 1), rng.random(4000) < s, {"x": x, "z": rng.normal(size=4000)}
+    features = {f"x{j}": rng.normal(size=4000) for j in range(9)} | {"x": x}
+    z = x + 0.5 * features["x3"] - 1.5
+    planted = 1.2 * (features["x1"] > 0.8) * (features["x2"] < 0) * (case == "balanced, and a region")
+    return expit(1.3 * z + 1.5), rng.random(4000) < expit(z + planted), features
+
+
+@pytest.mark.parametrize("case", ["2.2 times", "balanced", "balanced, and a region"])
+def test_where_the_model_is_off_everywhere_the_corrected_scores_are_searched(case):
+    scores, y, features = off_everywhere(case)
+    region = discover(scores, y, features)
+    tested = np.random.default_rng(0).permutation(len(y))[len(y) // 2 :]
+    fit = minimize(lambda b: np.logaddexp(0, u := b[0] + b[1] * logit(scores[tested])).sum() - y[tested] @ u, [0, 1])
+    assert region.recalibration == pytest.approx(fit.x, abs=1e-3)
+    assert region.all_predicted == pytest.approx(scores[tested].sum())
+    assert region.all_p_value < 1e-9
+    assert region.outside_events + region.events == y[tested].sum()
+    assert region.outside_predicted + region.predicted == pytest.approx(y[tested].sum())
+    if "region" in case:
+        assert (region.off, region.too_low, {each.feature for each in region.conditions}) == (True, True, {"x1", "x2"})
+    else:
+        assert (region.off, region.reason) == (False, NoRegion.NOTHING)
 
 
 def test_check_looks_for_a_region_on_request():

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from itertools import combinations
 from typing import Any
 
@@ -14,11 +15,14 @@ from scipy import special
 
 from calibrant.arrays import ScoreType, check_rows
 from calibrant.arrays.columns import is_missing, read_numbers
+from calibrant.fits.scaling import Scaling, fit_level, fit_platt
 from calibrant.fits.trees.features import MISSING, Features, bin_sums
+from calibrant.maps import LogitAffineMap
 from calibrant.maps.base import by_name
 from calibrant.messages import InputError, Shown, plural
 from calibrant.metrics.chance import Chance
-from calibrant.numerics import Floats, Ints
+from calibrant.numerics import Floats, Ints, logit
+from calibrant.tallies import Tally
 from calibrant.verdict.figures import amount, p_text
 from calibrant.verdict.input.reading import as_probabilities
 from calibrant.verdict.segments import ALPHA, CONFIDENCE, ratio_interval
@@ -37,6 +41,16 @@ LONGER = 1.6
 """A further condition is kept if it raises the test statistic by at least this."""
 OPEN = 0.5
 """An end of a range is left out if the test statistic falls by at most this."""
+OVERALL = 5.99
+"""Likelihood ratio above which intercept and slope count as off: chi-square with two degrees of freedom, 5 %."""
+
+
+class NoRegion(StrEnum):
+    """Why no region is called off."""
+
+    FEW_ROWS = "fewer than 200 rows"
+    NO_FEATURE = "no feature varies"
+    NOTHING = "nothing stands out"
 
 
 @dataclass(frozen=True)
@@ -98,15 +112,24 @@ class Region(Shown):
     too_low
         Whether the predictions looked too low in the rows that were searched. The test is for this side alone.
     rows, events, predicted
-        Rows, observed and predicted events of the region among the tested rows.
+        Rows, observed and predicted events of the region among the tested rows; predicted by the corrected scores if
+        there is a ``recalibration``.
     low, high
         95 % interval of observed over predicted events there.
     outside_events, outside_predicted
         Observed and predicted events of the other tested rows.
     p_value
-        One-sided exact p-value of the observed events, for a model that is calibrated in the region.
+        One-sided p-value: the larger one of two tests, that the model is calibrated in the region (exact), and that the
+        region is off no more than all rows are. With a ``recalibration`` only the second.
     searched, tested
         Rows that were searched, and rows that were held out for the test.
+    all_predicted, all_p_value
+        Predicted events of all tested rows by the scores themselves, and the two-sided p-value of the observed ones.
+    recalibration
+        Intercept and slope fitted to the tested rows, if corrected scores were searched, because the model was off
+        overall.
+    reason
+        Why no region is called off; None if one is.
     """
 
     conditions: tuple[Condition, ...]
@@ -121,6 +144,10 @@ class Region(Shown):
     p_value: float
     searched: int
     tested: int
+    all_predicted: float = 0.0
+    all_p_value: float = 1.0
+    recalibration: tuple[float, float] | None = None
+    reason: NoRegion | None = None
 
     @property
     def off(self) -> bool:
@@ -150,10 +177,21 @@ class Region(Shown):
         return np.logical_and.reduce(held) if held else np.zeros(len(next(iter(columns.values()))), dtype=bool)
 
     def __str__(self) -> str:
-        """One or two sentences."""
+        """One to three sentences."""
         where = f"searched {plural(self.searched, 'row')}, tested on another {self.tested:,}"
+        if self.recalibration is None:
+            return self._said(where)
+        said = self._said(where)
+        after = f"After correcting intercept and slope, {said[0].lower()}{said[1:]}"
+        if self.all_p_value > ALPHA:
+            return after
+        every = self.events + self.outside_events
+        side, ratio = "low" if every > self.all_predicted else "high", _ratio(every, self.all_predicted)
+        return f"Too {side} overall: observed / predicted {ratio} among the tested rows. {after}"
+
+    def _said(self, where: str) -> str:
         if not self.conditions:
-            return f"No region: too few rows, or no feature that varies ({where})."
+            return f"No region: {self.reason} ({where})."
         ratio, outside = _ratio(self.events, self.predicted), _ratio(self.outside_events, self.outside_predicted)
         counts = (
             f"{plural(self.rows, 'row')}: predicted {amount(self.predicted)}, observed {amount(self.events)}; "
@@ -161,7 +199,7 @@ class Region(Shown):
             f"one-sided p {p_text(self.p_value)}"
         )
         if not self.off:
-            return f"No region found to be off. Most conspicuous: {self.name} ({counts}; {where})."
+            return f"No region stands out significantly. Most conspicuous: {self.name} ({counts}; {where})."
         return f"Too {'low' if self.too_low else 'high'} where {self.name} ({counts}; {where})."
 
 
@@ -180,6 +218,10 @@ def discover(
     moved on a finer grid, and a third condition is added where it helps. The box with the largest
     :math:`|\sum (y - p)| / \sqrt{\sum p (1 - p)}` is the region; its side, too low or too high, is fixed. The other
     half tests this one region on this one side.
+
+    If intercept and slope, fitted to the searched rows, explain their deviation better than the region does, the model
+    is off overall, and the search is repeated with the corrected scores. In the test, intercept and slope are fitted
+    again, to the tested rows.
 
     Parameters
     ----------
@@ -204,7 +246,10 @@ def discover(
     Notes
     -----
     Guarantee: for independent rows and a calibrated model, ``off`` is true with probability at most 5 %, whatever the
-    search does, since the test uses other rows and the exact distribution of their events.
+    search does, since the test uses other rows and the exact distribution of their events. For a model that is wrong in
+    its intercept alone (after a correction: in intercept and slope) this holds for large samples: with the design X of
+    the parameters fitted to the tested rows, the excess of events in the region R has the variance
+    :math:`V_R - V_{RX} V_{XX}^{-1} V_{XR}` of an efficient score, and is scaled to :math:`V_R` for the exact tail.
 
     Cost: one pass over half the rows for each pair of features.
 
@@ -233,23 +278,83 @@ def discover(
     half = len(p) // 2
     train, test = np.sort(order[:half]), np.sort(order[half:])
 
-    def outside(rows: Ints) -> tuple[int, float]:
-        return int(labels[rows].sum()), float(p[rows].sum())
-
-    box, z = _worst_box(binned.take(train), labels[train] - p[train], p[train] * (1.0 - p[train]))
+    searched, tallies = binned.take(train), [Tally.from_rows(rows.take(part)) for part in (train, test)]
+    y_train, y = labels[train], labels[test]
+    box, z = _worst_box(searched, y_train - p[train], p[train] * (1.0 - p[train]))
+    blank = _why_none(searched)
+    changed = False
+    if blank is None and tallies[0].has_interior:
+        q, within = _corrected(tallies[0], p[train], True)[0], train[_inside(searched.codes, box)]
+        shifted = _corrected(Tally.from_rows(rows.take(within)), p[within], False)[0]
+        gain, own = _ratio_of(p[train], q, y_train), _ratio_of(p[within], shifted, labels[within])
+        changed = gain > OVERALL and math.sqrt(gain) >= math.sqrt(max(own, 0.0)) - LONGER * len(box)
+        if changed:
+            box, z = _worst_box(searched, y_train - q, q * (1.0 - q))
+    q, recalibration = _corrected(tallies[1], p[test], changed)
+    shown, every = q if changed else p[test], _chance(p[test])
+    none = Region(
+        (), False, 0, 0, 0.0, 0.0, math.inf, int(y.sum()), float(shown.sum()), 1.0, half, len(test),
+        every.mean, every.p_value(float(y.sum())), recalibration if changed else None, blank or NoRegion.NOTHING,
+    )  # fmt: skip
     if not box:
-        return Region((), False, 0, 0, 0.0, 0.0, math.inf, *outside(test), 1.0, half, len(test))
-    within = _inside(binned.codes[test], box)
-    inside = test[within]
-    values, counts = np.unique(p[inside], return_counts=True)
-    chance, events = Chance(values, counts.astype(np.float64)), int(labels[inside].sum())
-    tails = chance.log_tails(float(events))
-    interval = ratio_interval(events, chance.mean, chance.variance, float(special.ndtri((1.0 + CONFIDENCE) / 2.0)))
-    conditions = tuple(_condition(binned, j, *ends) for j, ends in sorted(box.items()))
-    p_value = min(1.0, math.exp(tails[1] if z > 0.0 else tails[0]))
-    counted = len(inside), events, chance.mean
-    others = outside(test[~within])
-    return Region(conditions, z > 0.0, *counted, *interval, *others, p_value, searched=half, tested=len(test))
+        return none
+    inside = _inside(binned.codes[test], box)
+    chance, events = _chance(shown[inside]), int(y[inside].sum())
+    low, high = ratio_interval(events, chance.mean, chance.variance, float(special.ndtri((1.0 + CONFIDENCE) / 2.0)))
+    design = np.column_stack([np.ones(len(q)), logit(q)])[:, : 2 if changed else 1]
+    p_value = _relative_p(q, y, inside, design, z > 0.0)
+    if not changed:
+        p_value = max(p_value, math.exp(chance.log_tails(float(events))[z > 0.0]))
+    return replace(
+        none,
+        conditions=tuple(_condition(binned, j, *ends) for j, ends in sorted(box.items())),
+        too_low=z > 0.0,
+        rows=int(inside.sum()), events=events, predicted=chance.mean, low=low, high=high,
+        outside_events=int(y[~inside].sum()), outside_predicted=float(shown[~inside].sum()),
+        p_value=p_value, reason=None if p_value <= ALPHA else NoRegion.NOTHING,
+    )  # fmt: skip
+
+
+def _chance(p: Floats) -> Chance:
+    values, counts = np.unique(p, return_counts=True)
+    return Chance(values, counts.astype(np.float64))
+
+
+def _corrected(tally: Tally, p: Floats, slope: bool) -> tuple[Floats, tuple[float, float]]:
+    """The scores after a fit of the intercept, or of intercept and ``slope``, and both numbers."""
+    fitted = (fit_platt(tally, Scaling(increasing=False)) if slope else fit_level(tally))[0]
+    numbers = (fitted.intercept, fitted.slope) if isinstance(fitted, LogitAffineMap) else (0.0, 1.0)
+    return np.asarray(fitted.apply(p), dtype=np.float64), numbers
+
+
+def _ratio_of(p: Floats, q: Floats, labels: Floats) -> float:
+    """Likelihood ratio of two sets of probabilities, twice its logarithm."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return 2.0 * float(np.log(np.where(labels == 1.0, q / p, (1.0 - q) / (1.0 - p))).sum())
+
+
+def _relative_p(q: Floats, labels: Floats, inside: NDArray[np.bool_], design: Floats, too_low: bool) -> float:
+    """One-sided p-value of the events inside, by scores whose parameters were fitted to all of these rows.
+
+    Their excess is minus that of the other rows: the side with fewer events has the exact tail.
+    """
+    v = q * (1.0 - q)
+    if v[inside].sum() > v[~inside].sum():
+        inside, too_low = ~inside, not too_low
+    chance = _chance(q[inside])
+    cross = design[inside].T @ v[inside]
+    share = float(cross @ np.linalg.pinv((design.T * v) @ design) @ cross) / max(float(v[inside].sum()), 1e-300)
+    if not share < 1.0 - 1e-6:
+        return 1.0
+    excess = (float(labels[inside].sum()) - chance.mean) / math.sqrt(1.0 - share)
+    return math.exp(chance.log_tails(chance.mean + excess)[too_low])
+
+
+def _why_none(features: Features) -> NoRegion | None:
+    """Why there can be no box, if there can be none."""
+    if len(features.codes) < 2 * MIN_ROWS:  # half of all rows
+        return NoRegion.FEW_ROWS
+    return None if (features.codes != features.codes[:1]).any() else NoRegion.NO_FEATURE
 
 
 # --------------------------------------------------------------------------------------------------------------- Search
