@@ -517,9 +517,7 @@ def test_the_table_says_what_happened():
         assert 0 < line.sd < 0.3
     north = lines["north"]
     assert north.predicted_after == pytest.approx(float(cal.transform(draw()[0], by)[by == "north"].sum()), rel=1e-6)
-    text = str(cal.segments_)
-    assert text.splitlines()[0].split() == ["segment", "rows", "observed", "before", "after", "shift", "slope"]
-    assert len(text.splitlines()) == 5
+    assert len(str(cal.segments_).splitlines()) == 5
     assert cal.segments_.to_dict()["segments"][0]["column"] == "segment"
 
 

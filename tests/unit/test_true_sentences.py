@@ -13,9 +13,11 @@ from scipy.special import expit, logit, softmax
 
 import calibrant as cb
 from calibrant import abstention, clinical, conformal, live, metrics, online
+from calibrant.calibrators import MulticlassSegmentCalibrator
 from calibrant.displays import ReliabilityDisplay
 from calibrant.messages import InputError, Note
 from calibrant.metrics.estimates import BINARY, Ideal
+from calibrant.tallies import GroupedTally
 
 every = pytest.mark.parametrize
 
@@ -252,3 +254,47 @@ def test_a_report_calls_no_loss_expected_if_calibrated(style: Any) -> None:
     made = cb.report(q, y, style=style)
     assert all(("null" in each) == (each.get("kind") == "loss") for each in made.to_dict()["scores"])
     assert "expected if calibrated" not in made.to_markdown()
+
+
+# -------------------------------------------------------------------------------------------- What is called "before"
+
+
+def by_segment(kind: str) -> tuple[Any, Any, Any]:
+    """W7 of the trials: stated confidences of two models, which a global map alone would not mend."""
+    rng = np.random.default_rng(7)
+    g = np.where(rng.random(3000) < 0.5, "A", "B")
+    c = rng.choice([0.5, 0.7, 0.8, 0.9, 0.95, 1.0], 3000)
+    y = rng.random(3000) < np.where(g == "A", c - 0.25, c - 0.05)
+    return {"logit": logit(0.98 * c), "real": 10 * c}.get(kind, c), y.astype(int), g
+
+
+@every("kind", ["probability", "logit", "real", "tally"])
+@every("method", ["shrink", "separate", "multicalibrate"])
+def test_the_table_of_segments_begins_with_the_sum_of_the_scores(kind: Any, method: Any) -> None:
+    s, y, g = by_segment(kind)
+    cal = cb.SegmentCalibrator(cb.PlattScaling(), segment_method=method)
+    if kind == "tally":
+        cal.fit_tally(GroupedTally.from_arrays(s, y, groups=g, grid=None), by="model")
+    else:
+        cal.fit(s, y, {"model": g}, score_type=kind)
+    for line in cal.segments_.lines:
+        own = g == line.value
+        p = {"logit": expit(s[own]), "real": np.full(own.sum(), np.nan)}.get(kind, s[own])
+        assert line.predicted_before == pytest.approx(p.sum(), nan_ok=True, rel=1e-6)
+        assert line.predicted_after == pytest.approx(cal.transform(s[own], g[own]).sum(), rel=1e-6)
+        by_all = np.nan if method == "separate" else cal.global_.transform(s[own]).sum()
+        assert line.predicted_global == pytest.approx(by_all, nan_ok=True, rel=1e-6)
+
+
+def test_the_lines_of_segments_of_classes_begin_with_the_mean_of_the_scores() -> None:
+    rng = np.random.default_rng(2)
+    z = 2.0 * rng.normal(size=(3000, 3))
+    g = np.where(rng.random(3000) < 0.5, "A", "B")
+    y = (z * np.where(g == "A", 0.3, 1.0)[:, None] + rng.gumbel(size=z.shape)).argmax(axis=1)
+    for scores in (softmax(z, axis=1), z):
+        cal = MulticlassSegmentCalibrator().fit(scores, y, g)
+        for line in cal.segments_:
+            own = g == line.value
+            assert line.before == pytest.approx(softmax(z[own], axis=1).max(axis=1).mean(), rel=1e-5)
+            assert line.by_global == pytest.approx(cal.global_.transform(scores[own]).max(axis=1).mean(), rel=1e-5)
+            assert line.after == pytest.approx(cal.transform(scores[own], g[own]).max(axis=1).mean(), rel=1e-5)

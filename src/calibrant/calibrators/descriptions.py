@@ -37,7 +37,7 @@ def _found(cal: SegmentCalibrator) -> list[str]:
         return ["No row has a segment: all get the global map."]
     if cal.segment_method == "shrink":
         lines = [differences(name, scales, cal.segments_.of_column(name)) for name, scales in cal.scales_.items()]
-        title = "Observed events, and events predicted before and after (largest changes first):"
+        title = "Observed events, and events predicted by scores, global map and final map (largest corrections first):"
         table = [title, cal.segments_.head(MAX_SHOWN_SEGMENTS)]
         return [*lines, *"\n".join(table).splitlines()] if cal.map_.columns else lines
     count = f"{len(cal.segments_):,} segments tested"

@@ -34,7 +34,7 @@ from calibrant.numerics import Floats
 from calibrant.selection.folds import FOLDS, Folds, take_rows
 from calibrant.selection.losses import NAMES, Loss, Losses
 from calibrant.selection.rule import Candidate, select
-from calibrant.selection.segments.losses import estimate, kept, ranking_between, reference, weighted_mean
+from calibrant.selection.segments.losses import estimate, ranking_between, reference, weighted_mean
 from calibrant.selection.segments.table import SegmentTable
 from calibrant.tallies import GroupedTally, Tally, end_notes, repeat_notes, repeat_notes_of_rows
 
@@ -124,7 +124,8 @@ class SegmentCalibrator(BinaryCalibrator):
     sources_ : dict of str to calibrator
         The fitted calibrators by source with ``"separate"``; else empty.
     segments_ : SegmentTable
-        Rows, observed events, predictions before and after, shift and slope of each segment; prints as a table.
+        Rows, observed events, predictions of scores, global map and final map, shift and slope of each segment; prints
+        as a table.
     scales_ : dict of str to Scales
         How much segments differ, by column, with ``"shrink"``; else empty.
     changes_ : tuple of Change
@@ -432,19 +433,15 @@ class SegmentCalibrator(BinaryCalibrator):
         return found.before, found.after, found.change
 
     def _look_at_sources(self, cells: SegmentCells, column: str) -> None:
-        """Predictions of the original model and of each source's map; maps differ in shape, so no shift or slope."""
+        """Predictions of the scores and of each source's map; maps differ in shape, so no shift or slope."""
         x, nan = np.full(len(cells.n), np.nan), float("nan")
         for code, name in enumerate(cells.columns[column]):
             if name in self.sources_:
                 own = cells.codes[column] == code
                 x[own] = cells.log_odds(self.sources_[name].map_)[own]
-        before = SegmentTable.of(cells, cells.log_odds(kept(self._base()._clipped(cells.scores()))), ())
-        after = SegmentTable.of(cells, x, ())
+        lines = SegmentTable.of(cells, x, ()).lines
         self.segments_ = SegmentTable(
-            tuple(
-                replace(line, predicted_after=other.predicted_after, level=nan, slope=nan)
-                for line, other in zip(before.lines, after.lines, strict=True)
-            )
+            tuple(replace(each, predicted_global=nan, level=nan, slope=nan) for each in lines)
         )
         self.ranking_ = ranking_between(cells, x)
 

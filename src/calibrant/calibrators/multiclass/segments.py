@@ -24,6 +24,7 @@ from calibrant.guarantees.certificate import Coverage, IntervalName
 from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.guarantees.provenance import Sampling, Status
 from calibrant.maps import ClassAxis, GroupedSoftmaxMap, MulticlassMap, SoftmaxMap
+from calibrant.maps.classes import softmax
 from calibrant.messages import InputError, Shown, Voice, warn
 from calibrant.metrics.estimates import Estimate
 from calibrant.metrics.multiclass.scores import order_notes
@@ -51,16 +52,17 @@ UNPROVED = NoCertificate(
 
 @dataclass(frozen=True)
 class ClassSegment(Shown):
-    """One segment: its rows, top-1 accuracy, mean confidence before and after, and its own slope and intercepts.
+    """One segment: its rows, top-1 accuracy, mean confidences, and its own slope and intercepts.
 
-    ``before`` is the mean largest probability by the global map, ``after`` and ``accuracy`` are by the map of the
-    segment.
+    The mean largest probability is ``before`` of the scores themselves, ``by_global`` by the global map, and ``after``
+    by the map of the segment, as is ``accuracy``.
     """
 
     value: str
     rows: float
     accuracy: float
     before: float
+    by_global: float
     after: float
     slope: float
     shifts: tuple[float, ...]
@@ -68,8 +70,8 @@ class ClassSegment(Shown):
     def __str__(self) -> str:
         """One line."""
         return (
-            f"{self.value}: {self.rows:,.6g} rows, accuracy {100 * self.accuracy:.3g} %, mean confidence "
-            f"{100 * self.before:.3g} % before and {100 * self.after:.3g} % after"
+            f"{self.value}: {self.rows:,.6g} rows, accuracy {100 * self.accuracy:.3g} %; mean confidence of the scores "
+            f"{100 * self.before:.3g} %, of the global map {100 * self.by_global:.3g} %, final {100 * self.after:.3g} %"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -103,7 +105,7 @@ class MulticlassSegmentCalibrator(MulticlassCalibrator):
     strength_ : float
         The chosen penalty in rows; infinite if segments use the global map.
     segments_ : tuple of ClassSegment
-        Rows, accuracy, confidence before and after, slope and intercepts of each segment.
+        Rows, accuracy, confidence by scores and maps, slope and intercepts of each segment.
     before_, after_, change_ : Estimate
         Mean loss of the original model, of the map with segments on held-out rows, and the difference.
     gain_ : Estimate
@@ -212,7 +214,8 @@ class MulticlassSegmentCalibrator(MulticlassCalibrator):
             part = logits[own], rows.labels[own], weights[own]
             correction = np.zeros(logits.shape[1] + 1) if best is None else fit_correction(*part, best)
             corrections.append(correction)
-            lines.append(_line(name, *part, correction, rows.mass[own]))
+            scores = softmax(rows.scores[own]) if rows.score_type == "logit" else rows.scores[own]
+            lines.append(_line(name, *part, correction, rows.mass[own], scores.max(axis=1)))
         found["segments_"] = tuple(lines)
         known = (*rows.notes, *absent_notes(rows))
         notes = tuple(each for each in self.global_.notes_ if each not in known)
@@ -330,7 +333,7 @@ class MulticlassSegmentCalibrator(MulticlassCalibrator):
         lines = [f"Global map: {chosen}."]
         if np.isfinite(self.strength_):
             lines.append(f"By {self._by}: a slope and intercepts for each segment, penalty {self.strength_:g} rows.")
-            far = sorted(self.segments_, key=lambda each: abs(each.after - each.before) * each.rows, reverse=True)
+            far = sorted(self.segments_, key=lambda each: abs(each.after - each.by_global) * each.rows, reverse=True)
             lines += [f"{each}." for each in far[:MAX_SHOWN]]
             more = len(far) - MAX_SHOWN
             lines += [f"and {more:,} more segments."] if more > 0 else []
@@ -373,13 +376,13 @@ def _logs(whole: MulticlassMap, rows: MulticlassRows) -> Floats:
 
 
 def _line(
-    name: str, u: Floats, labels: NDArray[np.intp], weights: Floats, correction: Floats, mass: NDArray[Any]
+    name: str, u: Floats, labels: NDArray[np.intp], weights: Floats, correction: Floats, mass: NDArray[Any], top: Floats
 ) -> ClassSegment:
     after = corrected(u, correction)
     total = float(weights.sum())
-    accuracy, confidence, own = (
+    accuracy, confidence, by_all, own = (
         float((weights * each).sum()) / total
-        for each in (after.argmax(axis=1) == labels, np.exp(u).max(axis=1), after.max(axis=1))
+        for each in (after.argmax(axis=1) == labels, top, np.exp(u).max(axis=1), after.max(axis=1))
     )
     slope, shifts = 1.0 + float(correction[0]), tuple(correction[1:].tolist())
-    return ClassSegment(name, float(mass.sum()), accuracy, confidence, own, slope, shifts)
+    return ClassSegment(name, float(mass.sum()), accuracy, confidence, by_all, own, slope, shifts)

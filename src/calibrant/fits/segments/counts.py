@@ -14,7 +14,7 @@ from calibrant.arrays.columns import need_names
 from calibrant.arrays.keys import Keys, read_keys
 from calibrant.maps import ByGroupMap, ComposeMap, IdentityMap, LogitAffineMap, Map
 from calibrant.messages import InputError, Setting
-from calibrant.numerics import LOG_ODDS_LIMIT, OUTPUT_ENDS, Ends, Floats, Grid, Ints, logit
+from calibrant.numerics import LOG_ODDS_LIMIT, OUTPUT_ENDS, Ends, Floats, Grid, Ints, expit, logit
 from calibrant.tallies import SEGMENT_GRID, Cells, Counts, GroupedTally, Tally, ends_of_rows, in_effective_rows
 
 MAX_EXACT_ROWS = 1 << 16
@@ -141,6 +141,12 @@ class SegmentCells:
             whole.score_type,
             whole.ends,
         )
+
+    def probabilities(self) -> Floats:
+        """The scores themselves, cell by cell; NaN for real scores."""
+        if self.score_type == "real":
+            return np.full(len(self.place), np.nan)
+        return (self.axis if self.score_type == "probability" else expit(self.axis))[self.place]
 
     def log_odds(self, fitted: Map) -> Floats:
         """Log-odds of a map of the score alone, cell by cell."""

@@ -23,11 +23,12 @@ MAX_SHOWN = 25
 
 @dataclass(frozen=True)
 class SegmentLine:
-    """One segment: observed events, events predicted before and after, and the segment's own correction.
+    """One segment: observed events, events predicted by each map, and the segment's own correction.
 
-    ``predicted_before`` is by the global map. ``level`` is the shift of the log-odds at the segment's center and
-    ``slope`` their slope there, after the corrections of earlier columns; 0 and 1 mean no correction. ``sd`` is the
-    posterior standard deviation of the shift, NaN if there is none.
+    ``predicted_before`` is the sum of the scores themselves, NaN for real scores; ``predicted_global`` is by the global
+    map, NaN if there is none, and ``predicted_after`` by the whole map. ``level`` is the shift of the log-odds at the
+    segment's center and ``slope`` their slope there, after the corrections of earlier columns; 0 and 1 mean no
+    correction. ``sd`` is the posterior standard deviation of the shift, NaN if there is none.
     """
 
     column: str
@@ -35,6 +36,7 @@ class SegmentLine:
     rows: float
     events: float
     predicted_before: float
+    predicted_global: float
     predicted_after: float
     level: float
     slope: float
@@ -43,18 +45,18 @@ class SegmentLine:
 
 @dataclass(frozen=True)
 class SegmentTable(Shown):
-    """Every segment of every column; prints those with the largest changes."""
+    """Every segment of every column; prints those with the largest corrections."""
 
     lines: tuple[SegmentLine, ...]
 
     @classmethod
     def of(cls, cells: SegmentCells, x: Floats, stages: Stages, sds: dict[str, Floats] | None = None) -> SegmentTable:
         """From log-odds x of the global map, and the stages that follow it."""
-        before, after = expit(x), expit(cells.after(x, stages))
+        before, by_all, after = cells.probabilities(), expit(x), expit(cells.after(x, stages))
         n = cells.n.astype(np.float64)
         found = []
         for name, segments in cells.columns.items():
-            sums = [_sums(cells, name, part) for part in (n, cells.events, n * before, n * after)]
+            sums = [_sums(cells, name, part) for part in (n, cells.events, n * before, n * by_all, n * after)]
             sd = (sds or {}).get(name, np.full(len(segments), np.nan))
             columns = zip(*(part.tolist() for part in (*sums, *_lines(cells, x, name, stages), sd)), strict=True)
             found += [SegmentLine(name, value, *numbers) for value, numbers in zip(segments, columns, strict=True)]
@@ -78,24 +80,24 @@ class SegmentTable(Shown):
         return len(self.lines)
 
     def __str__(self) -> str:
-        """A table, the segments with the largest changes first."""
+        """A table, the segments with the largest corrections first."""
         return self.head(MAX_SHOWN)
 
     def _repr_html_(self) -> str:
-        """For notebooks: the table, the segments with the largest changes first."""
+        """For notebooks: the table, the segments with the largest corrections first."""
         shown = self._largest(MAX_SHOWN)
         rows = [(_name(line), *map(str.strip, _cells(line))) for line in shown]
         return table_block(("segment", *_HEAD), rows, notes=self._more(shown))
 
     def _largest(self, most: int) -> list[SegmentLine]:
-        """At most this many segments, those with the largest changes in predicted events."""
+        """At most this many segments, those with the largest corrections in predicted events."""
         return sorted(self.lines, key=_distance, reverse=True)[:most]
 
     def _more(self, shown: list[SegmentLine]) -> list[str]:
         return [f"and {len(self) - len(shown):,} more"] if len(shown) < len(self) else []
 
     def head(self, most: int) -> str:
-        """The table of at most ``most`` segments, those with the largest changes in predicted events."""
+        """The table of at most ``most`` segments, those with the largest corrections in predicted events."""
         shown = self._largest(most)
         width = max([7, *(len(_name(line)) for line in shown)])
         names = (f"{name:>{wide}}" for name, wide in zip(_HEAD, _WIDTHS, strict=True))
@@ -158,8 +160,9 @@ def _lines(cells: SegmentCells, x: Floats, name: str, stages: Stages) -> tuple[F
 
 
 def _distance(line: SegmentLine) -> float:
-    """Change in the number of predicted events; segments without a prediction come last."""
-    moved = abs(line.predicted_after - line.predicted_before)
+    """How many events the correction of the segment moves; segments without a prediction come last."""
+    without = line.predicted_before if np.isnan(line.predicted_global) else line.predicted_global
+    moved = abs(line.predicted_after - without)
     return -1.0 if np.isnan(moved) else moved
 
 
@@ -167,13 +170,14 @@ def _name(line: SegmentLine) -> str:
     return f"{line.column} = {line.value}"
 
 
-_HEAD, _WIDTHS = ("rows", "observed", "before", "after", "shift", "slope"), (9, 9, 9, 9, 7, 6)
+_HEAD = ("rows", "observed", "scores", "global map", "final", "shift", "slope")
+_WIDTHS = (9, 9, 9, 11, 9, 7, 6)
 
 
 def _cells(line: SegmentLine) -> list[str]:
     """Numbers of a segment as text, by the columns of the table."""
-    numbers = (line.rows, line.events, line.predicted_before, line.predicted_after, line.level, line.slope)
-    forms = (",.0f", ",.0f", ",.0f", ",.0f", "+.2f", ".2f")
+    predicted = (line.predicted_before, line.predicted_global, line.predicted_after)
+    numbers, forms = (line.rows, line.events, *predicted, line.level, line.slope), (*[",.0f"] * 5, "+.2f", ".2f")
     return [_number(*entry) for entry in zip(numbers, forms, _WIDTHS, strict=True)]
 
 
