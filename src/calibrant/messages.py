@@ -26,7 +26,7 @@ class Advice(Enum):
     ASK_ONE_SOURCE = "ask sources_[name].certificate(), where the calibrator has one"
     CHECK_OUT_OF_FOLD = "check the probabilities of crossfit(calibrator, scores, y), each by a map of the other folds"
     CONNECT_OR_INSTALL = "pass connection=..., or pip install 'calibrant[sql]'"
-    CORRECT_SAMPLING = "SamplingCorrection undoes it without labels"
+    CORRECT_SAMPLING = "SamplingCorrection undoes it, with the event rate in training"
     DIVIDE_BY_100 = "divide by 100"
     DROP_OR_REPAIR_SCORES = "drop these rows or repair the score"
     DROP_ROWS = "drop these rows"

@@ -62,6 +62,7 @@ def table_block(
     left: Collection[int] = (0,),
     bold: Collection[int] = (),
     color: str = GRAY,
+    hint: bool = True,
 ) -> str:
     """A table with a colored bar to its left.
 
@@ -81,6 +82,8 @@ def table_block(
         Indices of the rows that are in bold.
     color
         Color of the bar.
+    hint
+        Whether a line below a wide table says that it can be scrolled.
 
     Examples
     --------
@@ -98,7 +101,7 @@ def table_block(
     above = f"<strong>{escape(title)}</strong>" if title else ""
     style = "border-collapse:collapse;margin:0.3em 0;font-size:0.95em"
     written = f'<table style="{style}"><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>'
-    if width > WIDE_TABLE:
+    if hint and width > WIDE_TABLE:
         notes = (*notes, f"Narrow window? Scroll the table sideways: it has {len(head)} columns.")
     return _bar(f'{above}<div style="overflow-x:auto">{written}</div>{_lines(notes)}', color)
 

@@ -27,8 +27,8 @@ MADE = {
 
 # Blocks that do not run: the page, a line of the block, and why.
 NOT_RUN = {
-    ("README.md", "pip install calibrant"): "installs from the network",
-    ("docs/index.md", 'pip install "calibrant[plot]"'): "installs from the network",
+    ("README.md", "pip install ."): "installs from the network",
+    ("docs/index.md", 'pip install ".[plot]"'): "installs from the network",
 }
 
 # What blocks may be: those that run, directives of the site, and text that is no program.

@@ -289,7 +289,7 @@ def test_a_credit_report_by_grade_with_a_map_and_facts(german) -> None:
     assert "Approved by" in text
     assert "Before the map: 12.8 defaults predicted, 20 observed" in text
     assert text.index("## Verdict") < text.index("## Traffic lights by grade") < text.index("## Appendix: tests of")
-    assert "is not KEY=VALUE" in german("report", "loans.csv", "--meta", "model", "--out", "s.md").stderr
+    assert german("report", "loans.csv", "--meta", "model", "--out", "s.md").exit_code == 2
 
 
 def test_a_report_without_defaults_shows_upper_bounds() -> None:
@@ -345,7 +345,7 @@ def test_labels_and_years_of_the_long_run_average_are_checked(german, subtests) 
     words = ("anchor", "x.csv", "--score", "pd", "--label", "bad", "--time", "year", "--out", "m.json")
     cases = {
         "2 lines have no label": "0.1,,2023\n0.1,,2024\n0.1,1,2024\n",
-        "1 lines have a label in the column 'bad' other than 0 and 1": "0.1,2,2023\n0.1,0,2024\n",
+        "'bad' holds the labels 0 and 2": "0.1,2,2023\n0.1,0,2024\n",
         "has no year in 1 lines": "0.1,1,2023\n0.1,0,\n",
     }
     for expected, lines in cases.items():
@@ -399,3 +399,113 @@ def test_a_report_with_an_earlier_sample(run) -> None:
     found = json.loads(done.stdout)["reference"]
     assert (found["rows"], found["psi"]["value"]) == (200, 0.0)
     assert (found["migration"]["left"], found["migration"]["joined"]) == (50, 50)
+
+
+# ------------------------------------------------------------------------------------- What banks export, and hand over
+
+
+LINES = [
+    [grade, pd, n, k, f"{year}-12-31"]
+    for year in (2023, 2024)
+    for grade, pd, n, k in (("A", 0.0005, 2500, 1), ("B", 0.002, 4700, 18), ("C", 0.02, 1500, 44))
+]
+HEAD = ["Rating", "PD", "Anzahl", "Ausfälle", "Jahr"]
+TOTAL = ["Gesamt", None, 17400, 126, None]
+SHEETS = {
+    "plain": ([HEAD, *LINES], ()),
+    "title above, total below": ([["PD validation"], ["As of", "2024"], [], HEAD, *LINES, [], TOTAL], ()),
+    "after a cover": ([HEAD, *LINES, TOTAL], ("--sheet", "Grades")),
+    "line of names given": ([HEAD, HEAD[::-1], [], HEAD, *LINES], ("--header-row", "4")),
+}
+
+
+@pytest.mark.parametrize("layout", SHEETS)
+def test_every_command_reads_the_table_of_a_workbook(german, layout: str) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+    lines, more = SHEETS[layout]
+    book = openpyxl.Workbook()
+    sheet = book.active
+    if "--sheet" in more:
+        sheet.append(["Cover"])
+        sheet = book.create_sheet("Grades")
+    for line in lines:
+        sheet.append(line)
+    book.save("in.xlsx")
+    found = json.loads(german("grades", "in.xlsx", *NAMES, "--time", "Jahr", "--json", *more).stdout)
+    assert [each["n"] for each in found["portfolio"]["grades"]] == [5000, 9400, 3000]
+    assert found["years"] == ["2023", "2024"]
+    columns = ("--score", "PD", "--label", "late", "--weight", "Anzahl", "--frequency")
+    counted = german("check", "in.xlsx", *columns, "--json", *more)  # this column is missing in all layouts
+    assert counted.exit_code == 1
+    assert "'Ausfälle'" in counted.stderr
+
+
+def test_options_of_a_workbook_are_refused_where_they_cannot_hold(german) -> None:
+    for words in (("--sheet", "x"), ("--header-row", "2")):
+        assert german("grades", "plain.csv", *words).exit_code == 1
+
+
+@pytest.mark.parametrize(
+    "written", [("0", "1"), ("Nein", "Ja"), ("-1", "1"), ("2", "1"), ("false", "true"), ("it's", "no")]
+)
+def test_labels_are_read_as_check_reads_them(german, written: tuple[str, str]) -> None:
+    rng = np.random.default_rng(0)
+    lines = [(g, p, written[rng.random() < p]) for g, p in zip("ABC" * 200, (0.02, 0.1, 0.4) * 200, strict=True)]
+    text = "".join(f'{g},{p},"{y}",{2023 + k % 2}\n' for k, (g, p, y) in enumerate(lines))
+    Path("x.csv").write_text("grade,pd,bad,year\n" + text, encoding="utf-8")
+    plain = written in (("0", "1"), ("-1", "1"), ("false", "true"))
+    words = ("x.csv", "--score", "pd", "--label", "bad", *(() if plain else ("--positive", written[1])), "--json")
+    events = sum(y == written[1] for *_, y in lines)
+    assert json.loads(german("check", *words).stdout)["events"] == events
+    assert json.loads(german("grades", *words).stdout)["portfolio"]["portfolio"]["events"] == events
+    yearly = german("anchor", *words, "--time", "year", "--out", "m.json")
+    assert sum(json.loads(yearly.stdout)["long_run_average"]["events"]) == events
+    if not plain:
+        assert german("grades", *words[:5]).exit_code == german("check", *words[:5]).exit_code == 1
+
+
+def test_a_light_of_several_years_names_what_they_share(german) -> None:
+    words = ("german.csv", *NAMES, "--time", "Stichtag", "--correlation", "0.1", "--json")
+    for year_correlation, more in ((0.0, ()), (0.4, ("--year-correlation", "0.4"))):
+        found = json.loads(german("grades", *words, *more).stdout)
+        whole = found["portfolio"]
+        n, k, pd = [[1200, 2400, 700], [1300, 2300, 800]], [[1, 6, 27], [0, 12, 17]], [[0.0005, 0.002, 0.02]] * 2
+        same = cb.credit.vasicek_test(n, k, pd, correlation=0.1, year_correlation=year_correlation)
+        assert (whole["years"], whole["year_correlation"]) == (2, year_correlation)
+        assert whole["portfolio"]["correlated_p"] == same.portfolio_p
+        assert [each["correlated_p"] for each in whole["grades"]] == same.p_values.tolist()
+    assert german("grades", "german.csv", *NAMES, "--year-correlation", "0.4").exit_code == 1
+
+
+def test_the_page_of_lights_says_what_it_is_about_and_its_legend_once(german) -> None:
+    about = ("--title", "PD <retail>", "--meta", "model=PD 7", "--meta", "date=2025-03-31")
+    done = german(
+        "grades", "german.csv", *NAMES, "--time", "Stichtag", "--correlation", "0.1", "--out", "p.html", *about
+    )
+    page = Path("p.html").read_text(encoding="utf-8")
+    assert page.count("<title>PD &lt;retail&gt;</title>") == 1
+    facts = dict(re.findall("<dt>(.*?)</dt><dd>(.*?)</dd>", page))
+    assert facts | {"data": ""} == {"model": "PD 7", "date": "2025-03-31", "file": "german.csv", "data": ""}
+    assert page.index("<dl>") < page.index(done.stdout.split(":")[0]) < page.index("<table")
+    assert [
+        name for name in re.findall("<th[^>]*>([a-z]+)</th>", page) if name.endswith("ed") or name.startswith("ind")
+    ]
+    assert page.count("Clopper-Pearson") == 1
+    assert page.count("<table") == 1 + 1 + 2  # all grades, the lights by year, each year
+    assert german("grades", "plain.csv", "--meta", "model=x").exit_code == 1
+
+
+def test_of_many_parts_the_worst_ten_are_printed(german) -> None:
+    rows = "".join(f"A,0.01,100,{k % 4},s{k}\n" for k in range(14))
+    Path("parts.csv").write_text("grade,pd,n,defaults,seg\n" + rows, encoding="utf-8")
+    shown = german("grades", "parts.csv", "--by", "seg").stdout
+    listed = re.findall(r"^s\d+ ", shown, re.MULTILINE)
+    assert len(listed) == 10
+    assert {int(each[1:]) % 4 for each in listed[:3]} == {3}
+    assert "--out" in shown.splitlines()[-2] + shown.splitlines()[-1]
+
+
+def test_no_report_is_written_as_pdf(german) -> None:
+    done = german("report", "plain.csv", "--out", "r.pdf")
+    assert done.exit_code == 1
+    assert "--print-to-pdf=r.pdf r.html" in " ".join(done.stderr.split())

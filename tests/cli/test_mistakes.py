@@ -324,8 +324,8 @@ OTHERS = {
         "--name is 'land', and the frame already has this column: pass another name",
     ),
     "a report of no kind": (
-        "report rows.csv --out r.pdf",
-        "--out r.pdf has an unknown file extension: use one of .html .md .json",
+        "report rows.csv --out r.docx",
+        "--out r.docx has an unknown file extension: use one of .html .md .json",
     ),
     "a map of no kind": (
         "fit rows.csv --out map.pkl",

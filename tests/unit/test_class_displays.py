@@ -470,7 +470,12 @@ def test_three_classes_share_a_row_and_its_axes_and_numbers_are_called_classes(p
     assert {panel.get_title(loc="left") for panel in panels} == {"class 0", "class 1", "class 2"}
     assert all(panel.get_xlabel() for panel in counts)
     for panel, one in zip(panels, display.panels, strict=True):
-        assert panel.texts[0].get_text().replace("\n", "; ", 1).startswith(f"{one.series.events:,.0f} rows; error")
+        assert (
+            panel.texts[0]
+            .get_text()
+            .replace("\n", "; ", 1)
+            .startswith(f"{one.series.events:,.0f} rows of the class; error")
+        )
 
 
 def test_the_axis_says_how_many_classes_are_shown(plt):

@@ -298,3 +298,27 @@ def test_the_lines_of_segments_of_classes_begin_with_the_mean_of_the_scores() ->
             assert line.before == pytest.approx(softmax(z[own], axis=1).max(axis=1).mean(), rel=1e-5)
             assert line.by_global == pytest.approx(cal.global_.transform(scores[own]).max(axis=1).mean(), rel=1e-5)
             assert line.after == pytest.approx(cal.transform(scores[own], g[own]).max(axis=1).mean(), rel=1e-5)
+
+
+# ------------------------------------------------------------------------------------------------ Few rows, and a hint
+
+
+@every("rows", [3, 10, 19, 20, 40])
+def test_below_twenty_rows_no_number_of_labels_is_estimated(rows: int) -> None:
+    verdict = cb.check(np.resize([0.2, 0.4, 0.6], rows), np.resize([0, 1, 0], rows))
+    assert (verdict.status, verdict.more_labels is None) == ("cannot tell", rows < 20)
+
+
+def test_a_rate_in_training_that_the_labels_suggest_is_called_so() -> None:
+    rng = np.random.default_rng(0)
+    z = rng.normal(-3, 1, 20_000)
+    hint = cb.check(expit(z + 3.2), rng.random(20_000) < expit(z)).hints[0]
+    assert (hint.code, hint.values["train_rate"]) == ("mean-above-base-rate", pytest.approx(0.6, abs=0.1))
+
+
+def test_a_note_on_log_odds_says_no_number_that_is_there_already() -> None:
+    old, _, y = heaped("W2")
+    for scores in (old, np.r_[np.full(199, 0.5), 1.0]):
+        verdict = cb.check(scores, y)
+        told = [each.values["events"] for each in verdict.notes if each.code == "log-odds-predict"]
+        assert all(round(each) != round(verdict.predicted) for each in told)

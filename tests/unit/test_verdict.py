@@ -920,15 +920,17 @@ SAID = {
     ),
     hints.mean_above_base_rate(5.94, 0.2191, 0.034): (
         "the mean prediction is 5.9 times the base rate. Did you rebalance the classes for training? "
-        f"SamplingCorrection undoes it without labels: {CALL}. Or, with labels: cal = "
+        f"SamplingCorrection undoes it, with the event rate in training: {CALL} (0.22 fits these labels; if classes "
+        "were balanced, it is 0.5). Or fit to these labels: cal = "
         "calibrant.PlattScaling().fit(scores, y).",
         "the mean prediction is 5.9 times the base rate. Did you rebalance the classes for training? See "
-        f"correct_sampling: {CALL}. Or, with labels: see fit_platt.",
+        f"correct_sampling: {CALL} (0.22 fits these labels; if classes were balanced, it is 0.5). Or fit to these "
+        "labels: see fit_platt.",
     ),
     hints.mean_below_base_rate(4.97, None, 0.2361): (
         "the base rate is 5.0 times the mean prediction. Do the labels describe the event that the model was trained "
-        "on? Did you rebalance the classes for training? SamplingCorrection undoes it without labels: "
-        "calibrant.SamplingCorrection(train_rate=..., true_rate=0.236).",
+        "on? Did you rebalance the classes for training? SamplingCorrection undoes it, with the event rate in "
+        "training: calibrant.SamplingCorrection(train_rate=..., true_rate=0.236).",
         "the base rate is 5.0 times the mean prediction. Do the labels describe the default that the model was "
         "trained on? Did you rebalance the classes for training? See correct_sampling: "
         "calibrant.SamplingCorrection(train_rate=..., true_rate=0.236).",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass, fields, is_dataclass, replace
 from difflib import get_close_matches
 from enum import StrEnum
@@ -216,8 +217,22 @@ class DayRange:
 
 
 Meta = Annotated[
-    list[str] | None, text("--meta", "KEY=VALUE", "Entry to record with the result, such as a ticket; may be repeated.")
+    list[str] | None,
+    text("--meta", "KEY=VALUE", "Entry to record or show with the result, such as model='PD retail'; may be repeated."),
 ]
+
+
+def pairs(given: list[str] | None) -> dict[str, str]:
+    """The entries of ``--meta`` by key."""
+    split = [entry.partition("=") for entry in given or ()]
+    odd = next((entry for entry, (key, sign, _) in zip(given or (), split, strict=True) if not (key and sign)), None)
+    if odd is not None:
+        raise typer.BadParameter(f"{odd!r} has no key: pass KEY=VALUE, such as ticket=17", param_hint="--meta")
+    keys = [key.strip() for key, _, _ in split]
+    twice = next((key for place, key in enumerate(keys) if key in keys[:place]), None)
+    if twice is not None:
+        raise typer.BadParameter(f"{twice!r} is given twice: pass each key once", param_hint="--meta")
+    return {key: value.strip() for key, (_, _, value) in zip(keys, split, strict=True)}
 
 
 @dataclass(frozen=True)
@@ -238,17 +253,20 @@ class Origin:
     @property
     def entries(self) -> dict[str, str]:
         """The entries of ``--meta`` by key."""
-        pairs = [entry.partition("=") for entry in self.meta or ()]
-        odd = next(
-            (entry for entry, (key, sign, _) in zip(self.meta or (), pairs, strict=True) if not (key and sign)), None
-        )
-        if odd is not None:
-            raise typer.BadParameter(f"{odd!r} has no key: pass KEY=VALUE, such as ticket=17", param_hint="--meta")
-        keys = [key for key, _, _ in pairs]
-        twice = next((key for place, key in enumerate(keys) if key in keys[:place]), None)
-        if twice is not None:
-            raise typer.BadParameter(f"{twice!r} is given twice: pass each key once", param_hint="--meta")
-        return {key: value for key, _, value in pairs}
+        return pairs(self.meta)
+
+
+EXCEL: ContextVar[tuple[str | None, int | None]] = ContextVar("excel", default=(None, None))
+"""The sheet, and the line of the names of its columns, of every command that reads files."""
+
+SHEET = Annotated[str | None, text("--sheet", "NAME", "Sheet of an Excel file. [default: the first]")]
+HEADER_ROW = Annotated[
+    int | None,
+    typer.Option(
+        "--header-row", metavar="N", min=1, show_default=False,
+        help="Excel: line with the names of the columns. [default: found]",
+    ),
+]  # fmt: skip
 
 
 def spread(command: Callable[..., None]) -> Callable[..., None]:
@@ -270,7 +288,14 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
             for name, default, annotation in given
         ]
 
+    if "files" in types:
+        parameters += [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+            for name, annotation in (("sheet", SHEET), ("header_row", HEADER_ROW))
+        ]
+
     def run(**options: Any) -> None:
+        EXCEL.set((options.pop("sheet", None), options.pop("header_row", None)))
         built = {
             name: types[name](**{field: options.pop(field) for field in fields}) for name, fields in inside.items()
         }

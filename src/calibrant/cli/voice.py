@@ -148,7 +148,7 @@ ADVICE: dict[Advice, str | Callable[[CommandLine], str]] = {
     Advice.ASK_ONE_SOURCE: "fit one of them alone with --where",
     Advice.CHECK_OUT_OF_FOLD: "in Python, check the probabilities of crossfit(calibrator, scores, y)",
     Advice.CONNECT_OR_INSTALL: 'pip install "calibrant[sql]"',
-    Advice.CORRECT_SAMPLING: "in Python, SamplingCorrection corrects it without labels",
+    Advice.CORRECT_SAMPLING: "in Python, SamplingCorrection corrects it, with the event rate in training",
     Advice.DIVIDE_BY_100: "divide the column by 100",
     Advice.DROP_OR_REPAIR_SCORES: lambda voice: f"fix them, or exclude them with --where{voice.if_finite()}",
     Advice.DROP_ROWS: "exclude these rows with --where",

@@ -106,7 +106,7 @@ class VasicekTest(Shown):
             for name, n, k, mean, p, adjusted in rows
         ]
         whole = f"{self.n.sum():>9}{self.events.sum():>6}{self.expected.sum():>10.2f}{_p(self.portfolio_p):>8}"
-        path = f"; {self.years} years, factor correlation {self.year_correlation:g} a year" if self.years > 1 else ""
+        path = f"; {years_text(self.years, self.year_correlation)}" if self.years > 1 else ""
         how = self.method if self.paths is None else f"{self.method} of {self.paths:,} paths"
         error = f"Simulation error can move p-values across {YELLOW:g} or {RED:g}: {listed(self.unsettled)}."
         return "\n".join(
@@ -200,9 +200,8 @@ def vasicek_test(
         found = np.array([tail(hits[j], rows[j : j + 1], p[0, j : j + 1], rho) for j in range(len(rows))])
         whole, limit, how = tail(int(hits.sum()), rows, p[0], rho), _limit(rows, hits, p[0], rho), "integration"
     else:
-        draws = _simulated(m, p, rho, theta, paths, random_state)
-        found = (1.0 + (draws >= hits).sum(axis=0)) / (1.0 + paths)
-        whole, how = float(1 + (draws.sum(axis=1) >= hits.sum()).sum()) / (1.0 + paths), "simulation"
+        found, whole, _ = over_years(m, k, p, rho, theta, paths, random_state)
+        how = "simulation"
     found = np.where(rows > 0, found, np.nan)
     independent = Chance(p.ravel(), m.ravel().astype(np.float64)).at_least(float(hits.sum()))
     some = bool(rows.any())
@@ -311,6 +310,29 @@ def _limit(n: Ints, events: Ints, pd: Floats, rho: float) -> Floats:
     with np.errstate(invalid="ignore"):
         level = (special.ndtri(pd) - np.sqrt(1.0 - rho) * special.ndtri(rate)) / np.sqrt(rho)
     return np.where(n > 0, np.where(events > 0, special.ndtr(level), 1.0), np.nan)
+
+
+def over_years(
+    n: Ints, events: Ints, pd: Floats, rho: float, theta: float, paths: int = 20_000, seed: int = 0
+) -> tuple[Floats, float, float]:
+    """P-values of as many defaults by grade, of as many and of as few in the portfolio; a line for each year."""
+    draws, hits = _simulated(n, pd, rho, theta, paths, seed), events.sum(axis=0)
+    total, seen = draws.sum(axis=1), hits.sum()
+    tails = (draws >= hits).sum(axis=0), (total >= seen).sum(), (total <= seen).sum()
+    grades, above, below = ((1.0 + each) / (1.0 + paths) for each in tails)
+    return np.asarray(grades), float(above), float(below)
+
+
+def years_text(years: int, theta: float) -> str:
+    """What a test of correlated defaults assumes about several years; nothing for one.
+
+    Examples
+    --------
+    >>> years_text(6, 0.0), years_text(6, 0.3)
+    ('6 years with a factor each, independent', '6 years with a factor each, correlation 0.3 from year to year')
+    """
+    how = f"correlation {theta:g} from year to year" if theta else "independent"
+    return f"{years} years with a factor each, {how}" if years > 1 else ""
 
 
 def factor_paths(years: int, theta: float, normals: Floats) -> Floats:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -21,7 +21,7 @@ from calibrant.credit.counts import (
     check_shapes,
     check_share,
 )
-from calibrant.credit.factor import RED, YELLOW, tail
+from calibrant.credit.factor import RED, YELLOW, over_years, tail, years_text
 from calibrant.credit.records import Record, Recorded
 from calibrant.guarantees.bounds import clopper_pearson
 from calibrant.messages import InputError, Shown
@@ -59,6 +59,10 @@ class GradeTable(Recorded, Shown):
         Settings of the table.
     correlated_p, correlated_lights, portfolio_correlated_p, portfolio_correlated_light
         One-sided p-values and lights when defaults share a factor with this correlation; None without it.
+    years, year_correlation
+        Number of years that the rows are from, and the correlation of the factors of neighboring years.
+    few_p
+        With several years and a correlation: probability of as few defaults in the portfolio.
     """
 
     names: tuple[str, ...]
@@ -84,11 +88,33 @@ class GradeTable(Recorded, Shown):
     correlated_lights: tuple[Light, ...] | None = None
     portfolio_correlated_p: float | None = None
     portfolio_correlated_light: Light | None = None
+    years: int = 1
+    year_correlation: float = 0.0
+    few_p: float | None = None
+
+    def over_years(self, n: Ints, events: Ints, pd: Floats, year_correlation: float) -> GradeTable:
+        """The same table with tests for correlated defaults of several years, each of which has its own factor."""
+        rho = self.correlation or 0.0
+        found, whole, few = over_years(n, events, pd, rho, year_correlation)
+        filled = self.n > 0
+        found = np.where(filled, found, np.nan)
+        return replace(
+            self,
+            correlated_p=found,
+            correlated_lights=tuple(map(_light, found, filled)),
+            portfolio_correlated_p=whole,
+            portfolio_correlated_light=_light(whole, bool(filled.any())),
+            years=len(n),
+            year_correlation=year_correlation,
+            few_p=few,
+        )
 
     @property
     def at_most_p(self) -> float:
         """Probability of as few defaults if the PDs are right; for correlated defaults if these were asked for."""
         hits = int(self.events.sum())
+        if self.few_p is not None:
+            return self.few_p
         if not self.correlation:
             return float(Chance(self.pd, self.n.astype(np.float64)).cdf(float(hits)))
         return max(1.0 - tail(hits + 1, self.n, self.pd, self.correlation), 0.0)
@@ -160,7 +186,7 @@ class GradeTable(Recorded, Shown):
                 "correlated_p": plain(self.portfolio_correlated_p),
                 "correlated_light": self.portfolio_correlated_light,
             }
-            found["correlation"] = self.correlation
+            found |= {"correlation": self.correlation, "years": self.years, "year_correlation": self.year_correlation}
         grades = [dict(zip(columns, row, strict=True)) for row in zip(*map(plain, columns.values()), strict=True)]
         return found | {"grades": grades, "portfolio": whole}
 
@@ -197,6 +223,24 @@ class GradeTable(Recorded, Shown):
         """Light of the portfolio: for correlated defaults if a correlation was given, otherwise for independent."""
         return self.portfolio_light if self.portfolio_correlated_light is None else self.portfolio_correlated_light
 
+    @property
+    def sentence(self) -> str:
+        """The result of the portfolio test, and what it assumes."""
+        n, hits, expected = int(self.n.sum()), int(self.events.sum()), float((self.n * self.pd).sum())
+        if self.light == "none":
+            return "NO LIGHT: there are no borrowers."
+        p, how = self.portfolio_p, "independent defaults"
+        if self.portfolio_correlated_p is not None:
+            over = years_text(self.years, self.year_correlation)
+            p, how = self.portfolio_correlated_p, f"asset correlation {self.correlation:g}{over and f', {over}'}"
+            if self.portfolio_light != self.light:
+                how += f"; with independent defaults {self.portfolio_light.upper()}, {_is(self.portfolio_p)}"
+        return (
+            f"{self.light.upper()}: {_MEANING[self.light]}. {hits:,} defaults, "
+            f"{expected:,.{2 if expected < 10 else 1}f} predicted, {n:,} borrowers ({_is(p)}, {how})."
+            f"{_too_high(self.at_most_p, hits, expected)}"
+        )
+
     def __str__(self) -> str:
         """The table, 80 characters wide unless names are long, and a legend."""
         width = max(9, *(len(name) for name in self.names))
@@ -210,20 +254,24 @@ class GradeTable(Recorded, Shown):
         """For notebooks: the table with colored lights, and its legend."""
         return self.block()
 
-    def block(self, title: str = "") -> str:
-        """The table with colored lights and its legend as HTML, with a line above it.
+    def block(self, title: str = "", legend: bool = True) -> str:
+        """The table with colored lights as HTML, with a line above it.
 
         Parameters
         ----------
         title
             The line; none if empty.
+        legend
+            Whether the legend is below it.
         """
-        head = ["grade", "rows", "defaults", "PD %", "rate %", "low %", "high %", "binom.", "Jeffr.", "Holm", "light"]
-        head += [] if self.correlation is None else ["corr.", "light"]
+        head = ["grade", "rows", "defaults", "PD %", "rate %", "low %", "high %", "binom.", "Jeffr.", "Holm"]
+        head += ["light"] if self.correlation is None else ["independent", "corr.", "correlated"]
         rows = [_cells(record) for record in self.records()]
         bar = TRAFFIC_LIGHTS.get(self.light, GRAY)
-        notes = [" ".join(self.footnotes())]
-        return table_block(head, rows, title=title, notes=notes, left=(0, 10, 12), bold=[len(rows) - 1], color=bar)
+        notes = [" ".join(self.footnotes())] if legend else []
+        return table_block(
+            head, rows, title=title, notes=notes, left=(0, 10, 12), bold=[len(rows) - 1], color=bar, hint=legend
+        )
 
     def footnotes(self) -> list[str]:
         """What the columns mean, and what the tests assume, in lines of at most 80 characters."""
@@ -232,10 +280,12 @@ class GradeTable(Recorded, Shown):
         lines = [text.format(level=level, tail=tail) for text in _FOOTNOTES]
         if self.correlation is None:
             return [*lines, "are assumed to be independent; correlated defaults cause more red lights."]
+        over = years_text(self.years, self.year_correlation)
         return [
             *lines,
-            "are assumed to be independent there. corr.: the same test if defaults share one",
+            "are assumed to be independent there. corr.: the same test if defaults share a",
             f"factor with asset correlation {self.correlation:g} (Vasicek 2002), with its light.",
+            *([f"{over}."] if over else []),
         ]
 
 
@@ -253,7 +303,7 @@ _FOOTNOTES = (
     "low, high: Clopper-Pearson interval, confidence {level}. binom.: exact binomial",
     "p-value for {tail}; portfolio: the sum of the",
     "grades' binomials. Jeffr.: Beta(defaults + 1/2, others + 1/2) below the PD (ECB",
-    "2019). Holm: binom. corrected for the number of grades. light: binom. one-sided,",
+    "2019). Holm: binom. corrected for the number of grades. Lights: one-sided,",
     "yellow at 95 %, red at 99.9 % confidence (OeNB and FMA 2004). Defaults",
 )
 
@@ -411,6 +461,25 @@ def _cells(record: Record) -> list[Cell]:
 def light_dot(light: Light) -> Cell:
     """A light with its color and shape; plain text without a light."""
     return Dot(light, TRAFFIC_LIGHTS[light], SHAPES[light]) if light in TRAFFIC_LIGHTS else light
+
+
+_MEANING = {
+    "green": "no evidence that the PDs are too low",
+    "yellow": "the PDs look too low (95 % confidence)",
+    "red": "the PDs are too low (99.9 % confidence)",
+}
+
+
+def _is(p: float) -> str:
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+
+
+def _too_high(p: float, hits: int, expected: float) -> str:
+    """What a green light does not say: that there are too few defaults."""
+    if p >= 0.001:
+        return ""
+    percentages = " If they are percentages, divide them by 100." if expected > 10.0 * hits else ""
+    return f" The PDs are too high (99.9 % confidence); the lights only show PDs that are too low.{percentages}"
 
 
 def _percent(x: float) -> str:

@@ -47,7 +47,7 @@ def light_text(contents: Contents, style: Style) -> str:
         "yellow": "more {events} than the {scores} predict, at 95 % confidence",
         "red": "more {events} than the {scores} predict, at 99.9 % confidence",
     }[light]
-    verdict = contents.verdict.in_words(style.voice).finding  # few banks can get more borrowers
+    verdict = contents.verdict.in_words(style.voice).finding
     return f"{light.upper()}: {style.say(said)} ({counts}). {verdict}"
 
 

@@ -332,7 +332,8 @@ def _target(path: str | PathLike[str]) -> tuple[Path, str]:
     target = local_path(path)
     form = FORMS.get(target.suffix.lower())
     if form is None:
-        raise InputError("path", f"must end in .html, .md or .json, which sets the format, got {str(path)!r}")
+        problem = f"must end in .html, .md or .json, which sets the format, got {str(path)!r}"
+        raise InputError("path", problem, "for a PDF, write the .html and print it from a browser")
     return target, form
 
 

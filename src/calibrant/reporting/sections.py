@@ -59,13 +59,12 @@ def _verdict(contents: Contents, style: Style) -> list[Block]:
     ]
     light = light_headline(contents, style)
     no_default = light is not None and contents.numbers["events"] == 0
-    if light is not None and words.outlook and not no_default:
-        facts.append(words.outlook)
     hints = [] if no_default else words.hints  # a portfolio without defaults is not a mistake
     facts += [*(f"Hint: {hint}" for hint in hints), *(f"Note: {note}" for note in words.notes)]
     off = (*verdict["off_parts"].values(), contents.verdict.off_classes)
     partly = verdict["status"] == "calibrated" and any(off)
-    plain = Headline(words.headline, "warn" if partly else STATES[verdict["status"]])
+    said = words.finding if style.by_light else words.headline  # few banks can get more borrowers
+    plain = Headline(said, "warn" if partly else STATES[verdict["status"]])
     return [light or plain, Bullets(tuple(facts))]
 
 

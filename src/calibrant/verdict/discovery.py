@@ -249,7 +249,8 @@ def discover(
     search does, since the test uses other rows and the exact distribution of their events. For a model that is wrong in
     its intercept alone (after a correction: in intercept and slope) this holds for large samples: with the design X of
     the parameters fitted to the tested rows, the excess of events in the region R has the variance
-    :math:`V_R - V_{RX} V_{XX}^{-1} V_{XR}` of an efficient score, and is scaled to :math:`V_R` for the exact tail.
+    :math:`V_R - V_{RX} V_{XX}^{-1} V_{XR}` of an efficient score. It is scaled to :math:`V_R` for the exact tail, and
+    rounded to the next less extreme count.
 
     Cost: one pass over half the rows for each pair of features.
 
@@ -347,7 +348,8 @@ def _relative_p(q: Floats, labels: Floats, inside: NDArray[np.bool_], design: Fl
     if not share < 1.0 - 1e-6:
         return 1.0
     excess = (float(labels[inside].sum()) - chance.mean) / math.sqrt(1.0 - share)
-    return math.exp(chance.log_tails(chance.mean + excess)[too_low])
+    count = math.floor(chance.mean + excess) if too_low else math.ceil(chance.mean + excess)  # never one too extreme
+    return math.exp(chance.log_tails(float(min(max(count, 0), inside.sum())))[too_low])
 
 
 def _why_none(features: Features) -> NoRegion | None:

@@ -57,7 +57,7 @@ def mean_above_base_rate(voice: Voice, ratio: float, train_rate: float | None, t
     """Scores far too high, as after training on data with a raised event rate."""
     return (
         f"the mean prediction is {ratio:.1f} times the base rate. Did you rebalance the classes for training? "
-        f"{_sampling(voice, train_rate, true_rate)} Or, with labels: {voice.advice(Advice.FIT_PLATT)}."
+        f"{_sampling(voice, train_rate, true_rate)} Or fit to these labels: {voice.advice(Advice.FIT_PLATT)}."
     )
 
 
@@ -189,7 +189,8 @@ def _looks_balanced(verdict: Verdict, train_rate: float | None) -> bool:
 
 
 def _sampling(voice: Voice, train_rate: float | None, true_rate: float) -> str:
-    """How to correct for a changed class ratio."""
+    """How to correct for a changed class ratio; a ``train_rate`` that is shown comes from the labels."""
     train = "..." if train_rate is None else f"{train_rate:.2g}"
     call = f"calibrant.SamplingCorrection(train_rate={train}, true_rate={true_rate:.3g})"
-    return f"{capitalized(voice.advice(Advice.CORRECT_SAMPLING))}: {call}."
+    here = "" if train_rate is None else f" ({train} fits these labels; if classes were balanced, it is 0.5)"
+    return f"{capitalized(voice.advice(Advice.CORRECT_SAMPLING))}: {call}{here}."

@@ -17,6 +17,9 @@ DRAWS = 2_000
 SETTLED_SHARE = 0.87
 """Share of repeated samples, at the estimated intercept and slope, in which the number of labels should decide."""
 
+FEWEST_ROWS = 20
+"""With fewer rows no number of labels is estimated: intercept and slope are hardly known."""
+
 MAX_RATIO = 200.0
 """Multiple of the present number of labels above which no realistic number is said to settle the question."""
 
@@ -31,14 +34,14 @@ class Rule:
 
 
 def more_labels(parameters: Parameters, limits: Tolerance, rule: Rule, rows: float) -> int | None:
-    r"""Labels to add so that a sample of that size decides in about nine of ten cases; None if no number does.
+    r"""Labels to add so that a sample of that size decides in about nine of ten cases; None if none is known.
 
     The estimated intercept and slope are taken as the truth. In a sample of r times the present rows the estimates are
     normal around them, with the present covariance divided by r. The smallest r is chosen for which 87 % of such
     samples lie within or beyond the tolerance. Weights and clusters enter through their effect on the variances;
     ``rows`` is the present number of rows.
     """
-    if parameters.level is None:
+    if parameters.level is None or rows < FEWEST_ROWS:
         return None
     center, covariance = _joint(parameters)
     half = np.array([limits.intercept, limits.slope])[: len(center)]

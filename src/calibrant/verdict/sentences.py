@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from calibrant.messages import PYTHON, Voice, listed
+from calibrant.messages import PYTHON, Voice, listed, plural
 from calibrant.metrics.tolerance import TOLERANCE
 from calibrant.verdict.decision import ALPHA_INTERCEPT, Direction
 from calibrant.verdict.figures import amount, between, capitalized, digits_apart, p_text, percent, signed_percent
 from calibrant.verdict.multiclass.by_class import class_lines, gain_sentence, joint_headline, judged, row_text
-from calibrant.verdict.outlook import round_up
+from calibrant.verdict.outlook import FEWEST_ROWS, round_up
 from calibrant.verdict.segments import ORDERS, Segment
 from calibrant.verdict.shape import Misfit, Range
 
@@ -75,21 +75,12 @@ class Wording:
     @property
     def finding(self) -> str:
         """The headline without the number of labels that would decide."""
-        verdict = self.verdict
-        if verdict.joint or not self.outlook:
-            return self.headline
-        if verdict.status == "off":
+        status = None if self.verdict.joint else self.verdict.status
+        if status == "off":
             return f"{' AND '.join(self._direction(_loud))}: chance does not explain it."
-        return f"CANNOT TELL YET whether the {self.voice.nouns.probabilities} are within the tolerance."
-
-    @property
-    def outlook(self) -> str:
-        """How many more labels would decide; empty if the verdict is not open, or labels cannot decide it."""
-        verdict = self.verdict
-        if not verdict.joint and verdict.status == "off":
-            return capitalized(self._settling("beyond", "the deviation"))
-        open_ = not verdict.joint and verdict.status == "cannot tell"
-        return capitalized(self._settling("within", "the deviation")) if open_ and not self._no_test() else ""
+        if status == "cannot tell" and not self._no_test():
+            return f"CANNOT TELL YET whether the {self.voice.nouns.probabilities} are within the tolerance."
+        return self.headline
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -211,6 +202,9 @@ class Wording:
     def _settling(self, side: str, what: str = "it") -> str:
         """How many labels would show on which side of the tolerance it lies, or that none may be enough."""
         verdict, nouns = self.verdict, self.voice.nouns
+        if verdict.row_count < FEWEST_ROWS:
+            rows = plural(verdict.row_count, nouns.row, nouns.rows)
+            return f"{rows} cannot tell how many labels would show whether {what} is {side} the tolerance."
         if verdict.more_labels is None:
             return f"even many {nouns.more_labels} may not show whether {what} is {side} the tolerance."
         rate = verdict.events / verdict.row_count

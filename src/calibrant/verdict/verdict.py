@@ -85,7 +85,7 @@ class Verdict:
         Whether the gain is measured by walk-forward periods: each is predicted from earlier ones.
     more_labels
         Roughly how many more labels would decide in about nine of ten samples, if the estimated intercept and slope
-        are right. None if the status is decided, or if no realistic number would decide.
+        are right. None if the status is decided, if no realistic number would decide, or below 20 rows.
     segments, periods
         Predicted and observed events: segments that are significantly off come first, periods in order of time.
     region

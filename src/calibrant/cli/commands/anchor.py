@@ -27,6 +27,7 @@ def anchor(
     time: Annotated[
         str | None, options.text("--time", "COL", "Without --mean: column of the year, for the long-run average.")
     ] = None,
+    positive: options.Positive = None,
     map_: Annotated[str | None, options.path("--map", "-m", metavar="MAP.json", help_="Apply this map first.")] = None,
     where: options.Where = None,
     force: options.Force = False,
@@ -44,7 +45,7 @@ def anchor(
       calibrant anchor loans.csv --label bad --time year --out anchored.json
     """
     from calibrant.cli.input.files import check_output, connect, find_files, load_map, read_rows
-    from calibrant.cli.input.numbers import refuse_labels, refuse_text
+    from calibrant.cli.input.numbers import refuse_text, with_labels
     from calibrant.cli.voice import Mistake
     from calibrant.credit import anchor as move
     from calibrant.credit import long_run_average
@@ -67,8 +68,7 @@ def anchor(
     target = mean
     average = None
     if label is not None and time is not None:
-        refuse_text(rows, label, "--label")
-        refuse_labels(rows, label)
+        rows = with_labels(rows, label, positive)
         average = long_run_average(*_by_year(rows, label, time))
     made = move(values, mean=average if average is not None else target, margin=added, calibration=calibration)  # type: ignore[arg-type]
     made.calibration.save(out)

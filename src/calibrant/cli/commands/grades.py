@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +13,7 @@ from calibrant.cli import console, options
 from calibrant.cli.exits import Exit
 
 if TYPE_CHECKING:
-    from calibrant.credit import GradePanel, GradeTable
+    from calibrant.credit import GradePanel
 
 SUFFIXES = [".csv", ".xlsx", ".html", ".json"]
 EXITS = {"green": Exit.CALIBRATED, "yellow": Exit.OFF, "red": Exit.MISCALIBRATED, "none": Exit.CANNOT_TELL}
@@ -45,13 +46,23 @@ def grades(
         str | None, options.text("--score", "COL", "One line for each borrower: column of PDs; needs --label.")
     ] = None,
     label: Annotated[
-        str | None, options.text("--label", "COL", "One line for each borrower: column of defaults, 0 or 1.")
+        str | None, options.text("--label", "COL", "One line for each borrower: column of defaults.")
     ] = None,
+    positive: options.Positive = None,
     by: options.By = None,
     time: Annotated[str | None, options.text("--time", "COL", "Column with the year.")] = None,
     correlation: Annotated[
         float | None,
         typer.Option("--correlation", metavar="R", help="Asset correlation; adds tests for correlated defaults."),
+    ] = None,
+    year_correlation: Annotated[
+        float | None,
+        typer.Option(
+            "--year-correlation",
+            metavar="R",
+            help="With --correlation: each year has its own factor; correlation of those of neighboring years. "
+            "[default: 0, independent]",
+        ),
     ] = None,
     decimal: Annotated[
         Decimal | None, typer.Option("--decimal", show_default=False, help="Decimal mark of a CSV. [default: detected]")
@@ -62,6 +73,8 @@ def grades(
     ] = None,
     where: options.Where = None,
     out: Annotated[str | None, options.out("Output file: .csv, .xlsx, .html or .json.")] = None,
+    title: Annotated[str | None, options.text("--title", "TEXT", "Title of the HTML page.")] = None,
+    meta: options.Meta = None,
     force: options.Force = False,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
@@ -69,10 +82,11 @@ def grades(
     """Test the defaults of rating grades against their PDs.
 
     The file has a line for each grade (and year, and segment) with borrowers, defaults and PD; or a line for each
-    borrower (--score, --label). CSV may have decimal commas, percent signs and semicolons; of an Excel file, the first
-    sheet is read. The output has exact binomial and Jeffreys tests, Holm's correction and traffic lights by grade,
-    segment (--by) and year (--time), and a test of the portfolio. --correlation adds tests for correlated defaults. If
-    there is no default, upper bounds of the PDs are shown.
+    borrower (--score, --label). CSV may have decimal commas, percent signs and semicolons. The output has exact
+    binomial and Jeffreys tests, Holm's correction and traffic lights by grade, segment (--by) and year (--time), and a
+    test of the portfolio. --correlation adds tests for correlated defaults, in which years are independent of each
+    other, or correlated by --year-correlation. If there is no default, upper bounds of the PDs are shown. The HTML page
+    (--title, --meta) prints on A4.
 
     Exit code, by the light of the portfolio (for correlated defaults if --correlation is given): 0 green, 12 yellow,
     10 red, 11 no borrowers, 1 input error, 2 usage error. With --fail-on it is 13 if the portfolio is green but a part
@@ -83,21 +97,25 @@ def grades(
       calibrant grades loans.csv --score pd --label default --grade grade
     """
     from calibrant.cli.input.files import check_output, find_files
+    from calibrant.cli.voice import Mistake
     from calibrant.credit import grade_panel
 
     found = find_files(files)
     if out is not None:
         check_output(out, SUFFIXES, inputs=found, force=force)
+    about = options.pairs(meta)
+    if year_correlation is not None and correlation is None:
+        raise Mistake("--year-correlation", "needs --correlation", "pass both, or leave it out")
+    if (title or about) and not (out or "").lower().endswith(".html"):
+        raise Mistake("--title or --meta", "needs a page to stand on", "pass --out PAGE.html, or leave them out")
     rows = score is not None or label is not None
     taken = [option for option, name in (("--pd", pd), ("--n", n), ("--defaults", defaults)) if name is not None]
     if rows and taken:
-        from calibrant.cli.voice import Mistake
-
         problem = "is for lines with counts, and --score and --label are for single borrowers"
         raise Mistake(taken[0], problem, "leave one out")
     names = {"--grade": grade, "--time": time} | {f"--by ({each})": each for each in by or ()}
     if rows:
-        cells = _from_rows(found, score or "score", label or "label", names, where, decimal)
+        cells = _from_rows(found, score or "score", label or "label", positive, names, where, decimal)
     else:
         given = {"--pd": pd or "pd", "--n": n or "n", "--defaults": defaults or "defaults"}
         cells = _from_counts(found, given, names, where, decimal)
@@ -110,9 +128,11 @@ def grades(
         year=cells["--time"] if time is not None else None,
         segment=segments,
         correlation=correlation,
+        year_correlation=year_correlation or 0.0,
     )
     if out is not None:
-        _write(panel, out)
+        files_read = {"file": ", ".join(os.path.basename(path) for path in found)}
+        _write(panel, out, title or "Rating grades", about | files_read)
     if as_json:
         console.show_json(panel.to_dict())
     else:
@@ -132,6 +152,7 @@ def _from_counts(
     from calibrant.cli.input.decimals import read_localized
     from calibrant.cli.input.files import connect, kind_of, read_rows
     from calibrant.cli.input.numbers import refuse_text, type_of
+    from calibrant.cli.input.sheets import is_total
     from calibrant.cli.voice import Mistake
 
     connection = connect()
@@ -143,6 +164,9 @@ def _from_counts(
         if type_of(rows, name) == "VARCHAR":
             refuse_text(rows, name, option)
     found = _columns(rows, given, names)
+    if is_total(found["--grade"][-1:]):
+        console.note(f"the last line, {found['--grade'][-1]!r}, is a total, and is left out")
+        found = {option: column[:-1] for option, column in found.items()}
     for option, name in given.items():
         missing = next((place for place, value in enumerate(found[option]) if value is None), None)
         if missing is not None:
@@ -174,22 +198,22 @@ def _from_rows(
     files: Sequence[str],
     score: str,
     label: str,
+    positive: str | None,
     names: dict[str, str | None],
     where: str | None,
     decimal: str | None,
 ) -> dict[str, list[Any]]:
     """Counts from lines of single borrowers: the PD of a grade is the mean over its borrowers."""
     from calibrant.cli.input.files import connect, read_rows
-    from calibrant.cli.input.numbers import refuse_labels, refuse_text
+    from calibrant.cli.input.numbers import refuse_text, with_labels
     from calibrant.cli.voice import Mistake
     from calibrant.export.languages.sql.dialects import quote
 
     connection = connect()
     needed = {"--score": score, "--label": label} | names
     rows = read_rows(connection, files, needed, numbers=(score, label), where=where, decimal=decimal)
-    for option, name in (("--score", score), ("--label", label)):
-        refuse_text(rows, name, option)
-    refuse_labels(rows, label)
+    refuse_text(rows, score, "--score")
+    rows = with_labels(rows, label, positive)
     s, y = quote(score, "duckdb"), quote(label, "duckdb")
     wrong = f"{s} IS NULL OR NOT ({s}::DOUBLE BETWEEN 0 AND 1)"
     ((bad,),) = rows.aggregate(f"count(*) FILTER (WHERE {wrong})").fetchall()
@@ -226,39 +250,11 @@ def _columns(rows: Any, numbers: Mapping[str, str], names: Mapping[str, str | No
 
 def _show(panel: GradePanel) -> None:
     """Print the verdict in a line, and the tables."""
-    console.say(sentence(panel.whole), STYLES[panel.whole.light])
+    console.say(panel.whole.sentence, STYLES[panel.whole.light])
     console.put(f"\n{panel}\n")
 
 
-def sentence(table: GradeTable) -> str:
-    """The result of the portfolio test in one sentence."""
-    n, hits, expected = int(table.n.sum()), int(table.events.sum()), float((table.n * table.pd).sum())
-    correlated = table.portfolio_correlated_p is not None
-    p = table.portfolio_p if table.portfolio_correlated_p is None else table.portfolio_correlated_p
-    how = f"asset correlation {table.correlation:g}" if correlated else "independent defaults"
-    if table.light == "none":
-        return "NO LIGHT: there are no borrowers."
-    what = {
-        "green": "no evidence that the PDs are too low",
-        "yellow": "the PDs look too low (95 % confidence)",
-        "red": "the PDs are too low (99.9 % confidence)",
-    }[table.light]
-    shown = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
-    return (
-        f"{table.light.upper()}: {what}. {hits:,} defaults, {expected:,.{2 if expected < 10 else 1}f} predicted, "
-        f"{n:,} borrowers ({shown}, {how}).{_too_high(table.at_most_p, hits, expected)}"
-    )
-
-
-def _too_high(p: float, hits: int, expected: float) -> str:
-    """What a green light does not say: that there are too few defaults."""
-    if p >= 0.001:
-        return ""
-    percentages = " If they are percentages, divide them by 100." if expected > 10.0 * hits else ""
-    return f" The PDs are too high (99.9 % confidence); the lights only show PDs that are too low.{percentages}"
-
-
-def _write(panel: GradePanel, out: str) -> None:
+def _write(panel: GradePanel, out: str, title: str, about: dict[str, str]) -> None:
     import json
 
     from calibrant.cli.input.sheets import write_sheets
@@ -268,7 +264,7 @@ def _write(panel: GradePanel, out: str) -> None:
     if kind == "csv":
         panel.to_csv(out)
     elif kind == "html":
-        write_whole(out, panel.to_html())
+        write_whole(out, panel.to_html(title, about))
     elif kind == "json":
         write_whole(out, json.dumps(panel.to_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
     else:

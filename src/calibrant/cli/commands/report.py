@@ -33,10 +33,7 @@ def report(
     map_: Annotated[
         str | None, options.path("--map", "-m", metavar="MAP.json", help_="Report on the scores after this map.")
     ] = None,
-    meta: Annotated[
-        list[str] | None,
-        options.text("--meta", "KEY=VALUE", "Fact for the first page, such as model='PD retail'; repeat for several."),
-    ] = None,
+    meta: options.Meta = None,
     reference: Annotated[
         str | None,
         options.path("--reference", help_="Earlier sample with the same columns: adds PSI and the change of the Gini."),
@@ -72,7 +69,7 @@ def report(
 
     limits = options.tolerance_of(tolerance)
     check_output(out, [".html", ".md", ".json"], force=force)
-    facts = dict(_fact(each) for each in meta or ())
+    facts = options.pairs(meta)
     calibration = None if map_ is None else load_map(map_)
     if grade is not None:
         columns = replace(columns, by=list(dict.fromkeys([*(columns.by or ()), grade])))
@@ -112,13 +109,3 @@ def report(
     else:
         console.say(made.headline)
         console.say(f"Wrote {out}.")
-
-
-def _fact(text: str) -> tuple[str, str]:
-    """Key and value of ``--meta``."""
-    from calibrant.cli.voice import Mistake
-
-    key, equals, value = text.partition("=")
-    if not equals or not key.strip():
-        raise Mistake(f"--meta {text}", "is not KEY=VALUE", "such as --meta period=2025")
-    return key.strip(), value.strip()

@@ -21,6 +21,7 @@ from calibrant.cli.input.decimals import read_localized, shows_numbers
 from calibrant.cli.input.duckdb_errors import of_csv, of_duckdb
 from calibrant.cli.input.numbers import with_numbers
 from calibrant.cli.input.sheets import read_sheet
+from calibrant.cli.options import EXCEL
 from calibrant.cli.shell import in_shell
 from calibrant.cli.voice import Mistake
 
@@ -220,6 +221,8 @@ def _chosen(rows: Any, files: Sequence[str], where: str | None) -> Any:
 
 def _reader(connection: Any, files: Sequence[str], as_text: bool) -> Callable[..., Any]:
     """A function from column types, and files, to a relation."""
+    if kind_of(files[0]) != "Excel" and EXCEL.get() != (None, None):
+        raise Mistake("--sheet and --header-row", f"are for Excel files, and {files[0]} is none", "leave them out")
 
     def read(types: dict[str, str], some: Sequence[str] = files) -> Any:
         if kind_of(files[0]) == "Excel":
@@ -360,6 +363,10 @@ def check_output(
 ) -> None:
     """Reject, before any work, an output that cannot or should not be written."""
     name = f"{option} {path}"
+    if path.lower().endswith(".pdf") and ".html" in suffixes:
+        page = f"{path[:-4]}.html"
+        fix = f"write {page}, and print it from a browser, or by chromium --headless --print-to-pdf={path} {page}"
+        raise Mistake(name, "cannot be written", fix)
     if not path.lower().endswith(tuple(suffixes)):
         raise Mistake(name, "has an unknown file extension", f"use one of {' '.join(suffixes)}")
     folder = os.path.dirname(path) or "."

@@ -6,10 +6,14 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from calibrant.arrays import check_labels
+from calibrant.cli import console
+from calibrant.cli.input.groups import name_of
 from calibrant.cli.shell import identifier, in_shell
-from calibrant.cli.voice import Mistake
+from calibrant.cli.voice import CommandLine, Mistake
 from calibrant.engine.unusable import Unusable
 from calibrant.export.languages.sql.dialects import quote
+from calibrant.messages import InputError
 
 MISSING = {"", "-", ".", "?", "na", "n/a", "#n/a", "nan", "nil", "none", "null", "missing", "unknown"}
 """Common markers of missing values, in lower case."""
@@ -39,17 +43,24 @@ def refuse_text(rows: Any, name: str, option: str) -> None:
         raise text_found(name, option, _no_number(rows, name))
 
 
-def refuse_labels(rows: Any, label: str) -> None:
-    """Reject labels that are missing, or other than 0 and 1, in a column of numbers."""
+def with_labels(rows: Any, label: str, positive: str | None) -> Any:
+    """The relation with labels as 1 and 0, read as in Python; missing ones are refused."""
     y = quote(label, "duckdb")
-    wrong = f"count(*) FILTER (WHERE {y}::DOUBLE NOT IN (0, 1))"
-    ((missing, other),) = rows.aggregate(f"count(*) FILTER (WHERE {y} IS NULL), {wrong}").fetchall()
+    ((missing,),) = rows.aggregate(f"count(*) FILTER (WHERE {y} IS NULL)").fetchall()
     if missing:
         fix = "exclude them with --where; a label that has not arrived is not a negative"
         raise Mistake(f"{missing:,} lines", f"have no label in the column {label!r}", fix)
-    if other:
-        problem = f"have a label in the column {label!r} other than 0 and 1"
-        raise Mistake(f"{other:,} lines", problem, "fix them, or exclude them with --where")
+    values = sorted((value for (value,) in rows.project(y).distinct().limit(4).fetchall()), key=repr)
+    named = next((value for value in values if name_of(value) == positive), positive)
+    try:
+        codes, notes = check_labels(values, named)
+    except InputError as error:
+        raise Mistake.of(error, CommandLine(None, label)) from None
+    for each in notes:
+        console.note(str(each))
+    event = next((value for value, code in zip(values, codes, strict=True) if code), None)
+    written = "'" + event.replace("'", "''") + "'" if isinstance(event, str) else str(event)
+    return rows.project(f"* REPLACE ({'0' if event is None else f'({y} = {written})::INTEGER'} AS {y})")
 
 
 def text_found(name: str, option: str, value: str | None) -> Mistake:

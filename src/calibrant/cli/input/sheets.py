@@ -1,14 +1,17 @@
-"""Excel files: the first sheet as a relation, and tables written as sheets."""
+"""Excel files: a sheet as a relation, and tables written as sheets."""
 
 from __future__ import annotations
 
 import datetime as dt
 import math
+import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from calibrant.cli import console
+from calibrant.cli.options import EXCEL
 from calibrant.cli.voice import Mistake
 from calibrant.messages import MissingPackage
 
@@ -25,8 +28,23 @@ def _openpyxl() -> Any:
     return openpyxl
 
 
+TOTALS = {"total", "totals", "grand total", "sum", "summe", "gesamt", "gesamtsumme", "insgesamt"}
+"""What the last line of a table is called that adds up the others, in lower case."""
+
+
+def is_total(values: Iterable[Any]) -> bool:
+    """Whether a line adds up the others, by its name."""
+    return any(isinstance(value, str) and value.strip().strip(":").lower() in TOTALS for value in values)
+
+
 def read_sheet(connection: Any, path: str) -> Any:
-    """The first sheet of an Excel file as a relation; its first filled line has the names of the columns."""
+    """A sheet of an Excel file as a relation: that of ``--sheet``, or the first."""
+    return connection.from_arrow(_table(path, os.path.realpath(path), os.stat(path).st_mtime_ns, *EXCEL.get()))
+
+
+@lru_cache(maxsize=8)  # a command reads its files several times
+def _table(path: str, place: str, changed: int, asked: str | None, row: int | None) -> Any:
+    """The sheet as an Arrow table; the first line of names is found, and a line of totals at the end is left out."""
     import pyarrow as pa
 
     excel = _openpyxl()
@@ -36,24 +54,43 @@ def read_sheet(connection: Any, path: str) -> Any:
         why = f"cannot be read as an Excel file ({problem})"
         raise Mistake(path, why, "save it again as .xlsx, or as CSV") from None
     try:
-        sheet, *others = book.worksheets
-        lines = [list(line) for line in sheet.iter_rows(values_only=True)]
-        name = sheet.title
+        names = [sheet.title for sheet in book.worksheets]
+        if asked is not None and asked not in names:
+            raise Mistake(f"--sheet {asked}", f"is not in {path}", f"use one of {', '.join(names)}")
+        name = names[0] if asked is None else asked
+        lines = [list(line) for line in book[name].iter_rows(values_only=True)]
     finally:
         book.close()
-    if others:
-        console.note(f"{path}: the sheet {name!r} is read, and {len(others)} more are not")
-    filled = [line for line in lines if any(value is not None for value in line)]
+    if asked is None and len(names) > 1:
+        console.note(f"{path}: the sheet {name!r} is read; --sheet reads another ({', '.join(names[1:])})")
+    filled = [at for at, line in enumerate(lines) if any(value is not None for value in line)]
     if not filled:
-        raise Mistake(path, f"has no cells in the sheet {name!r}", "put the table on the first sheet")
-    head, body = filled[0], filled[1:]
+        raise Mistake(path, f"has no cells in the sheet {name!r}", "put the table there, or pass --sheet")
+    at = _head(lines, filled) if row is None else row - 1
+    if at not in filled:
+        raise Mistake(f"--header-row {row}", f"is an empty line of the sheet {name!r}", "pass that with the names")
+    if row is None and at != filled[0]:
+        console.note(f"{path}: line {at + 1} has the names of the columns (--header-row)")
+    rows = [each for each in filled if each > at]
+    if rows and is_total(lines[rows[-1]]):
+        console.note(f"{path}: line {rows.pop() + 1} is a total, and is left out")
+    head, body = lines[at], lines[at + 1 : rows[-1] + 1] if rows else []
     places = [place for place, title in enumerate(head) if title is not None]
-    names = [str(head[place]).strip() for place in places]
-    twice = next((each for each in names if names.count(each) > 1), None)
+    columns = [str(head[place]).strip() for place in places]
+    twice = next((each for each in columns if columns.count(each) > 1), None)
     if twice is not None:
         raise Mistake(path, f"has two columns named {twice!r}", "rename one of them")
-    columns = [_column([line[place] if place < len(line) else None for line in body]) for place in places]
-    return connection.from_arrow(pa.table(dict(zip(names, columns, strict=True))))
+    cells = [_column([line[place] if place < len(line) else None for line in body]) for place in places]
+    return pa.table(dict(zip(columns, cells, strict=True)))
+
+
+def _head(lines: list[list[Any]], filled: list[int]) -> int:
+    """The first line that is filled like most others, if possible with text alone: titles above it are shorter."""
+    counts = {at: sum(value is not None for value in lines[at]) for at in filled}
+    usual = sorted(counts.values())[len(filled) // 2]
+    wide = [at for at in filled if counts[at] > usual / 2]
+    texts = (at for at in wide if all(isinstance(value, str | None) for value in lines[at]))
+    return next(texts, wide[0])
 
 
 def _column(values: list[Any]) -> Any:

@@ -269,7 +269,7 @@ class ClasswiseDisplay(PanelsDisplay):
     def caption(self) -> str:
         """What the plot shows, as text."""
         first = self.panels[0].series
-        text = f"{style.amount(first.rows, first.counted)}. Each class against all others; every panel has all rows."
+        text = f"{style.amount(first.rows, first.counted)}. Each class against all others."
         if self.panels[0].before is None:
             text += " Below each panel: rows of the class upward, other rows downward."
         if self.unseen:
@@ -285,7 +285,7 @@ class ClasswiseDisplay(PanelsDisplay):
         if one.error_before is not None:
             error = f"{style.percent(one.error_before, 2)} to {error}"
         count = style.amount(one.series.events, one.series.counted)
-        return [count, f"error {error}", f"expected {style.percent(one.chance, 2)}"]
+        return [f"{count} of the class", f"error {error}", f"expected {style.percent(one.chance, 2)}"]
 
     def _heading(self, one: Panel) -> str:
         return f"class {one.name}" if _is_number(one.name) else one.name
