@@ -281,7 +281,7 @@ def test_only_what_is_off_is_changed_and_said_why():
     assert north.level == pytest.approx(0.9, abs=0.15)
     assert north.rows == (by == "north").sum()
     assert north.events == y[by == "north"].sum()
-    assert "by0 = north: too low (predicted" in str(north)
+    assert "by0 = north: intercept (predicted" in str(north)
     assert "adjusted p < 0.0001" in str(north)
 
 
@@ -299,7 +299,7 @@ def test_a_wrong_slope_alone_is_found():
     assert change.predicted_above == pytest.approx(expit(x[above]).sum())
     below = own & ~above
     figures = f"below its center predicted {expit(x[below]).sum():,.0f}, observed {y[below].sum():,}; above it "
-    assert f"too steep ({figures}{expit(x[above]).sum():,.0f} and {y[above].sum():,}, of {own.sum():,}" in str(change)
+    assert f"slope ({figures}{expit(x[above]).sum():,.0f} and {y[above].sum():,}, of {own.sum():,}" in str(change)
 
 
 def overlapping(seed: int = 0) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:

@@ -209,8 +209,8 @@ def validate(
     Edges: with one class, separated classes or a constant risk, what is not defined is NaN, with a note. Leaving out
     participants without an outcome is unbiased only if outcomes are missing at random given the risk; otherwise pass
     inverse probabilities of a known outcome as ``sample_weight``.
-    Intervals, 95 %: profile likelihood for intercept and slope, with clusters scaled by the cluster sandwich (CR3);
-    log-normal for O:E; DeLong on the log-odds scale for the c-statistic, with clusters by Obuchowski; normal for the
+    Intervals, 95 %: those of :func:`calibrant.metrics.recalibration` for intercept, slope and O:E, right for risks that
+    are wrong, with clusters by the cluster sandwich (CR3); DeLong on the log-odds scale for the c-statistic, with clusters by Obuchowski; normal for the
     Brier scores. Those of ICI, E50, E90 and Emax invert a test, so that they begin at 0 where a calibrated model could
     show such a distance: see :func:`calibrant.metrics.ici`.
     Guarantee: no finite-sample guarantee; the intervals are approximate. Those of ICI, E50, E90 and Emax covered in

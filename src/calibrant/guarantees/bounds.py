@@ -101,7 +101,7 @@ def _bernstein_radius(mean: Floats, n: Floats, alpha: float | Floats) -> Floats:
     return np.asarray(np.sqrt(2.0 * mean * (1.0 - mean) * log / n) + 3.0 * log / n)
 
 
-def clopper_pearson(events: ArrayLike, n: ArrayLike, alpha: float) -> Interval:
+def clopper_pearson(events: ArrayLike, n: ArrayLike, alpha: float | Floats) -> Interval:
     """Exact binomial (Clopper-Pearson) interval, alpha / 2 on each side; never wider than Hoeffding's at equal alpha.
 
     Each end is where the binomial tail probability equals alpha / 2. Hoeffding's inequality bounds that same tail, so

@@ -6,6 +6,7 @@ influence of a row depends on its score and label. Dependence and weights only c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +16,7 @@ from scipy import special
 from calibrant.guarantees.bounds import clopper_pearson
 from calibrant.messages import note
 from calibrant.numerics import Floats
-from calibrant.tallies import Clusters, Tally
+from calibrant.tallies import Clusters, Tally, scores_of
 
 FEWEST_CLUSTERS = 10
 """Minimum number of clusters for intervals: with fewer, the variance between clusters is too uncertain."""
@@ -99,6 +100,119 @@ def squared_weights(tally: Tally) -> tuple[Floats, Floats]:
     if tally.counts or w2 is None:
         return n, events
     return w2, w2 * (events / n) if tally.cells.w2_events is None else tally.cells.w2_events
+
+
+FEW_EVENTS = 10
+"""With fewer events or non-events than this, an interval is not shorter than that of as many rows alike."""
+
+
+@dataclass(frozen=True)
+class Rates:
+    r"""Observed event rates of one or more sets of rows, with intervals that are right when the predictions are wrong.
+
+    A rate errs as :math:`\sum_i (y_i - m_i)` does, where :math:`m_i` are predictions corrected to the observed rate.
+    The squares :math:`\sum_i (y_i - m_i)^2` estimate its variance whatever the predictions are, and :math:`n^*` is the
+    number of equal independent rows in which the rate has this variance. The interval is Clopper and Pearson's (1934)
+    for :math:`n^*` rows, with the tails of Student's distribution: residuals near 0 and 1 have about twice as many
+    degrees of freedom as their squares add up to.
+
+    Attributes
+    ----------
+    rate, mean
+        Observed rate, and mean prediction.
+    size, df
+        Effective sample size :math:`n^*`, and degrees of freedom.
+    variance
+        Variance of the number of events.
+    """
+
+    rate: Floats
+    mean: Floats
+    size: Floats
+    df: Floats
+    variance: Floats
+
+    @classmethod
+    def of(
+        cls,
+        rows: Floats,
+        events: Floats,
+        predicted: Floats,
+        squares: Floats,
+        model: Floats,
+        df: Floats | float = np.inf,
+    ) -> Rates:
+        """From sums over each set: ``squares`` of the residuals, and the ``model`` variance of calibrated predictions.
+
+        Surprises of confident predictions are few, and may all be missing in a sample. So a variance of a few events is
+        no less than the model's, in proportion to the events (or non-events) that are fewer than predicted.
+        """
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = np.fmin(np.fmin(events / predicted, (rows - events) / (rows - predicted)), 1.0)
+            variance = np.fmax(squares, np.fmin(model * share, FEW_EVENTS))
+            size = np.where(
+                (events > 0.0) & (events < rows) & (variance > 0.0), events * (rows - events) / variance, rows
+            )
+            few = np.minimum(events, rows - events) < FEW_EVENTS
+            degrees = np.minimum(df, np.where(few, np.inf, 2.0 * (variance + 1.0)))
+            return cls(events / rows, predicted / rows, np.where(few, np.minimum(size, rows), size), degrees, variance)
+
+    def ratios(self, confidence: float) -> tuple[Floats, Floats]:
+        """Intervals of observed over predicted events; from 0 to infinity where none are predicted."""
+        tail = (1.0 + confidence) / 2.0
+        ends = self.within(np.where(np.isinf(self.df), special.ndtri(tail), special.stdtrit(self.df, tail)))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            low, high = (
+                np.where(self.mean > 0.0, end / self.mean, none) for end, none in zip(ends, (0.0, np.inf), strict=True)
+            )
+        return low, high
+
+    def within(self, errors: Floats | float) -> tuple[Floats, Floats]:
+        """Rates at most this many standard errors from the observed ones."""
+        low, high = clopper_pearson(self.rate * self.size, self.size, 2.0 * special.ndtr(-np.asarray(errors)))
+        return np.minimum(low, self.rate), np.maximum(high, self.rate)
+
+    def errors(self, at: Floats | float) -> Floats:
+        """Distance of rates from the observed ones in standard errors, by the binomial tails; at least 0."""
+        k, rest = self.rate * self.size, (1.0 - self.rate) * self.size
+        with np.errstate(invalid="ignore"):
+            above, below = special.betainc(k, rest + 1.0, at), special.betaincc(k + 1.0, rest, at)
+            tail = np.nan_to_num(np.where(self.rate > at, above, below), nan=1.0)
+        return np.asarray(np.maximum(-special.ndtri(np.clip(tail, 0.0, 1.0)), 0.0))
+
+    @property
+    def p_values(self) -> Floats:
+        """Two-sided, for the hypothesis that the rate is the mean prediction."""
+        far = -self.errors(self.mean)
+        return np.asarray(2.0 * np.where(np.isinf(self.df), special.ndtr(far), special.stdtr(self.df, far)))
+
+
+def ratio_rates(tallies: Sequence[Tally], spreads: Sequence[Spread] | None = None) -> Rates:
+    """Event rates of several tallies; ``spreads`` are the variances of their events, where these are known already."""
+    place, s = np.repeat(np.arange(len(tallies)), [len(tally) for tally in tallies]), scores_of(tallies)
+    columns = [(tally.n, tally.events, *squared_weights(tally)) for tally in tallies]
+    n, events, w2, w2_events = (np.concatenate([np.zeros(0), *each]) for each in zip(*columns, strict=True))
+
+    def added(values: Floats) -> Floats:
+        return np.bincount(place, values, len(tallies)).astype(np.float64)
+
+    rows, hits, due, own = map(added, (n, events, n * s, n * s * (1.0 - s)))
+    m = s * np.divide(hits, due, out=np.ones_like(due), where=due > 0.0)[place]
+    squares = added(w2_events * (1.0 - m) ** 2 + (w2 - w2_events) * m**2)
+    if spreads is None:
+        return Rates.of(rows, hits, due, squares, own)
+    squares, df = (np.array([getattr(each, name) for each in spreads]) for name in ("variance", "df"))
+    return Rates.of(rows, hits, due, squares, own, df)
+
+
+def ratio_rate(data: Tally | Clusters) -> Rates:
+    """The event rate of rows that may be dependent."""
+    if isinstance(data, Tally):
+        return ratio_rates([data])
+    tally = data.tally
+    predicted = float((tally.n * tally.scores).sum())
+    m = tally.scores * (float(tally.positives) / predicted if predicted > 0.0 else 1.0)
+    return ratio_rates([tally], [spread_of(data, 1.0 - m, -m)])
 
 
 def rate_interval(

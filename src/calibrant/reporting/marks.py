@@ -37,7 +37,7 @@ def significance(part: Mapping[str, Any]) -> Mark:
         return Mark("not testable", "none")
     if not part["off"]:
         return Mark("not significant", "good")
-    return Mark("too low", "bad") if part["events"] > part["predicted"] else Mark("too high", "warn")
+    return Mark(part["direction"], "warn" if part["side"] < 0 else "bad")
 
 
 def class_mark(part: Verdict) -> Mark:

@@ -110,8 +110,8 @@ def _steps(numbers: Mapping[str, Any], style: Style) -> list[str]:
             if _plain(numbers)
             else ", with variances that account for weights and groups."
         ),
-        "Intercept and slope: maximum likelihood with profile-likelihood intervals; E/O: the delta method (Steyerberg "
-        f"2019; Debray et al. 2017){_dependence(numbers)}; distances of the curve: a restricted cubic spline of the "
+        "Intercept, slope and E/O (Steyerberg 2019): intervals with the variance of the observed residuals, which are "
+        f"right when the model is wrong{_dependence(numbers)}; distances of the curve: a restricted cubic spline of the "
         f"log-odds with {numbers['curve']['bootstrap_samples']} bootstrap samples (Austin and Steyerberg 2019).",
         "Errors: ECE (Naeini, Cooper and Hauskrecht 2015), debiased error (Kumar, Liang and Ma 2019), PDE (Torabian "
         "2023), smECE (Blasiok and Nakkiran 2023), ECCE (Arrieta-Ibarra et al. 2022). AUC: standard error by DeLong, "
@@ -165,5 +165,5 @@ def _dependence(numbers: Mapping[str, Any]) -> str:
         return "" if numbers["counts"] else ", with the sandwich variance of the weights"
     return (
         ", with the variance between groups, corrected for a small number of groups (CR3, Bell and McCaffrey 2002; "
-        "degrees of freedom by Satterthwaite's method), also for the profile likelihood (Chandler and Bate 2007)"
+        "degrees of freedom by Satterthwaite's method)"
     )

@@ -43,12 +43,15 @@ class OriginalTest(Shown):
         Estimated intercept: above 0 there are more events than predicted.
     estimated_slope
         Estimated slope: below 1 the scores are too extreme.
+    sides
+        The p-values of intercept and slope if labels vary otherwise than the model says, as a direction requires.
     """
 
     level: float = 1.0
     slope: float = 1.0
     shift: float = 0.0
     estimated_slope: float = 1.0
+    sides: tuple[float, float] = (1.0, 1.0)
 
     @classmethod
     def of(cls, data: Tally | Clusters) -> OriginalTest:
@@ -60,7 +63,7 @@ class OriginalTest(Shown):
             return cls()
         found = Parameters.of(_probabilities(data) if tally.score_type == "logit" else data)
         level, slope = _tested(found.level, 0.0), _tested(found.slope, 1.0)
-        return cls(level[0], slope[0], level[1], slope[1])
+        return cls(level[0], slope[0], level[1], slope[1], (level[2], slope[2]))
 
     @property
     def rejects(self) -> bool:
@@ -70,22 +73,30 @@ class OriginalTest(Shown):
     @property
     def on_training_rows(self) -> bool:
         """Whether the slope is as steep as that of a model on its own training rows."""
-        return self.estimated_slope > TRAINING_SLOPE and self.slope <= ALPHA / 2.0
+        return self.estimated_slope > TRAINING_SLOPE and max(self.slope, self.sides[1]) <= ALPHA / 2.0
 
     def __str__(self) -> str:
-        """The rejected hypotheses, with direction and p-value; empty if there are none."""
-        found = []
+        """The rejected hypotheses, with p-value, and direction where it is established; empty if there are none."""
+        found, (by_level, by_slope) = [], (side <= ALPHA / 2.0 for side in self.sides)
         if self.level <= ALPHA / 2.0:
-            found.append(f"the probabilities are too {'low' if self.shift > 0.0 else 'high'} ({_p(self.level)})")
+            word = (
+                f"too {'low' if self.shift > 0.0 else 'high'}"
+                if by_level
+                else "off in total, in a direction that is not established"
+            )
+            found.append(f"the probabilities are {word} ({_p(self.level)})")
         if self.slope <= ALPHA / 2.0:
             word = "too extreme" if self.estimated_slope < 1.0 else "not extreme enough"
-            found.append(f"the scores are {word} (slope {self.estimated_slope:.3g}, {_p(self.slope)})")
+            said = f"the scores are {word}" if by_slope else "the slope is not 1, on a side that is not established"
+            found.append(f"{said} (slope {self.estimated_slope:.3g}, {_p(self.slope)})")
         return " and ".join(found)
 
 
-def _tested(parameter: Parameter | None, ideal: float) -> tuple[float, float]:
-    """The p-value of the ideal value, and the estimate."""
-    return (1.0, ideal) if parameter is None else (parameter.p_value(ideal), parameter.value)
+def _tested(parameter: Parameter | None, ideal: float) -> tuple[float, float, float]:
+    """The p-value of the ideal value, the estimate, and the p-value of its side."""
+    if parameter is None:
+        return 1.0, ideal, 1.0
+    return parameter.p_value(ideal), parameter.value, parameter.p_of_interval(ideal)
 
 
 def _p(value: float) -> str:

@@ -157,8 +157,10 @@ def check(
     the confidence alone; all maps that were tried are in ``gains``.
 
     Guarantee: finite-sample for the tests of the intercept and of score ranges, on independent rows of equal weight;
-    asymptotic for the intervals of intercept and slope (profile likelihood), and for everything with importance weights
-    or groups.
+    asymptotic for the intervals of intercept and slope, which hold for a model of any shape, and for everything with
+    importance weights or groups. Tests of calibration are right for a calibrated model, whose labels may vary less than
+    those of a wrong one. So a direction is named only if such an interval excludes the ideal value, and otherwise the
+    model is off in a direction that is not established (``benchmarks/intervals.py``).
 
     More than 65,536 rows are counted on a grid of 65,536 cells; a frame of that size is counted by its own engine.
     Rows that the map was fitted to are recognized by a sketch of 64 of them, or by a fingerprint of all of them, unless

@@ -13,7 +13,7 @@ from calibrant.metrics.binary.curves.likelihood import Parameter, Parameters
 from calibrant.metrics.chance import Chance
 from calibrant.metrics.multiplicity import holm
 from calibrant.metrics.tolerance import TOLERANCE, check_tolerance, slope_room
-from calibrant.metrics.variance import FEWEST_CLUSTERS
+from calibrant.metrics.variance import FEWEST_CLUSTERS, ratio_rate
 from calibrant.tallies import Tally
 from calibrant.verdict.input.evidence import Evidence, physical_rows
 from calibrant.verdict.outlook import Rule, more_labels
@@ -30,6 +30,7 @@ class Direction(Enum):
     TOO_EXTREME = "too extreme"
     NOT_EXTREME_ENOUGH = "not extreme enough"
     ONLY_ENDS = "only 0 and 1"
+    NOT_ESTABLISHED = "off, in a direction that is not established"
 
 
 WITHIN_CONFIDENCE = 0.95
@@ -52,6 +53,9 @@ class Against:
     slope: float
     shape: Misfit | None
     """The score range that fits worst, if its adjusted p-value is at most 1 %."""
+    intercept_side: bool = True
+    slope_side: bool = True
+    """Whether intervals that hold for a wrong model, at the level of the test, are beyond 0 and 1: on which side."""
 
     @property
     def by_intercept(self) -> bool:
@@ -70,8 +74,9 @@ class Against:
 
     @property
     def range_alone(self) -> Misfit | None:
-        """The score range, if neither intercept nor slope rejects."""
-        return None if self.by_intercept or self.by_slope else self.shape
+        """The score range, if neither intercept nor slope rejects, or their sides are not established."""
+        sides = self.by_intercept and self.intercept_side, self.by_slope and self.slope_side
+        return None if any(sides) else self.shape
 
 
 @dataclass(frozen=True)
@@ -101,6 +106,9 @@ class PValues:
     slope: float = 1.0
     shape: Misfit | None = None
     """The score range that fits worst."""
+    intercept_side: float = 0.0
+    slope_side: float = 0.0
+    """The same p-values if labels vary otherwise than the model says, as a direction requires."""
 
     @property
     def p_value(self) -> float:
@@ -114,11 +122,14 @@ class PValues:
         shape = self.shape
         if shape is not None:
             shape = replace(shape, p_value=min(1.0, factor * shape.p_value))
-        return PValues(min(1.0, factor * self.intercept), min(1.0, factor * self.slope), shape)
+        every = self.intercept, self.slope, self.intercept_side, self.slope_side
+        intercept, slope, *sides = (min(1.0, factor * each) for each in every)
+        return PValues(intercept, slope, shape, *sides)
 
     def against(self) -> Against:
         """As tests of perfect calibration."""
-        return Against(self.intercept, self.slope, _if_significant(self.shape))
+        sides = self.intercept_side <= ALPHA_INTERCEPT, self.slope_side <= ALPHA_SLOPE
+        return Against(self.intercept, self.slope, _if_significant(self.shape), *sides)
 
     def beyond(self) -> Beyond:
         """As tests of the tolerance."""
@@ -164,7 +175,8 @@ def decide(evidence: Evidence, tolerance: tuple[float, float] = TOLERANCE, *, am
     if only_ends and any(at_ends):
         of_tolerance = PValues(0.0)
     elif parameters.level is None and among and not (few or only_ends):
-        of_calibration = PValues(chance.p_value(float(tally.positives)))
+        sided = float(ratio_rate(data).p_values[0])
+        of_calibration = PValues(chance.p_value(float(tally.positives)), intercept_side=sided)
     elif not (few or only_ends or parameters.level is None):
         of_calibration = _of_calibration(evidence, parameters, chance)
         of_tolerance = _of_tolerance(evidence, parameters, limits)
@@ -248,7 +260,8 @@ def _of_calibration(evidence: Evidence, parameters: Parameters, chance: Chance) 
     plain = evidence.clusters is None and evidence.tally.counts
     total = chance.p_value(float(evidence.tally.positives)) if plain or level is None else level.p_value(0.0)
     shape = worst_misfit(parameters.likelihood, Tolerance(0.0, 0.0), evidence)
-    return PValues(total, 1.0 if slope is None else slope.p_value(1.0), shape)
+    sides = (0.0 if each is None else each.p_of_interval(ideal) for each, ideal in ((level, 0.0), (slope, 1.0)))
+    return PValues(total, 1.0 if slope is None else slope.p_value(1.0), shape, *sides)
 
 
 def _of_tolerance(evidence: Evidence, parameters: Parameters, limits: Tolerance) -> PValues:
@@ -273,7 +286,7 @@ def _outside(parameter: Parameter | None, ideal: float, limit: float) -> float:
     """P-value of the nearer limit of the tolerance, if the estimate is outside; otherwise 1."""
     if parameter is None or not np.isfinite(limit) or abs(parameter.value - ideal) <= limit:
         return 1.0
-    return parameter.p_value(ideal + float(np.copysign(limit, parameter.value - ideal)))
+    return parameter.p_of_interval(ideal + float(np.copysign(limit, parameter.value - ideal)))
 
 
 def _if_significant(misfit: Misfit | None) -> Misfit | None:

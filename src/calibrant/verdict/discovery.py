@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import special
 
 from calibrant.arrays import ScoreType, check_rows
 from calibrant.arrays.columns import is_missing, read_numbers
@@ -21,11 +20,12 @@ from calibrant.maps import LogitAffineMap
 from calibrant.maps.base import by_name
 from calibrant.messages import InputError, Shown, plural
 from calibrant.metrics.chance import Chance
+from calibrant.metrics.variance import Rates, ratio_rate
 from calibrant.numerics import Floats, Ints, logit
 from calibrant.tallies import Tally
 from calibrant.verdict.figures import amount, p_text
 from calibrant.verdict.input.reading import as_probabilities
-from calibrant.verdict.segments import ALPHA, CONFIDENCE, ratio_interval
+from calibrant.verdict.segments import ALPHA, ALPHA_SIDE, CONFIDENCE
 
 GRID = 16
 """Ranges of each feature, of about equal mass, among which pairs of features are searched completely."""
@@ -123,13 +123,16 @@ class Region(Shown):
         region is off no more than all rows are. With a ``recalibration`` only the second.
     searched, tested
         Rows that were searched, and rows that were held out for the test.
-    all_predicted, all_p_value
-        Predicted events of all tested rows by the scores themselves, and the two-sided p-value of the observed ones.
+    all_predicted, all_side
+        Predicted events of all tested rows by the scores themselves, and ``side`` of all tested rows.
     recalibration
         Intercept and slope fitted to the tested rows, if corrected scores were searched, because the model was off
         overall.
     reason
         Why no region is called off; None if one is.
+    side
+        1 if the predictions are shown to be too low, -1 if too high, 0 if neither, by a one-sided test at 2 % that is
+        right for a wrong model too.
     """
 
     conditions: tuple[Condition, ...]
@@ -145,9 +148,10 @@ class Region(Shown):
     searched: int
     tested: int
     all_predicted: float = 0.0
-    all_p_value: float = 1.0
+    all_side: int = 0
     recalibration: tuple[float, float] | None = None
     reason: NoRegion | None = None
+    side: int = 0
 
     @property
     def off(self) -> bool:
@@ -183,10 +187,10 @@ class Region(Shown):
             return self._said(where)
         said = self._said(where)
         after = f"After correcting intercept and slope, {said[0].lower()}{said[1:]}"
-        if self.all_p_value > ALPHA:
+        if not self.all_side:
             return after
-        every = self.events + self.outside_events
-        side, ratio = "low" if every > self.all_predicted else "high", _ratio(every, self.all_predicted)
+        ratio = _ratio(self.events + self.outside_events, self.all_predicted)
+        side = "low" if self.all_side > 0 else "high"
         return f"Too {side} overall: observed / predicted {ratio} among the tested rows. {after}"
 
     def _said(self, where: str) -> str:
@@ -200,7 +204,8 @@ class Region(Shown):
         )
         if not self.off:
             return f"No region stands out significantly. Most conspicuous: {self.name} ({counts}; {where})."
-        return f"Too {'low' if self.too_low else 'high'} where {self.name} ({counts}; {where})."
+        side = ("Off, direction not established,", "Too low", "Too high")[self.side]
+        return f"{side} where {self.name} ({counts}; {where})."
 
 
 def discover(
@@ -292,16 +297,18 @@ def discover(
         if changed:
             box, z = _worst_box(searched, y_train - q, q * (1.0 - q))
     q, recalibration = _corrected(tallies[1], p[test], changed)
-    shown, every = q if changed else p[test], _chance(p[test])
+    shown = q if changed else p[test]
     none = Region(
         (), False, 0, 0, 0.0, 0.0, math.inf, int(y.sum()), float(shown.sum()), 1.0, half, len(test),
-        every.mean, every.p_value(float(y.sum())), recalibration if changed else None, blank or NoRegion.NOTHING,
+        float(p[test].sum()), _side(_rates(p[test], y)), recalibration if changed else None, blank or NoRegion.NOTHING,
     )  # fmt: skip
     if not box:
         return none
     inside = _inside(binned.codes[test], box)
     chance, events = _chance(shown[inside]), int(y[inside].sum())
-    low, high = ratio_interval(events, chance.mean, chance.variance, float(special.ndtri((1.0 + CONFIDENCE) / 2.0)))
+    rates = _rates(shown[inside], y[inside])
+    (low,), (high,) = (end.tolist() for end in rates.ratios(CONFIDENCE))
+    side = _side(rates)
     design = np.column_stack([np.ones(len(q)), logit(q)])[:, : 2 if changed else 1]
     p_value = _relative_p(q, y, inside, design, z > 0.0)
     if not changed:
@@ -310,10 +317,19 @@ def discover(
         none,
         conditions=tuple(_condition(binned, j, *ends) for j, ends in sorted(box.items())),
         too_low=z > 0.0,
-        rows=int(inside.sum()), events=events, predicted=chance.mean, low=low, high=high,
+        rows=int(inside.sum()), events=events, predicted=chance.mean, low=low, high=high, side=side if (side > 0) == (z > 0.0) else 0,
         outside_events=int(y[~inside].sum()), outside_predicted=float(shown[~inside].sum()),
         p_value=p_value, reason=None if p_value <= ALPHA else NoRegion.NOTHING,
     )  # fmt: skip
+
+
+def _rates(p: Floats, labels: Floats) -> Rates:
+    return ratio_rate(Tally.from_arrays(p, labels, score_type="probability"))
+
+
+def _side(rates: Rates) -> int:
+    """1 if more events than predicted are shown by a one-sided test that is right for a wrong model, -1 if fewer."""
+    return int(np.sign(rates.rate[0] - rates.mean[0])) if rates.p_values[0] <= 2.0 * ALPHA_SIDE else 0
 
 
 def _chance(p: Floats) -> Chance:

@@ -131,11 +131,17 @@ def _on_rates(verdict: Verdict) -> list[Note]:
     if verdict.only_ends:
         return [only_zero_and_one(equal_labels=not any(verdict.at_ends))]
     if verdict.events in (0.0, verdict.rows):
+        alike = (
+            math.log1p(-mean) if verdict.events == 0.0 else math.log(max(mean, 1e-300))
+        )  # as likely as for any model
         outside = not verdict.expected[0] <= verdict.events <= verdict.expected[1]
+        outside &= verdict.rows * alike <= math.log(0.025)
         found = [labels_incomplete(events=verdict.events > 0.0, beyond_chance=outside)]
         simple = verdict.events == 0.0 and not outside and verdict.counts and verdict.n_groups is None
         return [*found, no_events_bound(at_most=-math.expm1(math.log(0.05) / verdict.rows))] if simple else found
     if verdict.status not in ("miscalibrated", "off"):
+        return []
+    if not verdict.against.intercept_side:
         return []
     train_rate = _train_rate(verdict, rate)
     balanced = _looks_balanced(verdict, train_rate)

@@ -8,17 +8,16 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
-from scipy import special
 
 from calibrant.arrays.columns import check_option
 from calibrant.messages import InputError, Shown, plural
 from calibrant.metrics.chance import Chance, Units
-from calibrant.metrics.multiplicity import holm_log
-from calibrant.metrics.variance import FEWEST_CLUSTERS
+from calibrant.metrics.multiplicity import holm, holm_log
+from calibrant.metrics.variance import FEWEST_CLUSTERS, Spread, ratio_rates
 from calibrant.progress import progress
 from calibrant.tallies import GroupedTally, Tally, scores_of
 from calibrant.verdict.figures import amount, p_text
-from calibrant.verdict.input.evidence import Part, Parts
+from calibrant.verdict.input.evidence import Parts
 
 CONFIDENCE = 0.95
 """Confidence level of the expected range and of the interval of the ratio, for each segment alone."""
@@ -26,7 +25,8 @@ CONFIDENCE = 0.95
 ALPHA = 0.05
 """Significance level for adjusted p-values."""
 
-NORMAL_QUANTILE = float(special.ndtri((1.0 + CONFIDENCE) / 2.0))
+ALPHA_SIDE = 0.02
+"""Significance level for adjusted p-values of the direction."""
 
 MAX_CELLS = 160
 """Cells for the distribution of the events of a segment: its mean is exact, its variance to a thousandth."""
@@ -41,13 +41,18 @@ class Segment(Shown):
     low, high
         Expected range: the central 95 % of the number of events of a calibrated model.
     ratio_low, ratio_high
-        95 % interval of observed over predicted events, for this segment alone.
+        95 % interval of observed over predicted events, for this segment alone. It is right when the model is wrong:
+        Clopper and Pearson's at the effective sample size (:class:`~calibrant.metrics.variance.Rates`).
     p_value
         Adjusted by Holm's method over all segments of all columns: for independent rows of equal weight, the
         probability that any segment of a calibrated model falls below 5 % is at most 5 %, however the columns overlap.
         Approximate with importance weights or clusters. NaN if the segment cannot be tested.
     clusters
         With groups: how many of them have rows here. With fewer than ten the segment cannot be tested.
+    side
+        1 if the predictions are shown to be too low, -1 if too high, 0 if neither: a difference may be significant for
+        a calibrated model although an interval that is right for any model contains a ratio of 1. Adjusted by Holm's
+        method, at 2 %.
     """
 
     column: str
@@ -61,6 +66,7 @@ class Segment(Shown):
     ratio_high: float
     p_value: float
     clusters: int | None = None
+    side: int = 0
 
     @property
     def judged(self) -> bool:
@@ -71,6 +77,11 @@ class Segment(Shown):
     def off(self) -> bool:
         """Whether the difference is significant after adjustment for all segments."""
         return self.judged and self.p_value <= ALPHA
+
+    @property
+    def direction(self) -> str:
+        """Too low, too high, or off without a direction that is established; empty if not significantly off."""
+        return ("off, direction not established", "too low", "too high")[self.side] if self.off else ""
 
     @property
     def bound(self) -> float:
@@ -107,10 +118,9 @@ class Segment(Shown):
             return f"{name}: not testable with {plural(self.clusters or 0, 'group')} ({counts})"
         if not self.off:
             return f"{name}: not significantly off ({counts}; adjusted p {p_text(self.p_value)})"
-        side = "low" if self.events > self.predicted else "high"
         ratio = f"observed / predicted {self.events / self.predicted:.2f}, " if self.predicted > 0.0 else ""
         ends = f"95 % CI {self.ratio_low:.2f} to {self.ratio_high:.2f}" if ratio else ""
-        return f"{name}: too {side}, {ratio}{ends} ({counts}; adjusted p {p_text(self.p_value)})"
+        return f"{name}: {self.direction}, {ratio}{ends} ({counts}; adjusted p {p_text(self.p_value)})"
 
 
 Order = Literal["effect", "events", "rows", "stake"]
@@ -170,17 +180,27 @@ def scan_segments(
 
     ``parts`` holds the variance of events between clusters; ``units`` the mean weights of an event and of a non-event.
     """
-    found, logs = [], []
+    found, logs, sides = list[Segment](), [], []
     for column, tallies in columns.items():
-        chances = _chances(tallies, None if parts is None else parts[column], units)
-        pairs = zip(tallies.items(), chances, strict=True)
-        for (value, tally), chance in progress(pairs, f"check: segments of {column}", len(tallies)):
-            part = None if parts is None else parts[column][value]
-            segment = _segment(column, value, tally, part, chance)
+        inside = None if parts is None else parts[column]
+        small = [_few_cells(tally) for tally in tallies.values()]
+        chances = _chances(small, None if inside is None else [inside[value].spread for value in tallies], units)
+        rates = ratio_rates(small, None if inside is None else [inside[value].around for value in tallies])
+        ratios = np.transpose(rates.ratios(CONFIDENCE)).tolist()
+        each_value = zip(tallies, tallies.values(), chances, ratios, strict=True)
+        for value, tally, chance, ratio in progress(each_value, f"check: segments of {column}", len(tallies)):
+            clusters, events = None if inside is None else inside[value].clusters, float(tally.positives)
+            counts, ends = (float(tally.total), events, chance.mean), chance.interval(CONFIDENCE)
+            segment = Segment(column, value, *counts, *ends, ratio[0], ratio[1], math.nan, clusters)
             found.append(segment)
-            logs.append(chance.log_p_value(segment.events) if segment.judged else math.nan)
-    adjusted = np.exp(holm_log(np.array(logs)))
-    found = [replace(each, p_value=float(p)) for each, p in zip(found, adjusted, strict=True)]
+            logs.append(chance.log_p_value(events) if segment.judged else math.nan)
+        sides += rates.p_values.tolist()
+    sided = np.where([each.judged for each in found], sides, math.nan)
+    adjusted, shown = np.exp(holm_log(np.array(logs))), holm(sided) <= ALPHA_SIDE
+    found = [
+        replace(each, p_value=float(p), side=int(np.sign(each.excess)) if known else 0)
+        for each, p, known in zip(found, adjusted, shown, strict=True)
+    ]
     log_ps = dict(zip(map(id, found), logs, strict=True))
 
     def rank(segment: Segment) -> tuple[bool, bool, float, float]:
@@ -189,50 +209,22 @@ def scan_segments(
     return tuple(sorted(found, key=rank))
 
 
-def _chances(tallies: GroupedTally, parts: Mapping[Any, Part] | None, units: Units | None) -> list[Chance]:
+def _chances(tallies: Sequence[Tally], spreads: Sequence[Spread] | None, units: Units | None) -> list[Chance]:
     """Distribution of the events of each segment if the model is calibrated."""
-    small = [_few_cells(tally) for tally in tallies.values()]
-    if parts is None and small and all(tally.counts and len(tally) for tally in small):
-        sizes = np.array([len(tally) for tally in small])
-        n = np.concatenate([tally.n for tally in small]).astype(np.float64)
-        return Chance.by_part(scores_of(small), n, np.cumsum(sizes) - sizes)
+    if spreads is None and tallies and all(tally.counts and len(tally) for tally in tallies):
+        sizes = np.array([len(tally) for tally in tallies])
+        n = np.concatenate([tally.n for tally in tallies]).astype(np.float64)
+        return Chance.by_part(scores_of(tallies), n, np.cumsum(sizes) - sizes)
     return [
         Chance(
-            each.scores,
-            np.asarray(each.n, dtype=np.float64),
+            tally.scores,
+            np.asarray(tally.n, dtype=np.float64),
             units=None if tally.counts else units,
-            spread=None if parts is None else parts[value].spread,
+            spread=None if spreads is None else spreads[place],
         )
-        for (value, tally), each in zip(tallies.items(), small, strict=True)
+        for place, tally in enumerate(tallies)
     ]
 
 
 def _few_cells(tally: Tally) -> Tally:
     return tally.coarsen(2) if len(tally) > MAX_CELLS and tally.resolution != "bins" else tally
-
-
-def _segment(column: str, value: Any, tally: Tally, part: Part | None, chance: Chance) -> Segment:
-    events = float(tally.positives)
-    ends = chance.interval(CONFIDENCE)
-    z = NORMAL_QUANTILE if part is None else part.spread.quantile(CONFIDENCE)
-    ratios = ratio_interval(events, chance.mean, chance.variance, z)
-    clusters = None if part is None else part.clusters
-    return Segment(column, value, float(tally.total), events, chance.mean, *ends, *ratios, math.nan, clusters)
-
-
-def ratio_interval(events: float, predicted: float, variance: float, z: float) -> tuple[float, float]:
-    r"""Interval of observed over predicted: ratios r with :math:`(O - r E)^2 \le z^2 r V`.
-
-    E and V are the mean and the variance of the number of events of a calibrated model; for rare events both scale with
-    r. The interval has a closed form, is never negative, and contains 0 if no event was observed.
-
-    Examples
-    --------
-    >>> [round(end, 3) for end in ratio_interval(10.0, 10.0, 10.0, 1.96)]
-    [0.543, 1.841]
-    """
-    if not predicted > 0.0:
-        return (0.0, math.inf)
-    half = events * predicted + z * z * variance / 2.0
-    root = math.sqrt(max(half * half - (events * predicted) ** 2, 0.0))
-    return max(half - root, 0.0) / predicted**2, (half + root) / predicted**2

@@ -252,10 +252,10 @@ class Wording:
         digits = max(digits_apart(each, low, high) for each in (slope.value, slope.low, slope.high))
         separated = f"not finite: the {scores} separate the classes"
         shown = separated if math.isinf(slope.value) else f"{slope.value:.{digits}f}"
-        meaning = "1 is ideal"
-        if slope.high < 1.0:
+        meaning, shown_side = "1 is ideal", self.verdict.against.slope_side
+        if slope.high < 1.0 and shown_side:
             meaning = f"below 1 the {scores} are too extreme"
-        elif slope.low > 1.0:
+        elif slope.low > 1.0 and shown_side:
             meaning = f"above 1 the {scores} are not extreme enough"
         return [
             f"Slope: {shown} (95 % CI {between(slope.low, slope.high, digits)}; tolerance {low:.2f} to {high:.2f}); "

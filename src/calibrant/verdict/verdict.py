@@ -38,7 +38,7 @@ COLORS: dict[Status, str] = {
 
 @dataclass(frozen=True)
 class Number:
-    """An estimate, its 95 % profile-likelihood interval, its standard error and the p-value of perfect calibration."""
+    """An estimate, its 95 % interval and standard error, also for a wrong model, and the p-value of calibration."""
 
     value: float
     low: float
@@ -180,7 +180,10 @@ class Verdict:
 
     @property
     def deviations(self) -> tuple[Direction | Misfit, ...]:
-        """Significant deviations (if miscalibrated, beyond the tolerance): intercept, slope or one score range."""
+        """Significant deviations (if miscalibrated, beyond the tolerance): intercept, slope or one score range.
+
+        A direction is named if an interval that is right for a wrong model excludes the ideal value, at the same level.
+        """
         if self.joint:
             return ()
         beyond = self.status == "miscalibrated"
@@ -189,11 +192,14 @@ class Verdict:
         found: list[Direction | Misfit] = []
         if beyond and self.beyond.intercept and self.intercept is not None:
             found.append(Direction.TOO_LOW if self.intercept.value > 0.0 else Direction.TOO_HIGH)
-        elif not beyond and self.against.by_intercept:
+        elif not beyond and self.against.by_intercept and self.against.intercept_side:
             found.append(Direction.TOO_LOW if self.events > self.predicted else Direction.TOO_HIGH)
-        if self.slope is not None and (self.beyond.slope if beyond else self.against.by_slope):
+        by_slope = self.beyond.slope if beyond else self.against.by_slope and self.against.slope_side
+        if self.slope is not None and by_slope:
             found.append(Direction.TOO_EXTREME if self.slope.value < 1.0 else Direction.NOT_EXTREME_ENOUGH)
         shape = self.leading_shape
+        if not found and shape is None and self.against.found:
+            found.append(Direction.NOT_ESTABLISHED)
         return (*found, *(() if shape is None else (shape,)))
 
     @property
@@ -290,6 +296,7 @@ class Verdict:
         for name in ("segments", "periods"):
             for each, part in zip(data[name], getattr(self, name), strict=True):
                 each |= {"off": part.off, "judged": part.judged, "beyond": part.beyond(self.tolerance[0])}
+                each["direction"] = part.direction
         if self.region is not None:
             data["region"] |= {"off": self.region.off, "name": self.region.name}
         for name, found in (("against", self.against), ("beyond", self.beyond)):

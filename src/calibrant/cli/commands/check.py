@@ -190,7 +190,7 @@ def _show_parts(title: str, names: list[str], parts: tuple[Segment, ...], most: 
         return
     rows, styles = [], []
     for name, part in zip(names[:most], parts, strict=False):
-        side = "" if not part.off else "too low" if part.events > part.predicted else "too high"
+        side = part.direction
         p_value, expected = p_text(part.p_value, ""), f"{amount(part.low)} to {amount(part.high)}"
         if not part.judged:
             side, p_value, expected = "not testable", "", ""

@@ -62,12 +62,10 @@ class Change(Shown):
     def _why(self) -> str:
         """The reason of the change, with its counts."""
         if self.aspect == "intercept":
-            word = "low" if self.events > self.predicted else "high"
-            return f"too {word} (predicted {self.predicted:,.0f}, observed {self.events:,.0f}"
+            return f"intercept (predicted {self.predicted:,.0f}, observed {self.events:,.0f}"
         below = self.predicted - self.predicted_above, self.events - self.events_above
         return (
-            f"too {'flat' if self.slope > 1.0 else 'steep'} (below its center predicted {below[0]:,.0f}, observed "
-            f"{below[1]:,.0f}; above it {self.predicted_above:,.0f} and {self.events_above:,.0f}"
+            f"slope (below its center predicted {below[0]:,.0f}, observed {below[1]:,.0f}; above it {self.predicted_above:,.0f} and {self.events_above:,.0f}"
         )
 
 

@@ -82,7 +82,10 @@ class Part:
     """Variance of the events of a segment or period between clusters, and the number of clusters with rows there."""
 
     spread: Spread
+    """If the model is calibrated: a cluster of one row has the variance of its score."""
     clusters: int
+    around: Spread
+    """Whatever the model is: a cluster of one row has the square of its residual."""
 
 
 Parts = Mapping[str, Mapping[Any, Part]]
@@ -201,7 +204,9 @@ def part_of(n: Floats, events: Floats, predicted: Floats, variance: Floats, *, c
     ratio = float(events.sum()) / due if due > 0.0 else 1.0
     there = n > 0.0
     alone = n[there] == 1.0 if counts else np.zeros(int(there.sum()), dtype=bool)
-    return Part(between((events - ratio * predicted)[there], variance[there], alone), int(there.sum()))
+    residuals, own = (events - ratio * predicted)[there], variance[there]
+    spreads = [between(residuals, own, each) for each in (alone, np.zeros_like(alone))]
+    return Part(spreads[0], len(alone), spreads[1])
 
 
 def not_probabilities() -> InputError:

@@ -1,4 +1,4 @@
-"""Likelihood of an intercept and a slope on the log-odds, and profile-likelihood intervals for both."""
+"""Likelihood of an intercept and a slope on the log-odds, tests of calibration, and intervals for both."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from scipy import special
 
 from calibrant.metrics.chance import Chance
-from calibrant.metrics.variance import Spread, spread_of
+from calibrant.metrics.variance import Rates, Spread, spread_of
 from calibrant.numerics import Floats, Grid, logit
 from calibrant.solvers import Derivatives, damped_newton, softplus
 from calibrant.tallies import Clusters, Tally
@@ -91,19 +91,32 @@ class Likelihood:
         found = damped_newton(self._derivatives, step, start, lambda loss: 1e-13 * (1.0 + abs(loss)), bounded)
         theta, loss = found.point, self._loss(found.point)
         if shift is None and slope_change is not None and abs(theta[0]) >= REACH:
-            theta[0] = self._matching_shift(slope_change)
+            theta[0] = self.shift_for(float(self.events.sum()), slope_change)
             loss = self._loss(theta)
         return Point(float(theta[0]), float(theta[1]), 2.0 * loss)
 
-    def _matching_shift(self, slope_change: float) -> float:
-        """The shift at which expected and observed events agree, however large it is; by bisection."""
-        z = self.log_odds + slope_change * self.distance
-        low, high, events = -REACH - float(z.max()), REACH - float(z.min()), float(self.events.sum())
+    def shift_for(self, events: float, slope_change: float = 0.0) -> float:
+        """The shift at which so many events are expected, however large it is: Newton's steps, or halves of the range.
+
+        A step is taken in the log-odds of the mean, which are nearly linear in the shift.
+        """
+        total = float(self.n.sum())
+        if not 0.0 < events < total:
+            return float(np.copysign(np.inf, events - 0.5 * total))
+        z, target = self.log_odds + slope_change * self.distance, float(np.log(events / (total - events)))
+        low, high = -REACH - float(z.max()), REACH - float(z.min())
+        at = min(max(target - float((self.n * z).sum()) / total, low), high)
         for _ in range(STEPS):
-            middle = 0.5 * (low + high)
-            expected = float((self.n * self.shifted(middle, slope_change)).sum())
-            low, high = (middle, high) if expected < events else (low, middle)
-        return 0.5 * (low + high)
+            p = self.shifted(at, slope_change)
+            mean, v = float((self.n * p).sum()) / total, float((self.n * p * (1.0 - p)).sum()) / total
+            low, high = (at, high) if mean * total < events else (low, at)
+            odds = mean * (1.0 - mean)
+            step = at + (target - float(np.log(mean / (1.0 - mean)))) * odds / v if min(v, odds) > 0.0 else low
+            step = step if low < step < high else 0.5 * (low + high)
+            if abs(step - at) <= 1e-10:
+                break
+            at = step
+        return float(step)
 
     def log_separations(self, side: float) -> float | None:
         """Logarithm of the number of labelings with the same number of events whose classes the scores separate.
@@ -148,18 +161,28 @@ FARTHEST = 100.0
 LEAST_INFORMATION = 1e-100
 """Information below this counts as none, and its square would underflow."""
 
+LEAST_REST = 0.05
+"""Least part of a residual that a row is taken to leave when the estimates follow its label."""
+
 MAX_STANDARD_ERROR = 30.0
 """A standard error above this means that the likelihood has no maximum."""
 
 
 @dataclass(frozen=True)
 class Parameter:
-    r"""An estimate with its profile likelihood, scaled to the variance under weights or clusters.
+    r"""An estimate with a test of calibration, and an interval that is right when the model is wrong.
 
     With :math:`D(\theta)` the profile deviance above its minimum, :math:`V_0` the variance of the estimate for
     independent rows without importance weights, and V its actual variance, :math:`D(\theta) V_0 / V` is compared with
     the square of Student's t distribution (Chandler and Bate 2007). For independent rows this is the likelihood-ratio
-    test.
+    test: right for a calibrated model, so :meth:`p_value` is for the ideal value alone.
+
+    Labels of a wrong model vary otherwise than it says. So intervals, and tests of other values, use the variance of
+    the observed residuals (the sandwich, for the slope with the HC3 correction of MacKinnon and White 1985), but none
+    is shorter than that of a calibrated model. For the slope this variance takes the place of V. The level may be far
+    from linear in the number of events: its interval is that of the event rate
+    (:class:`~calibrant.metrics.variance.Rates`), whose ends are solved for the shift, or that by D where an end of it
+    is further out.
 
     Where the scores separate the classes, the estimate is infinite and D does not have this distribution: one event at
     the highest score, which is common for a calibrated model, would count against it. Then the test is the conditional
@@ -176,15 +199,20 @@ class Parameter:
     value
         The estimate; infinite where the scores separate the classes.
     spread
-        Its variance and the degrees of freedom.
+        Its variance, the larger of the two, and the degrees of freedom.
     scale
-        V over :math:`V_0`, the design effect.
+        V over :math:`V_0` for a calibrated model, the design effect.
+    widening
+        The larger variance over that of a calibrated model; at least 1.
     """
 
     value: float
     spread: Spread
     scale: float
+    widening: float
     _excess: Callable[[float], float]
+    _level: Level | None = None
+    """For the level: its relation to the event rate."""
     _separation: Callable[[float], float] | None = None
     """For an infinite estimate: the probability of separated classes, given the number of events, at a value."""
 
@@ -193,23 +221,32 @@ class Parameter:
         """Standard error."""
         return self.spread.sd
 
-    def errors(self, at: float) -> float:
-        """Distance of a value from the estimate in standard errors, by the likelihood, with its sign."""
-        return self._root(at) if at >= self.value else -self._root(at)
-
-    def _root(self, at: float) -> float:
+    def _errors(self, at: float, widening: float) -> float:
+        """Distance of a value from the estimate in standard errors, by the likelihood."""
         if self._separation is not None:
             return max(-float(special.ndtri(self._separation(at))), 0.0)
-        return float(np.sqrt(max(self._excess(at), 0.0) / self.scale))
+        return float(np.sqrt(max(self._excess(at), 0.0) / (self.scale * widening)))
 
-    def p_value(self, at: float) -> float:
-        """Two-sided, for the hypothesis that the parameter has this value."""
-        return self.spread.p_value(self.errors(at))
+    def _root(self, at: float) -> float:
+        return self._errors(at, 1.0 if self._level else self.widening)
+
+    def p_value(self, ideal: float) -> float:
+        """Two-sided, for the hypothesis that the model is calibrated."""
+        return self.spread.p_value(self._errors(ideal, 1.0))
+
+    def p_of_interval(self, at: float) -> float:
+        """Two-sided, for the hypothesis that the parameter has this value; what the interval holds is not rejected."""
+        errors = self._root(at)
+        return self.spread.p_value(errors if self._level is None else min(errors, self._level.errors(at)))
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """Values that a test at level 1 - confidence does not reject; an end may be infinite."""
         limit = self.spread.quantile(confidence)
-        return self._end(-1.0, limit), self._end(1.0, limit)
+        low, high = self._end(-1.0, limit), self._end(1.0, limit)
+        if self._level is not None:
+            lower, upper = self._level.within(limit)
+            low, high = min(low, lower), max(high, upper)
+        return low, high
 
     def _end(self, side: float, limit: float) -> float:
         if np.isinf(self.value):
@@ -244,6 +281,25 @@ class Parameter:
             near, below, far, beyond = (near, below, middle, there) if there >= 0.0 else (middle, there, far, beyond)
         end = float(near + (far - near) * below / (below - beyond))
         return end if abs(end) <= FARTHEST else float(np.copysign(np.inf, step))
+
+
+@dataclass(frozen=True)
+class Level:
+    """The level as a function of the event rate."""
+
+    likelihood: Likelihood
+    rates: Rates
+
+    def within(self, errors: float) -> tuple[float, float]:
+        """Shifts whose event rates are at most this many standard errors from the observed one."""
+        total = float(self.likelihood.n.sum())
+        low, high = (self.likelihood.shift_for(float(rate[0]) * total) for rate in self.rates.within(errors))
+        return (low if low >= -FARTHEST else -np.inf), (high if high <= FARTHEST else np.inf)
+
+    def errors(self, at: float) -> float:
+        """The same distance of a shift."""
+        n = self.likelihood.n
+        return float(self.rates.errors(float((n * self.likelihood.shifted(at, 0.0)).sum() / n.sum()))[0])
 
 
 @dataclass(frozen=True)
@@ -284,7 +340,7 @@ class Parameters:
         covariance = self.likelihood.covariance(best)
         one, other = (np.asarray(each) for each in contrasts)
         first, second, both = (
-            _spread_of_contrast(self.likelihood, self.data, best, covariance, each).variance
+            _spreads_of_contrast(self.likelihood, self.data, best, covariance, each)[1].variance
             for each in (one, other, one + other)
         )
         return first, second, both
@@ -309,11 +365,17 @@ def _level(likelihood: Likelihood, data: Tally | Clusters) -> Parameter:
     v = p * (1.0 - p)
     information = max(float((likelihood.n * v).sum()), LEAST_INFORMATION)
     spread = spread_of(data, (1.0 - p) / information, -p / information, v / information**2)
+    scale, robust = _scale(data, spread, 1.0 / information), spread_of(data, 1.0 - p, -p).variance
+    total, events = float(likelihood.n.sum()), float(likelihood.events.sum())
+    rates = Rates.of(*np.array([[total], [events], [events], [robust], [0.0]]))
+    wider = max(spread.variance, robust / information**2)
     return Parameter(
         best.shift,
-        spread,
-        _scale(data, spread, 1.0 / information),
+        Spread(wider, spread.df),
+        scale,
+        wider / spread.variance if spread.variance > 0.0 else 1.0,
         lambda at: likelihood.deviance(at, 0.0) - best.deviance,
+        Level(likelihood, rates),
     )
 
 
@@ -327,20 +389,26 @@ def _slope(likelihood: Likelihood, data: Tally | Clusters) -> Parameter | None:
             return None
         side = float(np.copysign(np.inf, best.slope_change))
         separation = _separation(likelihood, side)
-        return Parameter(side, Spread(np.inf), 1.0, _profile_of_slope(likelihood, best.deviance), separation)
-    spread = _spread_of_contrast(likelihood, data, best, covariance, np.array([0.0, 1.0]))
+        profile = _profile_of_slope(likelihood, best.deviance)
+        return Parameter(side, Spread(np.inf), 1.0, 1.0, profile, _separation=separation)
+    spread, wider = _spreads_of_contrast(likelihood, data, best, covariance, np.array([0.0, 1.0]))
     scale = _scale(data, spread, float(covariance[1, 1]))
-    return Parameter(1.0 + best.slope_change, spread, scale, _profile_of_slope(likelihood, best.deviance))
+    widening = wider.variance / spread.variance if spread.variance > 0.0 else 1.0
+    return Parameter(1.0 + best.slope_change, wider, scale, widening, _profile_of_slope(likelihood, best.deviance))
 
 
-def _spread_of_contrast(
+def _spreads_of_contrast(
     likelihood: Likelihood, data: Tally | Clusters, best: Point, covariance: Floats, contrast: Floats
-) -> Spread:
-    """The spread of a combination of shift and slope change, from the influence of each row."""
+) -> tuple[Spread, Spread]:
+    """Spread of a combination of shift and slope change for a calibrated model, and for any, which is no smaller."""
     weights = np.einsum("i,ij->j", contrast, covariance)
-    p = likelihood.shifted(best.shift, best.slope_change)
-    lever = weights[0] + weights[1] * likelihood.distance
-    return spread_of(data, lever * (1.0 - p), -lever * p, lever**2 * p * (1.0 - p))
+    p, away = likelihood.shifted(best.shift, best.slope_change), likelihood.distance
+    lever, v = weights[0] + weights[1] * away, p * (1.0 - p)
+    spread = spread_of(data, lever * (1.0 - p), -lever * p, lever**2 * v)
+    own = v * (covariance[0, 0] + 2.0 * covariance[0, 1] * away + covariance[1, 1] * away**2)
+    lever = lever / np.maximum(1.0 - own, LEAST_REST)
+    robust = spread_of(data, lever * (1.0 - p), -lever * p)
+    return spread, replace(spread, variance=max(spread.variance, robust.variance))
 
 
 def _profile_of_slope(likelihood: Likelihood, least: float) -> Callable[[float], float]:

@@ -14,7 +14,7 @@ from calibrant.messages import Note, note
 from calibrant.metrics.binary.curves.likelihood import Parameters
 from calibrant.metrics.draws import only_values
 from calibrant.metrics.estimates import Estimate
-from calibrant.metrics.variance import FEWEST_CLUSTERS, few_groups, spread_of
+from calibrant.metrics.variance import FEWEST_CLUSTERS, few_groups, ratio_rate
 from calibrant.numerics import Floats, Grid, logit
 from calibrant.solvers import Pieces, fit_logistic
 from calibrant.tallies import Clusters, Tally, end_notes
@@ -173,7 +173,7 @@ def fit_slope(data: LogOdds) -> tuple[Estimate, Estimate, tuple[tuple[float, flo
 
 
 def _profiled(name: str, value: float, data: LogOdds, which: Literal["level", "slope"]) -> Estimate:
-    """The estimate with the profile-likelihood interval of its parameter, shifted by the error of the grid."""
+    """The estimate with the interval of its parameter, shifted by the error of the grid."""
     parameter = None if data.parameters is None else getattr(data.parameters, which)
     if parameter is None or data.few_groups:
         return Estimate(name, value)
@@ -201,7 +201,7 @@ def _covariance(data: LogOdds) -> tuple[tuple[float, float], tuple[float, float]
 
 
 def event_ratios(data: LogOdds) -> tuple[Estimate, Estimate]:
-    """Expected over observed and its inverse; the interval is normal on the log scale, and only events have none."""
+    """Expected over observed and its inverse; with only events there is no interval."""
     names = ("expected over observed (E/O)", "observed over expected (O/E)")
     if not (data.observed > 0.0 and data.expected > 0.0):
         values = [math.nan if not below else above / below for above, below in _both(data)]
@@ -209,16 +209,13 @@ def event_ratios(data: LogOdds) -> tuple[Estimate, Estimate]:
     rho = data.observed / data.expected
     if data.few_groups or data.one_class or data.parameters is None:
         return Estimate(names[0], 1.0 / rho), Estimate(names[1], rho)
-    source = data.parameters.data
-    tally = source.tally if isinstance(source, Clusters) else source
-    scores, observed = tally.scores, float(tally.positives)
-    spread = spread_of(source, (1.0 - rho * scores) / observed, -rho * scores / observed)
-    wide = math.exp(spread.quantile(0.95) * spread.sd)
-    made = [
-        Estimate(name, value, se=value * spread.sd, low=value / wide, high=value * wide)
-        for name, value in zip(names, (1.0 / rho, rho), strict=True)
-    ]
-    return made[0], made[1]
+    rates = ratio_rate(data.parameters.data)
+    (low,), (high,) = (end.tolist() for end in rates.ratios(0.95))
+    relative = math.sqrt(rates.variance[0]) / float(data.parameters.likelihood.events.sum())
+    return (
+        Estimate(names[0], 1.0 / rho, se=relative / rho, low=1.0 / high, high=1.0 / low if low > 0.0 else math.inf),
+        Estimate(names[1], rho, se=relative * rho, low=low, high=high),
+    )
 
 
 def _both(data: LogOdds) -> tuple[tuple[float, float], tuple[float, float]]:
