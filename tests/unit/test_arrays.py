@@ -325,6 +325,7 @@ def test_declared_probabilities_lie_between_zero_and_one(subtests) -> None:
         ([0.1, 20.0, 99.0, 1.0], ["2 of 4 rows", "min 0.1, max 99", "divide by 100"]),
         ([-0.5, 0.2, 1.5, 0.3], ["2 of 4 rows", "min -0.5, max 1.5", "score_type='logit' or score_type='real'"]),
         ([0.1, 0.2, 700.0, 0.3], ["1 of 4 rows", "max 700", "score_type='logit' or score_type='real'"]),
+        ([0.1, 0.2, 1.00001, 0.3], ["1 of 4 rows", "max 1.00001", "repair or drop"]),
     ]:
         with subtests.test(scores=scores):
             problem = f"scores must lie in [0, 1] to be probabilities, but {words[0]}"
@@ -354,7 +355,8 @@ def test_the_guess_is_made_reported_and_can_be_silenced(subtests) -> None:
         ([-0.5, 0.5], "logit"),
         ([-40.0, 40.0], "logit"),
         ([-1.0, -2.0], "logit"),
-        ([-1e-9, 1e-9], "logit"),
+        ([-1e-5, 1e-9], "logit"),
+        ([-1e-9, 1e-9], "probability"),
         ([-40.1, 1.0], "real"),
         ([-1.0, 41.0], "real"),
         ([300.0, 850.0], "real"),
@@ -400,20 +402,21 @@ def test_the_guess_in_words(subtests) -> None:
 
 
 def test_percentages_are_refused(subtests) -> None:
-    for scores in [[0.0, 100.0], [5.0, 60.0], [0.2, 1.1]]:
+    for scores in [[0.0, 100.0], [5.0, 60.0], [0.2, 2.1]]:
         with subtests.test(scores=scores):
-            message = "scores holds values between 0 and 100 that look like percentages (min "
-            with refused(message):
+            with refused("look like percentages"):
                 check_rows(scores, [0, 1])
             with refused("): divide by 100, or pass score_type='real' if they are not"):
                 sniff_kind(np.array(scores))
             assert check_rows(scores, [0, 1], score_type="real").score_type == "real"
 
 
-def test_rounding_is_not_a_percentage_nor_a_logit(subtests) -> None:
-    for scores in [[0.5, 1 + 1e-12], [-1e-12, 0.5], [1 + 1e-7, 1 + 1e-7]]:
-        with subtests.test(scores=scores), refused("clip them to [0, 1]"):
-            check_rows(scores, [0, 1])
+def test_rounding_is_clipped(subtests) -> None:
+    for scores in [[0.5, 1 + 1e-12], [-1e-12, 0.5], [1 + 1e-7, 1 + 1e-7], [-1e-6, 1 + 1e-6]]:
+        with subtests.test(scores=scores):
+            for given in ({}, {"score_type": "probability"}):
+                assert check_rows(scores, [0, 1], **given).scores.tolist() == np.clip(scores, 0, 1).tolist()
+            assert check_scores(scores, "probability").tolist() == np.clip(scores, 0, 1).tolist()
 
 
 def test_sniffing_needs_finite_scores() -> None:

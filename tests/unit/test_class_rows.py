@@ -347,7 +347,7 @@ def test_the_kind_is_told_from_range_and_sums_or_refused() -> None:
         check_class_rows(P / 2, ["a", "b", "c"])
     assert check_class_rows(P / 2, ["a", "b", "c"], score_type="independent").score_type == "independent"
     with pytest.raises(InputError, match=r"must lie in \[0, 1\]"):
-        check_class_rows(P * 2, ["a", "b", "c"], score_type="probability")
+        check_class_rows(P * 2 - [[1.0, 0.0, 0.0]], ["a", "b", "c"], score_type="probability")
     with pytest.raises(InputError, match="score_type"):
         check_class_rows(P, ["a", "b", "c"], score_type="odds")  # type: ignore[arg-type]
 
@@ -361,8 +361,10 @@ def test_percentages_are_refused(subtests) -> None:
             with pytest.raises(InputError, match="percentages"):
                 check_class_scores(P * total, ABC, "probability")
             assert check_class_rows(P * total, ["a", "b", "c"], score_type="logit").score_type == "logit"
-            for other in (P * 97.0, P * 103.0, P * total - [[1.0, -1.0, 0.0]]):
-                assert check_class_rows(other, ["a", "b", "c"]).score_type == "logit"
+            for other in (P * 97.0, P * 103.0):
+                with pytest.raises(InputError, match="above 1"):
+                    check_class_rows(other, ["a", "b", "c"])
+            assert check_class_rows(P * total - [[1.0, -1.0, 0.0]], ["a", "b", "c"]).score_type == "logit"
 
 
 def test_rows_that_nearly_sum_to_one_may_be_divided() -> None:

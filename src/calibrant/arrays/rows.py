@@ -22,7 +22,7 @@ from calibrant.arrays.columns import (
     without_negative_zero,
 )
 from calibrant.arrays.labels import LabelType, encode_labels, label_column, warn_about_labels
-from calibrant.arrays.score_types import PROBABILITY_ENDS, ScoreType, refuse_outside, settle_kind
+from calibrant.arrays.score_types import ScoreType, settled, within
 from calibrant.arrays.sides import Ratio, RatioWeights, check_time, check_weights, integer_weights, side_column
 from calibrant.messages import Advice, Argument, InputError, Note, Phrase, Setting, note
 
@@ -194,9 +194,9 @@ def check_rows(
         low, high = value_range(s)
         weight_notes = (*weight_notes, rows_without_weight(n - s.size, n))
 
-    if score_type is None and (low < 0.0 or high > 1.0):
+    if score_type is None and not within(low, high):
         _refuse_predicted_classes(s, target)
-    found, kind_notes = settle_kind(s, score_type, low, high)
+    s, found, kind_notes = settled(s, score_type, low, high)
     labels, label_notes = encode_labels(target, positive, "y", scores=s)
     warn_about_labels(s, labels)
     return Rows(
@@ -339,8 +339,4 @@ def check_scores(
         low, high = float(np.fmin.reduce(s)), float(np.fmax.reduce(s))
     if math.isinf(low) or math.isinf(high):
         refuse_infinite(s, name, Advice.DROP_OR_REPAIR_SCORES)
-    if score_type == "probability" and (low < 0 or high > 1):
-        if low < PROBABILITY_ENDS[0] or high > PROBABILITY_ENDS[1]:
-            refuse_outside(s, low, high, name, fitted=True)
-        s, low = s.clip(0.0, 1.0), 0.0
-    return without_negative_zero(s, low)
+    return without_negative_zero(settled(s, score_type, low, high, name, fitted=True)[0], low)

@@ -13,13 +13,15 @@ from calibrant.messages import Advice, InputError, Note, Phrase, Setting, Text, 
 
 ScoreType = Literal["probability", "logit", "real"]
 MulticlassScoreType = Literal["probability", "logit", "independent"]
+ROUNDING = 1e-6
+"""How far outside [0, 1] a number is a probability with a rounding error, and is clipped."""
+
 _MAX_LOGIT = 40.0  # expit(40) differs from 1 by 4e-18: larger numbers are unlikely to be log-odds
 _MAX_SCORE = 1e300  # beyond it sums and differences of scores overflow
 _MAX_STRAY_SHARE, _MIN_ROWS_FOR_STRAYS = 0.1, 20  # up to this share outside [0, 1] are taken for errors in the data
-_ROUNDING = 1e-6  # an excess over 1 up to this is a rounding error, not a percentage
+_MAX_PERCENT = 100.0 * (1.0 + ROUNDING)
 
-
-PROBABILITY_ENDS = (-_ROUNDING, 1.0 + _ROUNDING)
+PROBABILITY_ENDS = (-ROUNDING, 1.0 + ROUNDING)
 """Scores are read as probabilities up to here: what is beyond 0 or 1 by no more is rounding, and is clipped."""
 
 _LOGIT, _REAL = Setting("score_type", "logit"), Setting("score_type", "real")
@@ -54,9 +56,9 @@ def read_probabilities(scores: NDArray[Any]) -> NDArray[Any]:
 def sniff_kind(scores: NDArray[np.float64]) -> tuple[ScoreType, Note]:
     """Guess what finite scores are, with a note on the guess.
 
-    All in [0, 1]: probabilities; a few outside among many inside are refused. Some negative and none above 40 in
-    absolute value: logits. Anything else: real numbers. Numbers from 0 to at most 100 are refused, since they are
-    probably percentages.
+    All in [0, 1], up to 1e-6: probabilities; a few outside among many inside are refused. Some below -1e-6 and none
+    above 40 in absolute value: logits. Numbers above 1, at most 100 and none negative, are refused: they look like a
+    scale of 1 to 10, like percentages, or like probabilities with an error. Anything else: real numbers.
 
     Parameters
     ----------
@@ -85,39 +87,45 @@ def sniff_kind(scores: NDArray[np.float64]) -> tuple[ScoreType, Note]:
     low, high = value_range(scores)
     if not (math.isfinite(low) and math.isfinite(high)):
         refuse_not_finite(scores, "scores", Advice.DROP_OR_REPAIR_SCORES)
-    _refuse_strays(scores, low, high)
-    guess = _guess(low, high)
+    guess = _guess(scores, low, high)
     return guess, kind_guessed(guess, low, high)
 
 
-def settle_kind(
-    s: NDArray[np.float64], score_type: ScoreType | None, low: float, high: float
-) -> tuple[ScoreType, tuple[Note, ...]]:
-    """The given score type, if the scores agree with it; otherwise a guess, with a note on it."""
+def settled(
+    s: NDArray[Any], score_type: ScoreType | None, low: float, high: float, name: str = "scores", *, fitted: bool = False
+) -> tuple[NDArray[Any], ScoreType, tuple[Note, ...]]:
+    """The scores, their given type if they agree with it or else a guess, and a note on the guess.
+
+    Probabilities that leave [0, 1] by rounding are clipped. The score type of a ``fitted`` map is fixed.
+    """
     if max(-low, high) > _MAX_SCORE:
-        raise InputError("scores", f"holds {low if -low > high else high:.6g}, which is too large", "rescale them")
+        raise InputError(name, f"holds {low if -low > high else high:.6g}, which is too large", "rescale them")
+    notes: tuple[Note, ...] = ()
     if score_type is None:
-        _refuse_strays(s, low, high)
-        guess = _guess(low, high)
-        found = kind_guessed(guess, low, high)
-        if guess != "probability":
-            warn(found)
-        return guess, (found,)
-    if score_type == "probability" and (low < 0 or high > 1):
-        refuse_outside(s, low, high, "scores")
-    return score_type, ()
+        score_type = _guess(s, low, high)
+        notes = (kind_guessed(score_type, low, high),)
+        if score_type != "probability":
+            warn(notes[0])
+    if score_type != "probability" or not (low < 0.0 or high > 1.0):
+        return s, score_type, notes
+    if not within(low, high):
+        _refuse_outside(s, low, high, name, fitted)
+    return np.clip(s, 0.0, 1.0), score_type, notes
 
 
-def _refuse_strays(s: NDArray[np.float64], low: float, high: float) -> None:
-    """Refuse a few scores outside [0, 1] among many inside: they must not decide the type of all scores."""
-    if (low >= 0 and high <= 1) or _is_rounding(low, high):
-        return
-    outside = np.flatnonzero((s < 0) | (s > 1))
-    if len(s) >= _MIN_ROWS_FOR_STRAYS and len(outside) <= _MAX_STRAY_SHARE * len(s):
+def within(low: float, high: float) -> bool:
+    """Whether a range lies in [0, 1], up to rounding; so does that of nothing but missing values, NaN."""
+    return not (low < -ROUNDING or high > 1.0 + ROUNDING)
+
+
+def refuse_strays(outside: NDArray[np.bool_], example: NDArray[Any], what: str = "values") -> None:
+    """Refuse a few scores or rows outside [0, 1] among many inside: they must not decide the type of all."""
+    count, row = int(np.count_nonzero(outside)), int(outside.argmax())
+    if len(outside) >= _MIN_ROWS_FOR_STRAYS and 0 < count <= _MAX_STRAY_SHARE * len(outside):
         raise InputError(
             "scores",
-            f"has {len(outside)} of {len(s)} values outside [0, 1], the first at row {outside[0]} counted from 0 "
-            f"({s[outside[0]]:.6g})",
+            f"has {count} of {len(outside)} {what} outside [0, 1], the first at row {row} counted from 0 "
+            f"({example[row]:.6g})",
             Phrase(
                 "{repair}, or pass {logit} or {real} if they are not probabilities",
                 repair=Advice.REPAIR_OR_DROP_ROWS,
@@ -127,46 +135,51 @@ def _refuse_strays(s: NDArray[np.float64], low: float, high: float) -> None:
         )
 
 
-def _guess(low: float, high: float) -> ScoreType:
-    if low >= 0 and high <= 1:
+def above_one(a: NDArray[Any], high: float, percent: bool | None = None) -> tuple[str, Advice | str]:
+    """What numbers of at least 0, some of them above 1, look like, and what to do with them.
+
+    Above 2 they are taken for percentages, unless the caller knows better.
+
+    Examples
+    --------
+    >>> above_one(np.array([3.0, 8.0]), 8.0)[0], above_one(np.array([3.5, 80.0]), 80.0)[0]
+    ('look like a scale of 1 to 10', 'look like percentages')
+    """
+    if high <= 10.0 and bool((a == np.floor(a)).all()):
+        top = 5 if high <= 5.0 else 10
+        return f"look like a scale of 1 to {top}", f"divide by {top}{', or by 10 if it ends at 10' * (top == 5)}"
+    if high > 2.0 if percent is None else percent:
+        return "look like percentages", Advice.DIVIDE_BY_100
+    return "look like probabilities above 1", Advice.REPAIR_OR_DROP_ROWS
+
+
+def _guess(s: NDArray[Any], low: float, high: float) -> ScoreType:
+    if within(low, high):
         return "probability"
-    if _is_rounding(low, high):
-        raise InputError(
-            "scores", f"exceeds [0, 1] by rounding only (min {low:.9g}, max {high:.9g})", "clip them to [0, 1]"
-        )
-    if _is_percent(low, high):
+    refuse_strays((s < -ROUNDING) | (s > 1.0 + ROUNDING), s)
+    if low >= -ROUNDING and high <= _MAX_PERCENT:
+        look, fix = above_one(s, high)
         raise InputError(
             "scores",
-            f"holds values between 0 and 100 that look like percentages (min {low:.6g}, max {high:.6g})",
-            Phrase("{divide}, or pass {real} if they are not", divide=Advice.DIVIDE_BY_100, real=_REAL),
+            f"holds values that {look} (min {low:.6g}, max {high:.6g})",
+            Phrase("{instead}, or pass {real} if they are not", instead=fix, real=_REAL),
         )
-    return "logit" if low < 0 and max(-low, high) <= _MAX_LOGIT else "real"
+    return "logit" if low < -ROUNDING and max(-low, high) <= _MAX_LOGIT else "real"
 
 
-def _is_percent(low: float, high: float) -> bool:
-    return low >= 0 and 1 < high <= 100
-
-
-def _is_rounding(low: float, high: float) -> bool:
-    """Whether a range exceeds [0, 1] by rounding errors only."""
-    return low >= -_ROUNDING and _ROUNDING < high <= 1 + _ROUNDING
-
-
-def refuse_outside(s: NDArray[Any], low: float, high: float, name: str, *, fitted: bool = False) -> NoReturn:
+def _refuse_outside(s: NDArray[Any], low: float, high: float, name: str, fitted: bool) -> NoReturn:
     """Raise an error that says how many scores lie outside [0, 1]; the score type of a ``fitted`` map is fixed."""
     fix: Text
-    if _is_rounding(low, high):
-        fix = "this is rounding, so clip them to [0, 1]"
-    elif _is_percent(low, high):
-        fix = Phrase("if they are percentages, {divide}", divide=Advice.DIVIDE_BY_100)
+    if low >= -ROUNDING and high <= _MAX_PERCENT:
+        look, instead = above_one(s, high)
+        fix = Phrase(f"if they {look}, {{instead}}", instead=instead)
     else:
         choice = Phrase("{logit} or {real}, or repair these rows", logit=_LOGIT, real=_REAL)
         fix = Phrase("fit with {choice}" if fitted else "pass {choice}", choice=choice)
-    outside = np.count_nonzero((s < 0) | (s > 1))
-    digits = 9 if _is_rounding(low, high) else 4
+    outside = np.count_nonzero((s < -ROUNDING) | (s > 1.0 + ROUNDING))
     raise InputError(
         name,
-        f"must lie in [0, 1] to be probabilities, but {outside} of {s.size} rows do not (min {low:.{digits}g}, max "
-        f"{high:.{digits}g})",
+        f"must lie in [0, 1] to be probabilities, but {outside} of {s.size} rows do not (min {low:.6g}, max "
+        f"{high:.6g})",
         fix,
     )

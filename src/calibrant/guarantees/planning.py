@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import check_scores
 from calibrant.arrays.columns import check_option, check_whole
-from calibrant.arrays.multiclass.rows import is_matrix, read_matrix, settle_class_kind
+from calibrant.arrays.multiclass.rows import is_matrix, read_matrix, settled_classes
 from calibrant.guarantees.bounds import clopper_pearson, expected_ece_bound, umd_epsilon
 from calibrant.guarantees.certificate import Coverage
 from calibrant.messages import Argument, Drawn, InputError, Phrase, Setting, Shown, plural
@@ -258,8 +258,7 @@ def plan(
     check_option("scheme", scheme, get_args(Scheme))
     check_option("notion", notion, get_args(PlanNotion))
     if is_matrix(scores):
-        matrix, _ = read_matrix(scores)
-        settle_class_kind(matrix, "probability")
+        matrix = settled_classes(read_matrix(scores)[0], "probability")[0]
         if n_classes is not None and n_classes != matrix.shape[1]:
             problem = f"differs from the {plural(matrix.shape[1], 'column')} of scores"
             raise InputError(Setting("n_classes", n_classes), problem, "leave it out: the columns are the classes")

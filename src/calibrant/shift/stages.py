@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from calibrant.arrays import Rows, ScoreType
 from calibrant.arrays.columns import read_floats, refuse_empty, refuse_not_finite, value_range, without_negative_zero
 from calibrant.arrays.rows import second_column
-from calibrant.arrays.score_types import settle_kind
+from calibrant.arrays.score_types import settled
 from calibrant.arrays.sides import check_weights
 from calibrant.calibration import Calibration
 from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
@@ -48,8 +48,7 @@ def unlabeled(
     low, high = value_range(s)
     if not (math.isfinite(low) and math.isfinite(high)):
         refuse_not_finite(s, name, "drop these rows or repair the score")
-    settle_kind(s, score_type, low, high)
-    s, weights = without_negative_zero(s, low), None
+    s, weights = without_negative_zero(settled(s, score_type, low, high, name)[0], low), None
     if sample_weight is not None:
         weights, _ = check_weights(sample_weight, "importance", len(s))
         s, weights = s[weights > 0], weights[weights > 0]

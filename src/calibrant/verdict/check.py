@@ -300,7 +300,7 @@ def _verdict(evidence: Evidence, decision: Decision) -> Verdict:
     withheld = bool(in_sample) and not seen.crossfitted and decision.status != "miscalibrated"
     rows = physical_rows(tally)
     units = None if tally.counts else units_of(tally)
-    shown = not decision.few_groups
+    shown = not decision.few_groups and tally.has_interior
     return Verdict(
         status="cannot tell" if withheld else decision.status,
         against=decision.against,

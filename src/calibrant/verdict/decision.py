@@ -169,7 +169,7 @@ def decide(evidence: Evidence, tolerance: tuple[float, float] = TOLERANCE, *, am
     limits = _limits(parameters, check_tolerance(tolerance))
     chance = Chance.of(data)
     few = evidence.clusters is not None and evidence.clusters.size < FEWEST_CLUSTERS
-    at_ends, only_ends = _at_ends(tally), bool(np.isin(tally.scores, (0.0, 1.0)).all())
+    at_ends, only_ends = _at_ends(tally), bool(np.array_equal(tally.scores, [0.0, 1.0]))
     of_calibration = of_tolerance = PValues()
     within = False
     if only_ends and any(at_ends):

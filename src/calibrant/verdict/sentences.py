@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from calibrant.guarantees.bounds import clopper_pearson
 from calibrant.messages import PYTHON, Voice, listed, plural
 from calibrant.metrics.tolerance import TOLERANCE
 from calibrant.verdict.decision import ALPHA_INTERCEPT, Direction
@@ -86,7 +87,7 @@ class Wording:
     def sentences(self) -> tuple[str, ...]:
         """The findings behind the headline, one sentence each."""
         verdict, nouns = self.verdict, self.voice.nouns
-        said = [*judged(verdict, self.voice), self._counted()]
+        said = [*judged(verdict, self.voice), self._counted(), *self._constant()]
         if verdict.only_ends:
             return tuple(said)
         said += [*self._intercept(), *self._slope(), *([] if verdict.joint else self._outside())]
@@ -231,6 +232,16 @@ class Wording:
             f"{counted} ({row_text(verdict, nouns)}, weighted). Ratios, intercept and slope describe the "
             f"population that the weights restore, not the {nouns.rows} as sampled."
         )
+
+    def _constant(self) -> list[str]:
+        """The observed rate and its exact interval, if all rows have one score."""
+        verdict, nouns, tally = self.verdict, self.voice.nouns, self.verdict.tally
+        constant = tally is not None and tally.resolution == "exact" and len(tally.n) == 1
+        if not constant or verdict.joint or not verdict.counts or verdict.n_groups is not None:
+            return []
+        low, high = clopper_pearson(verdict.events, verdict.rows, 0.05)
+        rate, ends = verdict.events / verdict.rows, f"{100 * float(low):.1f} to {100 * float(high):.1f} %"
+        return [f"All {nouns.rows} have one {nouns.score}. Observed: {100 * rate:.1f} % (95 % CI {ends})."]
 
     def _intercept(self) -> list[str]:
         level, tau = self.verdict.intercept, self.verdict.tolerance[0]

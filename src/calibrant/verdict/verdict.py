@@ -78,7 +78,7 @@ class Verdict:
     tolerance
         Tolerance of intercept and slope as applied.
     only_ends
-        Whether every score is exactly 0 or 1: classes, not probabilities.
+        Whether scores are 0 and 1 and nothing else: classes, not probabilities.
     gain
         Log loss before and after recalibration, cross-fitted.
     forward
@@ -190,8 +190,9 @@ class Verdict:
         if self.only_ends:
             return (Direction.ONLY_ENDS,) if beyond else ()
         found: list[Direction | Misfit] = []
-        if beyond and self.beyond.intercept and self.intercept is not None:
-            found.append(Direction.TOO_LOW if self.intercept.value > 0.0 else Direction.TOO_HIGH)
+        if beyond and self.beyond.intercept:
+            low = self.events > self.predicted if self.intercept is None else self.intercept.value > 0.0
+            found.append(Direction.TOO_LOW if low else Direction.TOO_HIGH)
         elif not beyond and self.against.by_intercept and self.against.intercept_side:
             found.append(Direction.TOO_LOW if self.events > self.predicted else Direction.TOO_HIGH)
         by_slope = self.beyond.slope if beyond else self.against.by_slope and self.against.slope_side

@@ -35,12 +35,12 @@ def class_names(
         listed = list(distinct.values())
         notes = (classes_from_labels(tuple(map(str, distinct))),)
     else:
-        example = f"range({size})" if target.dtype.kind in "iu" else "[...]"
-        raise InputError(
-            "y",
-            _unlike(f"{len(keys.names)} classes", size),
-            f"pass classes={example}, the labels in the order of the columns",
-        )
+        numbers = {str(place) for place in range(size)}
+        example = f"range({size})" if set(keys.names) <= numbers else "[...]"
+        fix = f"pass classes={example}, the labels in the order of the columns"
+        if len(keys.names) > size:
+            fix = "pass the missing columns too, one for each class"
+        raise InputError("y", _unlike(f"{len(keys.names)} classes", size), fix)
     names = tuple(key_text(value, "classes") or "" for value in listed)
     if len(set(names)) != size or not all(name and len(name) <= LONGEST_KEY and plain_text(name) for name in names):
         raise InputError("classes", "must be distinct and not empty", "pass text, integers or booleans")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -15,7 +15,7 @@ from calibrant.arrays.labels import label_column
 from calibrant.arrays.multiclass.frames import column_name, needed_columns, rebuilt, refuse_stranger, refuse_text
 from calibrant.arrays.multiclass.names import class_names, first_names
 from calibrant.arrays.multiclass.spread import MASKED, Spread
-from calibrant.arrays.score_types import PROBABILITY_ENDS, MulticlassScoreType
+from calibrant.arrays.score_types import MulticlassScoreType
 from calibrant.arrays.sides import check_time, check_weights, side_column
 from calibrant.arrays.tensors import read_tensor
 from calibrant.messages import Advice, Argument, InputError, Note, Phrase, Setting, Text, Voice, note, warn
@@ -220,9 +220,11 @@ def check_class_rows(
     when, time_notes = (None, ()) if time is None else check_time(time, n)
     own = names if classes is None and columns else columns
     known = keys.names if score_type is None and classes is None and not others else own
-    found, kind_notes, high = settle_class_kind(matrix, score_type, loose, lambda: refuse_stranger(own, known))
+    matrix, found, kind_notes = settled_classes(
+        matrix, score_type, loose=loose, doubt=lambda: refuse_stranger(own, known)
+    )
     rows = MulticlassRows(
-        without_excess(matrix, found, high), labels, names, values, w, w is None or weight_type == "frequency", group,
+        matrix, labels, names, values, w, w is None or weight_type == "frequency", group,
         when, found, () if columns == names else columns, (*name_notes, *notes, *time_notes), kind_notes,
     )  # fmt: skip
     if w is not None and np.count_nonzero(w) < n:
@@ -266,10 +268,12 @@ def check_class_scores(
         matrix[missing] = np.nan
     if matrix.size and np.isinf(matrix[~missing]).any():
         matrix = _unmasked(matrix, score_type == "logit" and masked(), score_type)
-    low, high = _settle_fitted(matrix[~missing] if missing.any() else matrix, score_type)
-    return without_excess(np.ascontiguousarray(matrix), score_type, high, low), lambda out, names: rebuilt(
-        scores, out, names
-    )
+    there = settled_classes(matrix[~missing] if missing.any() else matrix, score_type, fitted=True)[0]
+    if not missing.any():
+        matrix = there
+    else:
+        matrix[~missing] = there
+    return np.ascontiguousarray(matrix), lambda out, names: rebuilt(scores, out, names)
 
 
 def _unmasked(matrix: Matrix, masked: bool, score_type: MulticlassScoreType) -> Matrix:
@@ -347,69 +351,50 @@ def read_matrix(scores: Any) -> tuple[Matrix, tuple[str, ...]]:
     return np.ascontiguousarray(a, dtype=np.float32 if a.dtype.char in "ef" else np.float64), names
 
 
-def settle_class_kind(
+def settled_classes(
     matrix: Matrix,
     score_type: MulticlassScoreType | None,
+    *,
     loose: bool = False,
+    fitted: bool = False,
     doubt: Callable[[], None] = lambda: None,
-) -> tuple[MulticlassScoreType, tuple[Note, ...], float]:
-    """The given score type, if the scores agree with it, or a guess from their range and sums; and the largest score.
+) -> tuple[Matrix, MulticlassScoreType, tuple[Note, ...]]:
+    """The scores, their given type if they agree with it, or a guess from their range and sums, and what was guessed.
 
-    ``doubt`` is called, and may refuse, before anything but probabilities is guessed.
+    Probabilities that leave [0, 1] by rounding are clipped. ``doubt`` is called, and may refuse, before anything but
+    probabilities is guessed. The score type of a ``fitted`` map is fixed.
     """
     spread = Spread.of(matrix, BLOCK)
-    if score_type is None:
-        if spread.probable:
-            return "probability", (), spread.high
+    notes: tuple[Note, ...] = ()
+    if score_type is None and spread.probable:
+        score_type = "probability"
+    elif score_type is None:
         doubt()
-        return *_guessed(spread, loose), spread.high
-    if score_type == "logit":
-        return score_type, (probabilities_as_logits(),) if spread.probable and len(matrix) > 1 else (), spread.high
-    if not spread.inside:
-        spread.refuse_percent()
-        raise InputError(
-            "scores",
-            f"must lie in [0, 1] to be of type {score_type!r}, but range from {spread.low:.6g} to {spread.high:.6g}",
-            Phrase("pass {logit} if they are logits", logit=Setting("score_type", "logit")),
-        )
-    if score_type == "probability" and not spread.probable:
-        spread.refuse_sums()
-    return score_type, (), spread.high
-
-
-def _settle_fitted(matrix: Matrix, score_type: MulticlassScoreType) -> tuple[float, float]:
-    """Check scores that a map of this score type is applied to; the smallest and the largest of them."""
-    given = spread = Spread.of(matrix, BLOCK)
-    if PROBABILITY_ENDS[0] <= given.low < 0.0 and score_type != "logit":
-        spread = replace(given, low=0.0)
-    if score_type == "logit":
+        if not spread.inside:
+            spread.refuse_outside(matrix)
+            score_type, notes = "logit", (class_logits_guessed(spread.low, spread.high),)
+        elif not loose or (spread.scaled and len(matrix) > 1):
+            spread.refuse_sums()
+        else:
+            score_type, notes = "independent", (independent_columns_guessed(spread.least, spread.most),)
+    elif score_type == "logit":
         if spread.probable and len(matrix) > 1:
-            warn(probabilities_for_logits())
+            if fitted:
+                warn(probabilities_for_logits())
+            else:
+                notes = (probabilities_as_logits(),)
     elif not spread.inside:
-        spread.refuse_percent()
-        raise InputError(
-            "scores",
-            f"must lie in [0, 1], but range from {spread.low:.6g} to {spread.high:.6g}",
-            "pass probabilities, such as the softmax of logits",
-        )
+        spread.refuse_outside(matrix, fitted=fitted)
+        fix: Text = "pass probabilities, such as the softmax of logits"
+        if not fitted:
+            fix = Phrase("pass {logit} if they are logits", logit=Setting("score_type", "logit"))
+        problem = f"must lie in [0, 1] to be of type {score_type!r}, but range from {spread.low:.6g} to"
+        raise InputError("scores", f"{problem} {spread.high:.6g}", fix)
     elif score_type == "probability" and not spread.probable:
-        spread.refuse_sums(fitted=True)
-    return given.low, given.high
-
-
-def _guessed(spread: Spread, loose: bool) -> tuple[MulticlassScoreType, tuple[Note, ...]]:
-    """A guess of the score type for scores that are not probabilities."""
-    if not spread.inside:
-        spread.refuse_percent()
-        return "logit", (class_logits_guessed(spread.low, spread.high),)
-    if not loose:
-        spread.refuse_sums()
-    return "independent", (independent_columns_guessed(spread.least, spread.most),)
-
-
-def without_excess(matrix: Matrix, score_type: MulticlassScoreType, high: float, low: float = 0.0) -> Matrix:
-    """Probabilities clipped to [0, 1] where the smallest or the largest is outside by rounding; NaN stays."""
-    return matrix if score_type == "logit" or (low >= 0.0 and not high > 1.0) else matrix.clip(0.0, 1.0)
+        spread.refuse_sums(fitted)
+    if score_type != "logit" and (spread.low < 0.0 or spread.high > 1.0):
+        matrix = np.clip(matrix, 0.0, 1.0)
+    return matrix, score_type, notes  # type: ignore[return-value]  # a type that is still None was refused
 
 
 def class_codes(keys: Keys, names: tuple[str, ...], name: str = "y", fix: Text = Advice.DROP_ROWS) -> NDArray[np.intp]:

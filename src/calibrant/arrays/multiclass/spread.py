@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays.score_types import ROUNDING, above_one, refuse_strays, within
 from calibrant.messages import Advice, InputError, Phrase, Setting, Text
 
 SUM_TOLERANCE = 2e-3
@@ -17,15 +19,19 @@ SUM_TOLERANCE = 2e-3
 MASKED = "a masked class has the probability 0: pass the softmax of the scores instead of logits"
 """Advice on logits of -inf."""
 
+DECIMALS = (0.1, 0.01, 0.001)
+"""Units of rounded probabilities, whose sum may miss 1 by rounding."""
+
 
 @dataclass(frozen=True)
 class Spread:
-    """Smallest and largest score, smallest and largest row sum."""
+    """Smallest and largest score, smallest and largest row sum, and how far from 1 this may be."""
 
     low: float = 0.0
     high: float = 0.0
     least: float = 1.0
     most: float = 1.0
+    allowed: float = SUM_TOLERANCE
 
     @classmethod
     def of(cls, matrix: NDArray[Any], block: int) -> Spread:
@@ -44,22 +50,46 @@ class Spread:
             only_masked = not (np.isnan(low).any() or np.isposinf(high).any())
             problem = f"holds {'-inf' if only_masked else 'NaN or infinities'}, first in row {bad} counted from 0"
             raise InputError("scores", problem, MASKED if only_masked else Advice.DROP_OR_REPAIR_SCORES)
-        return cls(float(low.min()), float(high.max()), float(least.min()), float(most.max()))
+        found = cls(float(low.min()), float(high.max()), float(least.min()), float(most.max()))
+        return replace(found, allowed=found._rounded(matrix)) if found.inside and not found.probable else found
+
+    def _rounded(self, matrix: NDArray[Any]) -> float:
+        """How far the sum of a row may be from 1: further if all numbers have few decimals."""
+        size, off = matrix.shape[1], max(1.0 - self.least, self.most - 1.0)
+        for unit in DECIMALS:
+            # four standard deviations of the sum of independent rounding errors, and never more than is possible
+            allowed = min(0.5 * size, 4.0 * math.sqrt(size / 12.0)) * unit + 1e-6
+            if SUM_TOLERANCE < off <= allowed and np.abs(matrix / unit - np.rint(matrix / unit)).max() < 1e-3:
+                return allowed
+        return SUM_TOLERANCE
 
     @property
     def inside(self) -> bool:
         """Whether all scores are in [0, 1], up to rounding."""
-        return self.low >= 0.0 and self.high <= 1.0 + 1e-6
+        return within(self.low, self.high)
 
     @property
     def probable(self) -> bool:
         """Whether the rows are probabilities that sum to 1."""
-        return self.inside and self.least >= 1.0 - SUM_TOLERANCE and self.most <= 1.0 + SUM_TOLERANCE
+        return self.inside and self.least >= 1.0 - self.allowed and self.most <= 1.0 + self.allowed
 
-    def refuse_percent(self) -> None:
-        """Refuse rows that sum to about 100."""
-        if self.low >= 0.0 and self.least >= 98.0 and self.most <= 102.0:
-            raise InputError("scores", "has rows that sum to about 100 and look like percentages", Advice.DIVIDE_BY_100)
+    @property
+    def scaled(self) -> bool:
+        """Whether all rows sum to one number, which is not 1."""
+        return self.most - self.least <= SUM_TOLERANCE * self.most and not self.probable
+
+    def refuse_outside(self, matrix: NDArray[Any], *, fitted: bool = False) -> None:
+        """Refuse scores beyond [0, 1] that cannot be logits: none is negative, or most rows are probabilities."""
+        if self.low >= -ROUNDING:
+            look, fix = above_one(matrix, self.high, percent=self.least >= 98.0 and self.most <= 102.0)
+            logit = Setting("score_type", "logit")
+            problem = f"must lie in [0, 1], but hold values that {look} (min {self.low:.6g}, max {self.high:.6g})"
+            choice = fix if fitted else Phrase("{fix}, or pass {logit} if they are logits", fix=fix, logit=logit)
+            raise InputError("scores", problem, choice)
+        outside = ((matrix < -ROUNDING) | (matrix > 1.0 + ROUNDING)).any(axis=1)
+        if not outside.all() and np.abs(matrix[~outside].sum(axis=1) - 1.0).max() <= SUM_TOLERANCE:
+            worst = np.where(matrix.min(axis=1) < -ROUNDING, matrix.min(axis=1), matrix.max(axis=1))
+            refuse_strays(outside, worst, "rows with a value")
 
     def refuse_sums(self, fitted: bool = False) -> NoReturn:
         """Refuse rows that do not sum to 1; a ``fitted`` map or forecaster has no choice of score types."""
