@@ -16,8 +16,9 @@ from calibrant.calibration import Calibration, as_calibration
 from calibrant.guarantees.bounds import clopper_pearson
 from calibrant.maps import Map
 from calibrant.messages import Advice, InputError, Shown, public_names
-from calibrant.metrics.binary.bins import Scores, tally_of
+from calibrant.metrics.binary.bins import tally_of
 from calibrant.numerics import Floats, expit, first_double
+from calibrant.reading import located
 
 if TYPE_CHECKING:
     from calibrant.calibrators.binary.base import BinaryCalibrator
@@ -280,11 +281,13 @@ class CostCurve(Shown):
 
 
 def expected_cost(
-    scores: Scores,
+    scores: Any,
     y: ArrayLike | None = None,
     *,
     cost_fp: float,
     cost_fn: float,
+    score: str | None = None,
+    label: str | None = None,
     thresholds: ArrayLike | None = None,
     alpha: float = 0.05,
 ) -> CostCurve:
@@ -298,6 +301,8 @@ def expected_cost(
         Probabilities and labels, or a tally. They must not be the rows on which the probabilities were fitted.
     cost_fp, cost_fn
         Cost of acting without an event and of not acting with one, both at least 0.
+    score, label
+        Names of the columns of scores and labels, if ``scores`` is a frame.
     thresholds
         Thresholds, chosen without these rows. By default the one that is best for calibrated probabilities,
         :func:`choose_threshold`, and those of acting always (0) and never (infinity).
@@ -335,7 +340,8 @@ def expected_cost(
         at = np.atleast_1d(read_array(thresholds, "thresholds", fix))
         if at.ndim != 1 or not len(at) or not (((at >= 0.0) & (at <= 1.0)) | (at == np.inf)).all():
             raise InputError("thresholds", "must be probabilities, or infinity to never act", fix)
-    tally = tally_of(scores, y)
+    given = located(scores, y, score=score, label=label, call="expected_cost")
+    tally = tally_of(given.scores, given.y)
     if not tally.counts:
         raise InputError("scores", "have importance weights, for which these intervals are not exact", "pass counts")
     if tally.resolution != "exact":

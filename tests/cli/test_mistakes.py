@@ -155,7 +155,7 @@ BOTH = {
     ),
     "percentages": (
         "percent.csv",
-        "the column 'score' holds values between 0 and 100 that look like percentages",
+        "the column 'score' holds values that look like percentages",
     ),
     "CSV and Parquet": (
         "rows.csv rows.parquet",
@@ -354,7 +354,7 @@ OTHERS = {
     "a new model that is not there": ("compare rows.csv --old score --new p", "rows.csv has no column 'p' (--new)"),
     "a new model in percent": (
         "compare rows.csv --old score --new w",
-        "--new must lie in [0, 1] to be probabilities",
+        "--new holds values that look like a scale",
     ),
     "a comparison with labels of text": (
         "compare rows.csv --old score --new new --label outcome",

@@ -41,7 +41,7 @@ SAID: dict[str, tuple[Callable[[], object], str]] = {
     "no error": (lambda: cb.plan(n=5, epsilon=7.5), "--epsilon must lie"),
     "no classes": (lambda: cb.plan(n=5, n_bins=1, notion="top-label"), "--classes is missing, which --notion"),
     "both ways": (lambda: cb.HistogramBinning(n_bins=2, epsilon=0.1).fit(S, Y), "--n-bins and --epsilon both"),
-    "the old model": (lambda: cb.compare([2.0, 0.4, 0.6, 0.9], S, Y), "--old must lie"),
+    "the old model": (lambda: cb.compare([2.0, 0.4, 0.6, 0.9], S, Y), "--old holds values"),
     "the new model's labels": (lambda: cb.compare(S, S, [1, 2, 1, 2]), "holds the labels 1 and 2: pass --positive 2"),
     "thresholds": (lambda: cb.compare(S, S, Y, thresholds=[2]), "--threshold must be"),
     "moments as segments": (

@@ -17,7 +17,7 @@ from hypothesis.extra import numpy as hnp
 from sklearn.linear_model import LogisticRegression
 
 from calibrant.arrays import Rows, ScoreType, check_labels, check_rows, check_scores, sniff_kind
-from calibrant.arrays.multiclass.rows import check_class_scores
+from calibrant.arrays.multiclass.rows import check_class_rows, check_class_scores
 from calibrant.messages import CalibrantWarning, InputError
 
 SCORES = [0.1, 0.7, 0.4, 0.9]
@@ -160,6 +160,7 @@ def test_what_no_argument_takes(subtests) -> None:
                 arguments: dict[str, Any] = {"scores": SCORES, "y": LABELS} | {name: value}
                 if name == "scores":
                     problem = problem.replace("2 rows but scores has 4", "y has 4 rows but scores has 2")
+                    problem = problem.replace("pass one column, such as model", "has rows that sum to")
                 with refused(problem) as caught:
                     check_rows(**arguments)
                 assert name in str(caught.value)
@@ -220,8 +221,12 @@ def test_predicted_classes_are_no_scores(subtests) -> None:
 
 
 def test_a_model_is_no_scores() -> None:
-    with refused("not an object of type LogisticRegression: pass its probabilities, such as model.predict_proba"):
-        check_rows(LogisticRegression(), LABELS)
+    for call in (
+        lambda: check_rows(LogisticRegression(), LABELS),
+        lambda: check_class_rows(LogisticRegression(), LABELS),
+    ):
+        with refused("CalibratedClassifier(model).fit(X, y)"):
+            call()
 
 
 def test_whole_numbers_that_float64_cannot_hold() -> None:
@@ -910,7 +915,7 @@ def test_a_frame_of_one_column_is_a_column() -> None:
         with refused("scores has 1 missing value"):
             check_rows(frame, LABELS)
     for frame in frames(SCORES, 2):
-        with refused("pass one column, such as model"):
+        with refused("scores has rows that sum to between 0.2 and 1.8"):
             check_rows(frame, LABELS)
     for frame in frames(SCORES, 3):
         with refused("scores has shape (4, 3): pass one column"):

@@ -96,7 +96,7 @@ def test_the_sentence_names_the_right_argument(subtests):
     for given, words in [
         ({}, r"needs the column 'region' besides the scores: pass by, "),
         ({"groups": "region"}, r"needs the column 'region' besides the scores: pass by, "),
-        ({"by": {"half": "half"}}, "by has no column 'region', which this map needs: it has half"),
+        ({"by": {"half": "half"}}, "by has no column 'region', which this map needs: it has 'half'"),
     ]:
         with subtests.test(given=given, words=words):
             table = world(500)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -23,7 +24,8 @@ from calibrant.metrics.multiclass.claims import read_claims
 from calibrant.metrics.multiclass.errors import ece, errors_by_class
 from calibrant.multiclass import SimplexBinning
 
-top_label = TopLabelDisplay.from_predictions
+EDGES = np.arange(1, 10) / 10
+top_label = partial(TopLabelDisplay.from_predictions, edges=EDGES)  # bins [a, b), by the thesis
 
 
 @pytest.fixture(name="plt")
@@ -69,7 +71,7 @@ def test_the_errors_are_those_of_the_metrics():
     assert data["confidence_error"] == pytest.approx(0.115)
     assert data["top_label_error"] == pytest.approx(0.215)
     for notion, key in (("confidence", "confidence_error"), ("top-label", "top_label_error")):
-        assert float(ece(SCORES, LABELS, notion=notion, n_bins=10)) == pytest.approx(data[key])
+        assert float(ece(SCORES, LABELS, notion=notion, edges=EDGES)) == pytest.approx(data[key])
 
 
 def test_classes_that_err_against_each_other_cancel_in_the_star_alone():
@@ -170,6 +172,14 @@ def test_a_bin_without_rows_and_a_confidence_that_is_none_are_refused():
 
 def test_the_last_bin_holds_certainty():
     assert top_label(SCORES, LABELS).zoom(1.0).data["bin"] == [0.9, 1.0]
+
+
+def test_bins_of_equal_width_are_closed_above():
+    display = TopLabelDisplay.from_predictions(SCORES, LABELS)
+    assert display.zoom(0.5).data["bin"] == [0.4, 0.5]
+    assert display.zoom(0.9).data["bin"] == [0.8, 0.9]
+    assert display.data["bins"]["n"] == [4.0, 6.0, 10.0]
+    assert float(ece(SCORES, LABELS, n_bins=10)) == pytest.approx(display.data["confidence_error"])
 
 
 def test_of_many_classes_the_farthest_from_their_confidence_are_shown(plt):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from tests import worlds
 
+from calibrant import check, metrics, report
 from calibrant.messages import InputError
 from calibrant.metrics import (
     MULTICLASS_METRICS,
@@ -81,9 +82,9 @@ def test_six_rows_worked_by_hand_for_every_notion(subtests):
 
 
 def test_six_rows_worked_by_hand_for_other_orders():
-    square = ece(SIX, LABELS, p=2, **DISTINCT).value
+    square = ece(SIX, LABELS, p=2, notion="top-label", **DISTINCT).value
     assert square == pytest.approx(np.sqrt((0.1**2 + 0.4**2 + 0.3**2) / 3))
-    assert ece(SIX, LABELS, p=np.inf, **DISTINCT).value == pytest.approx(0.4)
+    assert ece(SIX, LABELS, p=np.inf, notion="top-label", **DISTINCT).value == pytest.approx(0.4)
     assert ece(SIX, LABELS, p=np.inf, notion="confidence", **DISTINCT).value == pytest.approx(0.3)
     assert ece(SIX, LABELS, p=np.inf, notion="class-wise", **DISTINCT).value == pytest.approx(0.5)  # class d at 0
 
@@ -134,8 +135,8 @@ def test_opposite_errors_hide_from_confidence_and_not_from_top_label():
     y = [1, 2, 2, 2, 2, 2, 2, 2, 2, 2]
     for options in ({}, {"strategy": "distinct"}, {"strategy": "mass"}):
         assert ece(p, y, classes=(1, 2, 3), notion="confidence", **options).value == pytest.approx(0.0, abs=1e-15)
-        assert ece(p, y, classes=(1, 2, 3), **options).value == pytest.approx(0.4)
-    top = ece(np.full(10, 0.6), y, named=np.repeat([1, 2], 5))
+        assert ece(p, y, classes=(1, 2, 3), notion="top-label", **options).value == pytest.approx(0.4)
+    top = ece(np.full(10, 0.6), y, named=np.repeat([1, 2], 5), notion="top-label")
     assert top.value == pytest.approx(0.4)
 
 
@@ -365,9 +366,9 @@ def test_scores_of_zero_and_one_one_class_and_ties(subtests):
 
 
 def test_the_earlier_of_equal_classes_is_the_top_one():
-    p = [[0.5, 0.5], [0.5, 0.5]]
-    assert accuracy(p, ["a", "a"], classes=["a", "b"]).value == 1.0
-    assert accuracy(p, ["a", "a"], classes=["b", "a"]).value == 0.0
+    p = [[0.4, 0.4, 0.2], [0.4, 0.4, 0.2]]
+    assert accuracy(p, ["a", "a"], classes=["a", "b", "c"]).value == 1.0
+    assert accuracy(p, ["a", "a"], classes=["b", "a", "c"]).value == 0.0
 
 
 def test_a_class_that_no_row_has_or_names_counts_as_any_other():
@@ -405,7 +406,9 @@ def test_logits_go_through_softmax_and_frames_name_the_classes():
     assert "read as logits" in str(ece(z, y))
     assert ece(z, y, score_type="logit").notes == ()
     assert log_loss(z, y).value == pytest.approx(log_loss(p, y).value)
-    assert log_loss([[1000.0, 0.0], [0.0, 1.0]], [1, 0]).value == pytest.approx((1000 + np.log(1 + np.e)) / 2)
+    assert log_loss([[1000.0, 0.0], [0.0, 1.0]], [1, 0], score_type="logit").value == pytest.approx(
+        (1000 + np.log(1 + np.e)) / 2
+    )
     frame = pandas.DataFrame(p[:, [2, 0, 1]], columns=["c", "a", "b"])
     named = ece(frame, np.array(["a", "b", "c"])[y], notion="class-wise")
     assert named.value == pytest.approx(ece(p, y, notion="class-wise").value)
@@ -492,7 +495,7 @@ def test_a_table_of_classes_prints_its_null_values():
     assert len(str(found).splitlines()) == 5
     assert (found.null > 0).all()
     assert (found.null_high >= found.null).all()
-    total = ece(p, y).value
+    total = ece(p, y, notion="top-label").value
     assert (found.share * found.error).sum() == pytest.approx(total)
     wise = errors_by_class(p, y, notion="class-wise")
     assert wise.error.mean() == pytest.approx(ece(p, y, notion="class-wise").value)
@@ -510,6 +513,49 @@ def test_weights_bring_an_interval_and_no_null_value():
 # --- other implementations --------------------------------------------------------------------------------------------
 
 
+def binned(scores: np.ndarray, hit: np.ndarray, place: np.ndarray) -> float:
+    """Plain ECE of scores in given bins."""
+    return sum(abs(scores[place == k].mean() - hit[place == k].mean()) * (place == k).mean() for k in np.unique(place))
+
+
+def test_the_ece_of_a_matrix_is_that_of_the_field(subtests):
+    """Guo et al. (2017): 15 bins (a, b]; torchmetrics has [a, b) in single precision, which differs on edges only."""
+    for k, digits in ((3, None), (10, None), (100, None), (4, 2), (3, 1)):
+        with subtests.test(k=k, digits=digits):
+            rng = np.random.default_rng(k)
+            z = 3.0 * rng.normal(size=(2000, k))
+            p = np.exp(z) / np.exp(z).sum(axis=1, keepdims=True)
+            if digits is not None:
+                p[:, :-1] = p[:, :-1].round(digits)
+                p[:, -1] = 1.0 - p[:, :-1].sum(axis=1)
+                p = p[p[:, -1] >= 0.0]
+            y = rng.integers(0, k, len(p))
+            top, hit, edges = p.max(axis=1), p.argmax(axis=1) == y, np.arange(1, 15) / 15
+            place = np.searchsorted(edges, top, side="left")
+            found = ece(p, y, classes=range(k), uncertainty=False)
+            assert found.value == pytest.approx(binned(top, hit, place), abs=1e-12)
+            assert found.name == "confidence ECE, 15 bins of equal width"
+            if digits is None:
+                single = np.searchsorted(np.linspace(0, 1, 16, dtype=np.float32), top.astype(np.float32), side="right")
+                assert found.value == pytest.approx(binned(top.astype(np.float32), hit, single), abs=1e-6)
+            wise = [binned(p[:, j], y == j, np.searchsorted(edges, p[:, j], side="left")) for j in range(k)]
+            assert metrics.classwise_ece(p, y, classes=range(k)).value == pytest.approx(np.mean(wise), abs=1e-12)
+            if digits is None:
+                rank = top.argsort().argsort()
+                mass = metrics.adaptive_ece(p, y, classes=range(k), n_bins=10).value
+                assert mass == pytest.approx(binned(top, hit, rank * 10 // len(top)), abs=1e-12)
+
+
+def test_every_door_prints_the_same_ece():
+    p, y = matrix(1000, 3)
+    right = (p.argmax(axis=1) == y).astype(int)
+    value = ece(p, y, uncertainty=False).value
+    assert metrics.ece(p.max(axis=1), right).value == pytest.approx(value, abs=1e-12)
+    assert metrics.interval("ece", p, y, repetitions=20).value == pytest.approx(value, abs=1e-12)
+    assert check(p, y).gains[0].ece_before == pytest.approx(value, abs=1e-12)
+    assert report(p, y).numbers["errors"][0]["value"] == pytest.approx(value, abs=1e-12)
+
+
 def test_log_loss_and_accuracy_are_those_of_scikit_learn():
     p, y = matrix(500, 5)
     weight = np.random.default_rng(1).random(500)
@@ -524,14 +570,15 @@ def test_log_loss_and_accuracy_are_those_of_scikit_learn():
 def test_a_network_has_the_errors_that_the_thesis_prints(data_folder):
     with np.load(data_folder / "cifar_logits" / "cifar10_resnet50_focalloss_valtest.npz") as file:
         z, y = file["test_logits"], file["test_labels"]
-    assert round(ece(z, y, score_type="logit").value, 3) == 0.022
+    assert round(ece(z, y, score_type="logit", notion="top-label").value, 3) == 0.022
+    assert round(ece(z, y, score_type="logit").value, 5) == 0.01552  # torchmetrics 1.9 and netcal 1.4: 0.0155
     assert round(ece(z, y, score_type="logit", notion="class-wise").value, 4) == 0.0042
     # Table 5.4 prints 0.298: the largest mean over classes of a bin, not the largest of all that eq. 5.17 defines.
     bins = MulticlassBins.of(read_claims(z, y, notion="top-label", score_type="logit"))
     gaps = np.abs(bins.events - bins.score_sum).reshape(10, 15).sum(axis=0)
     rows = bins.n.reshape(10, 15).sum(axis=0)
     assert round(float((gaps[rows > 0] / rows[rows > 0]).max()), 3) == 0.298
-    assert round(ece(z, y, score_type="logit", p=np.inf).value, 3) == 0.629
+    assert round(ece(z, y, score_type="logit", p=np.inf, notion="top-label").value, 3) == 0.629
 
 
 def test_huge_logits_have_a_finite_log_loss_and_null_value() -> None:
@@ -543,5 +590,5 @@ def test_huge_logits_have_a_finite_log_loss_and_null_value() -> None:
 
 
 def test_the_interval_of_the_brier_score_ends_at_two() -> None:
-    found = brier([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]], [1, 0, 0], classes=[0, 1])
+    found = brier([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [1.0, 0.0, 0.0]], [1, 0, 0], classes=[0, 1, 2])
     assert found.high == 2.0

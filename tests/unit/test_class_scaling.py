@@ -144,7 +144,10 @@ def test_two_classes_as_a_matrix_are_the_binary_temperature():
     z, y = sample(500, 2)
     margin = z[:, 1] - z[:, 0]
     binary = TemperatureScaling().fit(margin, y, score_type="logit")
-    assert TemperatureScaling().fit(z, y).temperature_ == pytest.approx(binary.temperature_, rel=1e-6)
+    for how in ({}, {"classes": [0, 1]}):
+        assert TemperatureScaling().fit(z, y, score_type="logit", **how).temperature_ == pytest.approx(
+            binary.temperature_, rel=1e-6
+        )
 
 
 def test_the_temperature_of_the_thesis(data_folder):
@@ -289,14 +292,14 @@ def test_a_thousand_classes_with_few_rows_are_fitted():
 
 
 def test_separable_rows_say_that_labels_were_softened():
-    cal = TemperatureScaling().fit([[0.9, 0.1], [0.2, 0.8]], [0, 1])
+    cal = TemperatureScaling().fit([[0.9, 0.1], [0.2, 0.8]], [0, 1], classes=[0, 1])
     told = {note.code: str(note) for note in cal.notes_}
     assert "temperature is 0" in told["labels-at-largest-scores"]
     assert 0.01 < cal.temperature_ < 10
-    assert cal.fit([[0.5, 0.5]] * 3, [0, 1, 1]).temperature_ == 1.0
+    assert cal.fit([[0.5, 0.5]] * 3, [0, 1, 1], classes=[0, 1]).temperature_ == 1.0
     told = {note.code: str(note) for note in cal.notes_}
     assert "a temperature has no effect" in told["equal-scores-in-rows"]
-    assert cal.fit([[0.1, 0.9], [0.8, 0.2]], [0, 1]).temperature_ == pytest.approx(100, rel=1e-3)
+    assert cal.fit([[0.1, 0.9], [0.8, 0.2]], [0, 1], classes=[0, 1]).temperature_ == pytest.approx(100, rel=1e-3)
 
 
 def test_soft_targets_by_hand():

@@ -263,7 +263,7 @@ def test_errors_name_the_argument() -> None:
 
 
 def test_independent_columns_are_for_the_threshold_only() -> None:
-    method = LeastAmbiguousSets(0.4).fit(P * 0.9, Y)
+    method = LeastAmbiguousSets(0.4).fit(P * 0.9, Y, score_type="independent")
     assert method.score_type_ == "independent"
     assert method.threshold_ == 0.6 * 0.9
 

@@ -33,8 +33,7 @@ def test_two_columns_give_the_estimate_of_one():
     new = np.concatenate([p[y][:300], p[~y][:900]])
     one = estimate_label_shift(IdentityMap(), new, p, y)
     two = estimate_label_shift(IdentityMap(), *(np.column_stack([1 - s, s]) for s in (new, p)), y.astype(int))
-    assert two.rates["1"] == pytest.approx(one.rate, abs=1e-6)
-    assert two.se["1"] == pytest.approx(one.se, rel=1e-4)
+    assert (two.rate, two.se) == (one.rate, one.se)
     moved = two.calibration.transform(np.column_stack([1 - new, new]))[:, 1]
     np.testing.assert_allclose(moved, one.calibration.transform(new), atol=1e-6)
 

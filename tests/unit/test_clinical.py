@@ -411,7 +411,7 @@ def test_update_and_decision_curve_read_the_columns_of_a_frame() -> None:
     arrays = clinical.decision_curve(risk, y, thresholds=[0.1, 0.2], repetitions=100, groups=hospital)
     assert curve.rows == arrays.rows
     assert str(clinical.update_model(Tally.from_arrays(risk, y))) == str(clinical.update_model(risk, y))
-    with pytest.raises(InputError, match="label must name a column"):
+    with pytest.raises(InputError, match="label is missing"):
         clinical.decision_curve(frame, score="risk")
     with pytest.raises(InputError, match="y is missing"):
         clinical.update_model(risk)

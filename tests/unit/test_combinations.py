@@ -235,7 +235,7 @@ def test_a_correction_is_the_minimum_of_its_penalized_loss():
 def test_what_a_matrix_does_not_take_names_an_alternative(subtests):
     p, y, site = classes_by_site(300)
     for options, words in [
-        ({"by": "site"}, "pass the column itself"),
+        ({"by": "site"}, "names need a frame"),
         ({"by": {"a": site, "b": site}}, "join them into one column"),
         ({"by": site, "segment_method": "separate"}, "leave it out: segments of a matrix are shrunk"),
         ({"source": site}, "calibrate the rows of each source separately"),

@@ -277,7 +277,7 @@ def test_a_matrix_is_mapped_by_fits_to_other_rows(subtests) -> None:
     np.testing.assert_array_equal(
         crossfit(TemperatureScaling(), frame, names), crossfit(TemperatureScaling(), p, names)
     )
-    assert crossfit(None, p[:, :2] / p[:, :2].sum(axis=1, keepdims=True), y == 1).shape == (90, 2)
+    assert crossfit(None, p[:, :2] / p[:, :2].sum(axis=1, keepdims=True), y == 1).shape == (90,)
 
 
 def test_a_matrix_walks_forward_and_rows_of_weight_zero_are_nan() -> None:
@@ -297,11 +297,11 @@ def test_a_matrix_of_labels_is_one_problem_per_column() -> None:
     out = crossfit(PlattScaling(), s, y)
     for place in range(3):
         np.testing.assert_array_equal(out[:, place], crossfit(PlattScaling(), s[:, place], y[:, place]))
-    with pytest.raises(InputError, match="y has shape \\(200, 2\\) but scores has \\(200, 3\\)"):
+    with pytest.raises(InputError, match="y has shape \\(200, 2\\) and scores \\(200, 3\\)"):
         crossfit(PlattScaling(), s, y[:, :2])
     with pytest.raises(InputError, match="hold other values than 0 and 1"):
         crossfit(PlattScaling(), s, y * 2)
-    with pytest.raises(InputError, match="these are classes, not several labels"):
+    with pytest.raises(InputError, match="calibrator of several classes"):
         crossfit(PlattScaling(), s / s.sum(axis=1, keepdims=True), np.eye(3, dtype=int)[y.argmax(axis=1)])
 
 
@@ -346,13 +346,16 @@ def test_two_columns_of_two_classes_are_read_as_the_second(subtests) -> None:
             np.testing.assert_array_equal(crossfit(PlattScaling(), given, y), crossfit(PlattScaling(), scores, y))
             one, other = (PlattScaling().fit(each, y) for each in (scores, given))
             assert one.map_ == other.map_
-            np.testing.assert_array_equal(other.transform(given), one.transform(scores))
+            np.testing.assert_array_equal(np.asarray(other.transform(given))[:, 1], one.transform(scores))
+            assert type(other.transform(given)) is (pd.DataFrame if form == "frame" else np.ndarray)
     assert "the second is read" in str(PlattScaling().fit(two, y))
     names = np.where(y == 1, "bad", "good")
-    with pytest.raises(InputError, match="pass the column of the event"):
-        PlattScaling().fit(two, names, positive="bad")
-    with pytest.raises(InputError, match="has shape"):
+    first, rest = PlattScaling().fit(two, names, positive="bad"), PlattScaling().fit(1 - scores, y)
+    assert first.map_ == rest.map_
+    np.testing.assert_array_equal(first.transform(two)[:, 0], rest.transform(1 - scores))
+    with pytest.raises(InputError) as told:
         PlattScaling().fit(two * 1.5, y)
+    assert told.value.argument == "scores"
 
 
 def test_a_plan_for_several_classes_shares_alpha() -> None:

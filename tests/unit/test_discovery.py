@@ -182,7 +182,7 @@ def test_check_refuses_what_the_test_does_not_cover():
         cb.check(np.full(20, 0.5), np.arange(20) % 2, discover=["age"])
     with pytest.raises(cb.InputError, match="discover has no names of columns"):
         cb.check(np.full(20, 0.5), np.arange(20) % 2, discover=np.zeros((20, 2)))
-    with pytest.raises(cb.InputError, match="discover names 'agee', which is not a column"):
+    with pytest.raises(cb.InputError, match="discover has no column 'agee'"):
         cb.check(pd.DataFrame({**features, "p": scores, "y": y}), score="p", label="y", discover=["agee"])
     for name in ("groups", "sample_weight"):
         with pytest.raises(cb.InputError, match=f"{name} cannot be used with discover"):

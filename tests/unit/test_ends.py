@@ -339,7 +339,7 @@ def test_calibrate_hands_the_clamp_on() -> None:
     by = calibrate(scores, y, clamp=0.01, candidates=["platt"], by=np.repeat(["a", "b"], 300))
     assert ends_of(by.global_.map_) == Ends.at(0.01)
     with pytest.raises(InputError, match="clamp cannot be combined with a matrix"):
-        calibrate(np.column_stack([1 - scores, scores]), y, clamp=0.01)
+        calibrate(np.column_stack([1 - scores, 0.5 * scores, 0.5 * scores]), y, clamp=0.01)
 
 
 # -------------------------------------------------------------------------------------------------- no score in between

@@ -430,4 +430,4 @@ def test_other_bad_arguments_are_refused() -> None:
     with pytest.raises(InputError, match="max_bins"):
         sweep_ece([0.2, 0.8], [0, 1], max_bins=0)
     with pytest.raises(InputError, match="probabilities"):
-        ece([-2.0, 3.0], [0, 1])
+        ece([300.0, 850.0], [0, 1])

@@ -205,7 +205,7 @@ def test_groups_that_are_missing_or_of_another_length_are_refused():
     for map_, groups, sentence in (
         (NUMBERED, None, "needs the column 'branch' besides the scores"),
         (NUMBERED, [3], r"the column 'branch' has shape \(1,\) but scores has \(2,\)"),
-        (NUMBERED, {"region": [3, 3]}, "groups has no column 'branch', which this map needs: it has region"),
+        (NUMBERED, {"region": [3, 3]}, "groups has no column 'branch', which this map needs: it has 'region'"),
         (NUMBERED, {}, "it has none"),
         (NUMBERED, np.ma.array([3, 3]), "masked"),
         (two, [3, 3], "groups is one column, but this map needs 2: pass them by name"),

@@ -1053,19 +1053,18 @@ def test_nothing_that_calibrate_is_told_is_ignored(subtests):
                 calibrate(scores, y, **options)
 
 
-def test_names_of_columns_in_the_wrong_places_are_sent_to_the_right_ones():
+def test_names_of_columns_may_follow_the_frame():
     pandas = pytest.importorskip("pandas")
     scores, y, by = draw(100)
     frame = pandas.DataFrame({"p": scores, "churned": y, "region": by})
-    with pytest.raises(InputError, match=r"pass calibrate\(frame, score='p', label='churned'\)"):
-        calibrate(frame, "p", "churned")
-    with pytest.raises(InputError, match=r"pass fit\(frame, score='p', label='churned'\)"):
-        PlattScaling().fit(frame, "p", "churned")
-    with pytest.raises(InputError, match=r"pass fit\(frame, score='p', label='churned'\)"):
-        SegmentCalibrator().fit(frame, "p", "churned", "region")
-    with pytest.raises(InputError, match=r"pass fit\(frame, score='p', label=\.\.\.\)"):
+    named = {"score": "p", "label": "churned"}
+    assert calibrate(frame, "p", "churned").map_ == calibrate(frame, **named).map_
+    assert PlattScaling().fit(frame, "p", "churned").map_ == PlattScaling().fit(frame, **named).map_
+    first = SegmentCalibrator().fit(frame, "p", "churned", "region")
+    assert first.map_ == SegmentCalibrator().fit(frame, by="region", **named).map_
+    with pytest.raises(InputError, match="label is missing"):
         PlattScaling().fit(frame, "p")
-    with pytest.raises(InputError, match="source must name a column"):
+    with pytest.raises(InputError, match="source must name"):
         calibrate(frame, score="p", label="churned", source=by)
 
 

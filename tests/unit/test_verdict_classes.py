@@ -388,7 +388,7 @@ def test_errors_name_the_argument_and_the_fix() -> None:
         (lambda: check(p, y, positive=1), "positive=1 is for two classes, and scores has 4"),
         (lambda: check(p, y, by="region"), "by='region' looks like the name of a column"),
         (lambda: check(scores, labels.iloc[:, :2]), r"y has shape \(50, 2\) and scores \(50, 3\)"),
-        (lambda: check(scores, labels + 1), "y has several columns and values other than 0 and 1"),
+        (lambda: check(scores, labels + 1), "y has several columns, and they hold other values than 0 and 1"),
         (lambda: check(scores, labels, notion="class-wise"), "notion is not for a multi-label target"),
         (lambda: check(scores * 3, labels, score_type="probability"), r"scores must lie in \[0, 1\]"),
     ):

@@ -30,6 +30,7 @@ from calibrant.decisions import ENDS, Cut, Policy
 from calibrant.messages import InputError, Note, Shown, count_text
 from calibrant.metrics.binary.bins import Scores
 from calibrant.numerics import Ints
+from calibrant.reading import located
 from calibrant.tallies import Tally
 
 DRAWS, SHARE = 1000, 0.25
@@ -169,7 +170,9 @@ def accept(
     *,
     error: float = 0.10,
     alpha: float = 0.05,
-    groups: ArrayLike | None = None,
+    groups: ArrayLike | str | None = None,
+    score: str | None = None,
+    label: str | None = None,
     start: float | None = None,
     random_state: int | None = None,
     score_type: ScoreType | None = None,
@@ -191,6 +194,9 @@ def accept(
         events are right answers.
     correct
         Whether each answer was right.
+    score, label
+        Names of the columns of confidences and of right answers, if ``scores`` is a frame; ``groups`` is then a name
+        too.
     error
         Largest share of wrong answers among those given.
     alpha
@@ -240,8 +246,10 @@ def accept(
     [False, True]
     """
     check_levels(error, alpha)
+    given = located(scores, correct, groups=groups, score=score, label=label, call="accept")
+    scores = given.scores
     seed = seed_of(random_state)
-    ladder = Ladder.of(scores, correct, groups, score_type)
+    ladder = Ladder.of(scores, given.y, given.groups, score_type)
     first = None if start is None else _first(start, scores, ladder)
     grouped, drawn = ladder.groups, ladder.groups is not None and not ladder.groups.one_score
     whole, n = alpha * SHARE if drawn else alpha, ladder.total if grouped is None else len(grouped.size)

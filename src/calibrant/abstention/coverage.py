@@ -21,6 +21,7 @@ from calibrant.guarantees.bounds import clopper_pearson
 from calibrant.messages import Drawn, InputError, Note, Shown
 from calibrant.metrics.binary.bins import Scores
 from calibrant.numerics import Floats, Ints
+from calibrant.reading import located
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +99,9 @@ def risk_coverage(
     *,
     alpha: float = 0.05,
     points: int = 20,
-    groups: ArrayLike | None = None,
+    groups: ArrayLike | str | None = None,
+    score: str | None = None,
+    label: str | None = None,
     random_state: int | None = None,
     score_type: ScoreType | None = None,
 ) -> RiskCoverage:
@@ -109,7 +112,7 @@ def risk_coverage(
 
     Parameters
     ----------
-    scores, correct, score_type
+    scores, correct, score, label, score_type
         As in :func:`accept`.
     groups, random_state
         Group of each row. One row of each group is drawn at random, with a fresh seed by default.
@@ -143,8 +146,10 @@ def risk_coverage(
     check_levels(0.5, alpha)
     if not (isinstance(points, int | np.integer) and points >= 1):
         raise InputError("points", f"must be an integer of at least 1, got {points!r}", "20 is a good choice")
+    given = located(scores, correct, groups=groups, score=score, label=label, call="risk_coverage")
+    scores = given.scores
     seed: int | None = seed_of(random_state)
-    ladder = Ladder.of(scores, correct, groups, score_type)
+    ladder = Ladder.of(scores, given.y, given.groups, score_type)
     all_rows, all_wrong, notes = ladder.rows, ladder.wrong, ladder.notes
     if ladder.groups is None or seed is None:
         seed = None

@@ -15,6 +15,7 @@ from calibrant.arrays.columns import check_length
 from calibrant.arrays.keys import read_keys
 from calibrant.messages import InputError, Note, Shown, note, plural
 from calibrant.numerics import Floats
+from calibrant.reading import located
 
 ADDED = 4.0
 """Rows, half of them right, that are added to a cell for the variance of its gap (as in Agresti and Coull 1998)."""
@@ -131,11 +132,13 @@ _few_rows = note("cells-of-few-rows", "{cells} with fewer than {rows} rows: the 
 
 
 def overconfidence(
-    scores: ArrayLike,
-    correct: ArrayLike,
-    by: ArrayLike | Mapping[str, ArrayLike],
+    scores: Any,
+    correct: ArrayLike | None = None,
+    by: Any = None,
     *,
-    groups: ArrayLike | None = None,
+    groups: ArrayLike | str | None = None,
+    score: str | None = None,
+    label: str | None = None,
     alpha: float = 0.05,
 ) -> Overconfidence:
     r"""Find which models and prompts are overconfident, with chance removed.
@@ -162,6 +165,9 @@ def overconfidence(
     groups
         Group of each row, such as the question that was sampled several times. Standard errors then allow for answers
         of one group being alike.
+    score, label
+        Names of the columns of confidences and of right answers, if ``scores`` is a frame; ``by`` and ``groups`` are
+        then names too.
     alpha
         One minus the level of the intervals.
 
@@ -196,8 +202,11 @@ def overconfidence(
     """
     if not (isinstance(alpha, int | float | np.number) and 0.0 < alpha < 1.0):
         raise InputError("alpha", f"must be strictly between 0 and 1, got {alpha!r}", "0.05 gives 95 % intervals")
-    rows = graded_rows(scores, correct, "correct", groups, "probability")
-    names, values, cell = _cells(by, len(rows.scores))
+    if by is None:
+        raise InputError("by", "is missing", "pass the model of each row")
+    given = located(scores, correct, groups=groups, by=by, score=score, label=label, call="overconfidence")
+    rows = graded_rows(given.scores, given.y, "correct", given.groups, "probability")
+    names, values, cell = _cells(given.by, len(rows.scores))
     excess = np.asarray(rows.scores - rows.labels, dtype=np.float64)
     n = np.bincount(cell, minlength=len(values)).astype(np.float64)
     gap = np.bincount(cell, excess, len(values)) / n

@@ -22,6 +22,7 @@ from calibrant.abstention.chain import (
 from calibrant.arrays import ScoreType
 from calibrant.messages import InputError, Note, Shown
 from calibrant.numerics import Floats
+from calibrant.reading import from_columns
 
 
 @dataclass(frozen=True)
@@ -99,15 +100,16 @@ class Route(Shown):
 
 
 def route(
-    scores: ArrayLike,
-    cheap: ArrayLike,
-    expensive: ArrayLike,
+    scores: Any,
+    cheap: ArrayLike | str,
+    expensive: ArrayLike | str,
     *,
     error: float = 0.10,
     alpha: float = 0.05,
     cost_cheap: float = 1.0,
     cost_expensive: float = 10.0,
-    groups: ArrayLike | None = None,
+    groups: ArrayLike | str | None = None,
+    score: str | None = None,
     score_type: ScoreType | None = None,
 ) -> Route:
     r"""Find the lowest threshold of the cheap model's score at which few answers are wrong overall.
@@ -125,6 +127,9 @@ def route(
         Confidence of the cheap model.
     cheap, expensive
         Whether the answer of each model was right, for all rows.
+    score
+        Name of the column of confidences, if ``scores`` is a frame; ``cheap``, ``expensive`` and ``groups`` are then
+        names too.
     error
         Largest share of wrong answers overall.
     alpha
@@ -163,6 +168,9 @@ def route(
     for name, value in (("cost_cheap", cost_cheap), ("cost_expensive", cost_expensive)):
         if not (isinstance(value, int | float | np.number) and 0.0 <= value <= 1e300):
             raise InputError(name, f"must be a finite cost of at least 0, got {value!r}", "pass the price of an answer")
+    if score is not None:
+        named = {"score": score, "cheap": cheap, "expensive": expensive, "groups": groups}
+        scores, cheap, expensive, groups = from_columns(scores, **named)
     rows = graded_rows(scores, cheap, "cheap", groups, score_type)
     right = graded_rows(scores, expensive, "expensive", None, score_type).labels
     wrong_cheap, wrong_expensive = (1.0 - each.astype(np.float64) for each in (rows.labels, right))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import math
 import numbers
-from collections.abc import Callable, Collection, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
 from decimal import Decimal
 from difflib import get_close_matches
 from typing import Any, NoReturn
@@ -28,10 +29,7 @@ def read_column(values: object, name: str) -> NDArray[Any]:
     if a.ndim == 2 and a.shape[1] == 1:
         a = a.reshape(-1)
     if a.ndim == 0:
-        fix = "pass one value per row"
-        if hasattr(values, "predict_proba"):
-            fix = "pass its probabilities, such as model.predict_proba(X)[:, 1]"
-        raise InputError(name, f"should be a 1d array, not {_describe(values)}", fix)
+        raise InputError(name, f"should be a 1d array, not {_describe(values)}", "pass one value per row")
     if a.ndim == 2 and a.shape[1] == 2:
         raise InputError(name, f"has shape {a.shape}", "pass one column, such as model.predict_proba(X)[:, 1]")
     if a.ndim == 2 and name == "scores":
@@ -49,6 +47,7 @@ def read_column(values: object, name: str) -> NDArray[Any]:
 
 def to_array(values: Any, name: str | Setting) -> NDArray[Any]:
     """Read anything that is not a numpy array yet as one; nulls become NaN, None or the library's own missing value."""
+    refuse_model(values, name)
     if hasattr(values, "nnz") and (hasattr(values, "toarray") or hasattr(values, "todense")):
         raise InputError(name, "is a sparse matrix", "pass a dense column, such as column.toarray().ravel()")
     if is_tensor(values):
@@ -71,6 +70,25 @@ def to_array(values: Any, name: str | Setting) -> NDArray[Any]:
     if a.dtype.kind in "US" and isinstance(values, (list, tuple)):
         return np.array(values, dtype=object)  # numpy would turn numbers, NaN too, into text in a list with text
     return a
+
+
+def width(scores: Any) -> int:
+    """Number of columns of an array, a nested list or a frame in memory; 1 for anything else.
+
+    Examples
+    --------
+    >>> width([[0.2, 0.8]]), width([0.2, 0.8]), width([[0.2], [0.8]])
+    (2, 1, 1)
+    """
+    if hasattr(scores, "collect") or hasattr(scores, "toPandas"):
+        return 1
+    if hasattr(scores, "column_names") and hasattr(scores, "num_columns"):
+        return int(scores.num_columns)
+    shape = getattr(scores, "shape", None)
+    if shape is None:
+        first = scores[0] if isinstance(scores, list | tuple) and scores else None
+        return len(first) if isinstance(first, list | tuple | np.ndarray) and np.ndim(first) == 1 else 1
+    return shape[1] if isinstance(shape, tuple) and len(shape) == 2 and isinstance(shape[1], int) else 1
 
 
 def is_tensor(values: Any) -> bool:
@@ -176,6 +194,13 @@ def check_whole(name: str, value: object, least: int = 1) -> None:
         raise InputError(name, f"must be an integer of at least {least}, got {value!r}")
 
 
+def refuse_model(values: Any, name: str | Setting = "scores") -> None:
+    """Refuse a model in place of its scores."""
+    if hasattr(values, "fit") and (hasattr(values, "predict_proba") or hasattr(values, "predict")):
+        fix = "pass model.predict_proba(X), or train and calibrate it by CalibratedClassifier(model).fit(X, y)"
+        raise InputError(name, f"is a model ({type(values).__name__}), not its scores", fix)
+
+
 def refuse_store(argument: str, given: Any) -> None:
     """Reject a tally store where its tallies belong."""
     if type(given).__name__ == "TallyStore":
@@ -193,16 +218,6 @@ def refuse_names(call: str, **given: object) -> None:
             )
 
 
-def need_names(**given: object) -> list[str]:
-    """The given column names, for a frame; the counterpart of :func:`refuse_names`."""
-    for argument, value in given.items():
-        if value is not None and not isinstance(value, str):
-            both = {"score": Argument("score"), "label": Argument("label")}
-            problem = Phrase("must name a column when {score} and {label} do", **both)
-            raise InputError(argument, problem, "add it to the frame first")
-    return [value for value in given.values() if isinstance(value, str)]
-
-
 def refuse_numbers(**given: object) -> None:
     """Refuse numbers in place of the names of columns, which are text in every engine but pandas."""
     for argument, value in given.items():
@@ -212,34 +227,6 @@ def refuse_numbers(**given: object) -> None:
                 raise InputError(argument, f"names a column by the number {name}, and names must be text", fix)
 
 
-NAME_TOO = "pass the name of its column too, such as {one}"
-
-
-def score_and_label(y: object, score: str | None, label: str | None) -> tuple[str, str] | None:
-    """Names of the two columns of a frame, or None for arrays; one name alone, or labels given twice, are refused."""
-    if score is None and label is None:
-        return None
-    refuse_numbers(score=None if isinstance(score, list | tuple | range) else score, label=label)
-    if y is not None:
-        raise InputError(
-            "y",
-            Phrase("and {label} both name the labels", label=Argument("label")),
-            Phrase("pass a frame with {label}, or arrays with {y}", label=Argument("label"), y=Argument("y")),
-        )
-    if label is None and isinstance(score, str):
-        raise InputError("label", "is missing", Phrase(NAME_TOO, one=Setting("label", "y")))
-    several = f"for several classes pass the columns as frame[[...]] and the labels as frame[{label or '...'!r}]"
-    if score is None:
-        raise InputError("score", "is missing", Phrase(f"{NAME_TOO}; {several}", one=Setting("score", "p")))
-    if label is None or not isinstance(score, str):
-        raise InputError(
-            "score",
-            Phrase("must name one column of the frame, and so must {other}", other=Argument("label")),
-            f"{several}; collect a lazy, DuckDB or Spark frame first",
-        )
-    return score, label
-
-
 def check_option(name: str, value: object, allowed: Sequence[object]) -> None:
     """Refuse a value that is not one of the options."""
     if value not in allowed:
@@ -247,17 +234,40 @@ def check_option(name: str, value: object, allowed: Sequence[object]) -> None:
         raise InputError(name, f"is {value!r}, which is not an option", f"pass one of {choices}{meant(value, allowed)}")
 
 
-def meant(value: object, allowed: Sequence[object]) -> str:
+def nearest(value: object, allowed: Iterable[object]) -> str | None:
+    """The name most like a misspelled one: by its letters, by its beginning, or as an abbreviation of only one name.
+
+    Examples
+    --------
+    >>> nearest("isotonci", ("platt", "isotonic")), nearest("LLM", ("general", "llm")), nearest("x", ("platt", None))
+    ('isotonic', 'llm', None)
+    >>> nearest("pg", ("mysql", "postgres")), nearest("scroe", ["Score", "y"])
+    ('postgres', 'Score')
+    """
+    asked, names = str(value).lower(), {each.lower(): each for each in allowed if isinstance(each, str)}
+    near = get_close_matches(asked, names, 1) or [each for each in names if asked and each.startswith(asked)]
+    if not near and len(asked) > 1:
+        letters = ".*".join(map(re.escape, asked))
+        near = [each for each in names if re.match(letters, each)]
+        near = near if len(near) == 1 else []
+    return names[near[0]] if near else None
+
+
+def meant(value: object, allowed: Iterable[object]) -> str:
     """The end of a sentence that names the option most like a misspelled one; empty if none is like it.
 
     Examples
     --------
-    >>> meant("isotonci", ("platt", "isotonic")), meant("LLM", ("general", "llm")), meant("x", ("platt", None))
-    ("; did you mean 'isotonic'?", "; did you mean 'llm'?", '')
+    >>> meant("isotonci", ("platt", "isotonic")), meant("x", ("platt", None))
+    ("; did you mean 'isotonic'?", '')
     """
-    asked, names = str(value).lower(), [each for each in allowed if isinstance(each, str)]
-    near = get_close_matches(asked, names, 1) or [each for each in names if asked and each.startswith(asked)]
-    return f"; did you mean {near[0]!r}?" if near else ""
+    near = nearest(value, allowed)
+    return "" if near is None else f"; did you mean {near!r}?"
+
+
+def columns_there(name: object, there: Sequence[str]) -> str:
+    """The columns that there are, and which of them a misspelled name means."""
+    return f"it has {', '.join(map(repr, there)) or 'none'}{meant(name, there)}"
 
 
 def check_list(name: str, value: object) -> None:

@@ -11,6 +11,9 @@ from calibrant.arrays.columns import check_length, first_row, read_column, read_
 from calibrant.arrays.labels import refuse_swapped
 from calibrant.messages import InputError
 
+NO_SHARE = 1e-12
+"""Fractions that are nearer than this to 0 or 1 are 0 or 1."""
+
 
 class HalfRows(NamedTuple):
     """Rows twice: first as events, then as non-events; rows of the same group depend on each other."""
@@ -36,6 +39,7 @@ def half_rows(scores: Any, y: Any, sample_weight: Any = None, groups: Any = None
     if row is not None:
         raise InputError("y", f"is {q[row]:g} at row {row} counted from 0", "pass fractions in [0, 1]")
     refuse_swapped(s, q, "y")
+    q = np.where(q < NO_SHARE, 0.0, np.where(q > 1.0 - NO_SHARE, 1.0, q))  # halves of no weight would be refused
     weight = np.ones(len(q)) if sample_weight is None else read_floats(sample_weight, "sample_weight")
     check_length(weight, "sample_weight", len(q))
     group = np.arange(len(q)) if groups is None else read_column(groups, "groups")

@@ -8,6 +8,7 @@ from typing import Any
 
 import narwhals as nw
 
+from calibrant.arrays.columns import columns_there, refuse_model
 from calibrant.messages import InputError
 
 Rows = nw.DataFrame[Any] | nw.LazyFrame[Any]
@@ -23,6 +24,7 @@ def collect_frame(rows: Rows) -> nw.DataFrame[Any]:
 
 def read_frame(frame: Any, *names: str) -> Rows:
     """The narwhals frame, after checking that it has the named columns; only the schema is read."""
+    refuse_model(frame)
     try:
         rows: Rows = nw.from_native(frame)
     except TypeError:
@@ -34,7 +36,7 @@ def read_frame(frame: Any, *names: str) -> Rows:
     there = rows.collect_schema().names()
     missing = [name for name in names if not isinstance(name, str) or name not in there]
     if missing:
-        raise InputError("frame", f"has no column {missing[0]!r}", f"it has {', '.join(map(repr, there))}")
+        raise InputError("frame", f"has no column {missing[0]!r}", columns_there(missing[0], there))
     return rows
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -19,6 +20,7 @@ from calibrant.arrays.columns import (
     refuse_not_finite,
     refuse_other_order,
     value_range,
+    width,
     without_negative_zero,
 )
 from calibrant.arrays.labels import LabelType, encode_labels, label_column, warn_about_labels
@@ -26,7 +28,6 @@ from calibrant.arrays.score_types import ScoreType, settled, within
 from calibrant.arrays.sides import Ratio, RatioWeights, check_time, check_weights, integer_weights, side_column
 from calibrant.messages import Advice, Argument, InputError, Note, Phrase, Setting, note
 
-second_column_read = note("second-column-read", "two columns of {nouns.probabilities}: the second is read")
 labels_as_fractions = note(
     "labels-as-fractions",
     "labels are fractions: each {nouns.row} counts as an event and a non-event, which share its weight",
@@ -56,6 +57,8 @@ class Rows:
         If the weights are a density ratio: its upper bound, and whether it is known.
     fractional : bool
         Whether labels were fractions: each row is then here as an event and as a non-event, in one group.
+    column, columns
+        Place of the event's column and names of both, if scores had two columns.
     other_notes, kind_notes : tuple of Note
         What was guessed or converted; ``kind_notes`` are about the type of the scores.
     """
@@ -71,6 +74,8 @@ class Rows:
     kind_notes: tuple[Note, ...] = ()
     ratio: Ratio | None = None
     fractional: bool = False
+    column: int = 1
+    columns: tuple[str, ...] = ()
 
     @property
     def notes(self) -> tuple[Note, ...]:
@@ -102,6 +107,7 @@ def check_rows(
     groups: object = None,
     time: object = None,
     positive: object = None,
+    classes: Sequence[Any] | None = None,
     score_type: ScoreType | None = None,
     label_type: LabelType = "class",
 ) -> Rows:
@@ -110,7 +116,8 @@ def check_rows(
     Parameters
     ----------
     scores : array-like of shape (n,) or (n, 1)
-        Finite numbers, in any real dtype. Of two columns of probabilities that sum to 1, the second is read.
+        Finite numbers, in any real dtype; or two columns, of probabilities that sum to 1 or of logits, of which that of
+        the event is read (:func:`~calibrant.arrays.multiclass.event.event_column`).
     y : array-like of shape (n,)
         0/1, bool, -1/1, or any two values together with `positive`.
     sample_weight : array-like of shape (n,), optional
@@ -123,6 +130,8 @@ def check_rows(
         Numbers, dates, or ISO 8601 text, which is read as UTC dates.
     positive : object, optional
         The label that counts as the event.
+    classes : sequence, optional
+        The labels of two columns, in their order.
     score_type : {"probability", "logit", "real"}, optional
         What the scores are. Guessed by :func:`sniff_kind` when not given.
     label_type : {"class", "fraction"}, default="class"
@@ -168,10 +177,10 @@ def check_rows(
     check_option("label_type", label_type, get_args(LabelType))
     if label_type == "fraction":
         return _fraction_rows(scores, y, sample_weight, weight_type, groups, time, positive, score_type)
-    second = second_column(scores)
-    if second is not None and positive is not None:
-        _check_second(y, positive)
-    s = read_floats(scores if second is None else second, "scores")
+    event = event_of(scores, y, positive=positive, classes=classes, score_type=score_type)
+    if event is not None:
+        positive, score_type = event.positive, event.score_type
+    s = read_floats(scores if event is None else event.scores, "scores")
     n = s.size
     if n == 0:
         refuse_empty("scores")
@@ -207,10 +216,21 @@ def check_rows(
         groups=group,
         time=when,
         score_type=found,
-        other_notes=(*label_notes, *weight_notes, *time_notes),
-        kind_notes=kind_notes if second is None else (*kind_notes, second_column_read()),
+        other_notes=(*(() if event is None else event.said), *label_notes, *weight_notes, *time_notes),
+        kind_notes=kind_notes if event is None else event.guessed,
         ratio=sample_weight.meaning if isinstance(sample_weight, RatioWeights) else None,
+        column=1 if event is None else event.column,
+        columns=() if event is None else event.columns,
     )
+
+
+def event_of(scores: Any, y: Any = None, **given: Any) -> Any:
+    """What :func:`~calibrant.arrays.multiclass.event.event_column` finds in two columns; None for one column."""
+    if width(scores) != 2:
+        return None
+    from calibrant.arrays.multiclass.event import event_column  # here: few calls have two columns
+
+    return event_column(scores, y, **given)
 
 
 def _refuse_predicted_classes(s: NDArray[np.float64], target: NDArray[Any]) -> None:
@@ -246,62 +266,32 @@ def _fraction_rows(
     if isinstance(sample_weight, RatioWeights):
         problem = Phrase("is a density ratio, which cannot be combined with {fraction}", fraction=fraction)
         raise InputError("sample_weight", problem, "pass the weights as an array")
-    second = second_column(scores)
-    halves = half_rows(scores if second is None else second, y, sample_weight, groups)
+    event = event_of(scores, score_type=score_type)
+    if event is not None:
+        scores, score_type = event.scores, event.score_type
+    halves = half_rows(scores, y, sample_weight, groups)
     when = None if time is None else twice(read_column(time, "time"))
     sides: dict[str, Any] = {"groups": halves.groups, "time": when}
     given = check_rows(halves.scores, halves.labels, halves.weights, score_type=score_type, **sides)
     refused = {rows_without_weight.code, integer_weights.code}  # about halves of rows; counts are refused above
     kept = tuple(note for note in given.other_notes if note.code not in refused)
-    kinds = given.kind_notes if second is None else (*given.kind_notes, second_column_read())
+    kinds = given.kind_notes if event is None else (*event.guessed, *event.said)
     return replace(given, other_notes=(*kept, labels_as_fractions()), kind_notes=kinds, fractional=True)
 
 
-def second_column(scores: Any) -> NDArray[Any] | None:
-    """The probabilities of the second class, if scores are two columns of probabilities that sum to 1; else None.
-
-    Examples
-    --------
-    >>> second_column([[0.2, 0.8], [0.7, 0.3]]).tolist(), second_column([[0.2, 0.9]]) is None
-    ([0.8, 0.3], True)
-    """
-    shape = getattr(scores, "shape", None)
-    if shape is None and isinstance(scores, list | tuple) and scores and isinstance(scores[0], list | tuple):
-        shape = (len(scores), len(scores[0]))
-    if not isinstance(shape, tuple) or len(shape) != 2 or shape[1] != 2 or hasattr(scores, "column_names"):
-        return None
-    try:
-        matrix = np.asarray(scores.to_numpy() if hasattr(scores, "columns") else scores)
-    except Exception:  # foreign objects raise what they like, and are refused elsewhere
-        return None
-    if matrix.dtype.kind != "f" or matrix.shape != shape or not len(matrix):
-        return None
-    sums, known = matrix.sum(axis=1, dtype=np.float64), ~np.isnan(matrix).any(axis=1)
-    if not known.any() or not (np.abs(sums[known] - 1.0) <= 1e-3).all() or float(matrix[known].min()) < 0.0:
-        return None
-    return np.ascontiguousarray(matrix[:, 1])
-
-
-def _check_second(y: object, positive: object) -> None:
-    """Refuse two columns if the event is the first of the sorted labels, to which the first column belongs."""
-    names = sorted({str(each) for each in np.unique(np.asarray(y).astype(str)).tolist()})
-    if len(names) == 2 and str(positive) == names[0]:
-        raise InputError(
-            "scores",
-            f"has two columns, of which the second belongs to {names[1]!r}, and the event is {names[0]!r}",
-            "pass the column of the event, such as model.predict_proba(X)[:, 0]",
-        )
-
-
 def check_scores(
-    scores: object, score_type: ScoreType, *, name: str = "scores"
+    scores: object,
+    score_type: ScoreType,
+    *,
+    name: str = "scores",
 ) -> NDArray[np.float32] | NDArray[np.float64]:
     """Check scores that a fitted map is about to be applied to.
 
     Parameters
     ----------
-    scores : array-like of shape (n,) or (n, 1)
-        Numbers; may be empty. float32 stays float32, every other dtype becomes float64.
+    scores : array-like of shape (n,), (n, 1) or (n, 2)
+        Numbers; may be empty. Of two columns the second is read. float32 stays float32, every other dtype becomes
+        float64.
     score_type : {"probability", "logit", "real"}
         What the map was fitted on.
     name : str, default="scores"
@@ -330,8 +320,8 @@ def check_scores(
     array([0.25,  nan])
     """
     check_option("score_type", score_type, get_args(ScoreType))
-    second = second_column(scores) if score_type == "probability" else None
-    s = read_floats(scores if second is None else second, name, keep_float32=True)
+    event = event_of(scores, score_type=score_type, fitted=(1, ()))
+    s = read_floats(scores if event is None else event.scores, name, keep_float32=True)
     if s.size == 0:
         return s
     low, high = value_range(s)

@@ -92,20 +92,27 @@ def sniff_kind(scores: NDArray[np.float64]) -> tuple[ScoreType, Note]:
 
 
 def settled(
-    s: NDArray[Any], score_type: ScoreType | None, low: float, high: float, name: str = "scores", *, fitted: bool = False
+    s: NDArray[Any],
+    score_type: ScoreType | None,
+    low: float,
+    high: float,
+    name: str = "scores",
+    *,
+    fitted: bool = False,
 ) -> tuple[NDArray[Any], ScoreType, tuple[Note, ...]]:
     """The scores, their given type if they agree with it or else a guess, and a note on the guess.
 
     Probabilities that leave [0, 1] by rounding are clipped. The score type of a ``fitted`` map is fixed.
     """
-    if max(-low, high) > _MAX_SCORE:
+    if not fitted and max(-low, high) > _MAX_SCORE:
         raise InputError(name, f"holds {low if -low > high else high:.6g}, which is too large", "rescale them")
     notes: tuple[Note, ...] = ()
     if score_type is None:
         score_type = _guess(s, low, high)
-        notes = (kind_guessed(score_type, low, high),)
+        guessed = kind_guessed(score_type, low, high)
+        notes = (guessed,)
         if score_type != "probability":
-            warn(notes[0])
+            warn(guessed)
     if score_type != "probability" or not (low < 0.0 or high > 1.0):
         return s, score_type, notes
     if not within(low, high):

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import check_scores
 from calibrant.arrays.columns import is_tensor, refuse_names
+from calibrant.arrays.rows import event_of
 from calibrant.calibration.exportable import Exportable, ignores_groups
 from calibrant.guarantees.certificate import Certificate
 from calibrant.guarantees.content import Content
@@ -24,6 +25,7 @@ from calibrant.maps import Columns, Map, MulticlassMap, PathMap, TopMap
 from calibrant.maps.base import by_name, needed_columns, unwrapped
 from calibrant.maps.classes import top_labels
 from calibrant.messages import Advice, Drawn, InputError, Shown, count_text
+from calibrant.numerics import to_float32
 
 if TYPE_CHECKING:
     from calibrant.export.scorer import Scorer
@@ -204,8 +206,8 @@ class Calibration(Drawn, Exportable, Shown):
         Parameters
         ----------
         scores
-            Scores of one column; a frame, if ``score`` names its column; or, for a multiclass map, a matrix or a frame
-            with one column for each class, found by name.
+            Scores of one column, or two columns as in the fit; a frame, if ``score`` names its column; or, for a
+            multiclass map, a matrix or a frame with one column for each class, found by name.
         score
             Column of scores, if ``scores`` is a frame; otherwise segments may be passed here, as second argument.
         by, source
@@ -217,11 +219,11 @@ class Calibration(Drawn, Exportable, Shown):
         Returns
         -------
         array, Series, tensor or frame
-            Probabilities. A pandas or polars Series of scores gives a Series of the same index and name. A tensor
-            (torch, JAX, CuPy, the array API) gives a tensor of its library on its device, in float64 for float64 and
-            integers, else in float32. For a frame with ``score``, the same kind of frame with the column ``name``
-            added; see :func:`calibrant.engine.apply`. For a multiclass map, one column for each of ``map.outputs``, in
-            the form of the input; a row with a missing score has no probabilities.
+            Probabilities; two columns for two columns of scores. A pandas or polars Series of scores gives a Series of
+            the same index and name. A tensor (torch, JAX, CuPy, the array API) gives a tensor of its library on its
+            device, in float64 for float64 and integers, else in float32. For a frame with ``score``, the same kind of
+            frame with the column ``name`` added; see :func:`calibrant.engine.apply`. For a multiclass map, one column
+            for each of ``map.outputs``, in the form of the input; a row with a missing score has no probabilities.
         """
         column, groups = _score_and_groups(score, by, source)
         if self.classes:
@@ -236,8 +238,22 @@ class Calibration(Drawn, Exportable, Shown):
         refuse_names("transform", by=groups)
         if groups is not None and ignores_groups(self):
             groups = None
-        found = self.map.apply(check_scores(scores, self.score_type), needed_columns(self.map, groups, "by"))
-        return self._returned(scores, found)
+        event = self.event(scores)
+        checked = check_scores(scores if event is None else event.scores, self.score_type)
+        found = self.map.apply(checked, needed_columns(self.map, groups, "by"))
+        if event is None:
+            return self._returned(scores, found)
+        from calibrant.arrays.multiclass.frames import rebuilt  # here: few calls have two columns
+
+        both = both_classes(found)
+        return rebuilt(scores, both if event.column == 1 else both[:, ::-1], event.columns)
+
+    def event(self, scores: Any) -> Any:
+        """The scores of the event, if these are two columns as in the fit; None for one column or several classes."""
+        if self.classes:
+            return None
+        fitted = (getattr(self.provenance, "column", 1), getattr(self.provenance, "columns", ()))
+        return event_of(scores, score_type=self.score_type, fitted=fitted)
 
     @staticmethod
     def _returned(scores: Any, found: NDArray[Any]) -> Any:
@@ -431,6 +447,13 @@ def refuse_other_format(path: Path) -> None:
     if instead is not None:
         name = f"{path.stem}.json"
         raise InputError("path", f"ends in {path.suffix}, but save writes JSON", f"pass {name!r}; {instead}")
+
+
+def both_classes(p: NDArray[Any]) -> NDArray[Any]:
+    """Columns ``1 - p`` and ``p``; in float32 neither is rounded to 0 or 1."""
+    p = np.asarray(p)
+    other = 1.0 - p.astype(np.float64)
+    return np.column_stack([to_float32(other) if p.dtype == np.float32 else other, p])
 
 
 def _like_series(given: Any, values: NDArray[Any]) -> Any:

@@ -18,7 +18,7 @@ from sklearn.utils import ClassifierTags
 from sklearn.utils.validation import check_is_fitted
 
 from calibrant.arrays.columns import check_option, is_tensor
-from calibrant.calibration import Calibration, fitted_rows
+from calibrant.calibration import Calibration, both_classes, fitted_rows
 from calibrant.guarantees.certificate import Certificate, Coverage, IntervalName
 from calibrant.guarantees.no_certificate import (
     IMPOSSIBLE,
@@ -30,7 +30,6 @@ from calibrant.guarantees.no_certificate import (
 from calibrant.guarantees.provenance import Status
 from calibrant.maps import Map, MulticlassMap, StepMap
 from calibrant.messages import PYTHON, Advice, Note, Phrase, Voice, note
-from calibrant.numerics import to_float32
 
 if TYPE_CHECKING:
     import onnx
@@ -186,7 +185,8 @@ class Calibrator(BaseEstimator):
 
     def predict_proba(self, scores: Any) -> NDArray[Any]:
         """Probabilities as an array: columns ``1 - p`` and ``p``, or one column per class."""
-        p = self._applicable().transform(scores)
+        event = self._applicable().event(scores)
+        p = self._applicable().transform(scores if event is None else event.scores)
         if is_tensor(p):
             from calibrant.arrays.tensors import as_given, read_tensor  # here: few calls have tensors
 
@@ -345,10 +345,3 @@ importance_weights = note(
 def certificate_text(certificate: object, voice: Voice) -> str:
     """The certificate, or the reason why there is none, in the words of a voice."""
     return certificate.say(voice) if isinstance(certificate, NoCertificate) else str(certificate)
-
-
-def both_classes(p: NDArray[Any]) -> NDArray[Any]:
-    """Columns ``1 - p`` and ``p``; in float32 neither is rounded to 0 or 1."""
-    p = np.asarray(p)
-    other = 1.0 - p.astype(np.float64)
-    return np.column_stack([to_float32(other) if p.dtype == np.float32 else other, p])

@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from calibrant.arrays import ScoreType
-from calibrant.arrays.columns import refuse_names
+from calibrant.arrays.columns import width
 from calibrant.arrays.labels import LabelType
-from calibrant.arrays.multiclass.labels import is_indicator, one_hot_classes
-from calibrant.arrays.multiclass.rows import is_matrix
-from calibrant.arrays.rows import second_column
+from calibrant.arrays.multiclass.rows import read_matrix
 from calibrant.arrays.score_types import MulticlassScoreType
 from calibrant.calibrators.auto import AutoCalibrator
-from calibrant.calibrators.binary.base import refuse_places
 from calibrant.calibrators.multiclass.auto import MulticlassAutoCalibrator
 from calibrant.calibrators.multiclass.multilabel import MultilabelCalibrator
 from calibrant.calibrators.multiclass.segments import MulticlassSegmentCalibrator
@@ -25,6 +21,7 @@ from calibrant.fits.prior_correction import BY_CLASS, IMPORTANCE, WeightType
 from calibrant.guarantees.no_certificate import NoCertificate
 from calibrant.guarantees.provenance import Sampling
 from calibrant.messages import Argument, InputError, Phrase, Setting
+from calibrant.reading import Table, read
 from calibrant.selection.losses import Loss
 from calibrant.tallies import GroupedTally, Tally
 
@@ -246,7 +243,8 @@ def calibrate(
     scores
         Probabilities, log-odds or any real score: a column; a frame, if ``score`` and ``label`` name its columns; a
         :class:`Tally` alone; tallies by segment (a :class:`GroupedTally`, such as a window of a tally store); or
-        a matrix or a frame with one column of scores per class.
+        a matrix or a frame with one column of scores per class; two columns are one event, that of the second or of
+        ``positive``.
     y
         Labels: 0/1, booleans, -1/1, or two other values with ``positive``; for a matrix the classes. A matrix of 0 and
         1 with one column per label is a multi-label target: each label is calibrated as a binary problem. It is read as
@@ -274,7 +272,7 @@ def calibrate(
         Choose among numbers of bins, so that with confidence 1 - alpha every bin is within epsilon of its true rate.
         If that cannot be certified, an error is raised. With ``by`` or ``source`` each segment gets separate bins and
         an equal share of alpha; segments that cannot meet it get no probability, and the others hold simultaneously.
-        Of an array with two columns of probabilities the second is read; not for other matrices.
+        Not for a matrix of three columns or more.
     clamp : float, optional
         Clip probabilities to [clamp, 1 - clamp] before their log-odds are taken; see :class:`AutoCalibrator`.
     look : int
@@ -293,7 +291,7 @@ def calibrate(
         Timestamp of each row: every fold is evaluated by a fit to earlier rows, with ``groups`` to earlier rows of
         other groups, and no certificate is issued.
     positive
-        The label of an event, if labels are not 0/1. Not for a matrix.
+        The label of an event, if labels are not 0/1. Not for a matrix of three columns or more.
     classes : sequence
         For a matrix: the labels in the order of the columns, if they cannot be read from ``y`` or a frame.
     score_type : {"probability", "logit", "real"}, optional
@@ -345,64 +343,59 @@ def calibrate(
             Phrase("cannot be combined with {by}", by=Argument("by")),
             "join both into one column, and pass it as one of them",
         )
-    described: dict[str, Any] = {"weight_type": weight_type, "groups": groups, "time": time, "sampling": sampling}
-    if score is None and label is None and is_matrix(scores) and not _one_event(scores, y, guarantee, classes):
-        if isinstance(y, str) and isinstance(sample_weight, str):
-            refuse_places("calibrate", scores, y, sample_weight)
+    settings: dict[str, Any] = {"positive": positive, "classes": classes, "score_type": score_type}
+    sides: dict[str, Any] = {"score": score, "label": label, "groups": groups, "time": time}
+    if source is not None and isinstance(scores, Tally):
+        raise InputError("source", "cannot be combined with a tally of all rows", "pass a GroupedTally")
+    where = by if source is None else _named(source, by_name=isinstance(source, str))
+    try:
+        given = read(
+            scores, y, sample_weight, call="calibrate", by=None if isinstance(scores, GroupedTally) else where, **sides,
+            **settings, weight_type=weight_type, label_type=label_type, most=0,
+        )  # fmt: skip
+    except InputError as error:
+        asked = source is not None and error.argument == "by"
+        named = Setting("source", source) if isinstance(source, str) else "source"
+        raise (error.about(named) if asked else error) from None
+    if given.kind == "tally":
+        _refuse_with_tally({**settings, "label_type": None if label_type == "class" else label_type})
+    cal = AutoCalibrator(
+        candidates, loss=loss, cv=cv, guarantee=guarantee, clamp=clamp, look=look, random_state=random_state
+    )
+    segmented = _segmented(cal, segment_method if source is None else "separate")
+    if isinstance(scores, GroupedTally):
+        return _with_guarantee(segmented.fit_tally(scores, where, sampling=sampling))
+    if given.kind == "tally":
+        return _with_guarantee(cal.fit_tally(given.scores, sampling=sampling))
+    described = {name: getattr(given, name) for name in ("sample_weight", "weight_type", "groups", "time")}
+    if given.kind in ("classes", "labels"):
         fractions = None if label_type == "class" else label_type
-        refused = {
-            "source": source,
-            "guarantee": guarantee,
-            "positive": positive,
-            "clamp": clamp,
-            "label_type": fractions,
-        }
-        several = is_indicator(y)
-        hot = one_hot_classes(scores, y) if several else None
-        if hot is not None:
-            several, y, classes = False, hot[0], hot[1] if classes is None else classes
-        if guarantee is not None and not several and np.shape(scores)[1:] == (2,):
-            raise InputError(
-                "guarantee", "is for one score, and scores has two columns", "pass that of the event alone"
-            )
-        _refuse_of_classes({name: value for name, value in refused.items() if value is not None}, several)
-        if several:
+        refused = {"source": source, "guarantee": guarantee, "positive": positive, "clamp": clamp}
+        _refuse_of_classes({**refused, "label_type": fractions}, given.kind == "labels")
+        matrix: dict[str, Any] = {"y": given.y, **described, "sampling": sampling}
+        if given.kind == "labels":
             _refuse_of_labels({"by": by, "classes": classes, "score_type": score_type})
             each = AutoCalibrator(candidates, loss=loss, cv=cv, random_state=random_state)
-            return MultilabelCalibrator(each).fit(scores, y, sample_weight, **described)
+            columns = Table.named(given.scores, given.classes)
+            return MultilabelCalibrator(each).fit(columns, **matrix)
         chooser = MulticlassAutoCalibrator(candidates, loss=loss, cv=cv, random_state=random_state)
-        given: dict[str, Any] = {"sample_weight": sample_weight, "classes": classes, "score_type": score_type}
+        matrix |= {"classes": given.classes, "score_type": score_type}
         if by is None:
-            return chooser.fit(scores, **{"y": y, **given, **described})
+            return chooser.fit(given.scores, **matrix)
         if segment_method != "shrink":
             raise InputError(
                 Setting("segment_method", segment_method),
                 "is for one score, not for a matrix of class scores",
                 "leave it out: segments of a matrix are shrunk toward the global map",
             )
-        segmented_classes = MulticlassSegmentCalibrator(chooser, random_state=random_state)
-        return segmented_classes.fit(scores, **{"y": y, "by": _column_of_segments(by), **given, **described})
-    if classes is not None:
+        return MulticlassSegmentCalibrator(chooser, random_state=random_state).fit(given.scores, by=given.by, **matrix)
+    if classes is not None and width(given.scores) < 2:
         raise InputError("classes", "are for a matrix with one column per class", "pass that, or leave them out")
-    how: dict[str, Any] = {"loss": loss, "cv": cv, "guarantee": guarantee, "clamp": clamp, "look": look}
-    cal = AutoCalibrator(candidates, **how, random_state=random_state)
-    known: dict[str, Any] = {"score": score, "label": label, "positive": positive, "score_type": score_type}
-    where = by if source is None else _named(source, in_frame=score is not None or isinstance(scores, GroupedTally))
-    segmented = _segmented(cal, segment_method if source is None else "separate")
-    if isinstance(scores, Tally | GroupedTally):
-        extra = {"y": y, "sample_weight": sample_weight, "groups": groups, "time": time, **known}
-        if isinstance(scores, Tally):
-            extra |= {"by": by, "source": source}
-        extra["label_type"] = None if label_type == "class" else label_type
-        _refuse_with_tally([name for name, value in extra.items() if value is not None])
-        if isinstance(scores, Tally):
-            return _with_guarantee(cal.fit_tally(scores, sampling=sampling))
-        return _with_guarantee(segmented.fit_tally(scores, where, sampling=sampling))
-    if score is None and label is None:
-        refuse_places("calibrate", scores, y, sample_weight)
-        refuse_names("calibrate", by=by, groups=groups, time=time, source=source)
+    known: dict[str, Any] = {"positive": positive, "score_type": score_type, "sampling": sampling, **described}
+    known |= {"score": given.names["score"], "label": given.names["label"]} if given.kind == "frame" else {"y": given.y}
+    one = given.scores if given.classes is None else Table.named(read_matrix(given.scores)[0], given.classes)
     if where is None:
-        return _with_guarantee(cal.fit(scores, y, sample_weight, **known, **described, label_type=label_type))
+        return _with_guarantee(cal.fit(one, **known, label_type=label_type))
     if label_type != "class":
         fix = "calibrate the rows of each segment alone"
         raise InputError("label_type", "of fractions cannot be combined with by or source", fix)
@@ -412,13 +405,7 @@ def calibrate(
             "cannot be combined with by or source",
             Phrase("pass {importance}, or calibrate the rows of each segment alone", importance=IMPORTANCE),
         )
-    return _with_guarantee(segmented.fit(scores, y, where, sample_weight, **known, **described))
-
-
-def _one_event(scores: Any, y: Any, guarantee: object, classes: object) -> bool:
-    """Whether a guarantee is asked for two columns without names, of which the second is that of the event."""
-    plain = guarantee is not None and classes is None and not hasattr(scores, "columns") and not is_indicator(y)
-    return plain and second_column(scores) is not None
+    return _with_guarantee(segmented.fit(one, by=where if given.kind == "frame" else given.by, **known))
 
 
 def _segmented(cal: AutoCalibrator, segment_method: SegmentMethod) -> SegmentCalibrator:
@@ -428,26 +415,12 @@ def _segmented(cal: AutoCalibrator, segment_method: SegmentMethod) -> SegmentCal
     return SegmentCalibrator(cal, segment_method=segment_method, random_state=cal.random_state)
 
 
-def _refuse_with_tally(extra: list[str]) -> None:
-    """Reject arguments that cannot be combined with a tally."""
-    if not extra:
-        return
-    if extra[0] in ("by", "source"):
-        raise InputError(
-            extra[0], "cannot be combined with a tally of all rows", "pass a GroupedTally, with tallies by segment"
-        )
-    fix = "pass the tally alone"
-    if extra[0] in ("groups", "time"):
-        fix = "pass the rows instead: a tally does not contain their groups and times"
-    raise InputError(extra[0], "cannot be combined with a tally, which already contains labels and weights", fix)
-
-
-def _column_of_segments(by: Any) -> Any:
-    """The segments of a matrix, which are passed as a column and not by its name."""
-    if isinstance(by, str):
-        fix = f"for a matrix pass the column itself, frame[{by!r}]"
-        raise InputError(Setting("by", by), "looks like the name of a column", fix)
-    return by
+def _refuse_with_tally(extra: Mapping[str, Any]) -> None:
+    """Reject settings that cannot be combined with a tally."""
+    for name, value in extra.items():
+        if value is not None:
+            problem = "cannot be combined with a tally, which already contains labels and weights"
+            raise InputError(name, problem, "pass the tally alone")
 
 
 def _refuse_of_classes(given: Mapping[str, Any], several: bool) -> None:
@@ -461,7 +434,7 @@ def _refuse_of_classes(given: Mapping[str, Any], several: bool) -> None:
         "clamp": "leave it out; it is chosen by cross-validation",
         "label_type": "give each row once for each class, with the fraction as its sample_weight, and one of groups",
     }
-    for name in given:
+    for name in [name for name, value in given.items() if value is not None]:
         what = "several labels" if several else "scores of several classes"
         raise InputError(name, f"cannot be combined with a matrix of {what}", column if several else instead[name])
 
@@ -495,11 +468,7 @@ def _with_guarantee(cal: Guaranteed) -> Guaranteed:
     return cal
 
 
-def _named(source: Any, *, in_frame: bool) -> Any:
+def _named(source: Any, *, by_name: bool) -> Any:
     """The column of sources: a name in a frame; an array without a name is called source."""
-    if in_frame:
-        if not isinstance(source, str):
-            raise InputError("source", "must name a column when score= and label= do", "add it to the frame first")
-        return source
     named = isinstance(source, Mapping) or hasattr(source, "columns") or isinstance(getattr(source, "name", None), str)
-    return source if named else {"source": source}
+    return source if named or by_name else {"source": source}

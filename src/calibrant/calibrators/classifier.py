@@ -16,7 +16,8 @@ from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils.validation import check_is_fitted
 
 from calibrant.arrays.keys import key_text
-from calibrant.calibrators.base import Calibrator, both_classes
+from calibrant.calibration import both_classes
+from calibrant.calibrators.base import Calibrator
 from calibrant.calibrators.binary.base import BinaryCalibrator, check_calibrator
 from calibrant.calibrators.multiclass.base import MulticlassCalibrator
 from calibrant.calibrators.scoring import Arguments, ScoringClassifier, Target, check_two, refuse_many, times_left_out

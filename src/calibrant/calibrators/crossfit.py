@@ -10,10 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
 
-from calibrant.arrays import Rows, ScoreType, check_rows
-from calibrant.arrays.columns import check_whole, read_numbers
-from calibrant.arrays.multiclass.labels import indicator_columns, is_indicator
-from calibrant.arrays.multiclass.rows import MulticlassRows, is_matrix
+from calibrant.arrays import Rows, ScoreType
+from calibrant.arrays.columns import check_whole, width
+from calibrant.arrays.multiclass.rows import MulticlassRows
 from calibrant.arrays.score_types import MulticlassScoreType
 from calibrant.calibrators.auto import AutoCalibrator
 from calibrant.calibrators.base import Calibrator
@@ -21,9 +20,10 @@ from calibrant.calibrators.binary.base import BinaryCalibrator, check_calibrator
 from calibrant.calibrators.multiclass.auto import MulticlassAutoCalibrator
 from calibrant.calibrators.multiclass.base import MulticlassCalibrator
 from calibrant.calibrators.segments import SegmentCalibrator
-from calibrant.fits.segments.counts import By, read_by, taken_keys
+from calibrant.fits.segments.counts import By, segment_keys
 from calibrant.messages import InputError, Setting
 from calibrant.numerics import Floats
+from calibrant.reading import Given, read
 from calibrant.selection.folds import forward_folds
 from calibrant.tallies import ends_of_rows
 
@@ -96,43 +96,43 @@ def crossfit(
     (12, 3)
     """
     check_whole("cv", cv, 2)
-    described: dict[str, Any] = {"weight_type": weight_type, "groups": groups, "time": time, "score_type": score_type}
     plan: dict[str, Any] = {"cv": cv, "random_state": random_state}
-    if is_indicator(y):
-        names = indicator_columns(scores, y)
+    settings: dict[str, Any] = {"weight_type": weight_type, "positive": positive, "classes": classes}
+    sides: dict[str, Any] = {"by": by, "groups": groups, "time": time}
+    given = read(scores, y, sample_weight, call="crossfit", most=None, **sides, score_type=score_type, **settings)
+    if given.kind == "labels":
         one = AutoCalibrator(random_state=random_state) if calibrator is None else calibrator
         columns = [
-            crossfit(one, s, label, sample_weight, by=by, positive=positive, **described, **plan)
-            for s, label in names.values()
-        ]
+            crossfit(one, s, label, given.sample_weight, by=given.by or None, **plan, weight_type=weight_type,
+                     groups=given.groups, time=given.time, score_type=score_type)
+            for s, label in zip(given.scores.T, given.y.T, strict=True)
+        ]  # fmt: skip
         return np.column_stack(columns)
-    several = _of_classes(calibrator, scores)
-    if several:
+    if _of_classes(calibrator, given):
         chosen = MulticlassAutoCalibrator(random_state=random_state) if calibrator is None else calibrator
         _refuse_binary_options(by=by, positive=positive)
-        rows: Any = chosen._checked_rows(scores, y, sample_weight, classes=classes, **described)
+        rows: Any = chosen._checked_rows(given.scores, given.y, given.sample_weight, **given.described)
         out = _crossed(rows, lambda train, test: _classes(chosen, rows, train, test), plan)
     else:
-        if classes is not None:
+        if classes is not None and width(given.scores) < 2:
             raise InputError("classes", "are for a matrix with one column per class", "pass that, or leave them out")
-        out = _one_score(calibrator, scores, y, sample_weight, by, {**described, "positive": positive}, plan)
-    return out if sample_weight is None else _spread(out, read_numbers(sample_weight, "sample_weight") > 0)
+        out = _one_score(calibrator, given, plan)
+    return out if given.kept is None else _spread(out, given.kept)
 
 
-def _of_classes(calibrator: Calibrator | None, scores: Any) -> bool:
-    """Whether the rows are fitted as those of several classes; a binary calibrator reads two columns as one score."""
-    if not is_matrix(scores):
-        if isinstance(calibrator, MulticlassCalibrator) and not isinstance(calibrator, BinaryCalibrator):
+def _of_classes(calibrator: Calibrator | None, given: Given) -> bool:
+    """Whether the rows are fitted as those of several classes; two columns are one score where the method takes one."""
+    columns = width(given.scores)
+    if isinstance(calibrator, MulticlassCalibrator) and not isinstance(calibrator, BinaryCalibrator):
+        if columns < 2:
             raise InputError(
                 "calibrator",
                 f"must be a calibrator of one score, not {calibrator!r}, since scores is one column",
                 "pass one such as PlattScaling(), or a matrix of class scores",
             )
-        return False
-    if calibrator is None or isinstance(calibrator, MulticlassCalibrator):
         return True
-    if np.shape(scores)[1] == 2:
-        return False
+    if given.kind != "classes" or calibrator is None or isinstance(calibrator, MulticlassCalibrator):
+        return given.kind == "classes"
     raise InputError(
         "calibrator",
         f"must be a calibrator of several classes for a matrix, not {calibrator!r}",
@@ -150,27 +150,17 @@ def _refuse_binary_options(**given: object) -> None:
             raise InputError(name, "cannot be combined with a matrix of class scores", instead[name])
 
 
-def _one_score(
-    calibrator: Calibrator | None,
-    scores: Any,
-    y: Any,
-    sample_weight: Any,
-    by: By | None,
-    described: dict[str, Any],
-    plan: dict[str, Any],
-) -> Floats:
+def _one_score(calibrator: Calibrator | None, given: Given, plan: dict[str, Any]) -> Floats:
     if calibrator is None:
-        calibrator = AutoCalibrator() if by is None else SegmentCalibrator()
-    if by is None:
+        calibrator = SegmentCalibrator() if given.by else AutoCalibrator()
+    if not given.by:
         check_calibrator(calibrator)
     elif not isinstance(calibrator, SegmentCalibrator):
         raise InputError("by", f"needs a calibrator by segment, not {calibrator!r}", "pass SegmentCalibrator()")
-    rows = check_rows(scores, y, sample_weight, **described)
-    if by is None:
+    rows = given.rows()
+    if not given.by:
         return _crossed(rows, lambda train, test: _scores(calibrator, rows, train, test), plan)
-    kept = None if sample_weight is None else np.flatnonzero(read_numbers(sample_weight, "sample_weight") > 0)
-    read = read_by(by)
-    keys = taken_keys(read, kept, len(next(iter(read.values())).codes))
+    keys = segment_keys(given, len(rows.scores))
     names = {name: np.array([*each.names, None], dtype=object)[each.codes] for name, each in keys.items()}
 
     def mapped(train: NDArray[np.intp], test: NDArray[np.intp]) -> Floats:

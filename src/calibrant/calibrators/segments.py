@@ -11,16 +11,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
-from calibrant.arrays import Rows, ScoreType, check_rows
-from calibrant.arrays.columns import check_option, read_numbers, refuse_names, refuse_store, score_and_label
+from calibrant.arrays import Rows, ScoreType
+from calibrant.arrays.columns import check_option, refuse_store
 from calibrant.arrays.keys import Keys, key_text
+from calibrant.calibration import both_classes
 from calibrant.calibrators.auto import AutoCalibrator
-from calibrant.calibrators.base import both_classes
-from calibrant.calibrators.binary.base import BinaryCalibrator, check_calibrator, refuse_places
+from calibrant.calibrators.binary.base import BinaryCalibrator, check_calibrator
 from calibrant.calibrators.descriptions import describe
 from calibrant.calibrators.held_out import SegmentFolds
 from calibrant.fits.needs import SHRUNKEN_ROWS, minority_rows
-from calibrant.fits.segments.counts import By, SegmentCells, Stages, frame_columns, read_by, taken_keys
+from calibrant.fits.segments.counts import By, SegmentCells, Stages, segment_keys
 from calibrant.fits.segments.multicalibration import Change, repair
 from calibrant.fits.segments.shrinkage import Scales, shrink
 from calibrant.guarantees.certificate import Certificate, Coverage, IntervalName
@@ -31,6 +31,7 @@ from calibrant.maps.base import by_name
 from calibrant.messages import Advice, InputError, Note, Phrase, Setting, Voice, note
 from calibrant.metrics.estimates import Estimate
 from calibrant.numerics import Floats
+from calibrant.reading import read
 from calibrant.selection.folds import FOLDS, Folds, take_rows
 from calibrant.selection.losses import NAMES, Loss, Losses
 from calibrant.selection.rule import Candidate, select
@@ -212,29 +213,17 @@ class SegmentCalibrator(BinaryCalibrator):
         self._check()
         if sampling == "independent":
             sampling = "grouped" if groups is not None else "time-ordered" if time is not None else "independent"
-        named = score_and_label(y, score, label)
-        if named is not None:
-            sides = {"sample_weight": sample_weight, "groups": groups, "time": time}
-            scores, y, by, (sample_weight, groups, time) = frame_columns(scores, *named, by, sides)
-        refuse_places("fit", scores, y, by)
-        refuse_names("fit", y=y, by=by, sample_weight=sample_weight, groups=groups, time=time)
-        if y is None or by is None:
-            missing = "y" if y is None else "by"
-            raise InputError(missing, "is missing", "pass labels and segments, as in fit(scores, y, by)")
-        keys = read_by(by)
-        rows = check_rows(
-            scores,
-            y,
-            sample_weight,
-            weight_type=weight_type,
-            groups=groups,
-            time=time,
-            positive=positive,
-            score_type=score_type,
-        )
-        weights = None if sample_weight is None else read_numbers(sample_weight, "sample_weight")
-        kept = None if weights is None else np.flatnonzero(weights > 0)
-        keys = taken_keys(keys, kept, len(rows.scores) if weights is None else len(weights))
+        if isinstance(y, str) and score is None:  # names of a frame by position: scores, labels, segments
+            score, label, y, by, sample_weight = y, cast(str, by), None, cast(Any, sample_weight), None
+        settings = {"weight_type": weight_type, "positive": positive, "score_type": score_type}
+        names: dict[str, Any] = {"score": score, "label": label, "by": by, "groups": groups, "time": time}
+        given = read(scores, y, sample_weight, call="fit", most=None, **names, **settings)
+        if given.kind == "tally":
+            raise InputError("scores", "is a tally, which already contains the labels", "pass it to fit_tally")
+        if by is None:
+            raise InputError("by", "is missing", "pass segments, as in fit(scores, y, by)")
+        rows = given.rows()
+        keys = segment_keys(given, len(rows.scores))
         repeats = () if rows.groups is not None else repeat_notes_of_rows(rows)
         self._begin((*rows.notes, *repeats), tuple(keys))
         if self.segment_method == "separate":
@@ -251,7 +240,7 @@ class SegmentCalibrator(BinaryCalibrator):
                 else self._base()._fit_score_rows(rows, sampling, by_class=False)
             )
             self._fit_segments(whole, SegmentCells.of(rows, keys), None if plain else (rows, keys))
-        return self
+        return self._as_written(rows, given.y)
 
     def _one_column(self, keys: Mapping[str, Any]) -> tuple[str, Any]:
         if len(keys) != 1:

@@ -8,7 +8,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays.multiclass.rows import MulticlassRows, is_matrix
+from calibrant.arrays.columns import width
+from calibrant.arrays.multiclass.rows import MulticlassRows
 from calibrant.calibrators.base import Fit
 from calibrant.calibrators.binary.base import BinaryCalibrator
 from calibrant.calibrators.multiclass.base import MulticlassCalibrator
@@ -87,8 +88,9 @@ class TemperatureScaling(BinaryCalibrator, MulticlassCalibrator):
         self
             The fitted calibrator.
         """
-        named = described.get("score") is not None or described.get("label") is not None
-        many = is_matrix(scores) and not named
+        names = described.get("score", y if isinstance(sample_weight, str) else None)  # of the columns of a frame
+        columns = len(names) if isinstance(names, list | tuple) else 1 if isinstance(names, str) else width(scores)
+        many = columns > 2 or described.get("classes") is not None
         base = MulticlassCalibrator if many else BinaryCalibrator
         return base.fit(self, scores, y, sample_weight, **described)
 

@@ -9,7 +9,6 @@ import inspect
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, is_dataclass, replace
-from difflib import get_close_matches
 from enum import StrEnum
 from typing import Annotated, Any, get_args, get_type_hints
 
@@ -338,8 +337,10 @@ def one_of(names: type[StrEnum]) -> Callable[[str], StrEnum]:
         values = [name.value for name in names]
         if text in values:
             return names(text)
-        near = get_close_matches(text.lower().replace("_", "-"), values, 1)
-        meant = f"did you mean {near[0]!r}? Values:" if near else "pass one of"
+        from calibrant.arrays.columns import nearest  # here, so that the help loads no numpy
+
+        near = nearest(text.replace("_", "-"), values)
+        meant = f"did you mean {near!r}? Values:" if near else "pass one of"
         raise typer.BadParameter(f"unknown value {text!r}: {meant} {', '.join(values)}")
 
     return read

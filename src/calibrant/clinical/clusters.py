@@ -246,9 +246,6 @@ def validate_clusters(
         by=None,
         score=score,
         label=label,
-        label_type="class",
-        options={},
-        one_column=True,
     )
     if given.groups is None:
         raise InputError("groups", "is missing", "pass the cluster of each row as an array")

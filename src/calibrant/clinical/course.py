@@ -13,7 +13,7 @@ from calibrant.clinical.survival import validate_survival
 from calibrant.messages import InputError, Note
 from calibrant.metrics.estimates import Estimate, Result
 from calibrant.notebook import table_block
-from calibrant.numerics import Column
+from calibrant.reading import from_columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,12 +67,13 @@ def _shown(estimate: Estimate) -> str:
 
 def validate_horizons(
     scores: Any,
-    time: Column,
-    event: Column,
+    time: Any = None,
+    event: Any = None,
     *,
     horizons: Sequence[float],
-    censoring_by: Column = None,
-    groups: Column = None,
+    score: Sequence[str] | None = None,
+    censoring_by: Any = None,
+    groups: Any = None,
     link: Link = "logit",
     method: Method = "pseudo",
 ) -> SurvivalCourse:
@@ -86,6 +87,8 @@ def validate_horizons(
         As in :func:`validate_survival`.
     horizons : sequence of float
         The k horizons, in the order of the columns, increasing.
+    score : sequence of str, optional
+        Names of the columns of risks, one for each horizon, if ``scores`` is a frame, as in :func:`validate_survival`.
 
     Returns
     -------
@@ -109,6 +112,12 @@ def validate_horizons(
     >>> [each.horizon for each in found.horizons]
     [1.0, 3.0, 5.0]
     """
+    if score is not None:
+        named = {"time": time, "event": event, "censoring_by": censoring_by, "groups": groups}
+        risks = dict(zip(map(str, horizons), score, strict=False))
+        found = from_columns(scores, **named, **risks)
+        time, event, censoring_by, groups = found[:4]
+        scores = np.column_stack(found[4:])
     matrix = np.asarray(scores.to_numpy() if hasattr(scores, "to_numpy") else scores)
     times = [float(each) for each in horizons]
     if not times or sorted(set(times)) != times:

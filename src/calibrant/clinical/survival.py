@@ -22,6 +22,7 @@ from calibrant.metrics.estimates import TWO_SIDED, Estimate
 from calibrant.metrics.smoothers import SplineCurve, fit_spline
 from calibrant.metrics.variance import FEWEST_CLUSTERS, Spread, between, few_groups
 from calibrant.numerics import Column, Ends, Floats, Ints, logit
+from calibrant.reading import from_columns
 from calibrant.solvers import Derivatives, damped_newton, softplus
 
 PLACES = 101
@@ -32,13 +33,14 @@ FEW_AT_HORIZON = 20
 
 
 def validate_survival(
-    scores: Column,
-    time: Column,
-    event: Column,
+    scores: Any,
+    time: Any = None,
+    event: Any = None,
     *,
     horizon: float,
-    censoring_by: Column = None,
-    groups: Column = None,
+    score: str | None = None,
+    censoring_by: Any = None,
+    groups: Any = None,
     link: Link = "logit",
     method: Method = "pseudo",
     n_bins: int = 10,
@@ -63,6 +65,9 @@ def validate_survival(
         Time from the start to the event, the competing event, or the end of observation.
     event : array-like
         0 censored, 1 the event, 2 a competing event, after which the event cannot occur. True and False are 1 and 0.
+    score : str, optional
+        Name of the column of risks, if ``scores`` is a frame; ``time``, ``event``, ``censoring_by`` and ``groups`` are
+        then names too.
     horizon : float
         Time by which the event is predicted, in the unit of ``time``.
     censoring_by : array-like, optional
@@ -120,6 +125,9 @@ def validate_survival(
     """
     check_option("link", link, get_args(Link))
     check_option("method", method, get_args(Method))
+    if score is not None:
+        named = {"time": time, "event": event, "censoring_by": censoring_by, "groups": groups}
+        scores, time, event, censoring_by, groups = from_columns(scores, score=score, **named)
     check = _read(scores, time, event, horizon, censoring_by, groups)
     check_whole("n_bins", n_bins)
     data, fits = check.data, _fit_line(check, link, method)

@@ -242,9 +242,6 @@ def validate(
         by=by,
         score=score,
         label=label,
-        label_type="class",
-        options={},
-        one_column=True,
     )
     if isinstance(given.scores, Tally | Clusters):
         return _of_data(given.scores, 0, curve, repetitions, random_state)

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from calibrant.arrays.columns import check_length, is_missing, read_column
 from calibrant.messages import InputError, plural
 from calibrant.numerics import Floats, Ints
+from calibrant.reading import by_keyword, frame_of, read
 
 Unit = Literal["grade", "year", "line"]
 """What each number of a list is about."""
@@ -112,3 +113,35 @@ def check_numbers(values: ArrayLike, name: str, problem: str) -> Floats:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
         raise InputError(name, problem, "pass numbers") from None
+
+
+def of_borrowers(
+    frame: Any, events: Any, pd: Any, score: Any, label: Any, **keys: Any
+) -> tuple[tuple[Ints, Ints, Floats], dict[str, Any]] | None:
+    """Rows, defaults, PDs and keys of the lines of a frame, one for each borrower; None if counts were passed."""
+    frame = frame_of(frame)
+    events, pd, score, label = by_keyword(frame, events, pd, score, label, "grade_table")
+    if score is None and label is None:
+        return None
+    named = {name: value for name, value in keys.items() if isinstance(value, str)}
+    if "grade" not in named:
+        raise InputError("grade", "is missing", "pass the name of the column of grades")
+    given = read(frame, score=score, label=label, more=list(named.values()), most=None, score_type="probability")
+    rows = given.rows()
+    found = {name: given.more[value] if name in named else value for name, value in keys.items()}
+    return (np.ones(len(rows.scores), dtype=np.int64), rows.labels.astype(np.int64), rows.scores), found
+
+
+def by_grade(grade: Any, n: Ints, events: Ints, pd: Floats) -> tuple[list[str], Ints, Ints, Floats]:
+    """Names of the grades in the order of their mean PD, with their rows, defaults and mean PDs.
+
+    Examples
+    --------
+    >>> by_grade(np.array(["B", "A", "B"]), np.ones(3, int), np.array([1, 0, 0]), np.array([0.2, 0.01, 0.4]))[0]
+    ['A', 'B']
+    """
+    names, code = np.unique(np.asarray(grade).astype(str), return_inverse=True)
+    rows, hits = (np.bincount(code, each, len(names)).astype(np.int64) for each in (n, events))
+    mean = np.bincount(code, n * pd, len(names)) / rows
+    order = np.argsort(mean, kind="stable")
+    return names[order].tolist(), rows[order], hits[order], mean[order]

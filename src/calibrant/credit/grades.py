@@ -13,6 +13,7 @@ from scipy import special
 
 from calibrant.arrays.columns import check_option
 from calibrant.credit.counts import (
+    by_grade,
     check_correlation,
     check_counts,
     check_events,
@@ -20,6 +21,7 @@ from calibrant.credit.counts import (
     check_pd,
     check_shapes,
     check_share,
+    of_borrowers,
 )
 from calibrant.credit.factor import RED, YELLOW, over_years, tail, years_text
 from calibrant.credit.records import Record, Recorded
@@ -309,10 +311,13 @@ _FOOTNOTES = (
 
 
 def grade_table(
-    n: ArrayLike,
-    events: ArrayLike,
-    pd: ArrayLike,
+    n: Any,
+    events: Any = None,
+    pd: Any = None,
     *,
+    grade: str | None = None,
+    score: str | None = None,
+    label: str | None = None,
     alpha: float = 0.05,
     names: Sequence[str] | None = None,
     sides: Sides = "one",
@@ -329,7 +334,10 @@ def grade_table(
     Parameters
     ----------
     n, events, pd
-        Rows, defaults and PD of each grade.
+        Rows, defaults and PD of each grade. Or ``n`` is a frame with a line for each borrower.
+    grade, score, label
+        Names of the columns of grades, PDs and defaults, if ``n`` is a frame. Grades are then in the order of their
+        mean PD, which is what is tested.
     alpha
         One minus the confidence of the intervals.
     names
@@ -370,6 +378,11 @@ def grade_table(
     low, high: Clopper-Pearson interval, confidence 95 %. ...
     """
     check_option("sides", sides, get_args(Sides))
+    counted = of_borrowers(n, events, pd, score, label, grade=grade)
+    if counted is not None:
+        (n, events, pd), keys = counted
+        order, n, events, pd = by_grade(keys["grade"], n, events, pd)
+        names = order if names is None else names
     m, k = check_counts(n, "n"), check_counts(events, "events")
     check_shapes(m, events=k, pd=pd)
     p, labels, alpha = check_pd(pd), check_names(names, m), check_share(alpha, "alpha")

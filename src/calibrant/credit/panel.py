@@ -18,6 +18,7 @@ from calibrant.credit.counts import (
     check_pd,
     check_shapes,
     name_key,
+    of_borrowers,
     read_names,
 )
 from calibrant.credit.factor import YELLOW
@@ -277,13 +278,15 @@ class GradePanel(Drawn, Recorded, Shown):
 
 
 def grade_panel(
-    n: ArrayLike,
-    events: ArrayLike,
-    pd: ArrayLike,
+    n: Any,
+    events: Any = None,
+    pd: Any = None,
     *,
-    grade: ArrayLike,
-    year: ArrayLike | None = None,
-    segment: ArrayLike | None = None,
+    grade: Any,
+    year: Any = None,
+    segment: Any = None,
+    score: str | None = None,
+    label: str | None = None,
     alpha: float = 0.05,
     sides: Sides = "one",
     correlation: float | None = None,
@@ -297,9 +300,11 @@ def grade_panel(
     Parameters
     ----------
     n, events, pd
-        Rows, defaults and PD of each line.
+        Rows, defaults and PD of each line. Or ``n`` is a frame with a line for each borrower.
     grade, year, segment
-        Names of grade, year and segment of each line.
+        Names of grade, year and segment of each line; of a frame, the names of their columns.
+    score, label
+        Names of the columns of PDs and of defaults, if ``n`` is a frame.
     alpha, sides, correlation
         As in :func:`grade_table`.
     year_correlation
@@ -333,6 +338,10 @@ def grade_panel(
     >>> panel.whole.events.tolist()
     [3, 20]
     """
+    counted = of_borrowers(n, events, pd, score, label, grade=grade, year=year, segment=segment)
+    if counted is not None:
+        (n, events, pd), keys = counted
+        grade, year, segment = keys["grade"], keys["year"], keys["segment"]
     m, k = check_counts(n, "n", unit="line"), check_counts(events, "events", unit="line")
     check_shapes(m, unit="line", events=k, pd=pd)
     p = check_pd(pd)

@@ -16,6 +16,7 @@ from calibrant.messages import InputError
 from calibrant.metrics.binary.net_benefit import DecisionCurve, net_benefit
 from calibrant.metrics.estimates import TWO_SIDED
 from calibrant.numerics import Floats
+from calibrant.reading import located
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -96,6 +97,7 @@ class DecisionCurveDisplay(Display):
         random_state
             Seed of the bootstrap.
         """
+        scores, y, sample_weight = located(scores, y, sample_weight, call="from_predictions").columns
         check_option("band", band, ("pointwise", "simultaneous"))
         models = dict(scores) if isinstance(scores, Mapping) else {"model": scores}
         if after is not None:

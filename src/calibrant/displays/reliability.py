@@ -33,6 +33,7 @@ from calibrant.messages import InputError, plural
 from calibrant.metrics.binary.bins import Bins, GroupedScores, Strategy, grouped_or_tally, tally_of
 from calibrant.metrics.variance import FEWEST_CLUSTERS
 from calibrant.numerics import Floats
+from calibrant.reading import located
 from calibrant.tallies import Clusters, Tally
 
 if TYPE_CHECKING:
@@ -179,6 +180,7 @@ class ReliabilityDisplay(Display):
         approximation: a calibrated model can have more than ``1 - confidence`` of its weight outside.
         """
         check_option("curve", curve, get_args(CurveKind))
+        scores, y, sample_weight = located(scores, y, sample_weight, call="from_predictions").columns
         check_option("axes", axes, get_args(AxesKind))
         if confidence is None:
             confidence = 0.95 if curve in SMOOTH else 0.9

@@ -61,19 +61,23 @@ class RiskCoverageDisplay(Display):
         acceptance: Acceptance | None = None,
         alpha: float = 0.05,
         points: int = 20,
-        groups: ArrayLike | None = None,
+        groups: ArrayLike | str | None = None,
+        score: str | None = None,
+        label: str | None = None,
         random_state: int = 0,
     ) -> RiskCoverageDisplay:
         """Compute the curve; draw it with :meth:`plot`.
 
         Parameters
         ----------
-        scores, y, alpha, points, groups, random_state
+        scores, y, alpha, points, groups, score, label, random_state
             As in :func:`calibrant.abstention.risk_coverage`; y says whether each answer was right.
         acceptance
             Result of :func:`calibrant.abstention.accept` on the same rows, to be marked.
         """
-        curve = risk_coverage(scores, y, alpha=alpha, points=points, groups=groups, random_state=random_state)
+        curve = risk_coverage(
+            scores, y, alpha=alpha, points=points, groups=groups, score=score, label=label, random_state=random_state
+        )
         return cls(curve, acceptance)
 
     @property

@@ -20,6 +20,7 @@ from calibrant.metrics.binary.bins import Scores
 from calibrant.metrics.binary.validity import ValidityCurve
 from calibrant.metrics.dispatch import validity_curve
 from calibrant.numerics import Floats
+from calibrant.reading import located
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -137,6 +138,7 @@ class ValidityDisplay(Display):
         **options
             As in :func:`calibrant.metrics.validity_curve`.
         """
+        scores, y, sample_weight = located(scores, y, sample_weight, call="from_predictions").columns
         curve = validity_curve(scores, y, sample_weight, **options)
         return cls.from_curves({label: curve}, certificate=certificate, plan=plan, coverage=coverage)
 

@@ -18,6 +18,7 @@ from calibrant.export.sql.expressions import group_columns, to_sql
 from calibrant.maps import Map
 from calibrant.maps.base import unwrapped
 from calibrant.messages import Advice, InputError, Setting
+from calibrant.reading import frame_of
 from calibrant.tallies import CLUSTER_BUCKETS, cluster_buckets
 
 __all__ = [
@@ -85,6 +86,7 @@ def apply(
     >>> apply(StepMap([0.5], [0.1, 0.8]), rows, "s").project("calibrated").fetchall()
     [(0.1,), (0.8,), (None,)]
     """
+    frame = frame_of(frame)
     numbers, fitted_on = _map_and_kind(map_)
     expected = score_type or fitted_on
     groups = group_columns(numbers, [score], by)

@@ -21,6 +21,7 @@ from calibrant.engine.selection import GRIDS, Selection, WeightType
 from calibrant.engine.unusable import Unusable, UnusableRows, rows_left_out
 from calibrant.messages import InputError, warn
 from calibrant.numerics import Floats, Grid
+from calibrant.reading import frame_of
 from calibrant.tallies import SEGMENT_GRID, GroupedTally, Tally
 
 HowUnusable = Literal["refuse", "leave out"]
@@ -134,22 +135,16 @@ def tally(
         grid = SEGMENT_GRID
     if grid is not None and (not isinstance(grid, Grid) or (score_type == "probability") != grid.unit):
         raise InputError("grid", f"{grid} is not one for {score_type} scores", GRIDS)
-    selection = Selection.of(
-        frame,
-        score,
-        label,
-        sample_weight=sample_weight,
-        weight_type=weight_type,
-        by=by,
-        time=time,
-        every=every,
-        groups=groups,
-        positive=positive,
-        ends=_ends(score_type, grid),
-    )
+    options: dict[str, Any] = {"sample_weight": sample_weight, "weight_type": weight_type, "by": by, "time": time}
+    options |= {"every": every, "groups": groups, "positive": positive, "ends": _ends(score_type, grid)}
+    frame = frame_of(frame)
+    selection = Selection.of(frame, score, label, **options)
     if grid is None and not few_scores(selection):
         grid = _default_grid(score_type)
     counted = count_cells(selection, grid)
+    if counted.unusable and score_type == "probability":  # perhaps by rounding, which costs a second pass
+        selection = Selection.of(frame, score, label, rounding=True, **options)
+        counted = count_cells(selection, grid)
     if counted.unusable:
         _report(selection.unusable(), unusable)
     columns = [*([by] if isinstance(by, str) else by or ()), *(each for each in (time, groups) if each is not None)]
@@ -158,7 +153,7 @@ def tally(
 
 def totals(frame: Any, score: str, label: str, **options: Any) -> tuple[list[Any], Floats, Floats, Floats, Floats]:
     """Keys, rows (or sums of weights), events, sums of probabilities s and of s (1 - s); otherwise as :func:`tally`."""
-    return count_totals(Selection.of(frame, score, label, ends=(0.0, 1.0), **options))
+    return count_totals(Selection.of(frame, score, label, ends=(0.0, 1.0), rounding=True, **options))
 
 
 def _ends(score_type: ScoreType, grid: Grid | None) -> tuple[float, float]:

@@ -14,6 +14,7 @@ import numpy as np
 from calibrant.arrays.columns import check_option
 from calibrant.arrays.frames import Rows, collect_frame
 from calibrant.arrays.labels import encode_labels
+from calibrant.arrays.score_types import ROUNDING
 from calibrant.engine.columns import fresh_name, on_local_clock, plain_names, read_frame, with_cluster_bucket
 from calibrant.engine.unusable import MISSING, Role, Unusable
 from calibrant.messages import Advice, InputError, Phrase, Setting
@@ -60,6 +61,7 @@ class Selection:
         label: str,
         *,
         ends: tuple[float, float],
+        rounding: bool = False,
         sample_weight: str | None = None,
         weight_type: WeightType = "importance",
         by: str | Sequence[str] | None = None,
@@ -68,7 +70,7 @@ class Selection:
         groups: str | None = None,
         positive: Any = None,
     ) -> Selection:
-        """Select the columns of ``frame`` by their roles."""
+        """Select the columns of ``frame`` by their roles; with ``rounding`` scores just outside are the ends."""
         check_option("weight_type", weight_type, get_args(WeightType))
         check_option("every", every, EVERY)
         if not (by is None or isinstance(by, Sequence)):
@@ -83,7 +85,7 @@ class Selection:
             source = on_local_clock(source, place[time])
         rows = read_frame(source)
         types = rows.collect_schema()
-        parts = [_score(nw.col(place[score]), types[place[score]], score, ends)]
+        parts = [_score(nw.col(place[score]), types[place[score]], score, ends, rounding)]
         parts.append(_label(rows, place[label], label, positive))
         if weight is not None:
             parts.append(_weight(nw.col(place[weight]), weight, counts))
@@ -155,11 +157,15 @@ class _Part:
     """Whether it is an integer of 16 bits or less."""
 
 
-def _score(column: nw.Expr, dtype: Any, name: str, ends: tuple[float, float]) -> _Part:
+def _score(column: nw.Expr, dtype: Any, name: str, ends: tuple[float, float], rounding: bool) -> _Part:
     if not (dtype.is_numeric() or dtype in (nw.Boolean, nw.Object)):
         raise InputError(Setting("score", name), f"holds {dtype} and not numbers", Advice.NAME_SCORES)
     s = column.cast(nw.Float64)
-    good, missing = s.is_between(*ends), s.is_null() | s.is_nan()
+    missing = s.is_null() | s.is_nan()
+    if rounding:
+        s = nw.when((s > ends[1]) & (s <= ends[1] + ROUNDING)).then(ends[1]).otherwise(s)
+        s = nw.when((s < ends[0]) & (s >= ends[0] - ROUNDING)).then(ends[0]).otherwise(s)
+    good = s.is_between(*ends)
     problems = {MISSING: missing, f"outside [{ends[0]:g}, {ends[1]:g}]": ~missing & ~good}
     return _Part("score", "score", name, s, good, problems)
 

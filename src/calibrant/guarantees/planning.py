@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import check_scores
-from calibrant.arrays.columns import check_option, check_whole
-from calibrant.arrays.multiclass.rows import is_matrix, read_matrix, settled_classes
+from calibrant.arrays.columns import check_option, check_whole, width
+from calibrant.arrays.multiclass.rows import read_matrix, settled_classes
 from calibrant.guarantees.bounds import clopper_pearson, expected_ece_bound, umd_epsilon
 from calibrant.guarantees.certificate import Coverage
 from calibrant.messages import Argument, Drawn, InputError, Phrase, Setting, Shown, plural
@@ -257,7 +257,7 @@ def plan(
     check_option("coverage", coverage, get_args(Coverage))
     check_option("scheme", scheme, get_args(Scheme))
     check_option("notion", notion, get_args(PlanNotion))
-    if is_matrix(scores):
+    if width(scores) > 2:
         matrix = settled_classes(read_matrix(scores)[0], "probability")[0]
         if n_classes is not None and n_classes != matrix.shape[1]:
             problem = f"differs from the {plural(matrix.shape[1], 'column')} of scores"

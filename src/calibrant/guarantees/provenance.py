@@ -200,8 +200,9 @@ class Provenance(Origin):
 
     ``status`` is ``"calibrated"`` if a map was fitted, ``"kept"`` if the original model was compared with maps and is
     as good as they are, and ``"uncalibrated"`` if nothing could be compared. ``sketch`` holds hashes of 64 rows, by
-    which :meth:`overlap` recognizes them; it is empty for scores with many ties and for grids. Both are optional in
-    documents.
+    which :meth:`overlap` recognizes them; it is empty for scores with many ties and for grids. ``column`` and
+    ``columns`` say which of two columns of scores was that of the event, and what they were called. All four are
+    optional in documents.
     """
 
     method: str
@@ -215,10 +216,14 @@ class Provenance(Origin):
     library: str
     status: str = field(default="calibrated", metadata={"optional": True})
     sketch: tuple[str, ...] = field(default=(), metadata={"optional": True}, repr=False)
+    column: int = _stated(1)
+    columns: tuple[str, ...] = _stated(())
 
     def __post_init__(self) -> None:
         _check_status(self.status)
         self._check_origin()
+        if self.column not in (0, 1) or len(self.columns) not in (0, 2):
+            raise ValueError(f"column must be 0 or 1 of two columns, got {self.column} of {self.columns}")
 
     @classmethod
     def of(

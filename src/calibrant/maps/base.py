@@ -10,6 +10,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from calibrant.arrays.columns import columns_there
 from calibrant.arrays.keys import Keys, read_keys
 from calibrant.messages import Argument, InputError, Phrase, listed
 from calibrant.numerics import Floats, chunks, to_float32
@@ -186,8 +187,8 @@ def needed_columns(owner: Map, by: Columns | None, argument: str) -> dict[str, A
         given = dict.fromkeys(needed, given)
     missing = [name for name in needed if name not in given]
     if missing:
-        there = ", ".join(map(str, given)) or "none"
-        raise InputError(argument, f"has no column {missing[0]!r}, which this map needs", f"it has {there}")
+        there = columns_there(missing[0], [str(name) for name in given])
+        raise InputError(argument, f"has no column {missing[0]!r}, which this map needs", there)
     return {name: given[name] for name in needed}
 
 

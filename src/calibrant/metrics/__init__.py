@@ -43,8 +43,10 @@ _CHECK = "use calibrant.check(scores, y, groups=...), whose tests account for gr
 _INTERVAL = "leave it out: this result has no interval; metrics.interval(metric, ..., groups=...) has one"
 
 accuracy = for_rows(dispatch.accuracy)
+adaptive_ece = for_rows(dispatch.adaptive_ece)
 auc = for_rows(overall.auc)
 brier = for_rows(dispatch.brier)
+classwise_ece = for_rows(class_errors.classwise_ece)
 classification_loss = for_rows(overall.classification_loss)
 debiased_ece = for_rows(dispatch.debiased_ece)
 dirichlet_error = for_rows(class_kernel.dirichlet_error, refuse=_INTERVAL)
@@ -95,7 +97,9 @@ METRICS: dict[str, Callable[..., Estimate]] = {
 
 MULTICLASS_METRICS: dict[str, Callable[..., Estimate]] = {
     "accuracy": accuracy,
+    "adaptive_ece": adaptive_ece,
     "brier": brier,
+    "classwise_ece": classwise_ece,
     "ece": ece,
     "log_loss": log_loss,
     "debiased_ece": debiased_ece,
@@ -137,12 +141,14 @@ __all__ = [
     "TradeOffLine",
     "ValidityCurve",
     "accuracy",
+    "adaptive_ece",
     "always_valid_test",
     "auc",
     "bootstrap",
     "brier",
     "calibration_curve",
     "classification_loss",
+    "classwise_ece",
     "closeness",
     "debiased_ece",
     "debiased_l2_test",

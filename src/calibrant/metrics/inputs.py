@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays.columns import check_length, check_option, read_column, refuse_names, refuse_numbers
+from calibrant.arrays.columns import check_length, check_option, read_column
 from calibrant.arrays.fractions import half_rows, twice
 from calibrant.arrays.keys import read_keys
 from calibrant.arrays.labels import LabelType, label_column
 from calibrant.arrays.multiclass.names import without_affix
 from calibrant.arrays.multiclass.rows import is_matrix, read_matrix
-from calibrant.arrays.rows import second_column
-from calibrant.messages import Argument, CalibrantWarning, InputError, Phrase, Setting
+from calibrant.messages import CalibrantWarning, InputError, Setting
 from calibrant.metrics.estimates import Result, plain
+from calibrant.reading import read
 from calibrant.tallies import Clusters, GroupedTally, Tally
 
 R_co = TypeVar("R_co", covariant=True)
@@ -177,97 +177,43 @@ class Inputs:
 
 def read_inputs(
     scores: Any,
-    y: Any,
-    sample_weight: Any,
+    y: Any = None,
+    sample_weight: Any = None,
     *,
-    groups: Any,
-    by: Any,
-    score: str | Sequence[str] | None,
-    label: str | None,
-    label_type: LabelType,
-    options: dict[str, Any],
-    one_column: bool = False,
+    groups: Any = None,
+    by: Any = None,
+    score: str | Sequence[str] | None = None,
+    label: str | None = None,
+    label_type: LabelType = "class",
+    options: dict[str, Any] | None = None,
+    one_event: bool = True,
 ) -> Inputs:
     """Rows from arrays, from a tally or from the named columns of a frame.
 
-    ``one_column``: of two columns of probabilities that sum to 1, only that of the event is kept.
+    ``one_event``: of two columns of class scores only the probability of the event is kept.
     """
     check_option("label_type", label_type, ("class", "fraction"))
-    if isinstance(scores, Tally | GroupedTally | Clusters):
-        beside = {"y": y, "sample_weight": sample_weight, "groups": groups, "by": by, "score": score, "label": label}
-        for name, value in beside.items():
-            if value is not None:
-                fix = "pass it alone, or arrays" if name != "by" else "pass a GroupedTally, or arrays"
-                raise InputError(name, "cannot be combined with a tally", fix)
-        given = Inputs(scores, None, None, None, options)
-    elif score is not None or label is not None:
-        given = _from_frame(scores, y, sample_weight, groups, by, score, label, options)
-    else:
-        refuse_names("metrics.ece", sample_weight=sample_weight, groups=groups, by=by)
-        if y is None:
-            raise InputError("y", "is missing", "pass the labels after the scores, or a Tally alone")
-        segments = {} if by is None else dict(by) if isinstance(by, Mapping) else {"segment": by}
-        given = Inputs(scores, y, sample_weight, groups, options, segments)
-    if one_column:
-        given = _of_event(given)
-    return _with_fractions(given) if label_type == "fraction" else given
-
-
-def _of_event(given: Inputs) -> Inputs:
-    """The column of the event in place of two columns that sum to 1: the second, or the first if named so."""
-    second = second_column(given.scores)
-    if second is None:
-        return given
-    options = {name: value for name, value in given.options.items() if name not in given.added}
-    names = [str(name) for name in given.options["classes"]] if "classes" in given.added else []
-    if names in (["1", "0"], ["1", "-1"], ["True", "False"]):
-        second = np.ascontiguousarray(given.scores[:, 0])
-    return replace(given, scores=second, options=options, added=())
-
-
-def _from_frame(
-    frame: Any,
-    y: Any,
-    sample_weight: Any,
-    groups: Any,
-    by: Any,
-    score: str | Sequence[str] | None,
-    label: str | None,
-    options: dict[str, Any],
-) -> Inputs:
-    from calibrant.arrays.frames import columns_of, read_frame  # imported here: arrays need no narwhals
-
-    if y is not None:
-        raise InputError("y", Phrase("and {label} both name the labels", label=Argument("label")), "pass one of them")
-    refuse_numbers(score=score, label=label, by=by, sample_weight=sample_weight, groups=groups)
-    several = not isinstance(score, str) and score is not None
-    names = list(score) if several and score is not None else [score]
-    if label is not None and not isinstance(label, str):
+    options = dict(options or {})
+    if isinstance(label, list | tuple) and len(label) > 1:
         fix = "call the metric once for each column of scores and its column of labels"
         raise InputError("label", "must name one column, and a metric is about one column of labels", fix)
-    if label is None or not all(isinstance(name, str) for name in names):
-        missing, other = ("label", "score") if label is None else ("score", "label")
-        problem = Phrase("must name a column of the frame, and so must {other}", other=Argument(other))
-        raise InputError(missing, problem, "pass the name of the column, or a list of names for several classes")
-    if isinstance(by, Mapping):
-        raise InputError("by", "must name columns of the frame", "pass a name, or a list of names")
-    segments = [] if by is None else [by] if isinstance(by, str) else list(by)
-    sides = {"sample_weight": sample_weight, "groups": groups}
-    named = [value for value in sides.values() if isinstance(value, str)]
-    if read_frame(frame).implementation.is_spark_like():
-        fix = "pass calibrant.tally(frame, score, label) in its place, which counts in Spark"
-        raise InputError("scores", "is a Spark frame, and metrics read rows into memory", fix)
-    wanted = [*names, label, *segments, *named]
-    taken = columns_of(frame, [str(name) for name in wanted])
-    columns = {name: series.to_numpy() for name, series in taken.items()}
-    first = columns[str(names[0])]
-    added: tuple[str, ...] = ()
-    found = np.column_stack([columns[str(name)] for name in names]) if several else first
-    if several and options.get("classes") is None:
-        listed = _named_classes(tuple(str(name) for name in names), columns[label])
-        options, added = {**options, "classes": listed}, ("classes",)
-    weight, group = (columns[value] if isinstance(value, str) else value for value in sides.values())
-    return Inputs(found, columns[label], weight, group, options, {name: columns[name] for name in segments}, added)
+    known: dict[str, Any] = {name: options.get(name) for name in ("classes", "score_type")}
+    given = read(
+        scores, y, sample_weight, call="metrics.ece", score=score, label=label, by=by, groups=groups,
+        label_type=label_type, most=None, **known,
+    )  # fmt: skip
+    if given.kind == "tally":
+        return Inputs(given.scores, None, None, None, options)
+    if given.kind == "labels":
+        fix = "call the metric once for each column of scores and its column of labels"
+        raise InputError("y", "has several columns, and a metric is about one column of labels", fix)
+    if one_event and given.kind == "score":
+        given = given.one_event(probabilities=True).as_probabilities()
+    if known != {"classes": given.classes, "score_type": given.score_type}:
+        options = {name: value for name, value in options.items() if name not in known}
+        options |= {} if given.classes is None else {"classes": given.classes}
+    made = Inputs(given.scores, given.y, given.sample_weight, given.groups, options, dict(given.by))
+    return _with_fractions(made) if label_type == "fraction" else made
 
 
 def _named_classes(columns: tuple[str, ...], y: Any) -> list[str]:
@@ -291,20 +237,9 @@ def _with_fractions(given: Inputs) -> Inputs:
 
 def named_rows(scores: Any, y: Any, sample_weight: Any, groups: Any, score: Any, label: Any) -> tuple[Any, ...]:
     """Scores, labels, weights and groups: as given, or the named columns of a frame."""
-    if score is None and label is None:
+    if isinstance(scores, Tally | GroupedTally | Clusters):
         return scores, y, sample_weight, groups
-    given = read_inputs(
-        scores,
-        y,
-        sample_weight,
-        groups=groups,
-        by=None,
-        score=score,
-        label=label,
-        label_type="class",
-        options={},
-        one_column=True,
-    )
+    given = read_inputs(scores, y, sample_weight, groups=groups, score=score, label=label)
     return given.scores, given.y, given.sample_weight, given.groups
 
 

@@ -200,7 +200,7 @@ def interval(
         label=label,
         label_type=label_type,
         options=options,
-        one_column=name is not None and name not in OF_CLASSES,
+        one_event=name is not None and not any(options.get(each) is not None for each in ("notion", "named")),
     )
     asked = _Asked(confidence, repetitions, random_state)
     return by_segment(inputs, lambda rows: _interval(name, function, rows, asked))
@@ -339,7 +339,7 @@ def _of_matrix(name: str, rows: Inputs, asked: _Asked) -> Estimate:
     if name in MEANS:
         return _of_means(name, rows, asked)
     options = dict(rows.options)
-    confident = as_notion(options.get("notion") or "top-label") == Confidence()
+    confident = as_notion(options.get("notion") or "confidence") == Confidence()
     if name not in ("ece", "debiased_ece") or not confident:
         raise InputError(
             asked.argument,

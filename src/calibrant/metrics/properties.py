@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibrant.arrays.columns import read_column
-from calibrant.arrays.multiclass.rows import is_matrix, read_matrix
+from calibrant.arrays.columns import width as columns_in
+from calibrant.arrays.multiclass.rows import read_matrix
 from calibrant.messages import Drawn, InputError, count_text, listed, plural
 from calibrant.metrics import dispatch
 from calibrant.metrics.binary import scores as overall
@@ -355,7 +356,7 @@ def trade_off(
         ids = None if regions is None else regions[name]
         _check_rows({"scores": given, "regions": ids}, name, y)
         lines.append(_line(str(name), given, y, sample_weight, ids, random_state))
-    matrix = any(is_matrix(given) for given in scores.values())
+    matrix = any(columns_in(given) > 2 for given in scores.values())
     measure = ("class-wise " if matrix else "") + ("ECE" if regions is None else "PDE in the regions of each model")
     codes = [] if regions is None else [region_codes(regions[name], y, sample_weight) for name in scores]
     return TradeOff(measure, tuple(lines), any(not _same_regions(codes[0], each) for each in codes[1:]))
@@ -378,13 +379,13 @@ def _same_regions(first: Ints, second: Ints) -> bool:
 
 def _line(name: str, scores: Any, y: Column, sample_weight: Column, regions: Any, random_state: int) -> TradeOffLine:
     options: dict[str, Any] = {"random_state": random_state}
-    if is_matrix(scores):
+    if columns_in(scores) > 2:
         cells = len(np.unique(read_matrix(scores)[0], axis=0))
         options |= {"notion": "class-wise"}
     else:
         cells = len(tally_of(scores, y, sample_weight).scores)
     if regions is None:
-        strategy: Strategy = "mass" if is_matrix(scores) else "auto"
+        strategy: Strategy = "mass" if columns_in(scores) > 2 else "auto"
         found = dispatch.ece(scores, y, sample_weight, strategy=strategy, **options)
     else:
         cells = len(np.unique(region_codes(regions, y, sample_weight)))

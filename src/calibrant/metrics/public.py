@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
+from os import PathLike
 from typing import Any, Protocol, TypeVar, overload
 
+from calibrant.arrays.columns import width
 from calibrant.arrays.labels import LabelType
 from calibrant.arrays.multiclass.rows import is_matrix
 from calibrant.messages import InputError
@@ -80,6 +82,7 @@ def for_rows(function: Callable[..., R], *, refuse: str = "") -> Metric[R]:
     ``refuse`` says why groups of dependent rows are refused, and names the alternative.
     """
     own, several = (name in inspect.signature(function).parameters for name in ("groups", "classes"))
+    only_classes = several and ".multiclass." in function.__module__
 
     @functools.wraps(function)
     def metric(
@@ -95,7 +98,10 @@ def for_rows(function: Callable[..., R], *, refuse: str = "") -> Metric[R]:
         **options: Any,
     ) -> Any:
         given = (groups, by, score, label)
-        if all(each is None for each in given) and label_type == "class" and not isinstance(scores, GroupedTally):
+        named = (
+            isinstance(scores, GroupedTally | str | PathLike) or isinstance(y, str) or isinstance(sample_weight, str)
+        )
+        if all(each is None for each in given) and label_type == "class" and not named and width(y) < 2:
             return function(scores, y, sample_weight, **options)
         if groups is not None and refuse:
             raise InputError("groups", "cannot be used here: the result assumes independent rows", refuse)
@@ -109,7 +115,7 @@ def for_rows(function: Callable[..., R], *, refuse: str = "") -> Metric[R]:
             label=label,
             label_type=label_type,
             options=options,
-            one_column=not several,
+            one_event=not only_classes and not any(options.get(name) is not None for name in ("notion", "named")),
         )
         if refuse and label_type == "fraction":
             problem = "of fractions cannot be used here: the result assumes labels that are 0 or 1"

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibrant.arrays.columns import check_option
+from calibrant.arrays.labels import LabelType
 from calibrant.arrays.paths import local_path
 from calibrant.arrays.score_types import MulticlassScoreType, ScoreType
 from calibrant.calibration import as_calibration
@@ -26,6 +27,7 @@ from calibrant.maps.base import by_name
 from calibrant.messages import CalibrantWarning, InputError, MissingPackage
 from calibrant.metrics.tolerance import TOLERANCE
 from calibrant.notebook import page, text_block
+from calibrant.reading import by_keyword
 from calibrant.reporting.blocks import Picture, Section
 from calibrant.reporting.contents import Contents, gather
 from calibrant.reporting.credit import light_headline
@@ -116,7 +118,7 @@ class Report:
         """Size of the data, and version of the software."""
         nouns, software = self._style.nouns, self.numbers["software"]
         rows, events = self.numbers["rows"], self.numbers["events"]
-        if not self.numbers["counts"]:
+        if not self.numbers["counts"] and not self.verdict.fractional:
             seen = count(self.verdict.row_count)
             weighted = f"{share(events / rows)} by importance weight"
             data = f"{self._labels or f'{seen} {nouns.rows}'}, {count(events)} {nouns.events} ({weighted})"
@@ -172,6 +174,7 @@ def report(
     weight_type: Literal["importance", "frequency"] = "importance",
     positive: Any = None,
     score_type: ScoreType | MulticlassScoreType | None = None,
+    label_type: LabelType = "class",
     tolerance: tuple[float, float] = TOLERANCE,
     event: EventName | None = None,
     random_state: int = 0,
@@ -193,7 +196,9 @@ def report(
 
     Parameters
     ----------
-    scores, y, sample_weight, score, label, classes, notion, by, time, groups, weight_type, positive, score_type
+    scores, y, sample_weight, score, label, classes, notion, by, time, groups, weight_type, positive
+        As in :func:`calibrant.check`.
+    score_type, label_type
         As in :func:`calibrant.check`.
     tolerance, event, random_state, calibration
         As in :func:`calibrant.check`; with a calibration the report is about the scores after it, and also states the
@@ -245,6 +250,7 @@ def report(
         _target(path)
     if meta is not None and not isinstance(meta, Mapping):
         raise InputError("meta", "must be texts by name", "such as {'model': 'PD retail', 'period': '2025'}")
+    y, sample_weight, score, label = by_keyword(scores, y, sample_weight, score, label, "report")
     _check_reference(reference, borrower, score, grade)
     by, column = _with_grade(by, grade)
     given: dict[str, Any] = {
@@ -258,6 +264,7 @@ def report(
         "weight_type": weight_type,
         "positive": positive,
         "score_type": score_type,
+        "label_type": label_type,
         "random_state": random_state,
     }
     problems = read_problems(scores, y, sample_weight, calibration=calibration, **given)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibrant.arrays.multiclass.rows import is_matrix
+from calibrant.arrays.columns import width
 from calibrant.calibration import Calibration, as_calibration
 from calibrant.maps import Map
+from calibrant.maps.base import unwrapped
 from calibrant.numerics import Ends, expit, logit
 from calibrant.shift.classes import match_frequencies
 from calibrant.shift.stages import check_rate, log_odds, rising_root, then_shift, unlabeled
@@ -72,9 +73,11 @@ def match_mean(
     >>> round(float(moved.transform([0.02, 0.05, 0.2, 0.6]).mean()), 12)
     0.1
     """
-    if is_matrix(scores):
+    if width(scores) > 2 or getattr(unwrapped(calibration), "classes", None):
         return match_frequencies(calibration, scores, mean, sample_weight)
     start, target = as_calibration(calibration), log_odds(check_rate("mean", mean))
+    event = start.event(scores)
+    scores = scores if event is None else event.scores
     tally = unlabeled(scores, sample_weight, start.score_type)
     images = start.map.apply(tally.scores)
     ends = Ends.of(images)

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from calibrant.arrays import check_rows
-from calibrant.arrays.columns import read_array, read_floats, refuse_not_finite, value_range
+from calibrant.arrays import check_rows, check_scores
+from calibrant.arrays.columns import read_array, refuse_not_finite, value_range
 from calibrant.messages import InputError, Note, Shown
 from calibrant.numerics import Ends, Floats, logit
 from calibrant.shift.mean_rate import FEW_DISAGREEMENTS, MIN_LABELS_PER_CLASS, few_disagreements, unseen
@@ -170,7 +170,7 @@ def estimate_calibration(
     if not (isinstance(n_bins, int | np.integer) and n_bins >= 1):
         raise InputError("n_bins", f"must be an integer of at least 1, got {n_bins!r}", "3 is a good choice")
     unlabeled(scores, None, "probability")
-    far = read_floats(scores, "scores")
+    far = check_scores(scores, "probability").astype(np.float64)
     rows = check_rows(labeled, y, score_type="probability")
     near, target = rows.scores, rows.labels.astype(np.float64)
     g_far, g_near = _grades("judge", judge, len(far)), _grades("judge_labeled", judge_labeled, len(near))

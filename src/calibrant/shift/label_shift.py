@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calibrant.arrays.multiclass.rows import is_matrix
+from calibrant.arrays.columns import width
 from calibrant.calibration import Calibration, as_calibration
 from calibrant.maps import Map
+from calibrant.maps.base import unwrapped
 from calibrant.messages import InputError, Note, Shown, Voice, count_text, note
 from calibrant.metrics.estimates import TWO_SIDED
 from calibrant.numerics import Ends, Floats
@@ -147,10 +148,11 @@ def estimate_label_shift(
       Assumes label shift: only the event rate changed, and the score distributions of events and of non-events did not.
       Not valid under covariate shift.
     """
-    if is_matrix(scores):
+    if width(scores) > 2 or getattr(unwrapped(calibration), "classes", None):
         return estimate_class_shift(calibration, scores, source, y, sample_weight, source_weight)
     start = as_calibration(calibration)
     kind = start.score_type
+    scores, source = (each if (event := start.event(each)) is None else event.scores for each in (scores, source))
     new = unlabeled(scores, sample_weight, kind)
     if not isinstance(source, Tally):
         if y is None:

@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import Rows, ScoreType, check_rows
-from calibrant.arrays.columns import check_length, check_option, is_missing, need_names, read_column, score_and_label
-from calibrant.arrays.frames import columns_of, read_frame
+from calibrant.arrays.columns import check_length, check_option, is_missing, read_column
+from calibrant.arrays.frames import read_frame
 from calibrant.arrays.sides import check_weights
 from calibrant.fits.isotonic import fit_curve
 from calibrant.messages import InputError, Note, Setting, Shown, Voice, note, plural
 from calibrant.numerics import Floats
+from calibrant.reading import by_keyword, frame_of, read
 from calibrant.shift.horizons import delays, lengths, timestamps
 from calibrant.tallies import Tally
 
@@ -187,12 +188,19 @@ def select_mature(
     ([0.2, 0.7], [0, 1])
     """
     check_option("how", how, get_args(How))
-    named = score_and_label(y, score, label)
-    if named is not None:
-        taken = _columns(
-            scores, named, horizon, sample_weight=sample_weight, score_time=score_time, label_time=label_time
-        )
-        return select_mature(**taken, as_of=as_of, how=how, positive=positive, score_type=score_type)
+    scores = frame_of(scores)
+    y, sample_weight, score, label = by_keyword(scores, y, sample_weight, score, label, "select_mature")
+    if score is not None or label is not None:
+        sides = {"score_time": score_time, "label_time": label_time, "horizon": horizon}
+        there = read_frame(scores).collect_schema().names()
+        names = [each for name, each in sides.items() if isinstance(each, str) and (name != "horizon" or each in there)]
+        taken: dict[str, Any] = {"score": score, "label": label, "more": names, "most": None}
+        found = read(scores, y, sample_weight, call="select_mature", **taken)
+        sides = {
+            name: found.more[each] if isinstance(each, str) and each in names else each for name, each in sides.items()
+        }
+        how_read: dict[str, Any] = {"how": how, "positive": positive, "score_type": score_type, "as_of": as_of}
+        return select_mature(found.scores, found.y, found.sample_weight, **sides, **how_read)
     if y is None:
         raise InputError("y", "is missing", "pass the labels, or a frame with score= and label=")
     if _several(scores):
@@ -227,17 +235,6 @@ def select_mature(
         notes=notes,
         score_type=rows.score_type,
     )
-
-
-def _columns(frame: Any, named: tuple[str, str], horizon: Any, **sides: Any) -> dict[str, Any]:
-    """Arguments from the columns of a frame."""
-    there = read_frame(frame).collect_schema().names()
-    if isinstance(horizon, str) and horizon in there:
-        sides["horizon"] = horizon
-    wanted = dict.fromkeys([*named, *need_names(**sides)])
-    taken = {name: column.to_native() for name, column in columns_of(frame, list(wanted)).items()}
-    found = {"scores": taken[named[0]], "y": taken[named[1]], "horizon": horizon}
-    return found | {argument: taken[name] for argument, name in sides.items() if name is not None}
 
 
 def _several(scores: Any) -> bool:

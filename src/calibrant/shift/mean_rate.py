@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from calibrant.arrays.multiclass.rows import check_class_rows, check_class_scores, is_matrix
+from calibrant.arrays.columns import width
+from calibrant.arrays.multiclass.rows import check_class_rows, check_class_scores
 from calibrant.guarantees.bounds import clopper_pearson
 from calibrant.messages import InputError, Note, Shown, Voice, count_text, note
 from calibrant.metrics.binary.bins import Scores, tally_of
@@ -160,7 +161,7 @@ def estimate_rate(
     """
     if not 0.0 < alpha < 1.0:
         raise InputError("alpha", f"must be inside (0, 1), got {alpha!r}", "0.05 gives a 95 % interval")
-    if is_matrix(scores):
+    if width(scores) > 2:
         return _of_classes(scores, labeled, y, alpha, sample_weight, labeled_weight)
     if y is not None and not isinstance(labeled, Tally) and np.shape(labeled)[:1] != np.shape(y)[:1]:
         raise InputError("labeled", "and y differ in length", "pass labels last: estimate_rate(scores, labeled, y)")

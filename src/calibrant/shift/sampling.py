@@ -85,13 +85,15 @@ class SamplingCorrection(Calibration):
 
     def __init__(
         self,
-        *,
+        *unnamed: Any,
         kept_negatives: float | None = None,
         class_weight: float | Mapping[Any, float] | None = None,
         train_rate: float | Mapping[Any, float] | None = None,
         true_rate: float | Mapping[Any, float] | None = None,
         method: str | None = None,
+        **unknown: Any,
     ) -> None:
+        _refuse_unnamed(unnamed, unknown)
         _refuse_synthetic(method)
         if any(isinstance(each, Mapping) for each in (class_weight, train_rate, true_rate)):
             of_classes = {"class_weight": class_weight, "train_rate": train_rate, "true_rate": true_rate}
@@ -142,6 +144,15 @@ class SamplingCorrection(Calibration):
         if not isinstance(self.map, LogitAffineMap):
             raise InputError("offset", "is that of one score, and there are several classes", "use map.intercept")
         return self.map.intercept
+
+
+def _refuse_unnamed(unnamed: tuple[Any, ...], unknown: dict[str, Any]) -> None:
+    """Refuse a number without a name, which may be a share or a weight, and names that there are not."""
+    fix = "pass what is known by name: kept_negatives= or class_weight=, or train_rate= and true_rate="
+    for value in unnamed:
+        raise InputError("kept_negatives", f"or another argument is meant by {value!r}", fix)
+    for name, value in unknown.items():
+        raise InputError(Setting(name, value), "is not an argument", fix)
 
 
 def _refuse_mixed(kept_negatives: float | None, given: dict[str, Any]) -> None:

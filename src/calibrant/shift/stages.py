@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from calibrant.arrays import Rows, ScoreType
 from calibrant.arrays.columns import read_floats, refuse_empty, refuse_not_finite, value_range, without_negative_zero
-from calibrant.arrays.rows import second_column
+from calibrant.arrays.rows import event_of
 from calibrant.arrays.score_types import settled
 from calibrant.arrays.sides import check_weights
 from calibrant.calibration import Calibration
@@ -41,8 +41,8 @@ def unlabeled(
         if not scores.total > 0:
             raise InputError(name, "is an empty tally", "pass a tally with rows")
         return scores
-    second = second_column(scores) if score_type == "probability" else None
-    s = read_floats(scores if second is None else second, name)
+    event = event_of(scores, score_type=score_type)
+    s = read_floats(scores if event is None else event.scores, name)
     if not s.size:
         refuse_empty(name)
     low, high = value_range(s)

@@ -10,14 +10,16 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from calibrant.arrays.labels import LabelType
+from calibrant.arrays.rows import labels_as_fractions
 from calibrant.arrays.score_types import MulticlassScoreType, ScoreType
-from calibrant.maps.base import by_name
 from calibrant.messages import Argument, InputError, Note, Phrase, Voice, note
 from calibrant.metrics.binary.curves.likelihood import Parameter
 from calibrant.metrics.binary.scores import auc
 from calibrant.metrics.chance import Units, units_of
 from calibrant.metrics.tolerance import TOLERANCE
-from calibrant.tallies import GroupedTally, Tally, end_notes, ends_at
+from calibrant.reading import read
+from calibrant.tallies import Tally, end_notes, ends_at
 from calibrant.verdict.decision import Decision, adjusted, decide, joint_status
 from calibrant.verdict.discovery import Region
 from calibrant.verdict.discovery import discover as find_region
@@ -48,6 +50,7 @@ def check(
     weight_type: Literal["importance", "frequency"] = "importance",
     positive: Any = None,
     score_type: ScoreType | MulticlassScoreType | None = None,
+    label_type: LabelType = "class",
     calibration: Any = None,
     tolerance: tuple[float, float] = TOLERANCE,
     clamp: float | None = None,
@@ -112,6 +115,10 @@ def check(
         The label that counts as the event.
     score_type
         ``"probability"`` or ``"logit"``; detected by default.
+    label_type
+        ``"fraction"`` if labels of one score are numbers in [0, 1], such as partial credit: a row with label q counts
+        as an event of weight q and a non-event of weight 1 - q. The verdict is then about the mean label, and its
+        variances are those between rows, as with ``groups``.
     calibration
         A fitted calibrator, a :class:`Calibration` or a map. The verdict is then about the calibrated probabilities of
         ``scores``, which must be of the kind that it was fitted to. If it was fitted to these same rows, the verdict
@@ -187,65 +194,45 @@ def check(
     ('confidence', 'calibrated', ())
     """
     names = event_names(event)
-    alone = {"sample_weight": sample_weight, "groups": groups, "calibration": calibration, "classes": classes}
-    settings = {"positive": positive, "score_type": score_type, "random_state": random_state}
-    region = None if discover is None else _region(scores, y, score, label, discover, alone, **settings)
+    asked: dict[str, Any] = {"score": score, "label": label, "positive": positive, "classes": classes}
+    asked |= {"score_type": score_type, "label_type": label_type}
+    region = None
+    if discover is not None:
+        alone = {"sample_weight": None if isinstance(y, str) else sample_weight, "groups": groups}
+        alone |= {"calibration": calibration, "label_type": None if label_type == "class" else label_type}
+        region = _region(scores, y, sample_weight, discover, alone, random_state, asked)
     problems = read_problems(
-        scores,
-        y,
-        sample_weight,
-        score=score,
-        label=label,
-        classes=classes,
-        notion=notion,
-        by=by,
-        time=time,
-        groups=groups,
-        weight_type=weight_type,
-        positive=positive,
-        score_type=score_type,
-        random_state=random_state,
-        calibration=calibration,
-    )
+        scores, y, sample_weight, notion=notion, calibration=calibration, random_state=random_state, by=by, time=time,
+        groups=groups, weight_type=weight_type, **asked,
+    )  # fmt: skip
     if clamp is not None:
         problems = problems.with_ends(ends_at(clamp))
     return replace(judge_problems(problems, tolerance, random_state=random_state), region=region, event=names)
 
 
 def _region(
-    scores: Any, y: Any, score: Any, label: Any, features: Any, alone: dict[str, Any], **settings: Any
+    scores: Any, y: Any, sample_weight: Any, features: Any, alone: dict[str, Any], random_state: int, asked: Any
 ) -> Region:
     """The region of the features where the model is most off."""
     for name, value in alone.items():
         if value is not None:
             fix = "leave it out, and pass the probabilities of independent rows of one event"
             raise InputError(name, Phrase("cannot be used with {discover}", discover=Argument("discover")), fix)
-    if isinstance(scores, Tally | GroupedTally) or (score is None and np.ndim(scores) != 1):
-        raise InputError("discover", "needs one score for each row", "pass the probabilities of one event as a column")
-    named = isinstance(features, str) or (
-        isinstance(features, list | tuple) and all(type(one) is str for one in features)
-    )
-    if not isinstance(score, str):
-        if named:
-            fix = "pass the columns themselves, frame[[...]], or check(frame, score=..., label=..., discover=[...])"
-            raise InputError("discover", "holds names of columns, which need a frame", fix)
-        return _of_features(scores, y, features, settings)
-    columns = by_name(scores)
-    if named:
-        names = [features] if isinstance(features, str) else features
-        unknown = [name for name in names if name not in columns]
-        if unknown:
-            raise InputError("discover", f"names {unknown[0]!r}, which is not a column", f"it has {', '.join(columns)}")
-        features = {name: columns[name] for name in names}
-    return _of_features(columns[score], columns[label], features, settings)
-
-
-def _of_features(scores: Any, y: Any, features: Any, settings: dict[str, Any]) -> Region:
-    """The same, with errors about features under the name of the argument here."""
+    names = [features] if isinstance(features, str) else features
+    named = isinstance(names, list | tuple) and all(isinstance(each, str) for each in names)
+    if named and asked["score"] is None and not isinstance(y, str):
+        fix = "pass the columns themselves, frame[[...]], or check(frame, score=..., label=..., discover=[...])"
+        raise InputError("discover", "holds names of columns, which need a frame", fix)
     try:
-        return find_region(scores, y, features, **settings)
+        given = read(scores, y, sample_weight, more=names if named else (), most=None, **asked)
+        if given.kind != "score":
+            raise InputError("discover", "needs one score for each row", "pass the probabilities of one event")
+        given = given.one_event()
+        settings = {"positive": given.positive, "score_type": given.score_type, "random_state": random_state}
+        return find_region(given.scores, given.y, given.more if named else features, **settings)
     except InputError as error:
-        raise (error.about("discover") if error.subject == "features" else error) from None
+        unknown = error.subject == "features" or (error.subject == "frame" and named)
+        raise (error.about("discover") if unknown else error) from None
 
 
 def judge_problems(problems: Problems, tolerance: tuple[float, float] = TOLERANCE, *, random_state: int = 0) -> Verdict:
@@ -298,7 +285,9 @@ def _verdict(evidence: Evidence, decision: Decision) -> Verdict:
         notes += (overlap_unknown(seen.unseen),)
     in_sample = None if seen.share is None else seen.share > 0.0
     withheld = bool(in_sample) and not seen.crossfitted and decision.status != "miscalibrated"
-    rows = physical_rows(tally)
+    fractional = any(each.code == labels_as_fractions.code for each in notes)
+    rows = float(tally.total) if fractional else physical_rows(tally)
+    single = fractional and evidence.n_groups == round(rows)
     units = None if tally.counts else units_of(tally)
     shown = not decision.few_groups and tally.has_interior
     return Verdict(
@@ -320,7 +309,7 @@ def _verdict(evidence: Evidence, decision: Decision) -> Verdict:
         more_labels=None if withheld else decision.more_labels,
         segments=scan_segments(evidence.segments, evidence.parts, units) if evidence.segments else (),
         periods=_periods(evidence, units),
-        n_groups=evidence.n_groups,
+        n_groups=None if single else evidence.n_groups,
         few_groups=decision.few_groups,
         effective_rows=rows if level is None else float(tally.total) / level.scale,
         ranking=None if level is None else auc(tally).value,

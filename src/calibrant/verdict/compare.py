@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,24 +10,25 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays import Rows, check_rows
-from calibrant.arrays.columns import refuse_numbers
-from calibrant.arrays.multiclass.rows import check_class_rows, is_matrix
-from calibrant.arrays.score_types import MulticlassScoreType
+from calibrant.arrays import Rows
+from calibrant.arrays.columns import width
+from calibrant.arrays.labels import LabelType
+from calibrant.arrays.score_types import MulticlassScoreType, ScoreType
 from calibrant.decisions import choose_threshold
-from calibrant.messages import Argument, CalibrantWarning, InputError, Phrase, Setting, Text
+from calibrant.messages import Argument, InputError, Note, Phrase, Setting, Text
 from calibrant.metrics.multiclass.scores import losses_of_rows
 from calibrant.metrics.tolerance import TOLERANCE
 from calibrant.metrics.variance import Spread, between
-from calibrant.numerics import LEAST_LOW, Ends, Floats, expit
+from calibrant.numerics import LEAST_LOW, Ends, Floats
+from calibrant.reading import Given, read
 from calibrant.selection.losses import row_losses, shared_ends
-from calibrant.tallies import repeat_notes_of_rows
 from calibrant.tallies.cells import mass_below
 from calibrant.verdict.change import Change, Crossing, Difference
 from calibrant.verdict.check import judge, judge_problems
 from calibrant.verdict.event_names import EventName, event_names
-from calibrant.verdict.input.evidence import evidence_of_rows, without_single_groups
-from calibrant.verdict.multiclass.classes import AskedNotion, Problems, as_one_score, from_frame, pair_of, read_problems
+from calibrant.verdict.input.evidence import as_probabilities, evidence_of_rows, without_single_groups
+from calibrant.verdict.input.reading import read_rows
+from calibrant.verdict.multiclass.classes import AskedNotion, Problems, problems_of
 
 MAX_MAPS = 20
 """New scores that split into at most this many increasing maps of the old ones are taken as cross-fitted."""
@@ -55,7 +55,8 @@ def compare(
     groups: Any = None,
     weight_type: Literal["importance", "frequency"] = "importance",
     positive: Any = None,
-    score_type: MulticlassScoreType | None = None,
+    score_type: ScoreType | MulticlassScoreType | None = None,
+    label_type: LabelType = "class",
     tolerance: tuple[float, float] = TOLERANCE,
     event: EventName | None = None,
     random_state: int = 0,
@@ -75,10 +76,11 @@ def compare(
     score_old, score_new, label
         Names of columns, if ``scores_old`` is a frame with the scores of both models; lists for several classes.
         ``sample_weight`` and ``groups`` are then names too.
-    sample_weight, weight_type, groups, positive, classes, notion, score_type, tolerance, event, random_state
-        As in :func:`calibrant.check`; ``score_type`` is for a matrix, one score must be a probability. With ``groups``
-        the influences are summed by group, as in :func:`~calibrant.metrics.variance.spread_of`; importance weights
-        enter squared.
+    sample_weight, weight_type, groups, positive, classes, notion, label_type, tolerance, event, random_state
+        As in :func:`calibrant.check`. With ``groups`` the influences are summed by group, as in
+        :func:`~calibrant.metrics.variance.spread_of`; importance weights enter squared.
+    score_type
+        As in :func:`calibrant.check`, for the scores of both models.
     y_new
         Outcomes of the new model, if each model has its own, such as whether its answer to a question was right; rows
         are still paired.
@@ -116,54 +118,54 @@ def compare(
     >>> [(each.name, each.words) for each in compare(flat, classes, labels).differences[:2]]
     [('Log loss', 'better'), ('Brier score', 'better')]
     """
-    if score_old is not None or score_new is not None or label is not None:
-        scores_old, scores_new, y, sample_weight, groups = _of_frame(
-            scores_old, (score_old, score_new, label), (scores_new, y), sample_weight, groups
-        )
-    _refuse_names(scores_new, y)
+    names: tuple[Any, Any, Any] = (score_old, score_new, label)
+    by_position = isinstance(scores_new, str | list) and isinstance(y, str | list)
+    if by_position and isinstance(sample_weight, str):  # names of the columns of a frame
+        names, (scores_new, y, sample_weight) = (scores_new, y, sample_weight), (None, None, None)
+    if any(each is not None for each in names):
+        _refuse_beside(names, scores_new, y)
+        scores_new = scores_old
+    elif scores_new is None or y is None:
+        call = "compare(frame, score_old=..., score_new=..., label=...)"
+        missing = "scores_new" if scores_new is None else "y"
+        raise InputError(missing, "is missing", f"pass compare(scores_old, scores_new, y), or {call}")
     called = event_names(event)
     levels = _levels(thresholds)
     costs = _costs(cost_fp, cost_fn)
     if costs is not None and levels is None:
         levels = (float(choose_threshold(*costs)),)
-    matrices = [is_matrix(scores) for scores in (scores_old, scores_new)]
-    if any(matrices):
-        if not all(matrices):
-            which = ("scores_old", "scores_new")[matrices.index(False)]
-            raise InputError(
-                which, "is one column, and the other model has a matrix", "pass matrices of the same classes"
-            )
-        if np.shape(scores_old)[1] != 2 or is_matrix(y):
-            if costs is not None:
-                raise InputError(
-                    "cost_fp",
-                    "is for one event, and there are several classes",
-                    "pass the column of one class, or leave costs out",
-                )
-            options = {"weight_type": weight_type, "groups": groups, "positive": positive, "score_type": score_type}
-            return _compare_classes(
-                (scores_old, scores_new),
-                (y, y if y_new is None else y_new),
-                sample_weight,
-                levels,
-                tolerance,
-                {"classes": classes, "notion": notion, "random_state": random_state, **options},
-                called,
-            )
-        one = {"classes": classes, "positive": positive, "score_type": score_type}
-        scores_new, y_new = _as_one("scores_new", scores_new, y if y_new is None else y_new, **one)
-        scores_old, y = _as_one("scores_old", scores_old, y, **one)
-        positive = None
-    given = {"weight_type": weight_type, "groups": groups, "positive": positive}
-    old = _read({"scores": "scores_old"}, scores_old, y, sample_weight, **given)
-    names = {"scores": "scores_new"} | ({} if y_new is None else {"y": "y_new"})
-    new = _read(names, scores_new, y if y_new is None else y_new, sample_weight, **given)
+    settings: dict[str, Any] = {"weight_type": weight_type, "groups": groups, "positive": positive, "classes": classes}
+    settings |= {"score_type": score_type, "label_type": label_type, "call": "compare", "most": None}
+    labels = (y, y if y_new is None else y_new)
+    argued = ({"scores": "scores_old"}, {"scores": "scores_new"} | ({} if y_new is None else {"y": "y_new"}))
+    sides = []
+    for place, scores in enumerate((scores_old, scores_new)):
+        try:
+            one: dict[str, Any] = {"score": names[place], "label": names[2]}
+            sides.append(read(scores, labels[place], sample_weight, **one, **settings))
+        except InputError as error:
+            raise _about(error, argued[place] | {"score": ("score_old", "score_new")[place]}) from None
+    if sides[0].kind != sides[1].kind:
+        which = "scores_old" if sides[0].kind == "score" else "scores_new"
+        raise InputError(which, "is one column, and the other model has a matrix", "pass matrices of the same classes")
+    if sides[0].kind != "score":
+        if costs is not None:
+            fix = "pass the column of one class, or leave costs out"
+            raise InputError("cost_fp", "is for one event, and there are several classes", fix)
+        made = [_problems(each, notion, random_state, argued[place]) for place, each in enumerate(sides)]
+        return _compare_classes(made, levels, tolerance, random_state, called)
+    for name, value in (("classes", None if width(sides[0].scores) == 2 else classes), ("notion", notion)):
+        if value is not None:
+            raise InputError(name, "is for a matrix of class scores, and this is one score", f"leave {name} out")
+    (old, said), (new, more) = (_read(each, argued[place]) for place, each in enumerate(sides))
     if len(old.scores) != len(new.scores):
         lengths = {"old": len(old.scores), "new": len(new.scores)}
         problem = Phrase("has {old} rows and {other} has {new}", other=Argument("scores_new"), **lengths)
         raise InputError("scores_old", problem, "both must score the same rows")
-    read = [evidence_of_rows(rows, said=repeat_notes_of_rows(rows), random_state=random_state) for rows in (old, new)]
-    verdicts = [judge(evidence, tolerance) for evidence in read]
+    evidence = [
+        evidence_of_rows(rows, said=told, random_state=random_state) for rows, told in ((old, said), (new, more))
+    ]
+    verdicts = [judge(each, tolerance) for each in evidence]
     return Change(
         old=replace(verdicts[0], event=called),
         new=replace(verdicts[1], event=called),
@@ -177,22 +179,13 @@ def compare(
 
 
 def _compare_classes(
-    scores: tuple[Any, Any],
-    labels: tuple[Any, Any],
-    sample_weight: Any,
+    made: Sequence[Problems],
     levels: Sequence[float] | None,
     tolerance: tuple[float, float],
-    options: Mapping[str, Any],
+    seed: int,
     event: tuple[str, str] | None,
 ) -> Change:
     """The comparison of two matrices of class scores, or of the scores of several labels."""
-    made: list[Problems] = []
-    beside = {"score": None, "label": None, "by": None, "time": None}
-    for name, matrix, target in zip(("scores_old", "scores_new"), scores, labels, strict=True):
-        try:
-            made.append(read_problems(matrix, target, sample_weight, **beside, **options))
-        except InputError as error:
-            raise _about(error, {"scores": name}) from None
     old, new = (_rows_of(problems) for problems in made)
     if made[0].notion != made[1].notion or len(old.scores) != len(new.scores):
         raise InputError("scores_new", "does not match scores_old", "both must score the same rows and classes")
@@ -210,7 +203,6 @@ def _compare_classes(
         differences = (*_in_order(logs, [before[1], after[1]], old, ends), accuracy)
     else:
         differences = _losses(old, new)
-    seed = options["random_state"]
     return Change(
         old=replace(judge_problems(made[0], tolerance, random_state=seed), event=event),
         new=replace(judge_problems(made[1], tolerance, random_state=seed), event=event),
@@ -224,44 +216,13 @@ def _rows_of(problems: Problems) -> Rows:
     return without_single_groups(problems.rows)
 
 
-def _as_one(
-    name: str, scores: Any, y: Any, *, classes: Sequence[Any] | None, positive: Any, score_type: Any
-) -> tuple[Floats, NDArray[np.bool_]]:
-    """The probability of the second of two classes, and whether a row has it."""
-    if classes is None:
-        classes = pair_of(scores, y)
-    try:
-        rows = check_class_rows(scores, y, classes=classes, score_type=score_type)
-    except InputError as error:
-        raise _about(error, {"scores": name}) from None
-    one, events = as_one_score(rows, positive)
-    return np.asarray(expit(one)) if rows.score_type == "logit" else one, events
-
-
-def _of_frame(
-    frame: Any, names: tuple[Any, Any, Any], beside: tuple[Any, Any], sample_weight: Any, groups: Any
-) -> tuple[Any, Any, Any, Any, Any]:
-    """Scores of both models, labels, weights and groups, from the named columns of a frame."""
+def _refuse_beside(names: tuple[Any, Any, Any], scores_new: Any, y: Any) -> None:
+    """Refuse names of columns without one of them, or beside arrays."""
     for argument, name in zip(("score_old", "score_new", "label"), names, strict=True):
         if name is None:
             raise InputError(argument, "is missing", "name the scores of both models and the labels")
-    if any(each is not None for each in beside):
+    if scores_new is not None or y is not None:
         raise InputError("scores_new", "is given beside the names of columns", "pass the frame and the names alone")
-    refuse_numbers(score_old=names[0], score_new=names[1], label=names[2])
-    old, new = ([name] if isinstance(name, str) else list(name) for name in names[:2])
-    sides = {"by": None, "time": None, "groups": groups}
-    first, y, weights, given = from_frame(frame, old, names[2], sample_weight, sides)
-    second = from_frame(frame, new, names[2], sample_weight, sides)[0]
-    return first, second, y, weights, given["groups"]
-
-
-def _refuse_names(scores_new: Any, y: Any) -> None:
-    """Refuse missing arguments, and names of columns in their place."""
-    for argument, value in (("scores_new", scores_new), ("y", y)):
-        if value is None or isinstance(value, str):
-            problem = "is missing" if value is None else "looks like the name of a column"
-            call = "compare(frame, score_old=..., score_new=..., label=...)"
-            raise InputError(argument, problem, f"pass compare(scores_old, scores_new, y), or {call}")
 
 
 def _levels(thresholds: ArrayLike | None) -> tuple[float, ...] | None:
@@ -298,14 +259,21 @@ def _about(error: InputError, names: Mapping[str, str]) -> InputError:
     return InputError(_named(error.subject, names), _renamed(error.problem, names), fix)
 
 
-def _read(names: Mapping[str, str], scores: Any, y: Any, sample_weight: Any, **given: Any) -> Rows:
-    """Checked rows of one model; ``names`` maps argument names of the check to those of :func:`compare`."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CalibrantWarning)
-        try:
-            return without_single_groups(check_rows(scores, y, sample_weight, score_type="probability", **given))
-        except InputError as error:
-            raise _about(error, names) from None
+def _read(given: Given, names: Mapping[str, str]) -> tuple[Rows, tuple[Note, ...]]:
+    """Checked rows of one model, and what was said about them."""
+    try:
+        rows, said = read_rows(given)
+        return without_single_groups(as_probabilities(rows)), said
+    except InputError as error:
+        raise _about(error, names) from None
+
+
+def _problems(given: Given, notion: AskedNotion | None, random_state: int, names: Mapping[str, str]) -> Problems:
+    """The problems of one model with several classes or labels."""
+    try:
+        return problems_of(given, notion=notion, random_state=random_state)
+    except InputError as error:
+        raise _about(error, names) from None
 
 
 def _named(subject: str | Setting, names: Mapping[str, str]) -> str | Setting:

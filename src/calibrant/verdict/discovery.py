@@ -24,7 +24,7 @@ from calibrant.metrics.variance import Rates, ratio_rate
 from calibrant.numerics import Floats, Ints, logit
 from calibrant.tallies import Tally
 from calibrant.verdict.figures import amount, p_text
-from calibrant.verdict.input.reading import as_probabilities
+from calibrant.verdict.input.evidence import as_probabilities
 from calibrant.verdict.segments import ALPHA, ALPHA_SIDE, CONFIDENCE
 
 GRID = 16

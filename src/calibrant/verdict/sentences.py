@@ -226,7 +226,7 @@ class Wording:
             more = f" ({percent(abs(ratio))} {'more' if ratio > 0.0 else 'fewer'})"
         span = "" if verdict.only_ends else f"; 95 % expected range {' to '.join(map(amount, verdict.expected))}"
         counted = f"Predicted {amount(verdict.predicted)} {nouns.events}, {amount(verdict.events)} observed{more}{span}"
-        if verdict.counts:
+        if verdict.counts or verdict.fractional:
             return f"{counted} ({row_text(verdict, nouns)})."
         return (
             f"{counted} ({row_text(verdict, nouns)}, weighted). Ratios, intercept and slope describe the "

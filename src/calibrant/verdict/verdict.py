@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from calibrant.arrays.rows import labels_as_fractions
 from calibrant.messages import PYTHON, InputError, MissingPackage, Note, Voice
 from calibrant.notebook import AMBER, GREEN, RED, stacked, text_block
 from calibrant.tallies import Tally
@@ -177,6 +178,11 @@ class Verdict:
         return "within" if self.status == "calibrated" else "beyond" if self.status == "miscalibrated" else "unsettled"
 
     # ------------------------------------------------------------------------------------------------------- parts
+
+    @property
+    def fractional(self) -> bool:
+        """Whether labels are fractions, so that weights are halves of rows."""
+        return any(each.code == labels_as_fractions.code for each in self.notes)
 
     @property
     def deviations(self) -> tuple[Direction | Misfit, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays.columns import is_tensor
+from calibrant.arrays.columns import is_tensor, meant
 from calibrant.arrays.keys import key_text
 from calibrant.arrays.tensors import as_given
 from calibrant.messages import Argument, InputError, Phrase
@@ -36,7 +36,7 @@ def _places(found: tuple[str, ...], classes: tuple[str, ...], columns: tuple[str
         "scores",
         f"has no column {missing[0]!r}",
         f"its columns are {', '.join(map(repr, found[:5]))}; rename them to the names of the classes, or pass an array "
-        "in the order of the classes",
+        f"in the order of the classes{meant(missing[0], found)}",
     )
 
 

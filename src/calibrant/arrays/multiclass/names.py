@@ -58,7 +58,7 @@ def without_affix(columns: tuple[str, ...], labels: Sequence[str]) -> Sequence[s
     """
     if set(labels) <= set(columns):
         return columns
-    for place in range(1, min(map(len, columns))):
+    for place in range(1, min(map(len, columns), default=0)):
         for names, rest in (
             ({name[:place] for name in columns}, [name[place:] for name in columns]),
             ({name[-place:] for name in columns}, [name[:-place] for name in columns]),

@@ -9,7 +9,15 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays.columns import check_length, check_option, is_tensor, refuse_empty, refuse_other_order
+from calibrant.arrays.columns import (
+    check_length,
+    check_option,
+    is_tensor,
+    refuse_empty,
+    refuse_model,
+    refuse_other_order,
+    width,
+)
 from calibrant.arrays.keys import Keys, read_keys
 from calibrant.arrays.labels import label_column
 from calibrant.arrays.multiclass.frames import column_name, needed_columns, rebuilt, refuse_stranger, refuse_text
@@ -22,6 +30,9 @@ from calibrant.messages import Advice, Argument, InputError, Note, Phrase, Setti
 
 BLOCK = 1 << 17
 """Numbers read in one step, so that a second read finds them in the cache."""
+
+MAX_WIDENED = 1 << 22
+"""A float32 matrix of up to this many numbers is read in float64, so that it gives the answers of its values there."""
 
 Matrix = NDArray[Any]
 """float32 or float64."""
@@ -62,7 +73,7 @@ class MulticlassRows:
     Attributes
     ----------
     scores : ndarray of float32 or float64, shape (n, K)
-        Contiguous and finite. Shares memory with the caller's array where possible.
+        Contiguous and finite; float32 if they are many. Shares memory with the caller's array where possible.
     labels : ndarray of intp
         Column of each row's class; labels without a column, where they are allowed, have higher numbers.
     classes : tuple of str
@@ -136,22 +147,8 @@ class MulticlassRows:
 
 
 def is_matrix(scores: Any) -> bool:
-    """Whether an array, a nested list or a frame has two columns or more.
-
-    Examples
-    --------
-    >>> is_matrix([[0.2, 0.8]]), is_matrix([0.2, 0.8]), is_matrix([[0.2], [0.8]])
-    (True, False, False)
-    """
-    if hasattr(scores, "collect") or hasattr(scores, "toPandas"):
-        return False
-    if hasattr(scores, "column_names") and hasattr(scores, "num_columns"):
-        return int(scores.num_columns) > 1
-    shape = getattr(scores, "shape", None)
-    if shape is None:
-        first = scores[0] if isinstance(scores, list | tuple) and scores else None
-        return isinstance(first, list | tuple | np.ndarray) and np.ndim(first) == 1 and len(first) > 1
-    return isinstance(shape, tuple) and len(shape) == 2 and isinstance(shape[1], int) and shape[1] > 1
+    """Whether an array, a nested list or a frame has two columns or more."""
+    return width(scores) > 1
 
 
 def check_class_rows(
@@ -172,8 +169,8 @@ def check_class_rows(
     Parameters
     ----------
     scores : array-like or frame of shape (n, K)
-        Probabilities that sum to 1 in every row, or logits. A frame names the classes by its columns. float32 stays
-        float32, half precision becomes float32, anything else float64. Nothing is ever renormalized.
+        Probabilities that sum to 1 in every row, or logits. A frame names the classes by its columns. Read in float64;
+        single and half precision of more than 4,194,304 numbers in float32. Nothing is ever renormalized.
     y : array-like of shape (n,)
         The class of each row, as text, integers or booleans.
     classes : sequence, optional
@@ -198,6 +195,7 @@ def check_class_rows(
     check_option("score_type", score_type, (*get_args(MulticlassScoreType), None))
     check_option("weight_type", weight_type, ("importance", "frequency"))
     matrix, columns = read_matrix(scores)
+    matrix = matrix.astype(np.float64, copy=False) if matrix.size <= MAX_WIDENED else matrix
     n, size = matrix.shape
     if n == 0:
         refuse_empty("scores")
@@ -317,6 +315,7 @@ def read_matrix(scores: Any) -> tuple[Matrix, tuple[str, ...]]:
             "collect it first, or apply the map in the database with to_sql",
         )
     names: tuple[str, ...] = ()
+    refuse_model(scores)
     raw: Any = read_tensor(scores, "scores") if is_tensor(scores) else scores
     if hasattr(scores, "column_names"):  # pyarrow
         names = tuple(scores.column_names)
@@ -388,13 +387,14 @@ def settled_classes(
         fix: Text = "pass probabilities, such as the softmax of logits"
         if not fitted:
             fix = Phrase("pass {logit} if they are logits", logit=Setting("score_type", "logit"))
-        problem = f"must lie in [0, 1] to be of type {score_type!r}, but range from {spread.low:.6g} to"
+        of_type = "" if fitted else f" to be of type {score_type!r}"
+        problem = f"must lie in [0, 1]{of_type}, but range from {spread.low:.6g} to"
         raise InputError("scores", f"{problem} {spread.high:.6g}", fix)
     elif score_type == "probability" and not spread.probable:
         spread.refuse_sums(fitted)
     if score_type != "logit" and (spread.low < 0.0 or spread.high > 1.0):
         matrix = np.clip(matrix, 0.0, 1.0)
-    return matrix, score_type, notes  # type: ignore[return-value]  # a type that is still None was refused
+    return matrix, score_type, notes
 
 
 def class_codes(keys: Keys, names: tuple[str, ...], name: str = "y", fix: Text = Advice.DROP_ROWS) -> NDArray[np.intp]:

@@ -60,7 +60,7 @@ class Spread:
             # four standard deviations of the sum of independent rounding errors, and never more than is possible
             allowed = min(0.5 * size, 4.0 * math.sqrt(size / 12.0)) * unit + 1e-6
             if SUM_TOLERANCE < off <= allowed and np.abs(matrix / unit - np.rint(matrix / unit)).max() < 1e-3:
-                return allowed
+                return float(allowed)
         return SUM_TOLERANCE
 
     @property
@@ -86,7 +86,7 @@ class Spread:
             problem = f"must lie in [0, 1], but hold values that {look} (min {self.low:.6g}, max {self.high:.6g})"
             choice = fix if fitted else Phrase("{fix}, or pass {logit} if they are logits", fix=fix, logit=logit)
             raise InputError("scores", problem, choice)
-        outside = ((matrix < -ROUNDING) | (matrix > 1.0 + ROUNDING)).any(axis=1)
+        outside = np.asarray(((matrix < -ROUNDING) | (matrix > 1.0 + ROUNDING)).any(axis=1))
         if not outside.all() and np.abs(matrix[~outside].sum(axis=1) - 1.0).max() <= SUM_TOLERANCE:
             worst = np.where(matrix.min(axis=1) < -ROUNDING, matrix.min(axis=1), matrix.max(axis=1))
             refuse_strays(outside, worst, "rows with a value")

@@ -12,15 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays import Rows, ScoreType, check_rows
-from calibrant.arrays.columns import (
-    check_option,
-    need_names,
-    refuse_empty,
-    refuse_names,
-    refuse_store,
-    score_and_label,
-)
+from calibrant.arrays import Rows, ScoreType
+from calibrant.arrays.columns import check_option, refuse_empty, refuse_store
 from calibrant.arrays.labels import LabelType, labels_minus_one, labels_read
 from calibrant.calibration import Calibration
 from calibrant.calibrators.base import Calibrator, Fit
@@ -28,8 +21,9 @@ from calibrant.fits.needs import minority_rows
 from calibrant.fits.ranking import Ranking
 from calibrant.guarantees.provenance import Provenance, Sampling
 from calibrant.maps import Map
-from calibrant.messages import Advice, InputError, Note, Setting, note
+from calibrant.messages import Advice, InputError, Note, note
 from calibrant.numerics import Ends
+from calibrant.reading import Given, read
 from calibrant.tallies import Resolution, Tally, ends_at, repeat_notes
 
 if TYPE_CHECKING:
@@ -145,39 +139,35 @@ class BinaryCalibrator(Calibrator):
         """
         if sampling == "independent":
             sampling = "grouped" if groups is not None else "time-ordered" if time is not None else "independent"
-        named = score_and_label(y, score, label)
+        sides: dict[str, Any] = {"groups": groups, "time": time}
+        settings = {"positive": positive, "score_type": score_type, "label_type": label_type}
+        in_memory = label_type == "fraction" or self._splits_rows(groups, time)
         meant: Literal["importance", "frequency"] = "importance" if weight_type == "by-class" else weight_type
+        given = read(
+            scores, y, sample_weight, call="fit", score=score, label=label, **sides, **settings, weight_type=meant,
+            most=None if in_memory else 0,
+        )  # fmt: skip
+        if given.kind == "tally":
+            raise InputError("scores", "is a tally, which already contains the labels", "pass it to fit_tally")
         if weight_type == "by-class":
             from calibrant.fits.prior_correction import refuse_by_class  # here: few fits are to such rows
 
-            refuse_by_class(None if self._restores else type(self).__name__, in_frame=named is not None)
+            refuse_by_class(None if self._restores else type(self).__name__, in_frame=bool(given.names))
             if label_type == "fraction":
                 raise InputError("label_type", "of fractions leaves no class to sample by", "leave weight_type out")
-        in_memory = label_type == "fraction" or self._splits_rows(groups, time)
-        if named is not None and not in_memory:
-            counted = _tally_of_frame(scores, *named, sample_weight, meant, groups, time, positive, score_type)
+        if given.kind == "frame":
+            counted = _tally_of_frame(given)
             return self._fit_tally(counted, sampling, (_resolution_note(counted),))
-        if named is not None:
-            sides = {"sample_weight": sample_weight, "groups": groups, "time": time}
-            scores, y, sample_weight, groups, time = _columns_of_frame(scores, named, sides)
-            score_type = "probability" if score_type is None else score_type
-        refuse_places("fit", scores, y, sample_weight)
-        refuse_names("fit", y=y, sample_weight=sample_weight, groups=groups, time=time)
-        if y is None:
-            raise labels_missing()
-        rows = check_rows(
-            scores,
-            y,
-            sample_weight,
-            weight_type=meant,
-            groups=groups,
-            time=time,
-            positive=positive,
-            score_type=score_type,
-            label_type=label_type,
-        )
+        if given.names and score_type is None:
+            given = replace(given, score_type="probability")
+        rows = given.rows()
         self._fit_score_rows(rows, sampling, by_class=weight_type == "by-class")
+        return self._as_written(rows, given.y)
+
+    def _as_written(self, rows: Rows, y: Any) -> Self:
+        """Keep how classes are written, and which of two columns of scores is that of the event."""
         self.classes_ = classes_as_written(rows, y)
+        self.provenance_ = replace(self.provenance_, column=rows.column, columns=rows.columns)
         return self
 
     def _splits_rows(self, groups: object, time: object) -> bool:
@@ -360,25 +350,6 @@ counted_exactly = note("counted-exactly", "counted in the frame: exact, {scores:
 counted_on_grid = note("counted-on-grid", "counted in the frame: on a grid of 65,536 cells")
 
 
-def labels_missing() -> InputError:
-    """The error of a fit without labels."""
-    return InputError("y", "is missing", "pass the labels, as in fit(scores, y) or fit(frame, score=..., label=...)")
-
-
-def refuse_places(call: str, scores: Any, y: Any, following: Any) -> None:
-    """Reject counts and names of columns where arrays belong, with the call that takes them."""
-    refuse_store("scores", scores)
-    if isinstance(scores, Tally) or type(scores).__name__ == "GroupedTally":
-        raise InputError("scores", "is a tally, which already contains the labels", "pass it to fit_tally")
-    if hasattr(scores, "columns") and isinstance(y, str):
-        label = repr(following) if isinstance(following, str) else "..."
-        raise InputError(
-            Setting("y", y),
-            "looks like the name of a column, which must be passed by keyword",
-            f"pass {call}(frame, score={y!r}, label={label})",
-        )
-
-
 def classes_as_written(rows: Rows, y: Any) -> NDArray[Any]:
     """The negative class and the event as they were written in the labels."""
     for each in rows.other_notes:
@@ -395,38 +366,18 @@ def _too_few(needed: int, tally: Tally) -> tuple[Note, ...]:
     return (few_for_rich_map(minority, float(needed)),) if minority < needed else ()
 
 
-def _tally_of_frame(
-    frame: Any,
-    score: str,
-    label: str,
-    sample_weight: Any,
-    weight_type: Literal["importance", "frequency"],
-    groups: Any,
-    time: Any,
-    positive: Any,
-    score_type: ScoreType | None,
-) -> Tally:
-    from calibrant.engine.columns import read_frame  # here, so that arrays load no engine
-    from calibrant.engine.frames import tally
+def _tally_of_frame(given: Given) -> Tally:
+    from calibrant.engine.frames import tally  # here, so that arrays load no engine
 
-    read_frame(frame, score, label, *need_names(sample_weight=sample_weight, groups=groups, time=time))
     return tally(
-        frame,
-        score,
-        label,
-        sample_weight=sample_weight,
-        weight_type=weight_type,
-        positive=positive,
-        score_type="probability" if score_type is None else score_type,
+        given.scores,
+        given.names["score"],
+        given.names["label"],
+        sample_weight=given.sample_weight,
+        weight_type=given.weight_type,
+        positive=given.positive,
+        score_type="probability" if given.score_type is None else given.score_type,
     )
-
-
-def _columns_of_frame(frame: Any, names: tuple[str, str], sides: dict[str, Any]) -> list[Any]:
-    """Scores, labels, weights, groups and time of a frame, in memory."""
-    from calibrant.engine.columns import columns_of  # here, so that arrays load no engine
-
-    taken = columns_of(frame, [*names, *need_names(**sides)])
-    return [None if name is None else taken[name].to_numpy() for name in (*names, *sides.values())]
 
 
 def _resolution_note(tally: Tally) -> Note:

@@ -18,8 +18,9 @@ from calibrant.arrays.score_types import MulticlassScoreType
 from calibrant.calibrators.base import Calibrator, Fit
 from calibrant.guarantees.provenance import MulticlassProvenance, Sampling
 from calibrant.maps import MulticlassMap
-from calibrant.messages import InputError, Note, Setting, Voice, note, warn
+from calibrant.messages import InputError, Note, Voice, note, warn
 from calibrant.metrics.multiclass.scores import order_notes
+from calibrant.reading import read
 
 
 class MulticlassCalibrator(Calibrator):
@@ -43,13 +44,15 @@ class MulticlassCalibrator(Calibrator):
     def fit(
         self,
         scores: Any,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | str | None = None,
         *,
+        score: Sequence[str] | None = None,
+        label: str | None = None,
         classes: Sequence[Any] | None = None,
         weight_type: Literal["importance", "frequency"] = "importance",
-        groups: ArrayLike | None = None,
-        time: ArrayLike | None = None,
+        groups: ArrayLike | str | None = None,
+        time: ArrayLike | str | None = None,
         score_type: MulticlassScoreType | None = None,
         sampling: Sampling = "independent",
     ) -> Self:
@@ -62,6 +65,9 @@ class MulticlassCalibrator(Calibrator):
             whose columns name the classes. Probabilities that sum to 1, or logits.
         y
             The class of each row: text, integers or booleans.
+        score, label
+            Names of the columns of scores and of classes, if ``scores`` is a frame that has both; ``sample_weight``,
+            ``groups`` and ``time`` are then names too.
         classes
             The labels in the order of the columns; see :func:`~calibrant.arrays.multiclass.rows.check_class_rows`.
         sample_weight, weight_type, groups, time, sampling
@@ -77,24 +83,13 @@ class MulticlassCalibrator(Calibrator):
         check_option("sampling", sampling, get_args(Sampling))
         if sampling == "independent":
             sampling = "grouped" if groups is not None else "time-ordered" if time is not None else "independent"
-        if y is None:
-            raise InputError("y", "is missing", "pass the labels, as in fit(scores, y) or calibrate(scores, y)")
-        if isinstance(y, str):
-            raise InputError(
-                Setting("y", y),
-                "looks like the name of a column",
-                f"pass the columns of the classes as frame[[...]] and the labels as frame[{y!r}]",
-            )
-        rows = self._checked_rows(
-            scores,
-            y,
-            sample_weight,
-            classes=classes,
-            weight_type=weight_type,
-            groups=groups,
-            time=time,
-            score_type=score_type,
-        )
+        sides: dict[str, Any] = {"groups": groups, "time": time, "weight_type": weight_type}
+        sides |= {"score": score, "label": label}
+        given = read(scores, y, sample_weight, call="fit", most=None, classes=classes, score_type=score_type, **sides)
+        if given.kind in ("tally", "labels"):
+            what = "is a tally, which has one score" if given.kind == "tally" else "is for several labels"
+            raise InputError("scores", what, "pass a matrix with one column per class and one label per row")
+        rows = self._checked_rows(given.scores, given.y, given.sample_weight, **given.described)
         self._fit_rows(rows, sampling)
         for each in order_notes(rows):
             warn(each)

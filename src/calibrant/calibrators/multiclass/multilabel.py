@@ -6,11 +6,10 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
 from calibrant.arrays.columns import check_option
-from calibrant.arrays.multiclass.labels import indicator_columns
 from calibrant.arrays.sides import check_weights
 from calibrant.calibrators.auto import AutoCalibrator
 from calibrant.calibrators.base import Calibrator, Fit
@@ -21,6 +20,7 @@ from calibrant.guarantees.provenance import MulticlassProvenance, Sampling, libr
 from calibrant.maps import PerClassMap
 from calibrant.messages import InputError, Note, Voice, note
 from calibrant.numerics import row_fingerprint
+from calibrant.reading import read
 from calibrant.selection.losses import NAMES
 
 MAX_SHOWN = 20
@@ -36,6 +36,25 @@ SEVERAL = NoCertificate(
 def of_label(voice: Voice, label: str, about: Note) -> str:
     """A note on the rows of one label."""
     return f"{label}: {about.say(voice)}"
+
+
+def label_problems(scores: Any, y: Any) -> dict[str, tuple[NDArray[Any], NDArray[np.uint8]]]:
+    """Scores and labels of each label by its name: that of its column, or else its number from 0.
+
+    Examples
+    --------
+    >>> problems = label_problems([[0.2, 0.9], [0.6, 0.7]], [[0, 1], [1, 1]])
+    >>> {name: (s.tolist(), label.tolist()) for name, (s, label) in problems.items()}
+    {'0': ([0.2, 0.6], [0, 1]), '1': ([0.9, 0.7], [1, 1])}
+    """
+    given = read(scores, y, call="fit")
+    if given.kind != "labels":
+        fix = "pass a matrix of 0 and 1 with one column per label; classes have one label per row"
+        raise InputError("y", "is not a target of several labels", fix)
+    names = map(str, given.classes or range(given.y.shape[1]))
+    return {
+        name: (np.ascontiguousarray(s), label) for name, s, label in zip(names, given.scores.T, given.y.T, strict=True)
+    }
 
 
 @dataclass(eq=False, repr=False)
@@ -113,7 +132,7 @@ class MultilabelCalibrator(Calibrator):
             sampling = "grouped" if groups is not None else "time-ordered" if time is not None else "independent"
         base = AutoCalibrator(random_state=self.random_state) if self.calibrator is None else self.calibrator
         check_calibrator(base)
-        problems = indicator_columns(scores, y)
+        problems = label_problems(scores, y)
         described: dict[str, Any] = {"weight_type": weight_type, "groups": groups, "time": time, "sampling": sampling}
         self.labels_, notes = {}, []
         for name, (s, hits) in problems.items():

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
-from calibrant.arrays.columns import check_option, read_numbers, refuse_names
+from calibrant.arrays.columns import check_option
 from calibrant.arrays.keys import Keys
 from calibrant.arrays.multiclass.rows import MulticlassRows
 from calibrant.arrays.score_types import MulticlassScoreType
@@ -19,7 +19,7 @@ from calibrant.calibrators.multiclass.auto import MulticlassAutoCalibrator
 from calibrant.calibrators.multiclass.base import MulticlassCalibrator, absent_notes
 from calibrant.fits.multiclass.segments import corrected, fit_correction
 from calibrant.fits.multiclass.softmax import effective_weights, zeros_as
-from calibrant.fits.segments.counts import By, read_by, taken_keys
+from calibrant.fits.segments.counts import By, segment_keys
 from calibrant.guarantees.certificate import Coverage, IntervalName
 from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
 from calibrant.guarantees.provenance import Sampling, Status
@@ -29,6 +29,7 @@ from calibrant.messages import InputError, Shown, Voice, warn
 from calibrant.metrics.estimates import Estimate
 from calibrant.metrics.multiclass.scores import order_notes
 from calibrant.numerics import Floats
+from calibrant.reading import read
 from calibrant.selection.comparison import decimals_of
 from calibrant.selection.losses import NAMES, Losses
 from calibrant.selection.multiclass.cross_validation import MIN_OUTPUT, Setting, class_losses
@@ -173,18 +174,14 @@ class MulticlassSegmentCalibrator(MulticlassCalibrator):
         if y is None or by is None:
             missing = "y" if y is None else "by"
             raise InputError(missing, "is missing", "pass labels and segments, as in fit(scores, y, by)")
-        refuse_names("fit", y=y, by=by)
-        described = {"weight_type": weight_type, "groups": groups, "time": time, "score_type": score_type}
-        rows = self._checked_rows(scores, y, sample_weight, classes=classes, **described)
-        found = read_by(by)
-        if len(found) != 1:
+        sides: dict[str, Any] = {"groups": groups, "time": time, "by": by, "weight_type": weight_type}
+        given = read(scores, y, sample_weight, call="fit", most=None, classes=classes, score_type=score_type, **sides)
+        rows = self._checked_rows(given.scores, given.y, given.sample_weight, **given.described)
+        if len(given.by) != 1:
             raise InputError(
-                "by", f"must be one column for a matrix of classes, got {len(found)}", "join them into one column"
+                "by", f"must be one column for a matrix of classes, got {len(given.by)}", "join them into one column"
             )
-        weights = None if sample_weight is None else read_numbers(sample_weight, "sample_weight")
-        kept = None if weights is None else np.flatnonzero(weights > 0)
-        size = len(rows) if weights is None else len(weights)
-        ((self._by, self._keys),) = taken_keys(found, kept, size).items()
+        ((self._by, self._keys),) = segment_keys(given, len(rows)).items()
         try:
             self._fit_rows(rows, sampling)
         finally:

@@ -11,17 +11,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from calibrant.arrays import ScoreType, check_rows
-from calibrant.arrays.columns import check_option, check_whole, read_numbers, refuse_names, score_and_label
-from calibrant.arrays.multiclass.rows import check_class_rows, is_matrix
+from calibrant.arrays import ScoreType
+from calibrant.arrays.columns import check_option, check_whole, read_numbers, width
+from calibrant.arrays.multiclass.rows import check_class_rows
 from calibrant.arrays.score_types import MulticlassScoreType
-from calibrant.calibrators.base import both_classes
-from calibrant.calibrators.binary.base import BinaryCalibrator, classes_as_written, labels_missing, refuse_places
+from calibrant.calibration import both_classes
+from calibrant.calibrators.binary.base import BinaryCalibrator
 from calibrant.calibrators.multiclass.base import MulticlassCalibrator
 from calibrant.calibrators.trees.rules import Rules
 from calibrant.calibrators.trees.samples import ClassScores, OneScore, Sample
 from calibrant.fits.ranking import Ranking
-from calibrant.fits.segments.counts import frame_columns
 from calibrant.fits.trees.features import (
     Features,
     Table,
@@ -41,6 +40,7 @@ from calibrant.maps.trees import TreeNodes
 from calibrant.messages import InputError, Note, Voice, listed, note, warn
 from calibrant.metrics.multiclass.scores import order_notes
 from calibrant.numerics import Floats, Ints
+from calibrant.reading import read
 
 MOST_SHOWN = 12
 """Rules that a printed calibrator shows."""
@@ -114,39 +114,35 @@ class TreeCalibrator(BinaryCalibrator, MulticlassCalibrator):
         self._check()
         if sampling == "independent":
             sampling = "grouped" if groups is not None else "time-ordered" if time is not None else "independent"
-        named = score_and_label(y, score, label)
-        if named is not None:
-            sides = {"sample_weight": sample_weight, "groups": groups, "time": time}
-            chosen = [features] if isinstance(features, str) else features
-            if not isinstance(chosen, list | tuple) or not chosen or not all(isinstance(each, str) for each in chosen):
+        if isinstance(y, str) and score is None:  # names of a frame by position: scores, labels, features
+            score, label, y, features, sample_weight = y, features, None, sample_weight, None
+        chosen: list[str] = []
+        if score is not None or label is not None:
+            chosen = [features] if isinstance(features, str) else list(features or ())
+            if not chosen or not all(isinstance(each, str) for each in chosen):
                 raise InputError(
                     "features", "must name columns of the frame, as score and label do", "pass a list of names"
                 )
-            for what, taken in zip(("label", "weight", "group", "time"), (label, *sides.values()), strict=True):
+            roles = {"label": label, "weight": sample_weight, "group": groups, "time": time}
+            for what, taken in roles.items():
                 if isinstance(taken, str) and taken in chosen:
                     raise InputError("features", f"contains {taken!r}, which is the {what} of the rows", "leave it out")
-            scores, y, features, (sample_weight, groups, time) = frame_columns(scores, *named, chosen, sides)
-            score_type = "probability" if score_type is None else score_type
-        refuse_places("fit", scores, y, features)
-        refuse_names("fit", y=y, sample_weight=sample_weight, groups=groups, time=time)
-        if y is None:
-            raise labels_missing()
-        described: dict[str, Any] = {
-            "weight_type": weight_type,
-            "groups": groups,
-            "time": time,
-            "score_type": score_type,
-        }
+        sides: dict[str, Any] = {"score": score, "label": label, "groups": groups, "time": time}
+        settings = {"weight_type": weight_type, "positive": positive, "classes": classes, "score_type": score_type}
+        given = read(scores, y, sample_weight, call="fit", more=chosen, most=None, **sides, **settings)
+        if given.names:
+            features = dict(given.more)
+            given = replace(given, score_type=score_type or "probability")
         sample: Sample
-        if is_matrix(scores):
+        if given.kind == "classes":
             if positive is not None:
                 raise InputError("positive", "is for one score only", "pass classes=, the labels of the columns")
-            sample = ClassScores(check_class_rows(scores, y, sample_weight, classes=classes, **described))
+            sample = ClassScores(check_class_rows(given.scores, given.y, given.sample_weight, **given.described))
         else:
-            if classes is not None:
+            if classes is not None and width(given.scores) < 2:
                 raise InputError("classes", "is for a matrix of scores", "pass positive=, the label of the event")
-            sample = OneScore.of(check_rows(scores, y, sample_weight, positive=positive, **described))
-        weights = None if sample_weight is None else read_numbers(sample_weight, "sample_weight")
+            sample = OneScore.of(given.rows())
+        weights = None if given.sample_weight is None else read_numbers(given.sample_weight, "sample_weight")
         size = len(sample) if weights is None else len(weights)
         names = isinstance(features, list | tuple) and all(isinstance(each, str) for each in features)
         if names and features and len(features) != size:  # else it is one column of text
@@ -158,7 +154,7 @@ class TreeCalibrator(BinaryCalibrator, MulticlassCalibrator):
             for each in order_notes(sample.rows):
                 warn(each)
         else:
-            self.classes_ = classes_as_written(sample.rows, y)
+            self._as_written(sample.rows, given.y)
         return self
 
     def fit_tally(self, tally: Any, *, sampling: Sampling = "independent") -> Self:

@@ -44,8 +44,8 @@ def compare(
       calibrant compare rows.parquet --old p --new q --label bad --threshold 0.2
     """
     from calibrant.cli.input.source import Rows
+    from calibrant.reading import Table
     from calibrant.verdict import compare as judge
-    from calibrant.verdict.multiclass.classes import Table
 
     limits = options.tolerance_of(tolerance)
     columns = options.Columns(old, label, weight, frequency, None, None, groups, positive, None, where)

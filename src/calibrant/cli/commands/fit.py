@@ -349,7 +349,7 @@ def _classes_by_segment(calibrator: Any, method: Method) -> Any:
 def _fit_classes(calibrator: Any, rows: Rows, by: list[str] | None, classes: list[str] | None) -> None:
     """Fit to one column of scores per class, read into memory."""
     from calibrant.cli.voice import Mistake
-    from calibrant.verdict.multiclass.classes import Table
+    from calibrant.reading import Table
 
     of = rows.columns
     if of.positive is not None:

@@ -320,10 +320,11 @@ def _advice(name: str, there: Sequence[str], option: str) -> str:
         return f"its lines have different numbers of columns; the first line is {there[0]!r}"
     if all(name == f"column{place}" for place, name in enumerate(there)):
         return "it has no header line: add the column names as the first line"
-    lower = {column.lower(): column for column in there}
-    near = get_close_matches(name.lower(), lower, 1)
+    from calibrant.arrays.columns import nearest  # here, as numpy is loaded late
+
+    near = nearest(name, there)
     listed = ", ".join(map(repr, there[:SHOWN_COLUMNS])) + (", ..." if len(there) > SHOWN_COLUMNS else "")
-    meant = f"did you mean {lower[near[0]]!r}? Columns:" if near else f"pass {option} with one of"
+    meant = f"did you mean {near!r}? Columns:" if near else f"pass {option} with one of"
     return f"{meant} {listed}{INSTEAD.get(option, '')}"
 
 

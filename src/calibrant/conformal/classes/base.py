@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal, Self
 
@@ -22,6 +23,7 @@ from calibrant.conformal.quantiles import check_alpha
 from calibrant.guarantees.no_certificate import NoCertificate
 from calibrant.messages import InputError
 from calibrant.numerics import Floats
+from calibrant.reading import located
 
 Empty = Literal["top class", "keep"]
 
@@ -50,12 +52,14 @@ class ClassConformal(ABC):
     def fit(
         self,
         scores: Any,
-        y: ArrayLike,
+        y: ArrayLike | None = None,
         *,
-        groups: ArrayLike | None = None,
+        groups: ArrayLike | str | None = None,
         sample_weight: Any = None,
         classes: Any = None,
         score_type: MulticlassScoreType | None = None,
+        score: str | Sequence[str] | None = None,
+        label: str | None = None,
     ) -> Self:
         """Find the threshold from calibration rows, which neither the model nor its calibrator was fitted on.
 
@@ -77,6 +81,8 @@ class ClassConformal(ABC):
             event last.
         score_type
             ``"probability"``, ``"logit"`` or ``"independent"``; guessed by default, for a matrix.
+        score, label
+            Names of the columns of scores and of classes, if ``scores`` is a frame; ``groups`` is then a name too.
 
         Returns
         -------
@@ -85,6 +91,11 @@ class ClassConformal(ABC):
         """
         check_alpha(self.alpha)
         self._check()
+        if self.estimator is None:
+            given = located(scores, y, groups=groups, score=score, label=label, call="fit")
+            scores, y, groups = given.scores, given.y, given.groups
+        if y is None:
+            raise InputError("y", "is missing", "pass the class of each row")
         rows = self._read(scores, y, classes, score_type)
         matrix = probabilities(rows.scores, rows.score_type)
         own = self._scores(matrix)[np.arange(len(rows)), rows.labels]

@@ -14,6 +14,7 @@ from calibrant.clinical.validation import MEASURES
 from calibrant.displays.base import Display, display_of
 from calibrant.displays.drawing import style
 from calibrant.messages import InputError, plural
+from calibrant.reading import located
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -95,6 +96,7 @@ class ForestDisplay(Display):
         ForestDisplay
             The computed plot.
         """
+        scores, y, sample_weight = located(scores, y, sample_weight, call="from_predictions").columns
         return cls(validate_clusters(scores, y, sample_weight, groups=groups), measure)
 
     @property

@@ -20,6 +20,7 @@ from calibrant.metrics.multiclass.claims import read_claims
 from calibrant.metrics.multiclass.errors import MulticlassErrors, errors_by_class
 from calibrant.notions import Notion, notion_by_class
 from calibrant.numerics import Floats
+from calibrant.reading import located
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -131,6 +132,7 @@ class MulticlassErrorDisplay(Display):
         random_state
             Seed of the expected errors, where they are simulated.
         """
+        scores, y, sample_weight = located(scores, y, sample_weight, call="from_predictions").columns
         options: dict[str, Any] = {
             "notion": notion, "n_bins": n_bins, "strategy": strategy, "random_state": random_state,
         }  # fmt: skip

@@ -19,6 +19,7 @@ from calibrant.displays.multiclass.rates import MulticlassCells, claims_after, w
 from calibrant.displays.rates import Series
 from calibrant.displays.reliability import CurveKind, ReliabilityDisplay
 from calibrant.metrics.multiclass.claims import Claims, read_claims
+from calibrant.reading import located
 from calibrant.tallies import Tally
 
 if TYPE_CHECKING:
@@ -216,6 +217,7 @@ class ClasswiseDisplay(PanelsDisplay):
         axes
             ``"linear"``, or ``"log-odds"`` if the scores of rare classes are small.
         """
+        scores, y, sample_weight = located(scores, y, sample_weight, call="from_predictions").columns
         check_option("axes", axes, ("linear", "log-odds"))
         check_whole("max_classes", max_classes)
         claims = read_claims(scores, y, sample_weight, notion="class-wise", classes=classes, score_type=score_type)

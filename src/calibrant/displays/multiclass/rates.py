@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from calibrant.displays.base import calibrated_scores
 from calibrant.messages import InputError
+from calibrant.metrics.binary.bins import even_edges
 from calibrant.metrics.multiclass.bins import MulticlassBins
 from calibrant.metrics.multiclass.claims import Claims, read_claims
 from calibrant.notions import Notion
@@ -70,7 +71,7 @@ class MulticlassCells:
     def of(cls, claims: Claims, n_bins: int = 10, edges: ArrayLike | None = None) -> MulticlassCells:
         """Count the claims of :class:`TopLabel` or :class:`Classwise` by class and bin of equal width, or by edges."""
         bins = MulticlassBins.of(claims, n_bins=n_bins, edges=edges, keep=False)
-        inner = np.arange(1, n_bins) / n_bins if edges is None else np.asarray(edges, dtype=np.float64)
+        inner = even_edges(n_bins) if edges is None else np.asarray(edges, dtype=np.float64)
         parts = (bins.n, bins.effective_n, bins.events, bins.score_sum)
         n, size, events, score_sum = (part.reshape(-1, len(inner) + 1) for part in parts)
         return cls(claims.classes, inner, n, size, events, score_sum, claims.weights is None)
@@ -78,7 +79,7 @@ class MulticlassCells:
     @property
     def ends(self) -> Floats:
         """Both ends of every bin, from 0 to 1."""
-        return np.concatenate([[0.0], self.edges, [1.0]])
+        return np.concatenate([[0.0], self.edges, [1.0]]).round(15)
 
     def gap(self) -> Floats:
         """Number of rows times the distance of event rate and mean score, by class and bin."""

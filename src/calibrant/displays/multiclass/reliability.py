@@ -18,6 +18,7 @@ from calibrant.guarantees.bounds import clopper_pearson
 from calibrant.messages import InputError, Setting, plural
 from calibrant.metrics.multiclass.claims import read_claims
 from calibrant.numerics import Floats
+from calibrant.reading import located
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -141,6 +142,7 @@ class TopLabelDisplay(Display):
         random_state
             Seed of the simulated models.
         """
+        scores, y, sample_weight = located(scores, y, sample_weight, call="from_predictions").columns
         claims = read_claims(
             scores, y, sample_weight, notion="top-label", classes=classes, score_type=score_type, named=named
         )

@@ -15,6 +15,7 @@ from calibrant.displays.drawing.style import Linear
 from calibrant.displays.multiclass.regions import Regions, regions_of
 from calibrant.messages import InputError, plural
 from calibrant.numerics import Floats
+from calibrant.reading import located
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -109,6 +110,7 @@ class SimplexDisplay(Display):
         min_rows
             Regions with fewer effective rows have neither arrow nor ring; by default ten, or a tenth of the mean.
         """
+        scores, y, sample_weight = located(scores, y, sample_weight, call="from_predictions").columns
         regions, p, place = regions_of(
             scores, y, sample_weight, binning=binning, after=after, classes=classes, score_type=score_type
         )
@@ -289,6 +291,7 @@ class CanonicalValidityDisplay(Display):
         random_state
             Seed of the simulated classes.
         """
+        scores, y, sample_weight = located(scores, y, sample_weight, call="from_predictions").columns
         regions, _, _ = regions_of(
             scores, y, sample_weight, binning=binning, after=after, classes=classes, score_type=score_type
         )

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import Rows, ScoreType
-from calibrant.arrays.columns import need_names
 from calibrant.arrays.keys import Keys, read_keys
 from calibrant.maps import ByGroupMap, ComposeMap, IdentityMap, LogitAffineMap, Map
 from calibrant.messages import InputError, Setting
 from calibrant.numerics import LOG_ODDS_LIMIT, OUTPUT_ENDS, Ends, Floats, Grid, Ints, expit, logit
+from calibrant.reading import Given
 from calibrant.tallies import SEGMENT_GRID, Cells, Counts, GroupedTally, Tally, ends_of_rows, in_effective_rows
 
 MAX_EXACT_ROWS = 1 << 16
@@ -256,15 +256,19 @@ def _counted_alike(rows: Rows) -> Rows:
     return replace(rows, weights=None, counts=True)
 
 
-def taken_keys(keys: Mapping[str, Keys], index: NDArray[Any] | None, size: int) -> dict[str, Keys]:
-    """Segments of the rows that were kept, without empty ones; an error if a column has the wrong length."""
-    for name, each in keys.items():
-        if each.codes.shape != (size,):
-            shown = each.codes.shape[0] if each.codes.ndim == 1 else each.codes.shape
-            raise InputError(Setting("by", name), f"has {shown} rows but scores has {size}", "pass one segment per row")
-    if index is None:
-        return dict(keys)
-    return {name: _present(Keys(each.codes[index], each.names)) for name, each in keys.items()}
+def segment_keys(given: Given, size: int) -> dict[str, Keys]:
+    """Segments by column, of the ``size`` rows with a weight above 0, without empty ones."""
+    if not given.by or not all(given.by):
+        raise InputError("by", "must have at least one column, each with a text name", "pass {'name': values}")
+    kept, found = given.kept, {}
+    for name, column in given.by.items():
+        keys = read_keys(column, Setting("by", name))
+        rows = size if kept is None else len(kept)
+        if keys.codes.shape != (rows,):
+            shown = keys.codes.shape[0] if keys.codes.ndim == 1 else keys.codes.shape
+            raise InputError(Setting("by", name), f"has {shown} rows but scores has {rows}", "pass one segment per row")
+        found[name] = keys if kept is None else _present(Keys(keys.codes[kept], keys.names))
+    return found
 
 
 def _present(keys: Keys) -> Keys:
@@ -307,34 +311,3 @@ def _compact(key: Ints, size: int) -> tuple[Ints, Ints]:
 def _by_sorting(key: Ints) -> tuple[NDArray[Any], NDArray[Any]]:
     _, first, index = np.unique(key, return_index=True, return_inverse=True)
     return index, first
-
-
-# ---------------------------------------------------------------------------------------------------- reading segments
-
-
-def read_by(by: Any) -> dict[str, Keys]:
-    """Segments by column."""
-    if isinstance(by, Mapping):
-        named = dict(by)
-    elif hasattr(by, "columns"):  # a frame of segments
-        named = {name: by[name] for name in by.columns}
-    else:
-        name = getattr(by, "name", None)
-        named = {name if isinstance(name, str) and name else "segment": by}
-    if not named or not all(isinstance(name, str) and name for name in named):
-        raise InputError("by", "must have at least one column, each with a text name", "pass {'name': values}")
-    return {name: read_keys(values, Setting("by", name)) for name, values in named.items()}
-
-
-def frame_columns(frame: Any, score: str, label: str, by: Any, sides: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Scores, labels, segments and further columns (weights, groups, time) of a frame, in memory."""
-    from calibrant.engine.columns import columns_of  # here, so that arrays load no engine
-
-    segments = [by] if isinstance(by, str) else list(by or ())
-    if not segments or not all(isinstance(name, str) for name in segments):
-        raise InputError("by", "must name one or more columns of the frame, as score and label do")
-    taken = columns_of(frame, list(dict.fromkeys([score, label, *segments, *need_names(**sides)])))
-    columns = {name: column.to_numpy() for name, column in taken.items()}
-    segmented = {name: columns[name] for name in segments}
-    others = [None if name is None else columns[name] for name in sides.values()]
-    return columns[score], columns[label], segmented, others

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 
-from calibrant.arrays.columns import is_whole
+from calibrant.arrays.columns import is_whole, nearest
 from calibrant.live.replay.history import History, Usable
 from calibrant.maps import IdentityMap, Map
 from calibrant.messages import InputError, Setting
@@ -295,6 +294,6 @@ def read_policy(given: Any, named: dict[str, Any]) -> Policy:
     if isinstance(text, str) and text in named:
         found: Policy = named[text]()
         return found
-    near = get_close_matches(text, list(named), 1) if isinstance(text, str) else []
-    meant = f"did you mean {near[0]!r}?" if near else f"names are {', '.join(named)}"
+    near = nearest(text, named)
+    meant = f"did you mean {near!r}?" if near else f"names are {', '.join(named)}"
     raise InputError("policies", f"has {given!r}, which is not a policy", meant)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NoReturn, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays import Rows, ScoreType, check_rows
+from calibrant.arrays import Rows, ScoreType
 from calibrant.arrays.columns import check_option, check_whole
 from calibrant.arrays.labels import without_positive
 from calibrant.maps import StepMap
 from calibrant.messages import Advice, Argument, InputError, Phrase, plural
 from calibrant.metrics.regions import Regions, region_codes
-from calibrant.numerics import Column, Floats, Guide, chunks
+from calibrant.numerics import Column, Floats, Guide, chunks, expit
+from calibrant.reading import read
 from calibrant.tallies import Clusters, Tally
 
 Strategy = Literal["width", "mass", "distinct", "auto"]
@@ -63,36 +64,42 @@ def grouped_or_tally(scores: GroupedScores, y: Column, sample_weight: Column, gr
         names = {name: Argument(name) for name in ("scores", "y", "groups")}
         fix = Phrase("pass {scores}, {y} and {groups} as arrays", **names)
         raise InputError("groups", "cannot be combined with a tally", fix)
-    rows = _rows(scores, y, sample_weight, groups)
-    _need_probabilities(rows.score_type)
-    return Clusters.of_rows(rows)
+    return Clusters.of_rows(_rows(scores, y, sample_weight, groups))
 
 
 def rows_or_tally(scores: Scores, y: Column, sample_weight: Column) -> Tally | Rows:
     """The checked input of a metric: the tally, or unsorted rows of probabilities."""
-    data: Tally | Rows
     if isinstance(scores, Tally):
         if y is not None or sample_weight is not None:
             raise InputError("scores", "is a tally, which holds its labels and weights already", "pass it alone")
-        data, empty = scores, not scores.total > 0
-    else:
-        if y is None:
-            raise InputError("y", "is missing", "pass the labels after the scores, or a Tally alone")
-        data, empty = _rows(scores, y, sample_weight), False
-    _need_probabilities(data.score_type)
-    if empty:
-        raise InputError("scores", "is an empty tally", "pass one that has rows")
-    return data
+        _need_probabilities(scores.score_type)
+        if not scores.total > 0:
+            raise InputError("scores", "is an empty tally", "pass one that has rows")
+        return scores
+    if y is None:
+        raise InputError("y", "is missing", "pass the labels after the scores, or a Tally alone")
+    return _rows(scores, y, sample_weight)
 
 
 def _rows(scores: Any, y: Column, sample_weight: Column, groups: Column = None) -> Rows:
-    """The checked rows; metrics have no argument for the label of an event, nor for other scores than probabilities."""
+    """Checked rows of probabilities; metrics have no argument for the label of an event, nor for the type of scores."""
     try:
-        return check_rows(scores, y, sample_weight, groups=groups)
+        given = read(scores, y, sample_weight, call="metrics.ece", groups=groups, most=None)
+        rows = given.rows()
     except InputError as error:
-        if isinstance(error.fix, Phrase) and Advice.DIVIDE_BY_100 in error.fix.values.values():
-            raise InputError(error.subject, error.problem, Advice.DIVIDE_BY_100) from None
+        if isinstance(error.fix, Phrase) and "instead" in error.fix.values:
+            fix: Any = error.fix.values["instead"]  # nor is there an argument for real scores
+            raise InputError(error.subject, error.problem, fix) from None
         raise without_positive(error) from None
+    return as_probabilities(rows)
+
+
+def as_probabilities(rows: Rows) -> Rows:
+    """The rows with probabilities in place of log-odds; an error for other scores."""
+    if rows.score_type == "logit":
+        return replace(rows, scores=expit(rows.scores), score_type="probability")
+    _need_probabilities(rows.score_type)
+    return rows
 
 
 def _need_probabilities(score_type: ScoreType) -> None:
@@ -148,7 +155,7 @@ class Bins:
         n_bins
             Number of bins; with equal mass, ties can make it fewer.
         strategy
-            ``"width"``: [0, 1/B), [1/B, 2/B), ..., the last closed (Gupta 2023, eq. 1.17). ``"mass"``: about equally
+            ``"width"``: [0, 1/B], (1/B, 2/B], ..., as in Guo et al. (2017). ``"mass"``: about equally
             many rows in each; a tied score is never split. ``"distinct"``: one bin per distinct score (or per cell of a
             gridded tally, or per bin of a table). ``"auto"``: distinct when each has at least 50 rows (Gupta 2023,
             section 1.4.1), else mass.
@@ -170,7 +177,7 @@ class Bins:
         if edges is not None:
             inner = check_edges(edges)
         elif strategy == "width":
-            inner = np.arange(1, n_bins) / n_bins
+            inner = even_edges(n_bins)
         else:
             data = data if isinstance(data, Tally) else Tally.from_rows(data)
             if strategy == "distinct" or (strategy == "auto" and float(data.n.min()) >= ENOUGH_ROWS):
@@ -187,8 +194,9 @@ class Bins:
         size = len(inner) + 1
         dtype = np.int64 if tally.counts else np.float64
         n, events, score_sum = np.zeros(size, dtype=dtype), np.zeros(size, dtype=dtype), np.zeros(size)
-        # A gridded score is truncated to 30 bits of its octave: tied scores on an edge must not fall below it.
-        knots = inner if tally.grid is None else inner * (1.0 - 2.0**-29)
+        # A gridded score is truncated to 30 bits of its octave: tied scores on an edge must not cross it.
+        closed = np.array_equal(inner, even_edges(size))
+        knots = inner if tally.grid is None else inner * (1.0 + (2.0**-29 if closed else -(2.0**-29)))
         for scores, rows, hits in tally.pieces():
             index = np.searchsorted(knots, scores, side="right")
             n += np.bincount(index, rows, minlength=size).astype(dtype)
@@ -285,7 +293,7 @@ class Bins:
     @property
     def midpoint(self) -> Floats:
         """Middle of each bin on [0, 1]."""
-        return np.asarray((np.append(0.0, self.edges) + np.append(self.edges, 1.0)) / 2.0)
+        return np.asarray((np.append(0.0, self.edges) + np.append(self.edges, 1.0)).round(15) / 2.0)
 
     @property
     def effective_n(self) -> Floats:
@@ -293,6 +301,17 @@ class Bins:
         if self.w2 is None:
             return self.n.astype(np.float64)
         return np.asarray(np.where(self.n > 0, self.n**2 / np.where(self.w2 > 0, self.w2, 1.0), 0.0))
+
+
+def even_edges(n_bins: int) -> Floats:
+    """Inner edges of bins of equal width: the next double after k/B, so that [a, b) holds (k/B, (k + 1)/B].
+
+    Examples
+    --------
+    >>> np.searchsorted(even_edges(5), [0.2, 0.4, 0.6, 0.8, 1.0], side="right").tolist()
+    [0, 1, 2, 3, 4]
+    """
+    return np.nextafter(np.arange(1, n_bins) / n_bins, 2.0)
 
 
 def refuse_both() -> NoReturn:

@@ -8,7 +8,7 @@ from calibrant.arrays.score_types import MulticlassScoreType
 from calibrant.metrics.binary import errors, kernel, validity
 from calibrant.metrics.binary.bins import Edges, Scores, Strategy
 from calibrant.metrics.binary.validity import ValidityCurve
-from calibrant.metrics.dispatch.forms import for_classes, of_matrix
+from calibrant.metrics.dispatch.forms import for_classes, of_matrix, one_event
 from calibrant.metrics.draws import generator
 from calibrant.metrics.estimates import Estimate
 from calibrant.metrics.multiclass import errors as class_errors
@@ -46,21 +46,24 @@ def ece(
     :math:`\bar s_b` the mean score. For a matrix the sum runs over the claims of ``notion`` and their bins, divided by
     the number of claims.
 
-    ============================  ===================================================  ===============================
-    notion (matrix)               claims                                               bins
-    ============================  ===================================================  ===============================
-    ``"confidence"``              the class of the largest score                       of the score
-    ``"top-label"``, the default  the class of the largest score                       of the score, for each class
-    ``"class-wise"``              each class                                           of its score
-    ``TopKConfidence(k)``         the classes of the k largest scores, rank by rank    of the score
-    ``TopKLabel(k)``              the classes of the k largest scores, rank by rank    of the score, for each class
-    ``"canonical"``               the whole row, its classes summed and not averaged   distinct rows, or ``edges``
-    ============================  ===================================================  ===============================
+    ===============================  ================================================  ===============================
+    notion (matrix)                  claims                                            bins
+    ===============================  ================================================  ===============================
+    ``"confidence"``, the default    the class of the largest score                    of the score
+    ``"top-label"``                  the class of the largest score                    of the score, for each class
+    ``"class-wise"``                 each class                                        of its score
+    ``TopKConfidence(k)``            the classes of the k largest scores, by rank      of the score
+    ``TopKLabel(k)``                 the classes of the k largest scores, by rank      of the score, for each class
+    ``"canonical"``                  the whole row, its classes summed, not averaged   distinct rows, or ``edges``
+    ===============================  ================================================  ===============================
+
+    The default is what most papers and libraries call the ECE of a classifier (Guo et al. 2017).
 
     Parameters
     ----------
     scores : array-like, Tally or matrix
-        One score per row, or one column per class (array or data frame).
+        One score per row, or one column per class (array or data frame); two columns are one event, unless ``notion``
+        is passed.
     y : array-like
         Label of each row: 0 or 1 for one column of scores, the class for a matrix. Not needed with a tally.
     sample_weight : array-like, optional
@@ -101,9 +104,10 @@ def ece(
 
     Notes
     -----
-    Edge rules: an empty bin adds nothing, nor does a class that no row predicts. A class without labels counts like any
-    other. A constant score equal to the base rate has error 0. Among equal class scores the earlier class is the top
-    one. Without binning (``"distinct"``), scores with fewer than 50 rows cause a note. Rows of weight zero are ignored.
+    Edge rules: bins of equal width are (k/B, (k+1)/B], and the first has 0 too. An empty bin adds nothing, nor does a
+    class that no row predicts. A class without labels counts like any other. A constant score equal to the base rate
+    has error 0. Among equal class scores the earlier class is the top one. Without binning (``"distinct"``), scores
+    with fewer than 50 rows cause a note. Rows of weight zero are ignored.
     Guarantee: no finite-sample guarantee. Biased upward, more so with few rows or many bins: compare it with ``null``,
     the value for labels drawn from the probabilities themselves. With binning, the error of the binned score is
     estimated. Where a bin is represented by its mean score, this error never exceeds that of the score; by its
@@ -130,9 +134,53 @@ def ece(
     """
     given = {"notion": notion, "classes": classes, "score_type": score_type, "named": named, "uncertainty": uncertainty}
     shared: dict[str, Any] = {"p": p, "n_bins": n_bins, "strategy": strategy, "edges": edges, "regions": regions}
+    scores, y, given = one_event(scores, y, given)
     if for_classes(scores, given, {"against": (against, "mean")}):
         return class_errors.ece(scores, y, sample_weight, random_state=random_state, **shared, **of_matrix(given))
     return errors.ece(scores, y, sample_weight, against=against, random_state=random_state, **shared)
+
+
+def adaptive_ece(
+    scores: Scores | Any,
+    y: Column = None,
+    sample_weight: Column = None,
+    *,
+    notion: Notion | str | None = None,
+    classes: Classes = None,
+    score_type: MulticlassScoreType | None = None,
+    n_bins: int = 15,
+    random_state: int = 0,
+) -> Estimate:
+    r"""Adaptive ECE: bins with equal numbers of rows instead of equal widths.
+
+    .. math:: \sum_b w_b\, |\bar y_b - \bar s_b|
+
+    with the bins b of about equal mass, of which a tied score is never split. The same as :func:`ece` with
+    ``strategy="mass"``: for a matrix the confidence of the predicted class, with ``notion="class-wise"`` every class.
+
+    Parameters
+    ----------
+    scores, y, sample_weight, notion, classes, score_type, n_bins, random_state
+        As in :func:`ece`.
+
+    Returns
+    -------
+    Estimate
+        Value, standard error and null value.
+
+    Notes
+    -----
+    Edge rules, guarantee (no finite-sample guarantee) and cost: those of :func:`ece`.
+    Reference: Nguyen and O'Connor (2015); Nixon et al. (2019), whose adaptive error is that of every class; Mukhoti et
+    al. (2020), that of the confidence.
+
+    Examples
+    --------
+    >>> adaptive_ece([0.1, 0.1, 0.9, 0.9], [0, 0, 1, 0], n_bins=2).value
+    0.25
+    """
+    given: dict[str, Any] = {"notion": notion, "classes": classes, "score_type": score_type, "n_bins": n_bins}
+    return ece(scores, y, sample_weight, strategy="mass", random_state=random_state, **given)
 
 
 def pde(
@@ -196,6 +244,7 @@ def pde(
     """
     given = {"notion": notion, "classes": classes, "score_type": score_type, "named": named, "uncertainty": uncertainty}
     shared: dict[str, Any] = {"p": p, "n_bins": n_bins, "strategy": strategy, "edges": edges, "regions": regions}
+    scores, y, given = one_event(scores, y, given)
     if for_classes(scores, given, {}):
         return class_errors.pde(scores, y, sample_weight, random_state=random_state, **shared, **of_matrix(given))
     return errors.pde(scores, y, sample_weight, random_state=random_state, **shared)
@@ -266,6 +315,7 @@ def debiased_ece(
     given = {"notion": notion, "classes": classes, "score_type": score_type, "named": named, "uncertainty": uncertainty}
     shared: dict[str, Any] = {"n_bins": n_bins, "strategy": strategy, "edges": edges, "regions": regions}
     shared["squared"] = squared
+    scores, y, given = one_event(scores, y, given)
     if for_classes(scores, given, {}):
         return class_errors.debiased_ece(
             scores, y, sample_weight, random_state=random_state, **shared, **of_matrix(given)
@@ -341,6 +391,7 @@ def validity_curve(
     """
     given = {"notion": notion, "classes": classes, "score_type": score_type, "named": named}
     shared: dict[str, Any] = {"n_bins": n_bins, "strategy": strategy, "edges": edges}
+    scores, y, given = one_event(scores, y, given)
     if for_classes(scores, given, {"method": (method, "bins"), "k": (k, 10)}):
         return class_errors.validity_curve(scores, y, sample_weight, **shared, **of_matrix(given))
     return validity.validity_curve(scores, y, sample_weight, method=method, k=k, **shared)
@@ -419,6 +470,7 @@ def skce(
     """
     given = {"classes": classes, "score_type": score_type}
     generator(random_state, 0)  # checked for one column too, which needs no draws
+    scores, y, given = one_event(scores, y, given)
     if for_classes(scores, given, {}):
         return class_kernel.skce(
             scores, y, sample_weight, bandwidth=bandwidth, random_state=random_state, **of_matrix(given)

@@ -7,7 +7,7 @@ from typing import Any
 from calibrant.arrays.score_types import MulticlassScoreType
 from calibrant.metrics.binary import scores as binary_scores
 from calibrant.metrics.binary.bins import GroupedScores, Scores
-from calibrant.metrics.dispatch.forms import for_classes, of_matrix
+from calibrant.metrics.dispatch.forms import for_classes, of_matrix, one_event
 from calibrant.metrics.estimates import Estimate
 from calibrant.metrics.multiclass import scores as class_scores
 from calibrant.metrics.multiclass.claims import Classes
@@ -63,6 +63,7 @@ def log_loss(
     0.602
     """
     given = {"classes": classes, "score_type": score_type}
+    scores, y, given = one_event(scores, y, given, logits=groups is not None)
     if for_classes(scores, given, {"groups": (groups, None)}):
         return class_scores.log_loss(scores, y, sample_weight, **of_matrix(given))
     return binary_scores.log_loss(scores, y, sample_weight, groups=groups)
@@ -116,6 +117,7 @@ def brier(
     0.3075
     """
     given = {"classes": classes, "score_type": score_type}
+    scores, y, given = one_event(scores, y, given)
     if for_classes(scores, given, {"groups": (groups, None)}):
         return class_scores.brier(scores, y, sample_weight, **of_matrix(given))
     return binary_scores.brier(scores, y, sample_weight, groups=groups)
@@ -167,6 +169,7 @@ def accuracy(
     0.5
     """
     given = {"classes": classes, "score_type": score_type, "named": named}
+    scores, y, given = one_event(scores, y, given)
     if for_classes(scores, given, {"threshold": (threshold, None)}):
         return class_scores.accuracy(scores, y, sample_weight, **of_matrix(given))
     return binary_scores.accuracy(scores, y, sample_weight, threshold=0.5 if threshold is None else threshold)

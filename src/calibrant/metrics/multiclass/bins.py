@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from calibrant.arrays.columns import check_option, check_whole
 from calibrant.arrays.multiclass.rows import BLOCK, Matrix
 from calibrant.messages import InputError, plural
-from calibrant.metrics.binary.bins import check_edges, refuse_both
+from calibrant.metrics.binary.bins import check_edges, even_edges, refuse_both
 from calibrant.metrics.binary.errors import deviations
 from calibrant.metrics.multiclass.claims import Claims, steps
 from calibrant.notions import Canonical
@@ -106,7 +106,7 @@ class MulticlassBins:
             binning, chosen = _by_region(claims, edges)
             return cls._by_claim(claims, binning, chosen, keep)
         if edges is not None or strategy == "width":
-            inner = np.arange(1, n_bins) / n_bins if edges is None else check_edges(edges)
+            inner = even_edges(n_bins) if edges is None else check_edges(edges)
             chosen = _bins(len(inner) + 1, "of equal width" if edges is None else "of given edges")
             if not keep and claims.named is None and claims.weights is None and len(inner):
                 return cls._by_block(claims, inner, chosen)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from calibrant.arrays.columns import read_floats, refuse_empty, refuse_not_finite
+from calibrant.arrays.columns import columns_there, read_floats, refuse_empty, refuse_not_finite
 from calibrant.arrays.frames import columns_of
 from calibrant.messages import InputError
 from calibrant.numerics import Floats
@@ -32,7 +32,7 @@ def read_features(given: Any, name: str, names: tuple[str, ...] | None = None) -
         there = [str(each) for each in getattr(given, "column_names", None) or given.columns]
         missing = [] if names is None else [each for each in names if each not in there]
         if missing:
-            raise InputError(name, f"has no column {missing[0]!r}", f"it has {', '.join(map(repr, there))}")
+            raise InputError(name, f"has no column {missing[0]!r}", columns_there(missing[0], there))
         wanted = tuple(there) if names is None else names
         taken = columns_of(given, wanted)
         columns = [read_floats(taken[each].to_numpy(), f"{name}[{each!r}]") for each in wanted]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from calibrant.arrays import Rows
 from calibrant.messages import Advice, InputError, Note, Phrase, Setting, Voice, note
 from calibrant.metrics.variance import Spread, between
-from calibrant.numerics import Ends, Floats, Grid
+from calibrant.numerics import Ends, Floats, Grid, expit
 from calibrant.selection.folds import Folds, periods_of
 from calibrant.tallies import SEGMENT_GRID, Clusters, GroupedTally, Tally
 from calibrant.tallies.grouped import check_ids
@@ -127,6 +127,8 @@ def evidence_of_rows(
     rows = in_event_rows(without_single_groups(rows))
     grid, part = (Grid(), SEGMENT_GRID) if len(rows.scores) > MAX_EXACT_ROWS else (None, None)
     clusters = None if rows.groups is None else Clusters.of_rows(rows, grid)
+    if clusters is not None and rows.fractional:
+        clusters = replace(clusters, tally=_whole(clusters.tally))
     tally = Tally.from_rows(rows, grid) if clusters is None else clusters.tally
     starts, ends = (None, {}) if rows.time is None else periods_of(rows.time, rows.weights)
     periods = None if starts is None else _grouped(rows, starts, part)
@@ -153,6 +155,15 @@ def evidence_of_rows(
     )
 
 
+def _whole(tally: Tally) -> Tally:
+    """Halves of rows counted as rows of weight one are, so that only clusters tell how much they vary."""
+    cells = tally.cells
+    events = np.asarray(cells.events, dtype=np.float64)
+    cells = replace(cells, w2=cells.n.astype(np.float64), w2_events=events)
+    how = {name: getattr(tally, name) for name in ("grid", "resolution", "counts", "whole")}
+    return Tally(cells, score_type=tally.score_type, **how)
+
+
 def physical_rows(tally: Tally) -> float:
     """Number of rows, regardless of their weights."""
     rows = tally.cells.rows
@@ -161,8 +172,8 @@ def physical_rows(tally: Tally) -> float:
 
 def in_event_rows(rows: Rows) -> Rows:
     """Importance weights scaled so that those of the events sum to their number (without events: those of all rows)."""
-    if rows.counts or rows.weights is None:
-        return rows
+    if rows.counts or rows.weights is None or (rows.fractional and rows.groups is not None):
+        return rows  # halves of rows add up to the rows as they are
     if rows.weights.min() == rows.weights.max():  # equal weights have no effect
         return replace(rows, weights=None, counts=True)
     counted = rows.labels == 1 if rows.labels.any() else np.ones(len(rows.labels), dtype=bool)
@@ -217,6 +228,13 @@ def not_probabilities() -> InputError:
         "contains real numbers, not probabilities",
         Phrase("{fit}, or pass {logit} for log-odds", fit=Advice.FIT_FIRST, logit=logit),
     )
+
+
+def as_probabilities(rows: Rows) -> Rows:
+    """The rows with probabilities in place of log-odds; an error for other scores."""
+    if rows.score_type == "real":
+        raise not_probabilities()
+    return replace(rows, scores=expit(rows.scores), score_type="probability") if rows.score_type == "logit" else rows
 
 
 def _grouped(rows: Rows, keys: NDArray[Any], grid: Grid | None) -> GroupedTally:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import narwhals as nw
 import numpy as np
@@ -19,6 +19,7 @@ from calibrant.engine.frames import tally, totals
 from calibrant.maps import LogitAffineMap
 from calibrant.messages import InputError, Setting, Voice, note
 from calibrant.numerics import Floats, Grid
+from calibrant.reading import Given
 from calibrant.selection.folds import PERIODS, Folds, cut_time, deal
 from calibrant.tallies import CLUSTER_BUCKETS, Clusters, GroupedTally, Tally
 from calibrant.verdict.input.evidence import (
@@ -54,24 +55,6 @@ def gain_not_measured(voice: Voice) -> str:
 
 
 @dataclass(frozen=True)
-class Roles:
-    """Column names of a frame by role."""
-
-    score: str
-    label: str
-    sample_weight: str | None = None
-    by: Sequence[str] = ()
-    time: str | None = None
-    groups: str | None = None
-
-    @property
-    def names(self) -> list[str]:
-        """Every column once."""
-        given = [self.score, self.label, *self.by, self.sample_weight, self.time, self.groups]
-        return list(dict.fromkeys(name for name in given if name is not None))
-
-
-@dataclass(frozen=True)
 class Engine:
     """A frame with the options of every pass."""
 
@@ -97,29 +80,21 @@ class Engine:
         return dict(made)
 
 
-def evidence_of_frame(
-    frame: Any,
-    roles: Roles,
-    *,
-    weight_type: Literal["importance", "frequency"],
-    positive: Any,
-    score_type: ScoreType | None,
-    random_state: int,
-    calibration: Calibration | None = None,
-) -> Evidence:
+def evidence_of_frame(given: Given, random_state: int, calibration: Calibration | None = None) -> Evidence:
     """Tallies of a frame by segment, time and group; one pass of the engine for each."""
-    frame, score = _as_probabilities(frame, roles.score, score_type, calibration)
-    options = {"sample_weight": roles.sample_weight, "weight_type": weight_type, "positive": positive}
-    engine = Engine(frame, score, roles.label, options)
+    by = given.names["by"]
+    frame, score = _as_probabilities(given.scores, given.names["score"], given.score_type, calibration)
+    options = {name: getattr(given, name) for name in ("sample_weight", "weight_type", "positive")}
+    engine = Engine(frame, score, given.names["label"], options)
     whole = engine.whole()
-    groups = None if roles.groups is None else _count_distinct(frame, roles.groups)
+    groups = None if given.groups is None else _count_distinct(frame, given.groups)
     by_group = (
-        None if groups is None or groups == physical_rows(whole) else roles.groups
+        None if groups is None or groups == physical_rows(whole) else given.groups
     )  # otherwise groups are single rows
     unit = whole.event_unit
-    segments = {name: _scaled(engine.parts(by=name), unit) for name in roles.by}
+    segments = {name: _scaled(engine.parts(by=name), unit) for name in by}
     buckets = None if by_group is None else _scaled(engine.parts(groups=by_group, grid=FINE_GRID), unit)
-    time = None if roles.time is None else _tallies_by_time(engine, roles.time)
+    time = None if given.time is None else _tallies_by_time(engine, given.time)
     periods = Periods.of(_scaled(time[1], unit)) if time is not None else None
     folds = NO_FOLDS
     if periods is not None:
@@ -132,7 +107,7 @@ def evidence_of_frame(
         folds = Folds.at_random(whole, random_state=random_state)
     parts = period_parts = None
     if by_group is not None:
-        parts = {name: _parts(engine.sums(by=name, groups=by_group), unit) for name in roles.by}
+        parts = {name: _parts(engine.sums(by=name, groups=by_group), unit) for name in by}
         period_parts = {}
         if time is not None and periods is not None:
             period_parts = {"time": _parts(periods.added(engine.sums(groups=by_group, **time[0])), unit)}

@@ -7,51 +7,30 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from datetime import time as time_of_day
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from calibrant.arrays import Rows, ScoreType, check_rows
-from calibrant.arrays.columns import read_floats, refuse_names, refuse_numbers, refuse_store, score_and_label
+from calibrant.arrays import Rows
+from calibrant.arrays.columns import read_floats
 from calibrant.arrays.keys import Keys, read_keys
+from calibrant.arrays.labels import labels_read
+from calibrant.arrays.multiclass.event import event_class, second_column_read
 from calibrant.arrays.sides import side_column
-from calibrant.maps.base import by_name
 from calibrant.messages import Advice, CalibrantWarning, InputError, Note, Phrase, Setting
-from calibrant.numerics import Floats, expit
+from calibrant.numerics import Floats
+from calibrant.reading import ONE_SEGMENT, Given
 from calibrant.selection.folds import Folds
 from calibrant.tallies import GroupedTally, Tally, repeat_notes, repeat_notes_of_rows
-from calibrant.verdict.input.evidence import (
-    MAX_EXACT_ROWS,
-    NO_FOLDS,
-    NOT_SEEN,
-    Columns,
-    Evidence,
-    evidence_of_rows,
-    not_probabilities,
-)
+from calibrant.verdict.input.evidence import NO_FOLDS, NOT_SEEN, Columns, Evidence, as_probabilities, evidence_of_rows
 
 if TYPE_CHECKING:
     from calibrant.verdict.input.through import Through
 
 
-def read_evidence(
-    scores: Any,
-    y: ArrayLike | None,
-    sample_weight: Any,
-    *,
-    score: str | None,
-    label: str | None,
-    by: Any,
-    time: Any,
-    groups: Any,
-    weight_type: Literal["importance", "frequency"],
-    positive: Any,
-    score_type: ScoreType | None,
-    random_state: int,
-    calibration: Any = None,
-) -> Evidence:
-    """Tallies of arrays, of the named columns of a frame, of a tally, or of tallies by group.
+def read_evidence(given: Given, calibration: Any = None, random_state: int = 0) -> Evidence:
+    """Tallies of rows of one score, of a frame that is too large for memory, of a tally, or of tallies by group.
 
     With ``calibration`` they are tallies of the calibrated probabilities.
     """
@@ -60,80 +39,43 @@ def read_evidence(
         from calibrant.verdict.input.through import Through  # imported here: not needed without a calibration
 
         through = Through.of(calibration)
-        score_type = through.kind(score_type)
-    if isinstance(scores, (Tally, GroupedTally)):
-        _refuse_beside(y=y, sample_weight=sample_weight, score=score, label=label, by=by, time=time, groups=groups)
-        return _from_tallies(scores, random_state, through)
-    refuse_store("scores", scores)
-    frame_of = score_and_label(y, score, label)
-    if frame_of is not None:
-        from calibrant.verdict.input.frames import Roles, evidence_of_frame  # imported here: arrays need no engine
+        given = replace(given, score_type=through.kind(given.score_type))
+    if given.kind == "tally":
+        return _from_tallies(given.scores, random_state, through)
+    if given.kind == "frame":
+        from calibrant.verdict.input.frames import evidence_of_frame  # imported here: arrays need no engine
 
-        named, arrays = _by_name(sample_weight=sample_weight, time=time, groups=groups)
-        roles = Roles(*frame_of, by=_names(by), **named)
-        needed = () if through is None else through.columns
-        _refuse_missing(scores, needed)
-        columns = _columns(scores, [*roles.names, *needed])
-        if columns is None:
-            if arrays:
-                raise InputError(arrays[0], "must be a column name: the frame has too many rows for a separate array")
-            return evidence_of_frame(
-                scores,
-                roles,
-                weight_type=weight_type,
-                positive=positive,
-                score_type=score_type,
-                random_state=random_state,
-                calibration=None if through is None else through.calibration,
-            )
-        by = {name: columns[name] for name in roles.by} if by is not None else None
-        beside = {name: columns[name] for name in needed}
-        time, groups, sample_weight = (
-            columns[given] if isinstance(given, str) else given for given in (time, groups, sample_weight)
-        )
-        scores, y = columns[roles.score], columns[roles.label]
-    else:
-        refuse_names("check", y=y, sample_weight=sample_weight, by=by, time=time, groups=groups)
-        if y is None:
-            raise InputError("y", "is missing", "pass check(scores, y), or check(frame, score=..., label=...)")
-        by = by_name(by)
-        beside = {} if through is None else through.beside(by)
+        return evidence_of_frame(given, random_state, None if through is None else through.calibration)
+    beside: Mapping[str, Any] = given.more
+    if through is not None and not given.names:
+        beside = through.beside(given.by or None)
         numbers = _numbers(through)  # which split a tree, and are not segments
-        if numbers:
-            given = by.items() if isinstance(by, Mapping) else ()
-            by = {name: column for name, column in given if name not in numbers} or None
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", CalibrantWarning)
-        rows = check_rows(
-            scores,
-            y,
-            sample_weight,
-            weight_type=weight_type,
-            groups=groups,
-            time=time,
-            positive=positive,
-            score_type=score_type,
-        )
-    said = (*_notes_of(caught), *repeat_notes_of_rows(rows))
-    kept = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64) != 0
-    segments: Columns = {} if by is None else segments_of(by, len(np.asarray(y)), kept)
+        given = replace(given, by={name: column for name, column in given.by.items() if name not in numbers})
+    rows, said = read_rows(given)
+    segments: Columns = segments_of(given)
     if through is None:
         return evidence_of_rows(as_probabilities(rows), segments, said, random_state=random_state)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrantWarning)  # warnings about fits to folds; all rows were checked above
-        rows, segments, seen = through.rows(rows, segments, _taken(beside, _numbers(through), kept), random_state)
+        columns = _taken(beside, _numbers(through), given.kept)
+        rows, segments, seen = through.rows(rows, segments, columns, random_state)
     return replace(evidence_of_rows(rows, segments, said, random_state=random_state), seen=seen)
 
 
-def _refuse_beside(**given: object) -> None:
-    """Raise an error for any argument given together with a tally."""
-    for argument, value in given.items():
-        if value is not None:
-            raise InputError(
-                argument,
-                "cannot be combined with a tally, which already contains labels, weights and groups",
-                "pass the tally alone",
-            )
+def read_rows(given: Given) -> tuple[Rows, tuple[Note, ...]]:
+    """Checked rows of one score, and what was said about them."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", CalibrantWarning)
+        rows = given.rows()
+    told = {each.code for each in rows.other_notes}
+    drop = {labels_read.code, second_column_read.code} if event_class.code in told else {second_column_read.code}
+    kept = tuple(each for each in rows.other_notes if each.code not in drop)  # the event is named once
+    rows = replace(rows, other_notes=(*given.notes, *kept))
+    if rows.fractional and rows.weights is not None:  # the two halves of a row count as one row
+        n = len(np.asarray(given.y)) if given.kept is None else int(given.kept.sum())
+        weights = rows.weights.astype(np.float64)
+        rows = replace(rows, weights=weights * (n / float(weights.sum())))
+    return rows, (*_notes_of(caught), *repeat_notes_of_rows(rows))
 
 
 def _notes_of(caught: Sequence[warnings.WarningMessage]) -> tuple[Note, ...]:
@@ -177,53 +119,6 @@ def _words(key: Any) -> Any:
     return key.date() if isinstance(key, datetime) and key.time() == time_of_day.min else key
 
 
-def as_probabilities(rows: Rows) -> Rows:
-    """The rows with probabilities in place of log-odds; an error for other scores."""
-    if rows.score_type == "logit":
-        return replace(rows, scores=expit(rows.scores), score_type="probability")
-    if rows.score_type == "real":
-        raise not_probabilities()
-    return rows
-
-
-def _names(by: Any) -> list[str]:
-    if by is None:
-        return []
-    refuse_numbers(by=by)
-    names = [by] if isinstance(by, str) else list(by)
-    if isinstance(by, Mapping) or not all(isinstance(name, str) for name in names):
-        raise InputError("by", "must name columns of the frame", "pass a name, or a list of names")
-    return names
-
-
-def _by_name(**given: Any) -> tuple[dict[str, str], list[str]]:
-    """Column names by role, and the roles given as arrays."""
-    named = {role: value for role, value in given.items() if isinstance(value, str)}
-    return named, [role for role, value in given.items() if value is not None and role not in named]
-
-
-def _columns(frame: Any, names: list[str]) -> dict[str, Any] | None:
-    """The named columns in memory, or None if there are too many rows."""
-    from calibrant.engine.columns import columns_of  # imported here: arrays need no engine
-
-    some = columns_of(frame, names, MAX_EXACT_ROWS + 1)
-    return None if len(some[names[0]]) > MAX_EXACT_ROWS else {name: column.to_numpy() for name, column in some.items()}
-
-
-def _refuse_missing(frame: Any, needed: Sequence[str]) -> None:
-    """Raise an error if the frame lacks a column that the map needs."""
-    from calibrant.engine.columns import read_frame  # imported here: arrays need no engine
-
-    there = read_frame(frame).collect_schema().names()
-    missing = [name for name in needed if name not in there]
-    if missing:
-        raise InputError(
-            "calibration",
-            f"needs the column {missing[0]!r}, which the frame does not have",
-            f"its columns are {', '.join(map(repr, there))}; rename one of them",
-        )
-
-
 def _numbers(through: Through | None) -> tuple[str, ...]:
     """Columns of numbers that the map needs: features of a tree."""
     return () if through is None else through.calibration.map.numbers
@@ -260,10 +155,11 @@ def _segment_column(column: Any, length: int, subject: str | Setting) -> NDArray
     return read
 
 
-def segments_of(by: Any, length: int, kept: NDArray[np.bool_] | None) -> dict[str, NDArray[Any]]:
+def segments_of(given: Given) -> dict[str, NDArray[Any]]:
     """Columns of segments by name, of the rows with positive weight."""
-    if isinstance(by, Mapping):
-        read = {str(name): _segment_column(column, length, Setting("by", name)) for name, column in by.items()}
-    else:
-        read = {str(getattr(by, "name", None) or "segment"): _segment_column(by, length, "by")}
-    return read if kept is None else {name: column[kept] for name, column in read.items()}
+    n = len(np.asarray(given.y)) if given.by else 0
+    read = {}
+    for name, column in given.by.items():
+        subject: str | Setting = "by" if name == ONE_SEGMENT else Setting("by", name)
+        read[name] = _segment_column(column, n, subject)
+    return read if given.kept is None else {name: column[given.kept] for name, column in read.items()}

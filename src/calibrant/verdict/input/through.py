@@ -18,6 +18,7 @@ from calibrant.maps import Map, TreeMap
 from calibrant.maps.base import needed_columns
 from calibrant.messages import Argument, InputError, Note, Phrase, Setting, note
 from calibrant.numerics import Floats
+from calibrant.reading import ONE_SEGMENT
 from calibrant.selection.folds import FOLDS, random_folds
 from calibrant.tallies import GroupedTally, Tally
 from calibrant.verdict.input.evidence import NOT_SEEN, Columns, Seen, Unseen
@@ -63,8 +64,8 @@ class Through:
 
     def beside(self, by: Any) -> dict[str, Any]:
         """The segment columns of the map, taken from ``by``; a column without a name is the one needed."""
-        if len(self.columns) == 1 and by is not None and not isinstance(by, Mapping):
-            by = by if (name := getattr(by, "name", None)) is None else {name: by}
+        if by is not None and set(by) == {ONE_SEGMENT} and ONE_SEGMENT not in self.columns:
+            by = by[ONE_SEGMENT]
         return needed_columns(self.calibration.map, by, "by") if self.columns else {}
 
     # -------------------------------------------------------------------------------------------------------- rows
@@ -98,6 +99,7 @@ class Through:
             time=None if rows.time is None else rows.time[kept],
             score_type="probability",
             other_notes=notes,
+            fractional=rows.fractional,
         )
         return made, {name: column[kept] for name, column in columns.items()}, seen
 

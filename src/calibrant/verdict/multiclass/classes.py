@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
@@ -10,33 +10,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import Rows
-from calibrant.arrays.columns import check_length, check_option, refuse_names, refuse_numbers, refuse_other_order
+from calibrant.arrays.columns import check_option, width
 from calibrant.arrays.multiclass.names import classes_from_labels
-from calibrant.arrays.multiclass.rows import (
-    MulticlassRows,
-    check_class_rows,
-    check_class_scores,
-    class_logits_guessed,
-    is_matrix,
-    read_matrix,
-)
+from calibrant.arrays.multiclass.rows import MulticlassRows, check_class_scores
+from calibrant.arrays.score_types import settled
 from calibrant.arrays.sides import check_time, check_weights, side_column
 from calibrant.calibration import Calibration
 from calibrant.guarantees.provenance import MulticlassProvenance
 from calibrant.maps import Map, TopMap
-from calibrant.maps.base import by_name, unwrapped
-from calibrant.messages import Argument, InputError, Note, Phrase, Setting, note
+from calibrant.maps.base import unwrapped
+from calibrant.messages import InputError, Note, Setting
 from calibrant.metrics.multiclass.scores import order_notes
 from calibrant.notions import Classwise, Confidence
 from calibrant.numerics import Ends, expit, row_fingerprint
+from calibrant.reading import Given, Table, frame_of, read
 from calibrant.tallies import SEGMENT_GRID, Clusters, Tally
 from calibrant.verdict.input.evidence import (
+    MAX_EXACT_ROWS,
     NOT_SEEN,
-    Columns,
     Evidence,
     Seen,
     evidence_of_rows,
     in_event_rows,
+    not_probabilities,
     without_single_groups,
 )
 from calibrant.verdict.input.reading import read_evidence, segments_of
@@ -49,35 +45,6 @@ AskedNotion = Literal["confidence", "top-label", "class-wise"]
 
 MAX_EXACT_PART_ROWS = 2_000
 """The problem of a class with more rows than this is counted on a grid of about 1,000 cells."""
-
-one_hot_labels = note("one-hot-labels", "labels are one-hot rows, read as the class of each of the {n:,} {nouns.rows}")
-
-event_class = note("event-class", "the {nouns.event} is {name!r} (the {place} column)")
-
-
-@dataclass(frozen=True, eq=False)
-class Table:
-    """Columns of class scores that were taken from a frame, with their names."""
-
-    columns: tuple[str, ...]
-    values: NDArray[Any]
-
-    @classmethod
-    def of(cls, columns: Mapping[str, NDArray[Any]], names: Sequence[str]) -> Table | NDArray[Any]:
-        """The named columns; one of them alone is an array."""
-        if len(names) == 1:
-            return columns[names[0]]
-        return cls(tuple(names), np.column_stack([columns[name] for name in names]))
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Rows and columns."""
-        return self.values.shape
-
-    def to_numpy(self) -> NDArray[Any]:
-        """The matrix."""
-        return self.values
-
 
 Parts = Callable[[], Iterator[tuple[str, Evidence]]]
 
@@ -124,103 +91,81 @@ class Problems:
 def read_problems(
     scores: Any,
     y: Any,
-    sample_weight: Any,
+    sample_weight: Any = None,
     *,
-    score: Any,
-    label: Any,
-    classes: Sequence[Any] | None = None,
     notion: AskedNotion | None = None,
     calibration: Any = None,
-    **given: Any,
+    random_state: int = 0,
+    **asked: Any,
 ) -> Problems:
     """The problems of one score, of a matrix with one column per class, or of a multi-label target."""
     check_option("notion", notion, (*get_args(AskedNotion), None))
-    if isinstance(score, list | tuple) and len(score) == 1:
-        score = score[0]
-    if isinstance(label, list | tuple) and len(label) == 1:
-        label = label[0]
-    if isinstance(score, list | tuple):
-        if y is not None or label is None:
-            raise InputError(
-                "label",
-                "is missing" if y is None else "is needed, since y is given beside a frame",
-                Phrase("pass the name of the column of labels in {label}", label=Argument("label")),
-            )
-        scores, y, sample_weight, given = from_frame(scores, list(score), label, sample_weight, given)
-        score = label = None
-    if not is_matrix(scores) or score is not None or label is not None:
-        for name, value in (("classes", classes), ("notion", notion)):
-            if value is not None:
-                raise InputError(name, "is for a matrix of class scores, and this is one score", f"leave {name} out")
-        one = {"score": score, "label": label, "calibration": calibration}
-        return Problems(read_evidence(scores, y, sample_weight, **one, **given))
-    if y is None:
-        raise InputError("y", "is missing", "pass check(scores, y), or check(frame, score=[...], label=...)")
-    refuse_names("check", y=y, sample_weight=sample_weight, **{key: given[key] for key in ("by", "time", "groups")})
-    if is_matrix(y):
-        codes = None if given["score_type"] == "independent" else _one_hot(y)
-        if codes is None:
-            if calibration is not None or notion is not None:
-                argument = "calibration" if notion is None else "notion"
-                raise InputError(argument, "is not for a multi-label target", "check one label at a time")
-            return _of_labels(scores, y, sample_weight, classes, **given)
-        if classes is None:
-            classes = read_matrix(y)[1] or read_matrix(scores)[1] or range(codes.shape[0] and np.shape(y)[1])
-        return _of_classes(
-            scores,
-            np.asarray(list(classes), dtype=object)[codes],
-            sample_weight,
-            classes,
-            notion,
-            calibration,
-            notes=(one_hot_labels(len(codes)),),
-            **given,
+    found = None if calibration is None else _of_several(calibration)
+    needed = () if found is None or found.classes else found.map.columns
+    if needed and (asked.get("score") is not None or isinstance(y, str)):
+        _refuse_missing(scores, needed)
+    most = None if asked.get("label_type") == "fraction" else MAX_EXACT_ROWS
+    given = read(scores, y, sample_weight, more=needed, most=most, **asked)
+    return problems_of(given, notion=notion, calibration=calibration, random_state=random_state)
+
+
+def problems_of(
+    given: Given, *, notion: AskedNotion | None = None, calibration: Any = None, random_state: int = 0
+) -> Problems:
+    """The problems of what was read."""
+    found = None if calibration is None else _of_several(calibration)
+    if given.kind == "labels":
+        if calibration is not None or notion is not None:
+            argument = "calibration" if notion is None else "notion"
+            raise InputError(argument, "is not for a multi-label target", "check one label at a time")
+        return _of_labels(given, random_state)
+    if given.kind == "classes" or (found is not None and found.classes and given.kind == "score"):
+        return _of_classes(given, notion, found, random_state)
+    pair = given.kind == "score" and width(given.scores) == 2
+    if pair and notion is not None:
+        raise InputError("notion", "is for three classes or more", "leave it out: two classes are one problem")
+    for name, value in (("classes", None if pair else given.classes), ("notion", notion)):
+        if value is not None:
+            raise InputError(name, "is for a matrix of class scores, and this is one score", f"leave {name} out")
+    return Problems(read_evidence(given, calibration, random_state))
+
+
+def _refuse_missing(frame: Any, needed: Sequence[str]) -> None:
+    """Raise an error if the frame lacks a column that the map needs."""
+    from calibrant.arrays.frames import read_frame  # here, so that arrays load no narwhals
+
+    there = read_frame(frame_of(frame)).collect_schema().names()
+    missing = [name for name in needed if name not in there]
+    if missing:
+        raise InputError(
+            "calibration",
+            f"needs the column {missing[0]!r}, which the frame does not have",
+            f"its columns are {', '.join(map(repr, there))}; rename one of them",
         )
-    return _of_classes(scores, y, sample_weight, classes, notion, calibration, **given)
 
 
 # -------------------------------------------------------------------------------------------------------------- classes
 
 
-def _of_classes(
-    scores: Any,
-    y: Any,
-    sample_weight: Any,
-    classes: Sequence[Any] | None,
-    notion: AskedNotion | None,
-    calibration: Any,
-    *,
-    by: Any,
-    time: Any,
-    groups: Any,
-    weight_type: Literal["importance", "frequency"],
-    positive: Any,
-    score_type: Any,
-    random_state: int,
-    notes: tuple[Note, ...] = (),
-) -> Problems:
-    found = None if calibration is None else _of_several(calibration)
+def _of_classes(given: Given, notion: AskedNotion | None, found: Calibration | None, random_state: int) -> Problems:
+    positive = given.positive
     if found is not None and found.classes:
-        classes = list(found.classes_)
-        scores, score_type = (
-            check_class_scores(scores, found.classes, found.score_type, getattr(found.provenance, "columns", ()))[0],
-            found.score_type,
-        )
-    elif classes is None and np.shape(scores)[1] == 2:
-        classes = pair_of(scores, y)
-    plain = {"weight_type": weight_type, "groups": groups, "time": time, "score_type": score_type}
-    rows = check_class_rows(scores, y, sample_weight, classes=classes, loose=True, **plain)
-    kept = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64) != 0
-    segments = {} if by is None else segments_of(by_name(by), len(np.asarray(y)), kept)
-    notes = (*notes, *(each for each in rows.notes if not _obvious(each, rows)))
+        columns = getattr(found.provenance, "columns", ())
+        matrix = check_class_scores(given.scores, found.classes, found.score_type, columns)[0]
+        given = replace(given, scores=matrix, classes=list(found.classes), score_type=found.score_type)
+    rows = given.class_rows()
+    segments = segments_of(given)
+    notes = (*given.notes, *(each for each in rows.notes if not _obvious(each, rows)))
     named, seen = None, NOT_SEEN
     if found is not None and found.classes:
         rows, named, seen = _calibrated(rows, found)
     if len(rows.classes) == 2 and named is None and rows.score_type != "independent":
         if notion is not None:
             raise InputError("notion", "is for three classes or more", "leave it out: two classes are one problem")
-        through = None if found is None or found.classes else calibration
-        return _of_two(rows, segments, positive, through, seen, random_state, notes)
+        assert found is not None  # without a map of classes, two columns are read as one score
+        pair = Table(found.classes, np.asarray(found.map.apply(given.scores), dtype=np.float64))
+        one = replace(given, scores=pair, classes=None, score_type="probability")
+        return Problems(replace(read_evidence(one, None, random_state), seen=seen))
     if found is not None and not found.classes:
         raise InputError(
             "calibration",
@@ -279,68 +224,10 @@ def _calibrated(rows: MulticlassRows, found: Calibration) -> tuple[MulticlassRow
     return replace(rows, scores=out, score_type="probability" if whole else "independent"), named, seen
 
 
-def pair_of(scores: Any, y: Any) -> list[Any] | None:
-    """The classes of two columns without names, if labels are 0 and 1 or booleans; one of them may have no row."""
-    if hasattr(scores, "columns") or hasattr(scores, "column_names"):
-        return None
-    labels = np.asarray(y)
-    if labels.dtype == bool:
-        return [False, True]
-    whole = labels.dtype.kind in "iuf" and labels.ndim == 1 and bool(np.isin(labels, (0, 1)).all())
-    return [0, 1] if whole else None
-
-
 def _obvious(each: Note, rows: MulticlassRows) -> bool:
     """Whether a note on the order of the classes says nothing: two classes, or classes that are column numbers."""
     numbered = rows.classes == tuple(map(str, range(len(rows.classes))))
     return each.code == classes_from_labels.code and (numbered or len(rows.classes) == 2)
-
-
-def _of_two(
-    rows: MulticlassRows,
-    segments: Columns,
-    positive: Any,
-    calibration: Any,
-    seen: Seen,
-    random_state: int,
-    notes: tuple[Note, ...] = (),
-) -> Problems:
-    """Two classes are one problem: that of the second column, or of the column of ``positive``."""
-    scores, events = as_one_score(rows, positive)
-    evidence = read_evidence(
-        scores,
-        events,
-        rows.weights,
-        score=None,
-        label=None,
-        by=segments or None,
-        time=rows.time,
-        groups=rows.groups,
-        weight_type="frequency" if rows.counts and rows.weights is not None else "importance",
-        positive=None,
-        score_type=rows.score_type if calibration is None else None,  # type: ignore[arg-type]
-        random_state=random_state,
-        calibration=calibration,
-    )
-    at = 1 if positive is None else rows.classes.index(str(positive))
-    notes = tuple(each for each in notes if each.code == one_hot_labels.code)
-    if at == 0 or rows.classes not in (("0", "1"), ("False", "True"), ("false", "true")):
-        notes += (event_class(rows.classes[at], ("first", "second")[at]),)
-    evidence = replace(evidence, notes=(*notes, *evidence.notes))
-    return Problems(evidence if seen is NOT_SEEN else replace(evidence, seen=seen))
-
-
-def as_one_score(rows: MulticlassRows, positive: Any = None) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Scores of the second of two classes, or of ``positive``, and whether a row has it; of logits their difference."""
-    at = 1
-    if positive is not None:
-        if str(positive) not in rows.classes:
-            raise InputError(
-                Setting("positive", positive), f"is not a class of scores ({', '.join(rows.classes)})", "pass one"
-            )
-        at = rows.classes.index(str(positive))
-    s = rows.scores.astype(np.float64)
-    return s[:, at] - s[:, 1 - at] if rows.score_type == "logit" else s[:, at].copy(), rows.labels == at
 
 
 def _confidence(rows: MulticlassRows, named: NDArray[np.intp] | None, notes: tuple[Note, ...]) -> Rows:
@@ -395,45 +282,22 @@ def _evidence_of_part(rows: Rows) -> Evidence:
 # --------------------------------------------------------------------------------------------------------------- labels
 
 
-def _of_labels(
-    scores: Any,
-    y: Any,
-    sample_weight: Any,
-    classes: Sequence[Any] | None,
-    *,
-    by: Any,
-    time: Any,
-    groups: Any,
-    weight_type: Literal["importance", "frequency"],
-    positive: Any,
-    score_type: Any,
-    random_state: int,
-) -> Problems:
+def _of_labels(given: Given, random_state: int) -> Problems:
     """A multi-label target: each label is a binary problem."""
-    if positive is not None:
-        raise InputError(Setting("positive", positive), "does not apply to a multi-label target", "pass labels 0 and 1")
-    matrix, columns = read_matrix(scores)
-    target, names = _read_labels(y)
-    if matrix.shape != target.shape:
-        raise InputError(
-            "y", f"has shape {target.shape} and scores {matrix.shape}", "pass one column of 0 and 1 for each label"
-        )
-    refuse_other_order(scores, y)
-    if columns and set(columns) == set(names):
-        matrix, names = matrix[:, [columns.index(name) for name in names]], names
-    names = tuple(map(str, classes)) if classes is not None else names or columns
-    names = names or tuple(f"label {place}" for place in range(matrix.shape[1]))
-    if len(names) != matrix.shape[1]:
-        raise InputError("classes", f"has {len(names)} names for {matrix.shape[1]} labels", "pass one per column")
-    p, notes = _label_probabilities(matrix, score_type)
+    if given.positive is not None:
+        fix = "pass labels 0 and 1"
+        raise InputError(Setting("positive", given.positive), "does not apply to a multi-label target", fix)
+    target, weight_type = given.y, given.weight_type
+    names = tuple(map(str, given.classes or (f"label {place}" for place in range(target.shape[1]))))
+    p, notes = _label_probabilities(given.scores, given.score_type)
     n = len(p)
-    weights, more = (None, ()) if sample_weight is None else check_weights(sample_weight, weight_type, n)
-    group = None if groups is None else side_column(groups, "groups", n)
-    when, later = (None, ()) if time is None else check_time(time, n)
+    weights, more = (None, ()) if given.sample_weight is None else check_weights(given.sample_weight, weight_type, n)
+    group = None if given.groups is None else side_column(given.groups, "groups", n)
+    when, later = (None, ()) if given.time is None else check_time(given.time, n)
     kept = np.arange(n) if weights is None else np.flatnonzero(weights != 0)
     if not len(kept):
         raise InputError("sample_weight", "is zero in every row", "give at least one row a weight above 0")
-    segments = {} if by is None else segments_of(by_name(by), n, None if weights is None else weights != 0)
+    segments = segments_of(given)
     counts = weights is None or weight_type == "frequency"
 
     def rows_of(place: int) -> Rows:
@@ -467,69 +331,14 @@ def _pooled(every: Sequence[Rows], rows: NDArray[np.intp], notes: tuple[Note, ..
     )
 
 
-def _read_labels(y: Any) -> tuple[NDArray[np.uint8], tuple[str, ...]]:
-    try:
-        target, names = read_matrix(y)
-    except InputError as error:
-        raise error.about("y") from None
-    if not np.isin(target, (0.0, 1.0)).all():
-        missing = bool(np.isnan(target).any())
-        raise InputError(
-            "y",
-            "has missing labels" if missing else "has several columns and values other than 0 and 1",
-            "drop these rows" if missing else "pass one label per row, or a multi-label target of 0 and 1",
-        )
-    return target.astype(np.uint8), names
-
-
 def _label_probabilities(matrix: NDArray[Any], score_type: Any) -> tuple[NDArray[np.float64], tuple[Note, ...]]:
-    p = matrix.astype(np.float64)
+    """Scores of labels as probabilities: log-odds and numbers outside [0, 1] are read as one score is."""
+    p = matrix.astype(np.float64).ravel()
     if not np.isfinite(p).all():
         raise InputError("scores", "holds NaN or infinities", "drop these rows or repair the score")
-    low, high = float(p.min()), float(p.max())
-    inside = low >= 0.0 and high <= 1.0
-    if score_type == "logit" or (score_type is None and not inside):
-        guessed = () if score_type == "logit" else (class_logits_guessed(low, high),)
-        return np.asarray(expit(p)), guessed
-    if not inside:
-        raise InputError(
-            "scores",
-            f"must lie in [0, 1], but range from {low:.6g} to {high:.6g}",
-            Phrase("pass {logit} if they are log-odds", logit=Setting("score_type", "logit")),
-        )
-    return p, ()
-
-
-def _one_hot(y: Any) -> NDArray[np.intp] | None:
-    """The column of the only 1 of each row, or None if a row has another number of them."""
-    target = _read_labels(y)[0]
-    return target.argmax(axis=1) if len(target) and (target.sum(axis=1) == 1).all() else None
-
-
-# --------------------------------------------------------------------------------------------------------------- frames
-
-
-def from_frame(
-    frame: Any, score: list[str], label: Any, sample_weight: Any, given: dict[str, Any]
-) -> tuple[Any, Any, Any, dict[str, Any]]:
-    """Scores, labels, weights and the other arguments as arrays, from the named columns of a frame."""
-    from calibrant.engine.columns import columns_of  # imported here: arrays need no engine
-
-    refuse_numbers(score=score, label=label, by=given["by"])
-    labels = [label] if isinstance(label, str) else list(label)
-    by = given["by"]
-    segments = [] if by is None else [by] if isinstance(by, str) else list(by)
-    sides = {"sample_weight": sample_weight, "time": given["time"], "groups": given["groups"]}
-    named = [value for value in sides.values() if isinstance(value, str)]
-    if not all(isinstance(name, str) for name in (*score, *labels, *segments)):
-        raise InputError("by", "must name columns of the frame", "pass a name, or a list of names")
-    found = columns_of(frame, list(dict.fromkeys([*score, *labels, *segments, *named])))
-    columns = {name: column.to_numpy() for name, column in found.items()}
-    for name, value in sides.items():
-        if value is not None and not isinstance(value, str):
-            check_length(np.asarray(value), name, len(columns[score[0]]))
-        elif value is not None:
-            sides[name] = columns[value]
-    others = {"by": {name: columns[name] for name in segments} or None, "time": sides["time"]}
-    matrix, y = Table.of(columns, score), Table.of(columns, labels)
-    return matrix, y, sides["sample_weight"], given | others | {"groups": sides["groups"]}
+    kind: Any = "probability" if score_type == "independent" else score_type
+    s, found, notes = settled(p, kind, float(p.min()), float(p.max()))
+    if found == "real":
+        raise not_probabilities()
+    told = tuple(each for each in notes if found != "probability")
+    return (expit(s) if found == "logit" else s).reshape(matrix.shape), told
