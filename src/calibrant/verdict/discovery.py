@@ -308,7 +308,7 @@ def discover(
     chance, events = _chance(shown[inside]), int(y[inside].sum())
     rates = _rates(shown[inside], y[inside])
     (low,), (high,) = (end.tolist() for end in rates.ratios(CONFIDENCE))
-    side = _side(rates)
+    side = _side(rates) if (events > chance.mean) == (z > 0.0) else 0
     design = np.column_stack([np.ones(len(q)), logit(q)])[:, : 2 if changed else 1]
     p_value = _relative_p(q, y, inside, design, z > 0.0)
     if not changed:
@@ -317,7 +317,7 @@ def discover(
         none,
         conditions=tuple(_condition(binned, j, *ends) for j, ends in sorted(box.items())),
         too_low=z > 0.0,
-        rows=int(inside.sum()), events=events, predicted=chance.mean, low=low, high=high, side=side if (side > 0) == (z > 0.0) else 0,
+        rows=int(inside.sum()), events=events, predicted=chance.mean, low=low, high=high, side=side,
         outside_events=int(y[~inside].sum()), outside_predicted=float(shown[~inside].sum()),
         p_value=p_value, reason=None if p_value <= ALPHA else NoRegion.NOTHING,
     )  # fmt: skip

@@ -99,7 +99,8 @@ def crossfitted_gain(folds: Folds) -> Gain | None:
     losses = Losses.total_of([Losses.of(*each, "log", ends=ends) for each in judged])
     better, spread = losses.difference(1, 2) if len(methods) > 1 else (0.0, 0.0)
     best = 2 if better > 2.0 * spread > 0.0 else 1
-    return Gain(methods[best - 1], *losses.means[[0, best]].tolist(), losses.difference(0, best)[1], ends=ends)
+    before, after = losses.means[[0, best]].tolist()
+    return Gain(methods[best - 1], before, after, losses.difference(0, best)[1], ends=ends)
 
 
 def _seen(place: int, index: int, forward: bool) -> bool:

@@ -64,9 +64,8 @@ class Change(Shown):
         if self.aspect == "intercept":
             return f"intercept (predicted {self.predicted:,.0f}, observed {self.events:,.0f}"
         below = self.predicted - self.predicted_above, self.events - self.events_above
-        return (
-            f"slope (below its center predicted {below[0]:,.0f}, observed {below[1]:,.0f}; above it {self.predicted_above:,.0f} and {self.events_above:,.0f}"
-        )
+        above = f"above it {self.predicted_above:,.0f} and {self.events_above:,.0f}"
+        return f"slope (below its center predicted {below[0]:,.0f}, observed {below[1]:,.0f}; {above}"
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -393,10 +393,11 @@ def _estimate(
     expected, spread = sums.null / sums.total, math.sqrt(sums.null_variance)
     skewness = sums.null_third / sums.null_variance / spread if spread > 0.0 else 0.0
     half = two_sided(sums.effective) * (se or 0.0)
-    ends = (max(value - half, 0.0), min(value + half, ceiling)) if se else (None, None)
+    low, high = (max(value - half, 0.0), min(value + half, ceiling)) if se else (None, None)
     below = max(expected - upper_point(-skewness) * spread / sums.total, 0.0)
     beyond = min(expected + upper_point(skewness) * spread / sums.total, ceiling)
-    return Estimate(name, value, se, *ends, expected, beyond, all_notes, below, kind="gain" if right else "loss")
+    kind: Literal["gain", "loss"] = "gain" if right else "loss"
+    return Estimate(name, value, se, low, high, expected, beyond, all_notes, below, kind=kind)
 
 
 def _mean_estimate(name: str, data: Tally | Rows, loss: Loss, right: float = 0.0) -> Estimate:
