@@ -49,8 +49,8 @@ def test_two_scores_by_hand():
     assert (found.expected, found.observed, found.rows) == pytest.approx((4.0, 4.0, 8.0))
     assert found.expected_over_observed.value == pytest.approx(1.0)
     # Information of the slope: 8 rows with p (1 - p) = 3/16 at z^2 = (log 4)^2, also the mean squared residual; each of
-    # two groups of four fits its own rate, so that a residual is 4/3 as large without its row. At slope 1 the information
-    # is that of 8 rows with 0.2 * 0.8, and the squared residuals add up to two of 0.64 and six of 0.04.
+    # two groups of four fits its own rate, so that a residual is 4/3 as large without its row. At slope 1 the
+    # information is that of 8 rows with 0.2 * 0.8, and the squared residuals add up to two of 0.64 and six of 0.04.
     assert found.slope.se == pytest.approx(4 / 3 / math.sqrt(8 * 3 / 16 * math.log(4) ** 2))
     assert found.intercept.se == pytest.approx(math.sqrt(2 * 0.64 + 6 * 0.04) / (8 * 0.16))
     # Residuals y - s: two of 0.8, six of 0.2 in size; over 4 events.

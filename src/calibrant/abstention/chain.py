@@ -13,7 +13,7 @@ from scipy import special, stats
 
 from calibrant.arrays import Rows, ScoreType, check_rows, check_scores
 from calibrant.arrays.columns import as_set, check_whole
-from calibrant.arrays.labels import either_label, label_column
+from calibrant.arrays.labels import label_column
 from calibrant.decisions import ENDS
 from calibrant.messages import Argument, CalibrantWarning, InputError, Note, Phrase, note
 from calibrant.metrics.binary.bins import Scores
@@ -204,7 +204,7 @@ def graded_rows(
     Traceback (most recent call last):
     ...
     calibrant.messages.InputError: cheap holds 'no' and 'yes', not 1 and 0: pass 1 for each right answer and 0 for each
-    wrong one, such as cheap == 'no' or cheap == 'yes', whichever marks a right answer
+    wrong one
     """
     if graded is None:
         raise InputError(name, "is missing", GRADES)
@@ -230,7 +230,7 @@ def _refuse_grades(scores: Any, found: list[Any], name: str) -> NoReturn:
         first = ", ".join(repr(each) for each in found[:3])
         raise InputError(name, f"has more than two distinct values ({first}, ...)", GRADES)
     held = " and ".join(repr(each) for each in found)
-    raise InputError(name, f"holds {held}, not 1 and 0", GRADES + either_label(name, found, "a right answer"))
+    raise InputError(name, f"holds {held}, not 1 and 0", GRADES)
 
 
 def seed_of(random_state: int | None) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Literal, NoReturn
 
 import numpy as np
@@ -230,27 +230,12 @@ def without_positive(error: InputError) -> InputError:
     --------
     >>> fix = Phrase("pass {one} or {two}", one=Setting("positive", "yes"), two=Setting("positive", "no"))
     >>> print(without_positive(InputError("y", "holds the labels 'no' and 'yes'", fix)))
-    y holds the labels 'no' and 'yes': pass 1 for each event and 0 for the others, such as y == 'yes' or y == 'no',
-    whichever marks an event
+    y holds the labels 'no' and 'yes': pass 1 for each event and 0 for the others
     """
-    values = list(error.fix.values.values()) if isinstance(error.fix, Phrase) else []
-    labels = [each.value for each in values if isinstance(each, Setting) and each.argument == "positive"]
-    if not labels and Argument("positive") not in values:
+    values = error.fix.values.values() if isinstance(error.fix, Phrase) else ()
+    if not any("positive" in (getattr(each, "argument", None), getattr(each, "name", None)) for each in values):
         return error
-    fix = f"pass 1 for each event and 0 for the others{either_label(error.argument, labels, 'an event')}"
-    return InputError(error.subject, error.problem, fix)
-
-
-def either_label(name: str, labels: Sequence[Any], what: str) -> str:
-    """How labels become 1 and 0: both are named, because a text does not say which of them is the event.
-
-    Examples
-    --------
-    >>> either_label("correct", ["right", "wrong"], "a right answer")
-    ", such as correct == 'right' or correct == 'wrong', whichever marks a right answer"
-    """
-    examples = " or ".join(f"{name} == {each!r}" for each in labels)
-    return f", such as {examples}, whichever marks {what}" if len(labels) == 2 else ""
+    return InputError(error.subject, error.problem, "pass 1 for each event and 0 for the others")
 
 
 def refuse_swapped(scores: Any, target: NDArray[Any], name: str) -> None:

@@ -211,8 +211,8 @@ def validate(
     inverse probabilities of a known outcome as ``sample_weight``.
     Intervals, 95 %: those of :func:`calibrant.metrics.recalibration` for intercept, slope and O:E, right for risks that
     are wrong, with clusters by the cluster sandwich (CR3); DeLong on the log-odds scale for the c-statistic, with
-    clusters by Obuchowski; normal for the Brier scores. Those of ICI, E50, E90 and Emax invert a test, so that they begin at 0 where a calibrated model could
-    show such a distance: see :func:`calibrant.metrics.ici`.
+    clusters by Obuchowski; normal for the Brier scores. Those of ICI, E50, E90 and Emax invert a test,
+    so that they begin at 0 where a calibrated model could show such a distance: see :func:`calibrant.metrics.ici`.
     Guarantee: no finite-sample guarantee; the intervals are approximate. Those of ICI, E50, E90 and Emax covered in
     94 % to 100 % of simulated samples, with and without clusters (``docs/certificates/curve-distances.md``).
     Cost: one sort and about 30 passes over the distinct risks, then less than a second for the last four intervals.

@@ -111,8 +111,8 @@ def _steps(numbers: Mapping[str, Any], style: Style) -> list[str]:
             else ", with variances that account for weights and groups."
         ),
         "Intercept, slope and E/O (Steyerberg 2019): intervals with the variance of the observed residuals, which "
-        f"are right when the model is wrong{_dependence(numbers)}; distances of the curve: a restricted cubic spline of the "
-        f"log-odds with {numbers['curve']['bootstrap_samples']} bootstrap samples (Austin and Steyerberg 2019).",
+        f"are right when the model is wrong{_dependence(numbers)}; distances of the curve: a restricted cubic spline "
+        f"of the log-odds with {numbers['curve']['bootstrap_samples']} bootstrap samples (Austin and Steyerberg 2019).",
         "Errors: ECE (Naeini, Cooper and Hauskrecht 2015), debiased error (Kumar, Liang and Ma 2019), PDE (Torabian "
         "2023), smECE (Blasiok and Nakkiran 2023), ECCE (Arrieta-Ibarra et al. 2022). AUC: standard error by DeLong, "
         "DeLong and Clarke-Pearson (1988).",

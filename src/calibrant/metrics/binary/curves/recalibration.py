@@ -126,7 +126,8 @@ def recalibration(
     is the observed rate of n rows and :math:`m_i` are the scores times O/E, or shifted. For the slope, the profile
     likelihood with the HC3 sandwich; for the intercept estimated with it, normal with the same sandwich. Intercept and
     slope are the same as in :func:`calibrant.check`. Importance weights and ``groups`` of dependent rows change
-    the variance of each number (:func:`~calibrant.metrics.variance.spread_of`); with fewer than ten groups there are no intervals.
+    the variance of each number (:func:`~calibrant.metrics.variance.spread_of`); with fewer than ten groups there are no
+    intervals.
     Guarantee: no finite-sample guarantee. In simulations with 20 to 1,000 events, of calibrated, overconfident and
     wrongly shaped scores, the intervals covered in COVERAGE % of samples (``benchmarks/intervals.py``).
     Cost: O(cells) for each of about ten Newton steps and ten root-finding steps.
