@@ -20,7 +20,7 @@ import calibrant
 from calibrant import abstention, clinical, conformal, credit, displays, live, metrics
 from calibrant.displays.base import Display, display_of
 from calibrant.messages import Drawn, InputError
-from calibrant.online import GaussianForecast
+from calibrant.online import GaussianForecast, OnlinePlatt, parity_stream
 
 mpl = pytest.importorskip("matplotlib")
 mpl.use("Agg")
@@ -33,6 +33,7 @@ HOSPITAL = np.repeat(np.arange(15), 100)
 CLASSES = RNG.dirichlet([1.0, 1.0, 1.0], 300)
 NAMED = np.array([RNG.choice(3, p=row) for row in CLASSES])
 DEATH, END = RNG.exponential(5 / -np.log1p(-np.clip(P, 0.01, 0.95))), RNG.uniform(1, 12, 1_500)
+PARITY = parity_stream(GaussianForecast(np.zeros(300), 3.0), RNG.normal(size=300))
 GRADES: dict[str, Any] = {"grade": ["A", "B"] * 2, "year": [2024, 2024, 2025, 2025]}
 
 SAMPLES: dict[str, Callable[[], Any]] = {
@@ -47,6 +48,8 @@ SAMPLES: dict[str, Callable[[], Any]] = {
     "GradePanel": lambda: credit.grade_panel([800, 500, 800, 500], [2, 15, 4, 4], [0.002, 0.01] * 2, **GRADES),
     "Monitor": lambda: live.Monitor().update(P, Y),
     "MulticlassErrors": lambda: metrics.errors_by_class(CLASSES, NAMED, notion="class-wise"),
+    "ParityResult": lambda: PARITY.compare({"OPS": OnlinePlatt()})["OPS"],
+    "ParityTable": lambda: PARITY.compare({"OPS": OnlinePlatt()}),
     "Plan": lambda: calibrant.plan(n=5_000, epsilon=0.1),
     "PredictionSets": lambda: conformal.split_intervals(*RNG.normal(size=(3, 60))),
     "RiskCoverage": lambda: abstention.risk_coverage(np.maximum(P, 1 - P), (P > 0.5) == Y),

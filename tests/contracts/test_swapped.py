@@ -58,7 +58,13 @@ FURTHER: dict[str, dict[str, Any]] = {
     "live.backtest": {"time": WHEN, "policies": [Every(40.0)]},
 }
 """What a function needs besides scores and labels."""
-OTHERS = ("metrics.dirichlet_error", "metrics.errors_by_class", "metrics.marginal_error", "metrics.trade_off")
+OTHERS = (
+    "metrics.classwise_ece",
+    "metrics.dirichlet_error",
+    "metrics.errors_by_class",
+    "metrics.marginal_error",
+    "metrics.trade_off",
+)
 """Functions of matrices, and of several models."""
 
 

@@ -78,7 +78,7 @@ DOORS: dict[str, Callable[[Any], list[Any]]] = {
 
 
 def equal(one: Any, other: Any) -> bool:
-    return str(one) == str(other) if isinstance(one, dict) else bool(np.array_equal(one, other))
+    return str(one) == str(other) if isinstance(one, dict) else bool(np.array_equal(one, other, equal_nan=True))
 
 
 @pytest.mark.parametrize("name", DOORS)

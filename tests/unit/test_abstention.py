@@ -388,8 +388,9 @@ def test_errors_name_the_argument_that_was_given_and_advise_what_exists(subtests
         with subtests.test(name):
             with pytest.raises(InputError, match=f"^scores and {argument} look swapped: pass scores first, then"):
                 call(right, scores)
-            with pytest.raises(InputError, match=f"^{argument} holds 'no' and 'yes', not 1 and 0: .*== 'yes'"):
+            with pytest.raises(InputError, match=f"^{argument} holds 'no' and 'yes', not 1 and 0") as refused:
                 call(scores, words)
+            assert "== 'no'" not in str(refused.value)
             with pytest.raises(InputError, match=f"^{argument} has more than two distinct values .*: pass 1 for each"):
                 call(scores, np.arange(40))
             with pytest.raises(InputError, match=f"^{argument} is missing: pass 1"):

@@ -234,7 +234,8 @@ def test_one_pass_by_blocks_counts_as_claim_by_claim_does(table):
         np.testing.assert_allclose(getattr(fast, name), getattr(slow, name), atol=1e-12)
 
 
-def test_single_precision_stays_single_and_keeps_its_bins():
+def test_many_numbers_in_single_precision_stay_single_and_keep_their_bins(monkeypatch):
+    monkeypatch.setattr("calibrant.arrays.multiclass.rows.MAX_WIDENED", 0)
     p = np.float32([[1 / 3, 2 / 3], [0.1, 0.9], [0.2, 0.8], [0.6, 0.4]])
     claims = read_claims(p, [0, 1, 1, 0], notion="class-wise")
     for n_bins in (2, 3, 5, 10, 15):  # an edge as a double may lie on either side of the same edge in single precision

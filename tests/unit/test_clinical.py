@@ -297,7 +297,7 @@ def test_net_benefit_by_hand_as_dcurves_defines_it() -> None:
     found = clinical.decision_curve(risk, y, thresholds=[0.1, 0.3, 0.95], repetitions=100)
     assert found.model == pytest.approx([2 / 5 - 2 / 5 / 9, 1 / 5 - 1 / 5 * 3 / 7, 0.0])
     assert found.treat_all[0] == pytest.approx(2 / 5 - 3 / 5 / 9)
-    assert found.band_high[2] == 0.0
+    assert np.isnan(found.band_high).all()  # fewer than ten events
 
 
 def test_decision_curves_refuse_few_clusters_and_samples() -> None:
@@ -419,7 +419,7 @@ def test_update_and_decision_curve_read_the_columns_of_a_frame() -> None:
 
 def test_no_function_advises_an_argument_that_it_does_not_take(subtests: pytest.Subtests) -> None:
     risk, y, hospital = world()
-    words = r"y holds the labels 'alive' and 'dead': pass 1 for each event .* such as y == 'dead' or y == 'alive'"
+    words = r"y holds the labels 'alive' and 'dead': pass 1 for each event and 0 for the others$"
     calls: dict[str, Callable[..., object]] = {
         "validate": clinical.validate,
         "validate_clusters": clinical.validate_clusters,

@@ -222,7 +222,7 @@ def test_one_column_of_scores_takes_names_and_logits():
         assert (found.members == expected).all()
     assert (LeastAmbiguousSets(0.2).fit(1 - p, names, classes=["yes", "no"]).predict_sets(1 - p).members
             == expected[:, ::-1]).all()  # fmt: skip
-    with pytest.raises(InputError, match=r"pass classes=\['no', 'yes'\], the event last"):
+    with pytest.raises(InputError, match=r"pass classes=\['no', 'yes'\] or classes=\['yes', 'no'\]"):
         LeastAmbiguousSets(0.2).fit(p, names)
     with pytest.raises(InputError, match="classes"):
         LeastAmbiguousSets(0.2).fit(p, names, classes=["a", "b", "c"])

@@ -649,7 +649,8 @@ def test_a_single_row_is_mapped_and_left_as_it_is() -> None:
     assert row.tolist() == SIX[2:3].tolist()
 
 
-def test_no_second_matrix_is_made() -> None:
+def test_no_second_matrix_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("calibrant.arrays.multiclass.rows.MAX_WIDENED", 0)
     rng = np.random.default_rng(8)
     p = rng.dirichlet(np.full(100, 0.1), 10_000).astype(np.float32)
     y = rng.integers(0, 100, 10_000)

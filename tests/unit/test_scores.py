@@ -117,8 +117,8 @@ def test_auc_by_hand() -> None:
     assert found.value == pytest.approx(5.5 / 6)
     # placements of events 0.75, 1, 1 (variance 1/48) and of others 1, 5/6 (variance 1/72): se^2 = 1/144 + 1/144
     assert found.se == pytest.approx(math.sqrt(2) / 12)
-    # log-odds log 11, half width 1.96 se / (11/12 * 1/12)
-    half = 1.959963984540054 * math.sqrt(2) / 12 * 144 / 11
+    # log-odds log 11, half width t se / (11/12 * 1/12), with one degree of freedom for the two others
+    half = 12.706204736432095 * math.sqrt(2) / 12 * 144 / 11
     ends = [1 / (1 + math.exp(-math.log(11) - side * half)) for side in (-1, 1)]
     assert (found.low, found.high) == pytest.approx(ends)
 

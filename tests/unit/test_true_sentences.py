@@ -305,7 +305,7 @@ def test_the_lines_of_segments_of_classes_begin_with_the_mean_of_the_scores() ->
 
 @every("rows", [3, 10, 19, 20, 40])
 def test_below_twenty_rows_no_number_of_labels_is_estimated(rows: int) -> None:
-    verdict = cb.check(np.resize([0.2, 0.4, 0.6], rows), np.resize([0, 1, 0], rows))
+    verdict = cb.check(np.resize([0.2, 0.4, 0.6], rows), np.resize([0, 1, 0, 0, 0, 1], rows))
     assert (verdict.status, verdict.more_labels is None) == ("cannot tell", rows < 20)
 
 

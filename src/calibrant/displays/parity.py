@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from calibrant.displays.base import check_confidence
+from calibrant.displays.base import check_confidence, display_of
 from calibrant.displays.drawing import style
 from calibrant.displays.multiclass.panels import Panel, PanelsDisplay
 from calibrant.displays.reliability import ReliabilityDisplay
@@ -44,7 +44,7 @@ class ParityDisplay(PanelsDisplay):
     >>> stream = parity_stream(GaussianForecast(np.zeros(900), 3.0), y)  # far too wide
     >>> display = ParityDisplay(stream.compare({"OPS": OnlinePlatt(gamma=0.001, rho=1e4)}))
     >>> [(panel["name"], round(panel["error"], 2)) for panel in display.data["panels"]]
-    [('base', 0.16), ('OPS', 0.06)]
+    [('base', 0.15), ('OPS', 0.06)]
     """
 
     headline, ordinate, in_a_row = "Parity reliability", "Share that fell or stayed", 4
@@ -88,3 +88,7 @@ class ParityDisplay(PanelsDisplay):
             f"error {style.percent(one.error, 2)}",
             f"expected {style.percent(one.chance, 2)}",
         ]
+
+
+display_of.register(ParityTable, ParityDisplay)
+display_of.register(ParityResult, ParityDisplay)

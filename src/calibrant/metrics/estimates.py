@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -117,6 +117,55 @@ class Estimate(Result):
         return "\n".join([f"{self.name}: {self.value:.4f}{details}", *(f"  {note}" for note in self.notes)])
 
 
+class Deferred(Estimate):
+    """An estimate of which only the name and the value are known; the rest is computed when it is first read.
+
+    Then it is a plain :class:`Estimate`, and so it is when it is compared, copied or stored.
+
+    Examples
+    --------
+    >>> found = Deferred("ECE", 0.25, lambda: {"se": 0.01})
+    >>> float(found), type(found).__name__, found.se, type(found).__name__
+    (0.25, 'Deferred', 0.01, 'Estimate')
+    """
+
+    def __init__(self, name: str, value: float, rest: Callable[[], dict[str, Any]]) -> None:
+        vars(self).update(name=name, value=value, _rest=rest)
+
+    def settled(self) -> Estimate:
+        """The same object, as a plain estimate."""
+        if type(self) is Deferred:
+            plain_one = Estimate(self.name, self.value, **vars(self)["_rest"]())
+            vars(self).pop("_rest", None)
+            vars(self).update(vars(plain_one))
+            object.__setattr__(self, "__class__", Estimate)
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data of the settled estimate."""
+        return self.settled().to_dict()
+
+    def __eq__(self, other: object) -> bool:
+        return self.settled() == other
+
+    def __hash__(self) -> int:
+        return hash(self.settled())
+
+    def __repr__(self) -> str:
+        return repr(self.settled())
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.settled().__reduce_ex__(protocol)
+
+
+def _deferred(name: str) -> property:
+    return property(lambda self: getattr(self.settled(), name))
+
+
+for _each in fields(Estimate)[2:]:
+    setattr(Deferred, _each.name, _deferred(_each.name))
+
+
 FEW = 50
 """Number of rows below which intervals of means use Student's t distribution."""
 
@@ -151,7 +200,8 @@ def mean_estimate(
     se = math.sqrt(float(squares.sum()) * size / (size - 1.0))
     if not se > 1e-14 * abs(value):
         return Estimate(name, value, 0.0, **null, notes=(*notes, no_spread()))
-    half = two_sided(float(squares.sum() ** 2 / (squares**2).sum())) * se
+    shares = squares / squares.sum()
+    half = two_sided(1.0 / float((shares**2).sum())) * se
     return Estimate(name, value, se, max(value - half, 0.0), min(value + half, ceiling), **null, notes=notes)
 
 

@@ -20,7 +20,7 @@ from calibrant.maps import LogitAffineMap
 from calibrant.maps.base import by_name
 from calibrant.messages import InputError, Shown, plural
 from calibrant.metrics.chance import Chance
-from calibrant.metrics.variance import Rates, ratio_rate
+from calibrant.metrics.variance import Rates
 from calibrant.numerics import Floats, Ints, logit
 from calibrant.tallies import Tally
 from calibrant.verdict.figures import amount, p_text
@@ -324,7 +324,9 @@ def discover(
 
 
 def _rates(p: Floats, labels: Floats) -> Rates:
-    return ratio_rate(Tally.from_arrays(p, labels, score_type="probability"))
+    residuals = labels - p * (float(labels.sum()) / max(float(p.sum()), 1e-300))
+    sums = len(p), labels.sum(), p.sum(), (residuals**2).sum(), (p * (1.0 - p)).sum()
+    return Rates.of(*(np.array([float(each)]) for each in sums))
 
 
 def _side(rates: Rates) -> int:

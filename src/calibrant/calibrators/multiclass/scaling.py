@@ -249,7 +249,7 @@ class StructuredScaling(SoftmaxCalibrator):
     >>> y = [rng.choice(3, p=0.5 * row + 0.5 * row[[1, 0, 2]]) for row in p]  # the first two are often confused
     >>> cal = StructuredScaling().fit(p, y)
     >>> cal.transform([[0.6, 0.2, 0.2]]).round(2).tolist(), cal.strength_
-    ([[0.38, 0.42, 0.2]], 10.0)
+    ([[0.38, 0.41, 0.21]], 30.0)
     """
 
     strength_: float = field(init=False)

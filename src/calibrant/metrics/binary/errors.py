@@ -15,7 +15,8 @@ from calibrant.arrays.columns import check_option, check_whole
 from calibrant.messages import InputError, Note, Setting, Voice, note, plural
 from calibrant.metrics.binary.bins import ENOUGH_ROWS, Bins, Edges, Scores, Strategy, describe, region_rows, tally_of
 from calibrant.metrics.binary.resampling import Resampled, Statistic, null_facts, uncertainty
-from calibrant.metrics.estimates import TWO_SIDED, Estimate, Ideal, metric
+from calibrant.metrics.draws import only_values
+from calibrant.metrics.estimates import TWO_SIDED, Deferred, Estimate, Ideal, metric
 from calibrant.metrics.regions import Regions
 from calibrant.numerics import Column, Floats
 from calibrant.tallies import Tally
@@ -292,8 +293,16 @@ def weak_error(
 
 
 def _plug_in(name: str, bins: Bins, statistic: Statistic, random_state: int, notes: tuple[Note, ...]) -> Estimate:
-    facts, more = uncertainty(bins, statistic, random_state)
-    return Estimate(name, float(statistic(Resampled.once(bins))[0]), **facts, notes=notes + more)
+    value = float(statistic(Resampled.once(bins))[0])
+    if only_values():
+        return Estimate(name, value, notes=notes)
+
+    def rest() -> dict[str, Any]:
+        facts, more = uncertainty(bins, statistic, random_state)
+        return {**facts, "notes": notes + more}
+
+    check_whole("random_state", random_state, 0)
+    return Deferred(name, value, rest)
 
 
 def _gap_norm(p: float, against: str) -> Statistic:

@@ -59,7 +59,7 @@ class Moments(NamedTuple):
         m, s = self.loss / self.total, (self.w2, self.w2_loss, self.w2_square, self.w2_cube, self.w2_fourth)
         spread = s[2] - 2.0 * m * s[1] + m**2 * s[0]
         fourth = s[4] - 4.0 * m * s[3] + 6.0 * m**2 * s[2] - 4.0 * m**3 * s[1] + m**4 * s[0]
-        return spread**2 / fourth * (self.total / self.w2) ** 2 if fourth > 1e-12 * s[4] else math.inf
+        return (spread * (self.total / self.w2)) ** 2 / fourth if fourth > 1e-12 * s[4] else math.inf
 
 
 def squared_loss(scores: Floats) -> tuple[Floats, Floats]:

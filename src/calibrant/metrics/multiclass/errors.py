@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays.columns import check_whole
 from calibrant.messages import Drawn, InputError, Note, Shown, note
 from calibrant.metrics.binary.errors import check_power, no_two_rows, root_of, single_rows_left_out, with_order
 from calibrant.metrics.binary.validity import ValidityCurve, curve_of
-from calibrant.metrics.estimates import Estimate, plain
+from calibrant.metrics.estimates import Deferred, Estimate, plain
 from calibrant.metrics.multiclass.bins import (
     MulticlassBins,
     MulticlassStrategy,
@@ -75,12 +76,19 @@ def ece(
     name = f"{with_order(f'{_called(claims.notion)} ECE', p)}, {bins.chosen}"
     value = float(statistic(bins.events))
     notes = claims.notes + notes
-    if closed:
-        return Estimate(name, value, first_order_se(claims, bins, p), **closed_null(claims, bins), notes=notes)
-    if not draws:
+    if not draws and not closed:
         return Estimate(name, value, notes=notes)
-    facts = null_facts(null_draws(claims, bins, statistic, random_state, draws))
-    return Estimate(name, value, first_order_se(claims, bins, p), **_floats(facts), notes=notes)
+
+    def rest() -> dict[str, Any]:
+        null = (
+            closed_null(claims, bins)
+            if closed
+            else null_facts(null_draws(claims, bins, statistic, random_state, draws))
+        )
+        return {"se": first_order_se(claims, bins, p), **_floats(null), "notes": notes}
+
+    check_whole("random_state", random_state, 0)
+    return Deferred(name, value, rest)
 
 
 def classwise_ece(

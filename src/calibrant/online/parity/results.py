@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.messages import InputError, Shown
+from calibrant.messages import Drawn, InputError, Shown
 from calibrant.notebook import table_block
 from calibrant.numerics import Floats
 
@@ -20,7 +20,7 @@ COLUMNS = ("QCE", "PCE", "(expected)", "Sharp", "Acc", "AUROC")
 
 
 @dataclass(frozen=True)
-class ParityResult(Shown):
+class ParityResult(Drawn, Shown):
     """Evaluation of probabilities of a decrease (a value that falls or stays); prints as a table of one row.
 
     Attributes
@@ -82,7 +82,7 @@ class ParityResult(Shown):
 
 
 @dataclass(frozen=True)
-class ParityTable(Shown):
+class ParityTable(Drawn, Shown):
     """Several results on the same rows, as in the tables of Gupta (2023), chapter 7; ``table["OPS"]`` is one of them.
 
     Attributes
