@@ -12,7 +12,7 @@ from tests.engine.conftest import few
 
 from calibrant.calibrators.binary.binning import HistogramBinning
 from calibrant.engine.frames import tally
-from calibrant.engine.unusable import UnusableRows
+from calibrant.engine.unusable import Unusable, UnusableRows
 from calibrant.messages import CalibrantWarning, InputError
 from calibrant.numerics import Grid
 from calibrant.tallies import Tally
@@ -47,13 +47,14 @@ def rows(scores: list[float | None], labels: list[Any], label_type: Any = None) 
     return pa.table({"s": pa.array(scores, pa.float64()), "y": pa.array(labels, label_type)})
 
 
-BAD_SCORES: dict[str, tuple[list[Any], str]] = {
-    "NULL": ([None], r"score 's' missing in 1"),
-    "NaN": ([NAN], r"score 's' missing in 1"),
-    "above": ([1.0000001, 2.0], r"score 's' outside \[0, 1\] in 2"),
-    "below": ([-1e-300, -0.5], r"score 's' outside \[0, 1\] in 2"),
-    "infinite": ([INF, -INF], r"score 's' outside \[0, 1\] in 2"),
-    "all of them": ([None, NAN, 1.5, -0.5, INF, 1e300], r"score 's' missing in 2, score 's' outside \[0, 1\] in 4"),
+OUTSIDE = "outside [0, 1]"
+BAD_SCORES: dict[str, tuple[list[Any], dict[str, int]]] = {
+    "NULL": ([None], {"missing": 1}),
+    "NaN": ([NAN], {"missing": 1}),
+    "above": ([1.0 + 1.1e-6, 2.0], {OUTSIDE: 2}),
+    "below": ([-1.1e-6, -0.5], {OUTSIDE: 2}),
+    "infinite": ([INF, -INF], {OUTSIDE: 2}),
+    "all of them": ([None, NAN, 1.5, -0.5, INF, 1e300], {"missing": 2, OUTSIDE: 4}),
 }
 
 
@@ -63,18 +64,26 @@ def test_bad_scores_are_counted_and_refused(
     for engine in ENGINES:
         for name in few(BAD_SCORES, engine, full_size):
             with subtests.test(engine=engine, name=name):
-                bad, why = BAD_SCORES[name]
+                bad, problems = BAD_SCORES[name]
+                why = tuple(("score", "s", problem, rows) for problem, rows in problems.items())
                 table = rows([0.25, *bad, 0.75, 0.0], [0, *[1] * len(bad), 1, 0])
-                refused = (
-                    rf"^frame has {len(bad)} of {len(bad) + 3} rows that cannot be counted \({why}\): find out where"
-                )
-                with pytest.raises(InputError, match=refused):
-                    tally(frame(engine, table), "s", "y", grid=Grid())
-                with pytest.raises(InputError, match=why):
-                    tally(frame(engine, table), "s", "y")
-                with pytest.warns(CalibrantWarning, match=rf"left out .*{why}\)"):
+                for grid in (Grid(), None):
+                    with pytest.raises(UnusableRows) as refused:
+                        tally(frame(engine, table), "s", "y", grid=grid)
+                    assert refused.value.found == Unusable(len(bad), len(bad) + 3, why)
+                with pytest.warns(CalibrantWarning) as caught:
                     left = tally(frame(engine, table), "s", "y", grid=Grid(), unusable="leave out")
+                (note,) = [each.message.note for each in caught]
+                assert (note.code, note.values["why"]) == ("rows-left-out", why)
                 assert left.fingerprint == Tally.from_arrays([0.25, 0.75, 0.0], [0, 1, 0], grid=Grid()).fingerprint
+
+
+def test_rounding_beyond_the_ends_is_clipped(subtests: pytest.Subtests, frame: Callable[[str, Any], Any]) -> None:
+    scores, labels = [-1e-6, -1e-300, 0.5, 1.0000001, 1.0 + 1e-6], [0, 0, 1, 1, 0]
+    expected = Tally.from_arrays([0.0, 0.0, 0.5, 1.0, 1.0], labels).fingerprint
+    for engine in ENGINES:
+        with subtests.test(engine=engine):
+            assert tally(frame(engine, rows(scores, labels)), "s", "y").fingerprint == expected
 
 
 BAD_LABELS: dict[str, tuple[list[Any], str]] = {
