@@ -67,7 +67,7 @@ MOST_MADE_UP_PASSES = {"VectorScaling": 30.0, "DirichletScaling": 260.0, "calibr
 """The same for 2,000 rows of made-up logits, which are harder: they are larger, and less alike, than a network's."""
 
 FEW_CLASSES, MOST_PASSES_OF_FEW = 10, 2_000.0
-"""Limit on the time of `calibrate` with 5,000 rows of so many made-up logits, in passes: about 1.4 s, of which small
+"""Limit on the time of `calibrate` with 5,000 rows of this many made-up logits, in passes: about 1.4 s, of which small
 steps are the most. With exact Newton steps in every comparison it was 4,100."""
 
 MOST_MEMORY, NOISE, QUICK_NOISE = 2.0, 1.25, 4.0

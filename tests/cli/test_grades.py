@@ -269,8 +269,10 @@ def test_anchor_saves_a_map_that_applies(german) -> None:
     assert done.exit_code == 0, done.stderr
     assert "plus a margin of conservatism of 0.5 points" in " ".join(done.stdout.split())
     assert cb.load("a.json").transform([0.002, 0.03]).mean() == pytest.approx(0.025)
+    years = "".join(f"0.02,{int(i % 40 == 0)},{2021 + i // 40 % 4}-12-31\n" for i in range(800))
+    Path("years.csv").write_text(f"pd,default,day\n{years}", encoding="utf-8")
     words = ("--label", "default", "--time", "day", "--margin", "upper", "--out", "b.json")
-    assert "Long-run average" in german("anchor", "loans.csv", "--score", "pd", *words).stdout
+    assert "Long-run average" in german("anchor", "years.csv", "--score", "pd", *words).stdout
     assert "is not defined" in german("anchor", "loans.csv", "--score", "pd", "--out", "c.json").stderr
 
 

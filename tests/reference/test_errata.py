@@ -201,4 +201,4 @@ def test_tracking_is_miscalibrated_by_outcomes_below_one_half_and_not_by_outcome
         forecasts.append(tops.predict_one(0.5))
         outcomes.append(int(forecasts[-1] <= 0.5 if closed else forecasts[-1] < 0.5))
         tops.learn_one(0.5, outcomes[-1])
-    assert ece(forecasts, outcomes, n_bins=10).value == pytest.approx(error, abs=5e-3)
+    assert ece(forecasts, outcomes, edges=np.arange(1, 10) / 10).value == pytest.approx(error, abs=5e-3)

@@ -95,7 +95,15 @@ class GradeTable(Recorded, Shown):
     few_p: float | None = None
 
     def over_years(self, n: Ints, events: Ints, pd: Floats, year_correlation: float) -> GradeTable:
-        """The same table with tests for correlated defaults of several years, each of which has its own factor."""
+        """The same table with tests for correlated defaults of several years, each of which has its own factor.
+
+        Parameters
+        ----------
+        n, events, pd
+            Rows, defaults and PDs by year (rows of the matrix) and grade.
+        year_correlation
+            Correlation of the factor from one year to the next.
+        """
         rho = self.correlation or 0.0
         found, whole, few = over_years(n, events, pd, rho, year_correlation)
         filled = self.n > 0
