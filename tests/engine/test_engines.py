@@ -401,6 +401,15 @@ def test_missing_scores_have_no_probability_and_knots_fall_on_their_side(engine:
     np.testing.assert_array_equal(np.asarray(got[2:], dtype=np.float64), STEPS.apply(np.array(scores[2:])))
 
 
+@pytest.mark.parametrize("map_", [STEPS, PLATT], ids=["steps", "curve"])
+def test_nan_that_statistics_of_a_file_leave_out_has_no_probability(engine: Any, tmp_path: Path, map_: Any) -> None:
+    pa = pytest.importorskip("pyarrow")
+    scores = [math.nan, 0.25, 0.5]
+    table = pa.table({"id": np.arange(len(scores)), "s": pa.array(scores, pa.float64())})
+    got = np.asarray(engine.run(applied, _write(table, tmp_path, "nan"), map_, "s")["calibrated"], dtype=np.float64)
+    np.testing.assert_array_equal(np.isnan(got), [True, False, False])
+
+
 @pytest.mark.parametrize("address", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_frames_are_written_as_parquet(engine: Any, paths: dict[int, list[str]], tmp_path: Path, address: bool) -> None:
     pads = pytest.importorskip("pyarrow.dataset")

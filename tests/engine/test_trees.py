@@ -38,7 +38,8 @@ def test_the_rules_are_readable_sql() -> None:
     text = Calibration(BY_AGE).to_sql("p")
     assert text.splitlines()[1:] == [
         """  WHEN "age" <= 41.0e0 THEN 0.1e0""",
-        """  WHEN ("age" > 41.0e0 OR "age" IS NULL OR isnan(CAST("age" AS DOUBLE))) """
+        """  WHEN ("age" > 41.0e0 OR "age" IS NULL OR """
+        """NOT (isfinite(CAST("age" AS DOUBLE)) OR isinf(CAST("age" AS DOUBLE)))) """
         """AND CAST("job" AS VARCHAR) IN ('student') THEN 0.2e0""",
         "  ELSE 0.3e0",
         "END END",

@@ -151,7 +151,8 @@ def usable(
     # NULL and NaN lie between no numbers, whether an engine orders NaN first, last or not at all.
     first = [*(unusable if written.not_number else []), *missing]
     ends = " AND ".join(map(written.literal, PROBABILITY_ENDS))
-    inside = " AND ".join(f"{each} BETWEEN {ends}" for each in x)
+    finite = f"{written.finite} AND " if written.finite else ""
+    inside = " AND ".join(f"{finite.format(x=each)}{each} BETWEEN {ends}" for each in x)
     if varies_outside(map_):
         x = [held_between(written, each, written.literal(0.0), written.literal(1.0)) for each in x]
     none = f"WHEN {' OR '.join(first)} THEN NULL " if first else ""

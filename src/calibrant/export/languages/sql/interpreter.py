@@ -94,6 +94,8 @@ class _Reading:
             exp.And: lambda node, row: self.value(node.this, row) & self.value(node.expression, row),
             exp.Is: self.is_null,
             exp.IsNan: lambda node, row: np.isnan(self.value(node.this, row)),
+            exp.IsInf: lambda node, row: np.isinf(self.value(node.this, row)),
+            exp.Anonymous: self.is_finite,
             exp.EQ: lambda node, row: _equal(self.value(node.this, row), self.value(node.expression, row)),
             exp.NEQ: lambda node, row: ~_equal(self.value(node.this, row), self.value(node.expression, row)),
             exp.GTE: lambda node, row: self.value(node.this, row) >= self.value(node.expression, row),
@@ -131,6 +133,11 @@ class _Reading:
         if type(node.expression) is not self.null:
             raise DocumentError("the text", "uses IS with something other than NULL, which no map needs")
         return _is_null(self.value(node.this, row)) != bool(node.args.get("negate"))
+
+    def is_finite(self, node: Any, row: Row) -> Any:
+        if node.name.lower() != "isfinite":
+            raise DocumentError("the text", f"calls {node.name}, which no map needs")
+        return np.isfinite(self.value(node.expressions[0], row))
 
     def between(self, node: Any, row: Row) -> Any:
         given = self.value(node.this, row)
