@@ -196,9 +196,10 @@ def check_whole(name: str, value: object, least: int = 1) -> None:
 
 def refuse_model(values: Any, name: str | Setting = "scores") -> None:
     """Refuse a model in place of its scores."""
-    if hasattr(values, "fit") and (hasattr(values, "predict_proba") or hasattr(values, "predict")):
+    kind = type(values)  # a frame of Spark Connect has every name as a column
+    if hasattr(kind, "fit") and (hasattr(kind, "predict_proba") or hasattr(kind, "predict")):
         fix = "pass model.predict_proba(X), or train and calibrate it by CalibratedClassifier(model).fit(X, y)"
-        raise InputError(name, f"is a model ({type(values).__name__}), not its scores", fix)
+        raise InputError(name, f"is a model ({kind.__name__}), not its scores", fix)
 
 
 def refuse_store(argument: str, given: Any) -> None:
