@@ -96,7 +96,7 @@ class Likelihood:
         return Point(float(theta[0]), float(theta[1]), 2.0 * loss)
 
     def shift_for(self, events: float, slope_change: float = 0.0) -> float:
-        """The shift at which this many events are expected, however large it is: Newton's steps, or halves of the range.
+        """The shift at which this many events are expected, however large it is: Newton's steps, or halving.
 
         A step is taken in the log-odds of the mean, which are nearly linear in the shift.
         """
