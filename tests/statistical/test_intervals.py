@@ -25,13 +25,19 @@ pytestmark = [pytest.mark.statistical, pytest.mark.slow]
 def test_every_interval_covers_and_no_false_side_is_named(
     subtests: pytest.Subtests, full_size: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At least 93 %; at most 2 %, or 7.5 % for tests of equal clusters. Old widths are compared at full size."""
+    """At least 93 %; at most 2 %, or 7.5 % for tests of equal clusters. Old widths are compared at full size.
+
+    Of some 270 lines of 24 samples, one that covers in 95 % fails by chance in about one seed of thirty: a setting that
+    fails at this size is run again with other samples, ten times as many, and these decide.
+    """
     if not full_size:
         monkeypatch.setattr(intervals, "BEFORE", 0)
     for place, (_, settings) in enumerate(intervals.STATEMENTS):
         for at, setting in enumerate(settings):
             with subtests.test(statement=place, setting=setting.name):
                 found = intervals.run(place, at, 7, 2_000 if full_size else 24)
+                if not full_size and any(each.failure for each in found):
+                    found = intervals.run(place, at, 8, 240)
                 assert found
                 assert [str(each) for each in found if each.failure] == []
 
