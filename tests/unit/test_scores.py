@@ -108,7 +108,8 @@ def test_accuracy_of_true_probabilities_by_hand() -> None:
     assert (found.value, found.null) == pytest.approx((0.8, 0.74))
     assert found.null_low == pytest.approx(0.74 - 1.757 * math.sqrt(0.89) / 5, abs=1e-3)
     assert found.se == pytest.approx(math.sqrt(0.8 * 0.2 / 4))
-    assert found.high == 1.0, "an interval does not leave the possible values"
+    # Clopper and Pearson's of 3.2 of 4
+    assert (found.low, found.high) == pytest.approx((0.22757, 0.99777), abs=1e-5)
 
 
 def test_auc_by_hand() -> None:

@@ -197,6 +197,9 @@ def read_inputs(
     if isinstance(label, list | tuple) and len(label) > 1:
         fix = "call the metric once for each column of scores and its column of labels"
         raise InputError("label", "must name one column, and a metric is about one column of labels", fix)
+    if type(scores).__module__.startswith("pyspark"):
+        fix = "pass calibrant.tally(frame, score, label) in its place, which counts in Spark"
+        raise InputError("scores", "is a Spark frame, and metrics read rows into memory", fix)
     known: dict[str, Any] = {name: options.get(name) for name in ("classes", "score_type")}
     given = read(
         scores, y, sample_weight, call="metrics.ece", score=score, label=label, by=by, groups=groups,

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from calibrant.arrays import Rows
+from calibrant.guarantees.bounds import clopper_pearson
 from calibrant.messages import InputError, Note, Voice, note, plural
 from calibrant.metrics.binary.bins import (
     Bins,
@@ -415,7 +416,12 @@ def _thresholded(name: str, data: Tally | Rows, threshold: float, right: float) 
         positive = scores >= least
         return np.where(positive, right, 1.0 - right), np.where(positive, 1.0 - right, right)
 
-    return _mean_estimate(f"{name} at threshold {threshold:g}", data, loss, right)
+    found = _mean_estimate(f"{name} at threshold {threshold:g}", data, loss, right)
+    if not found.se:
+        return found
+    size = found.value * (1.0 - found.value) / found.se**2  # equal rows in which the share has this variance
+    low, high = (float(end) for end in clopper_pearson(found.value * size, size, 0.05))
+    return replace(found, low=low, high=high)
 
 
 def _variance(total: float, mean: float, w2: float, w2_loss: float, w2_square: float) -> float | None:
