@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -84,6 +85,19 @@ def test_rounding_beyond_the_ends_is_clipped(subtests: pytest.Subtests, frame: C
     for engine in ENGINES:
         with subtests.test(engine=engine):
             assert tally(frame(engine, rows(scores, labels)), "s", "y").fingerprint == expected
+
+
+def test_nan_that_statistics_of_a_file_leave_out_is_missing(tmp_path: Path) -> None:
+    """DuckDB folded isnan to false, and left out "0 of 3,000 rows that cannot be counted ()"."""
+    duckdb = pytest.importorskip("duckdb")
+    rng = np.random.default_rng(0)
+    scores, labels = rng.random(3_000), (rng.random(3_000) < 0.5).astype(float)
+    scores[:5], labels[10] = np.nan, np.nan
+    pl.DataFrame({"s": scores, "y": labels}).write_parquet(tmp_path / "nan.parquet")
+    with pytest.raises(UnusableRows) as refused:
+        tally(duckdb.read_parquet(str(tmp_path / "nan.parquet")), "s", "y")
+    why = (("score", "s", "missing", 5), ("label", "y", "missing", 1))
+    assert refused.value.found == Unusable(6, 3_000, why)
 
 
 BAD_LABELS: dict[str, tuple[list[Any], str]] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -157,15 +158,20 @@ class _Part:
     """Whether it is an integer of 16 bits or less."""
 
 
+def _known(numbers: nw.Expr) -> nw.Expr:
+    """Neither NULL nor NaN. DuckDB trusts statistics of Parquet files, which leave NaN out, in isnan, but not here."""
+    return numbers.is_finite() | (numbers.abs() == math.inf)
+
+
 def _score(column: nw.Expr, dtype: Any, name: str, ends: tuple[float, float], rounding: bool) -> _Part:
     if not (dtype.is_numeric() or dtype in (nw.Boolean, nw.Object)):
         raise InputError(Setting("score", name), f"holds {dtype} and not numbers", Advice.NAME_SCORES)
     s = column.cast(nw.Float64)
-    missing = s.is_null() | s.is_nan()
+    missing = s.is_null() | ~_known(s)
     if rounding:
         s = nw.when((s > ends[1]) & (s <= ends[1] + ROUNDING)).then(ends[1]).otherwise(s)
         s = nw.when((s < ends[0]) & (s >= ends[0] - ROUNDING)).then(ends[0]).otherwise(s)
-    good = s.is_between(*ends)
+    good = s.is_finite() & s.is_between(*ends)
     problems = {MISSING: missing, f"outside [{ends[0]:g}, {ends[1]:g}]": ~missing & ~good}
     return _Part("score", "score", name, s, good, problems)
 
@@ -173,14 +179,14 @@ def _score(column: nw.Expr, dtype: Any, name: str, ends: tuple[float, float], ro
 def _label(rows: Rows, place: str, name: str, positive: Any) -> _Part:
     column, dtype = nw.col(place), rows.collect_schema()[place]
     if positive is not None or dtype in (nw.String, nw.Categorical, nw.Enum, nw.Boolean):
-        missing = column.is_null() | column.is_nan() if dtype.is_float() else column.is_null()
+        missing = column.is_null() | ~_known(column) if dtype.is_float() else column.is_null()
         found = [True]  # compared, not cast: DuckDB would cast in its CSV reader, which fails on "yes"
         if positive is not None or dtype != nw.Boolean:
             found = _event(rows.select(place).filter(~missing), place, name, positive)
         y = nw.when(column == found[0]).then(1).otherwise(0) if found else nw.when(missing).then(0).otherwise(0)
         return _Part("label", "label", name, y.cast(nw.Int8), ~missing, {MISSING: missing}, narrow=True)
     y = column if dtype.is_integer() else column.cast(nw.Float64)
-    missing = y.is_null() if dtype.is_integer() else y.is_null() | y.is_nan()
+    missing = y.is_null() if dtype.is_integer() else y.is_null() | ~_known(y)
     good = y.is_between(0, 1) if dtype.is_integer() else (y == 0.0) | (y == 1.0)
     problems = {MISSING: missing, "neither 0 nor 1": ~missing & ~good}
     return _Part("label", "label", name, y, good, problems, narrow=dtype in NARROW)
@@ -199,8 +205,8 @@ def _event(labels: Rows, place: str, name: str, positive: Any) -> list[Any]:
 
 def _weight(column: nw.Expr, name: str, counts: bool) -> _Part:
     w = column.cast(nw.Float64)
-    missing = w.is_null() | w.is_nan()
-    good = w.is_between(0.0, EXACT - 1.0 if counts else float(np.finfo(np.float64).max))
+    missing = w.is_null() | ~_known(w)
+    good = w.is_finite() & w.is_between(0.0, EXACT - 1.0 if counts else float(np.finfo(np.float64).max))
     words = "negative or infinite"
     if counts:
         good, words = good & (w == w.floor()), "not an integer below 2**53"
@@ -208,7 +214,7 @@ def _weight(column: nw.Expr, name: str, counts: bool) -> _Part:
 
 
 def _key(column: nw.Expr, name: str, dtype: Any, number: int) -> _Part:
-    missing = column.is_null() | column.is_nan() if dtype.is_float() else column.is_null()
+    missing = column.is_null() | ~_known(column) if dtype.is_float() else column.is_null()
     return _Part(f"key{number}", "key", name, column, ~missing, {MISSING: missing})
 
 

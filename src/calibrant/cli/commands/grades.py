@@ -215,7 +215,7 @@ def _from_rows(
     refuse_text(rows, score, "--score")
     rows = with_labels(rows, label, positive)
     s, y = quote(score, "duckdb"), quote(label, "duckdb")
-    wrong = f"{s} IS NULL OR NOT ({s}::DOUBLE BETWEEN 0 AND 1)"
+    wrong = f"{s} IS NULL OR NOT (isfinite({s}::DOUBLE) AND {s}::DOUBLE BETWEEN 0 AND 1)"
     ((bad,),) = rows.aggregate(f"count(*) FILTER (WHERE {wrong})").fetchall()
     if bad:
         problem = f"have no PD between 0 and 1 in the column {score!r}"
