@@ -273,12 +273,14 @@ def frame_of(given: Any) -> Any:
     how = next((how for end, how in FILES.items() if path.lower().endswith(end)), None)
     if how is None:
         raise InputError("frame", f"is {path!r}, which has an unknown file extension", f"use one of {' '.join(FILES)}")
-    if not glob.glob(path, recursive=True):
+    there = os.path.exists(path)
+    if not there and not glob.glob(path, recursive=True):
         beside = glob.glob(os.path.join(os.path.dirname(path), "*"))
         raise InputError("frame", f"is {path!r}, and there is no such file", f"check the path{meant(path, beside)}")
     import duckdb  # here: few calls have paths
 
-    return getattr(duckdb, how)(path)
+    # A connection of its own: that of the module is shared by all threads.
+    return getattr(duckdb.connect(), how)(glob.escape(path) if there else path)
 
 
 def segments_by_name(by: Any) -> dict[str, Any]:

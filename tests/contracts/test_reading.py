@@ -543,3 +543,14 @@ def test_log_odds_of_a_model_are_validated_as_its_risks() -> None:
         found = cb.clinical.validate(logits, y, repetitions=20)
     assert [each.message.note.code for each in caught] == ["score-type-guessed"]
     assert same(facts(found), facts(cb.clinical.validate(scores, y, repetitions=20)), 1e-9)
+
+
+def test_names_of_files_are_taken_as_they_are(tmp_path: Any) -> None:
+    """A name with brackets is no pattern while there is such a file; threads share no connection."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    (tmp_path / "x[1].csv").write_text("p,y\n0.2,0\n0.7,1\n0.4,0\n", encoding="utf-8")
+    (tmp_path / "x1.csv").write_text("p,y\n0.9,0\n", encoding="utf-8")
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: cb.metrics.brier(str(tmp_path / "x[1].csv"), "p", "y").value, range(16)))
+    assert set(found) == {cb.metrics.brier([0.2, 0.7, 0.4], [0, 1, 0]).value}

@@ -10,6 +10,7 @@ import re
 import numpy as np
 import pytest
 from benchmarks import intervals
+from scipy import stats
 from scipy.special import expit, logit
 
 from calibrant import check, compare
@@ -105,3 +106,30 @@ def test_a_segment_of_no_rows_like_another_has_an_interval() -> None:
     assert found["all"] == pytest.approx((0.025 ** (1 / 3) / 0.9, 1.0 / 0.9))
     assert found["zero"] == (0.0, np.inf)
     assert found["one"] == pytest.approx((0.025, 1.0))
+
+
+@pytest.mark.parametrize("few", [0.05, 0.2, 1.0])
+def test_the_ratio_of_a_weighted_segment_is_covered(few: float) -> None:
+    """Weights of 100 and 10 for a few rows, and log-normal weights; a sum of weights is no number of rows."""
+    hits, runs = 0, 200
+    for seed in range(runs):
+        rng = np.random.default_rng(seed)
+        scores = rng.uniform(0.02, 0.3, 400)
+        heavy = np.exp(1.2 * rng.normal(size=400)) if few == 1.0 else np.where(rng.random(400) < few, 5.0 / few, 1.0)
+        verdict = check(scores, rng.random(400) < scores, heavy, by=np.repeat("all", 400))
+        hits += verdict.segments[0].ratio_low <= 1.0 <= verdict.segments[0].ratio_high
+    assert stats.binomtest(hits, runs, 0.93, alternative="less").pvalue > 1e-3
+
+
+def test_a_segment_without_events_in_groups_is_not_judged() -> None:
+    """Outcomes are shared within groups of 50 rows: without an event their variance is unknown."""
+    rng = np.random.default_rng(5)
+    groups = np.repeat(np.arange(60), 50)
+    scores = np.repeat(rng.uniform(0.02, 0.08, 60), 50)
+    labels = np.isin(groups, [20, 30, 40]).astype(int)
+    segments = {
+        each.value: each for each in check(scores, labels, groups=groups, by=np.where(groups < 12, "a", "b")).segments
+    }
+    assert (segments["a"].judged, segments["a"].off, segments["a"].side) == (False, False, 0)
+    assert segments["a"].ratio_high > 4.0
+    assert segments["b"].judged

@@ -13,7 +13,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from calibrant.credit import GradeTable, grade_table, pluto_tasche
+from calibrant.credit import GradeTable, grade_table, long_run_average, pluto_tasche
 from calibrant.messages import CalibrantWarning, InputError
 from calibrant.metrics import chance
 from calibrant.metrics.binary.bins import Bins
@@ -231,3 +231,14 @@ def test_nothing_is_known_of_empty_worst_grades() -> None:
     assert pluto_tasche([0], [0]).tolist() == [1.0]
     assert pluto_tasche([0], [0], method="scaled").tolist() == [1.0]
     assert pluto_tasche([3], [3]).tolist() == [1.0]
+
+
+def test_a_missing_grade_of_a_borrower_is_refused() -> None:
+    frame = pytest.importorskip("pandas").DataFrame({"pd": [0.01, 0.02], "d": [0, 1], "g": ["A", None]})
+    with pytest.raises(InputError) as refused:
+        grade_table(frame, "pd", "d", grade="g")
+    assert refused.value.argument == "grade"
+
+
+def test_a_bound_of_two_years_at_a_high_level_is_at_most_one() -> None:
+    assert long_run_average([100, 100], [0, 5], alpha=0.0005).upper == 1.0

@@ -189,3 +189,10 @@ def test_a_horizon_before_every_event_asks_about_units() -> None:
     assert "not defined; do time and horizon have the same unit?" in str(days)
     everyone = validate_survival([0.1, 0.2, 0.3], [1.0, 2.0, 3.0], [1, 1, 1], horizon=2.5)
     assert "the same unit" not in str(everyone)
+
+
+def test_columns_of_risks_are_named_one_for_each_horizon() -> None:
+    for score in (["r1", "r2"], "r1"):
+        with pytest.raises(InputError) as refused:
+            validate_horizons(None, "t", "d", horizons=[1], score=score)
+        assert refused.value.argument == "score"

@@ -322,3 +322,14 @@ def test_a_note_on_log_odds_says_no_number_that_is_there_already() -> None:
         verdict = cb.check(scores, y)
         told = [each.values["events"] for each in verdict.notes if each.code == "log-odds-predict"]
         assert all(round(each) != round(verdict.predicted) for each in told)
+
+
+# ------------------------------------------------------------------------------------------- Constant scores of 0 and 1
+
+
+@every("score", [0.0, 1.0])
+def test_certain_forecasts_that_never_come_true_are_miscalibrated(score: float) -> None:
+    verdict = cb.check(np.full(50, score), np.full(50, 1.0 - score))
+    assert (verdict.status, cb.check(np.full(50, score), np.full(50, score)).status) == ("miscalibrated", "cannot tell")
+    assert "impossible-scores" in {each.code for each in verdict.hints}
+    assert str(verdict)

@@ -114,7 +114,10 @@ def validate_horizons(
     """
     if score is not None:
         named = {"time": time, "event": event, "censoring_by": censoring_by, "groups": groups}
-        risks = dict(zip(map(str, horizons), score, strict=False))
+        if isinstance(score, str) or len(score) != len(horizons):
+            problem = f"must name one column for each of the {len(horizons)} horizons, got {score!r}"
+            raise InputError("score", problem, "pass a list of names in the order of the horizons")
+        risks = {f"risk {place}": column for place, column in enumerate(score)}
         found = from_columns(scores, **named, **risks)
         time, event, censoring_by, groups = found[:4]
         scores = np.column_stack(found[4:])

@@ -142,7 +142,7 @@ def long_run_average(
 
         def end(share: float) -> float:
             most = min(v * free / special.chdtri(free, 1.0 - share), max(v, LARGEST_VARIANCE))
-            return rate * math.exp(math.hypot(special.stdtrit(free, 1.0 - share) * se, (most - v) / 2.0))
+            return rate * math.exp(min(math.hypot(special.stdtrit(free, 1.0 - share) * se, (most - v) / 2.0), 700.0))
 
         low = min(low, rate * math.exp(special.stdtrit(free, alpha / 2.0) * se))
         high, upper = max(high, end(alpha / 2.0)), max(upper, end(alpha))

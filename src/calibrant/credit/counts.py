@@ -140,7 +140,7 @@ def by_grade(grade: Any, n: Ints, events: Ints, pd: Floats) -> tuple[list[str], 
     >>> by_grade(np.array(["B", "A", "B"]), np.ones(3, int), np.array([1, 0, 0]), np.array([0.2, 0.01, 0.4]))[0]
     ['A', 'B']
     """
-    names, code = np.unique(np.asarray(grade).astype(str), return_inverse=True)
+    names, code = np.unique(read_names(grade, "grade", len(n)).astype(str), return_inverse=True)
     rows, hits = (np.bincount(code, each, len(names)).astype(np.int64) for each in (n, events))
     mean = np.bincount(code, n * pd, len(names)) / rows
     order = np.argsort(mean, kind="stable")

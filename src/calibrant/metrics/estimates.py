@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from enum import Enum
+from threading import RLock
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -117,6 +118,10 @@ class Estimate(Result):
         return "\n".join([f"{self.name}: {self.value:.4f}{details}", *(f"  {note}" for note in self.notes)])
 
 
+_SETTLING = RLock()
+"""Held while the rest of an estimate is computed, so that threads that read one estimate see all of it."""
+
+
 class Deferred(Estimate):
     """An estimate of which only the name and the value are known; the rest is computed when it is first read.
 
@@ -134,11 +139,12 @@ class Deferred(Estimate):
 
     def settled(self) -> Estimate:
         """The same object, as a plain estimate."""
-        if type(self) is Deferred:
-            plain_one = Estimate(self.name, self.value, **vars(self)["_rest"]())
-            vars(self).pop("_rest", None)
-            vars(self).update(vars(plain_one))
-            object.__setattr__(self, "__class__", Estimate)
+        with _SETTLING:
+            if type(self) is Deferred:
+                known = vars(Estimate(self.name, self.value, **vars(self)["_rest"]()))
+                vars(self).update(known)
+                object.__setattr__(self, "__class__", Estimate)
+                vars(self).pop("_rest")
         return self
 
     def to_dict(self) -> dict[str, Any]:
@@ -159,7 +165,7 @@ class Deferred(Estimate):
 
 
 def _deferred(name: str) -> property:
-    return property(lambda self: getattr(self.settled(), name))
+    return property(lambda self: getattr(Deferred.settled(self), name))
 
 
 for _each in fields(Estimate)[2:]:

@@ -141,21 +141,33 @@ class Rates:
         squares: Floats,
         model: Floats,
         df: Floats | float = np.inf,
+        unit: Floats | float = 1.0,
+        units: Floats | None = None,
     ) -> Rates:
         """From sums over each set: ``squares`` of the residuals, and the ``model`` variance of calibrated predictions.
+
+        Sums of weights are divided by ``unit``, the sum of squared weights over that of the weights. ``units`` is the
+        number of independent rows that dependent ones are worth, where there are no events or nothing else.
 
         Surprises of confident predictions are few, and may all be missing in a sample. So a variance of a few events is
         no less than the model's, in proportion to the events (or non-events) that are fewer than predicted.
         """
+        rows, events, predicted = rows / unit, events / unit, predicted / unit
+        squares, model = squares / np.square(unit), model / np.square(unit)
         with np.errstate(divide="ignore", invalid="ignore"):
             share = np.fmin(np.fmin(events / predicted, (rows - events) / (rows - predicted)), 1.0)
             variance = np.fmax(squares, np.fmin(model * share, FEW_EVENTS))
-            size = np.where(
-                (events > 0.0) & (events < rows) & (variance > 0.0), events * (rows - events) / variance, rows
-            )
+            both = (events > 0.0) & (events < rows) & (variance > 0.0)
+            size = np.where(both, events * (rows - events) / variance, rows if units is None else units)
             few = np.minimum(events, rows - events) < FEW_EVENTS
             degrees = np.minimum(df, np.where(few, np.inf, 2.0 * (variance + 1.0)))
-            return cls(events / rows, predicted / rows, np.where(few, np.minimum(size, rows), size), degrees, variance)
+            return cls(
+                events / rows,
+                predicted / rows,
+                np.where(few, np.minimum(size, rows), size),
+                degrees,
+                variance * np.square(unit),
+            )
 
     def ratios(self, confidence: float) -> tuple[Floats, Floats]:
         """Intervals of observed over predicted events; from 0 to infinity where none are predicted."""
@@ -187,8 +199,10 @@ class Rates:
         return np.asarray(2.0 * np.where(np.isinf(self.df), special.ndtr(far), special.stdtr(self.df, far)))
 
 
-def ratio_rates(tallies: Sequence[Tally], spreads: Sequence[Spread] | None = None) -> Rates:
-    """Event rates of several tallies; ``spreads`` are the variances of their events, where these are known already."""
+def ratio_rates(
+    tallies: Sequence[Tally], spreads: Sequence[Spread] | None = None, units: Sequence[float] | None = None
+) -> Rates:
+    """Event rates of several tallies; for dependent rows with variances of the events, and numbers of clusters."""
     place, s = np.repeat(np.arange(len(tallies)), [len(tally) for tally in tallies]), scores_of(tallies)
     columns = [(tally.n, tally.events, *squared_weights(tally)) for tally in tallies]
     n, events, w2, w2_events = (np.concatenate([np.zeros(0), *each]) for each in zip(*columns, strict=True))
@@ -196,13 +210,14 @@ def ratio_rates(tallies: Sequence[Tally], spreads: Sequence[Spread] | None = Non
     def added(values: Floats) -> Floats:
         return np.bincount(place, values, len(tallies)).astype(np.float64)
 
-    rows, hits, due, own = map(added, (n, events, n * s, n * s * (1.0 - s)))
+    rows, hits, due, own, square = map(added, (n, events, n * s, w2 * s * (1.0 - s), w2))
+    unit = np.divide(square, rows, out=np.ones_like(rows), where=rows > 0.0)
     m = s * np.divide(hits, due, out=np.ones_like(due), where=due > 0.0)[place]
     squares = added(w2_events * (1.0 - m) ** 2 + (w2 - w2_events) * m**2)
     if spreads is None:
-        return Rates.of(rows, hits, due, squares, own)
+        return Rates.of(rows, hits, due, squares, own, unit=unit)
     squares, df = (np.array([getattr(each, name) for each in spreads]) for name in ("variance", "df"))
-    return Rates.of(rows, hits, due, squares, own, df)
+    return Rates.of(rows, hits, due, squares, own, df, unit, None if units is None else np.array(units))
 
 
 def ratio_rate(data: Tally | Clusters) -> Rates:
@@ -212,7 +227,19 @@ def ratio_rate(data: Tally | Clusters) -> Rates:
     tally = data.tally
     predicted = float((tally.n * tally.scores).sum())
     m = tally.scores * (float(tally.positives) / predicted if predicted > 0.0 else 1.0)
-    return ratio_rates([tally], [spread_of(data, 1.0 - m, -m)])
+    sizes = np.bincount(data.cluster, data.n).astype(np.float64)
+    return ratio_rates([tally], [spread_of(data, 1.0 - m, -m)], [kish(sizes)])
+
+
+def kish(weights: Floats) -> float:
+    """Number of equal weights with this sum and this sum of squares (Kish 1965).
+
+    Examples
+    --------
+    >>> kish(np.array([1.0, 1.0, 2.0])).__round__(2)
+    2.67
+    """
+    return float(weights.sum() ** 2 / np.square(weights).sum()) if weights.any() else 0.0
 
 
 def rate_interval(

@@ -558,7 +558,7 @@ def _deviations(contents: Contents) -> list[str]:
 
 def _deviation(noun: str, key: str, parts: Sequence[Numbers], beyond: Sequence[Numbers]) -> str:
     off, unknown = [part for part in parts if part["off"]], sum(not part["judged"] for part in parts)
-    few = f" {unknown:,} not testable (fewer than 10 groups)." if unknown else ""
+    few = f" {unknown:,} not testable (too few groups)." if unknown else ""
     tested = len(parts) - unknown
     if not tested:
         return f"By {noun}: none of {unknown:,} testable (fewer than 10 groups)."

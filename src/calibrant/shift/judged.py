@@ -194,7 +194,7 @@ def estimate_calibration(
         _unknown(name, len(near)) if parts is None else _figure(name, *parts[k], alpha) for k, name in enumerate(names)
     ]
     bins = tuple(_bin(k, edges, target, *sides, alpha) for k in range(len(edges) + 1))
-    notes = (few_disagreements(ratio.mistakes, alpha),) if ratio.mistakes < FEW_DISAGREEMENTS else ()
+    notes = (few_disagreements(ratio.mistakes, alpha, judged=True),) if ratio.mistakes < FEW_DISAGREEMENTS else ()
     return JudgedCalibration(
         ratio, line[0], line[1], bins, tuple(edges.tolist()), len(near), len(far), float(alpha), notes
     )

@@ -183,7 +183,8 @@ def estimate_rate(
     tails = special.ndtri(alpha / 2.0) / special.stdtrit(size - 2.0, alpha / 2.0)  # the variance is estimated too
     low, high = clopper_pearson(estimate * worth * tails**2, worth * tails**2, alpha)
     counts, se = (float(few.total), float(few.positives), float(many.total)), math.sqrt(variance)
-    notes = (few_disagreements(size * residual, alpha),) if size * residual < FEW_DISAGREEMENTS else ()
+    good = size * residual < FEW_DISAGREEMENTS and residual < 0.1 * rate * (1.0 - rate)  # few rows alone are no reason
+    notes = (few_disagreements(size * residual, alpha),) if good else ()
     return MeanRate(estimate, float(low), float(high), se, alpha, "prediction-powered", power, *counts, worth, notes)
 
 
@@ -255,10 +256,11 @@ FEW_DISAGREEMENTS = 20
 
 
 @note("few-disagreements")
-def few_disagreements(voice: Voice, found: float, alpha: float) -> str:
+def few_disagreements(voice: Voice, found: float, alpha: float, judged: bool = False) -> str:
     """Labels differ so little from what scores or judges say that rare mistakes need not be among them."""
+    source = "judge" if judged else voice.nouns.scores
     return (
-        f"The labels differ from the {voice.nouns.scores} only as much as {found:.1f} wrong grades would. Rare "
+        f"The labels differ from the {source} only as much as {found:.1f} wrong grades would. Rare "
         f"mistakes need not be among the labels, so the intervals allow for {unseen(alpha):.1f} more; label more rows "
         "to learn how often they occur."
     )

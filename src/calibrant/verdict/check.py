@@ -309,7 +309,7 @@ def _verdict(evidence: Evidence, decision: Decision) -> Verdict:
         more_labels=None if withheld else decision.more_labels,
         segments=scan_segments(evidence.segments, evidence.parts, units) if evidence.segments else (),
         periods=_periods(evidence, units),
-        n_groups=None if single else evidence.n_groups,
+        n_groups=None if single and not decision.few_groups else evidence.n_groups,
         few_groups=decision.few_groups,
         effective_rows=rows if level is None else float(tally.total) / level.scale,
         ranking=None if level is None else auc(tally).value,

@@ -172,7 +172,7 @@ def decide(evidence: Evidence, tolerance: tuple[float, float] = TOLERANCE, *, am
     at_ends, only_ends = _at_ends(tally), bool(np.array_equal(tally.scores, [0.0, 1.0]))
     of_calibration = of_tolerance = PValues()
     within = False
-    if only_ends and any(at_ends):
+    if not tally.has_interior and any(at_ends):
         of_tolerance = PValues(0.0)
     elif parameters.level is None and among and not (few or only_ends):
         sided = float(ratio_rate(data).p_values[0])

@@ -251,7 +251,8 @@ def discover(
     Notes
     -----
     Guarantee: for independent rows and a calibrated model, ``off`` is true with probability at most 5 %, whatever the
-    search does, since the test uses other rows and the exact distribution of their events. For a model that is wrong in
+    search does, since the test uses other rows and the exact distribution of their events, unless scores were corrected
+    first, where it holds for large samples. For a model that is wrong in
     its intercept alone (after a correction: in intercept and slope) this holds for large samples: with the design X of
     the parameters fitted to the tested rows, the excess of events in the region R has the variance
     :math:`V_R - V_{RX} V_{XX}^{-1} V_{XR}` of an efficient score. It is scaled to :math:`V_R` for the exact tail, and

@@ -132,7 +132,7 @@ def _on_rates(verdict: Verdict) -> list[Note]:
         return [only_zero_and_one(equal_labels=not any(verdict.at_ends))]
     if verdict.events in (0.0, verdict.rows):
         alike = (
-            math.log1p(-mean) if verdict.events == 0.0 else math.log(max(mean, 1e-300))
+            math.log(max(1.0 - mean, 1e-300)) if verdict.events == 0.0 else math.log(max(mean, 1e-300))
         )  # as likely as for any model
         outside = not verdict.expected[0] <= verdict.events <= verdict.expected[1]
         outside &= verdict.rows * alike <= math.log(0.025)

@@ -49,6 +49,9 @@ class Segment(Shown):
         Approximate with importance weights or clusters. NaN if the segment cannot be tested.
     clusters
         With groups: how many of them have rows here. With fewer than ten the segment cannot be tested.
+    mixed
+        With groups: whether at least two have an event, and two something else. If not, the variance between groups is
+        unknown, and the segment cannot be tested.
     side
         1 if the predictions are shown to be too low, -1 if too high, 0 if neither: a difference may be significant for
         a calibrated model although an interval that is right for any model contains a ratio of 1. Adjusted by Holm's
@@ -67,11 +70,12 @@ class Segment(Shown):
     p_value: float
     clusters: int | None = None
     side: int = 0
+    mixed: bool = True
 
     @property
     def judged(self) -> bool:
-        """Whether the segment can be tested: with groups, whether at least ten have rows here."""
-        return self.clusters is None or self.clusters >= FEWEST_CLUSTERS
+        """Whether the segment can be tested: with groups, whether enough of them have rows and events here."""
+        return self.clusters is None or (self.clusters >= FEWEST_CLUSTERS and self.mixed)
 
     @property
     def off(self) -> bool:
@@ -115,7 +119,8 @@ class Segment(Shown):
         )
         name = f"{self.column} = {self.value}"
         if not self.judged:
-            return f"{name}: not testable with {plural(self.clusters or 0, 'group')} ({counts})"
+            why = "" if self.mixed else ", of which fewer than two have an event, or fewer than two anything else"
+            return f"{name}: not testable with {plural(self.clusters or 0, 'group')}{why} ({counts})"
         if not self.off:
             return f"{name}: not significantly off ({counts}; adjusted p {p_text(self.p_value)})"
         ratio = f"observed / predicted {self.events / self.predicted:.2f}, " if self.predicted > 0.0 else ""
@@ -185,13 +190,16 @@ def scan_segments(
         inside = None if parts is None else parts[column]
         small = [_few_cells(tally) for tally in tallies.values()]
         chances = _chances(small, None if inside is None else [inside[value].spread for value in tallies], units)
-        rates = ratio_rates(small, None if inside is None else [inside[value].around for value in tallies])
+        parts_of = None if inside is None else [inside[value] for value in tallies]
+        dependent = () if parts_of is None else ([each.around for each in parts_of], [each.units for each in parts_of])
+        rates = ratio_rates(small, *dependent)
         ratios = np.transpose(rates.ratios(CONFIDENCE)).tolist()
         each_value = zip(tallies, tallies.values(), chances, ratios, strict=True)
         for value, tally, chance, ratio in progress(each_value, f"check: segments of {column}", len(tallies)):
             clusters, events = None if inside is None else inside[value].clusters, float(tally.positives)
             counts, ends = (float(tally.total), events, chance.mean), chance.interval(CONFIDENCE)
-            segment = Segment(column, value, *counts, *ends, ratio[0], ratio[1], math.nan, clusters)
+            mixed = inside is None or inside[value].mixed
+            segment = Segment(column, value, *counts, *ends, ratio[0], ratio[1], math.nan, clusters, mixed=mixed)
             found.append(segment)
             logs.append(chance.log_p_value(events) if segment.judged else math.nan)
         sides += rates.p_values.tolist()

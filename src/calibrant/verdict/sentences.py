@@ -323,10 +323,10 @@ def _scanned(name: str, every: Sequence[Segment], most: int, order: str = "") ->
     off = [each for each in every if each.off]
     unknown = sum(not each.judged for each in every)
     if unknown == len(every):
-        return [f"{name}: none of {unknown:,} testable (fewer than 10 groups)."]
+        return [f"{name}: none of {unknown:,} testable (too few groups)."]
     found = f"{f'{len(off):,}' if off else 'none'} of {len(every) - unknown:,} significantly off"
     if unknown:
-        found += f"; {unknown:,} not testable (fewer than 10 groups)"
+        found += f"; {unknown:,} not testable (too few groups)"
     found += order if len(off) > 1 else ""
     lines = [f"{name}: {found}{':' if off else '.'}", *(f"  {each}" for each in off[:most])]
     return lines + ([f"  and {len(off) - most:,} more"] if len(off) > most else [])

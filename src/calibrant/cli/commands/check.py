@@ -203,7 +203,7 @@ def _show_parts(title: str, names: list[str], parts: tuple[Segment, ...], most: 
     if unknown == len(parts):
         words = f"none of {unknown:,} testable (fewer than 10 groups)"
     elif unknown:
-        words += f"; {unknown:,} not testable (fewer than 10 groups)"
+        words += f"; {unknown:,} not testable (too few groups)"
     console.table(f"{title}: {words}{order}", head, rows, text=2, styles=styles)
     more, more_off = len(parts) - len(rows), sum(part.off for part in parts[len(rows) :])
     if more:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from calibrant.arrays import Rows
 from calibrant.messages import Advice, InputError, Note, Phrase, Setting, Voice, note
-from calibrant.metrics.variance import Spread, between
+from calibrant.metrics.variance import Spread, between, kish
 from calibrant.numerics import Ends, Floats, Grid, expit
 from calibrant.selection.folds import Folds, periods_of
 from calibrant.tallies import SEGMENT_GRID, Clusters, GroupedTally, Tally
@@ -86,6 +86,10 @@ class Part:
     clusters: int
     around: Spread
     """Whatever the model is: a cluster of one row has the square of its residual."""
+    units: float = 0.0
+    """Clusters of equal size that are worth as much as these."""
+    mixed: bool = True
+    """Whether at least two clusters have an event, and two something else, as a variance between them needs."""
 
 
 Parts = Mapping[str, Mapping[Any, Part]]
@@ -217,7 +221,8 @@ def part_of(n: Floats, events: Floats, predicted: Floats, variance: Floats, *, c
     alone = n[there] == 1.0 if counts else np.zeros(int(there.sum()), dtype=bool)
     residuals, own = (events - ratio * predicted)[there], variance[there]
     spreads = [between(residuals, own, each) for each in (alone, np.zeros_like(alone))]
-    return Part(spreads[0], len(alone), spreads[1])
+    mixed = min(int((events > 0.0).sum()), int((events < n).sum())) >= 2
+    return Part(spreads[0], len(alone), spreads[1], kish(n), mixed)
 
 
 def not_probabilities() -> InputError:

@@ -143,6 +143,7 @@ def _intervals(
     spread = model.distances(model.fitted + noise @ root(model.fitted).T)
     low, high = np.min([each[0] for each in ends], axis=0), np.max([each[1] for each in ends], axis=0)
     high[-1] = max(high[-1], _highest_maximum(model, root, noise, confidence))
+    high = np.maximum(np.minimum(high, 1.0), low)
     return CurveIntervals(spread.std(axis=0, ddof=1), low, high, units)
 
 

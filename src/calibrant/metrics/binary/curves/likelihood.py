@@ -9,7 +9,7 @@ import numpy as np
 from scipy import special
 
 from calibrant.metrics.chance import Chance
-from calibrant.metrics.variance import Rates, Spread, spread_of
+from calibrant.metrics.variance import Rates, Spread, spread_of, squared_weights
 from calibrant.numerics import Floats, Grid, logit
 from calibrant.solvers import Derivatives, damped_newton, softplus
 from calibrant.tallies import Clusters, Tally
@@ -367,7 +367,10 @@ def _level(likelihood: Likelihood, data: Tally | Clusters) -> Parameter:
     spread = spread_of(data, (1.0 - p) / information, -p / information, v / information**2)
     scale, robust = _scale(data, spread, 1.0 / information), spread_of(data, 1.0 - p, -p).variance
     total, events = float(likelihood.n.sum()), float(likelihood.events.sum())
-    rates = Rates.of(*np.array([[total], [events], [events], [robust], [0.0]]))
+    tally = data.tally if isinstance(data, Clusters) else data
+    unit = float(squared_weights(tally)[0].sum() / tally.n.sum())
+    rows, hits, squares, none = (np.array([each]) for each in (total, events, robust, 0.0))
+    rates = Rates.of(rows, hits, hits, squares, none, unit=unit)
     wider = max(spread.variance, robust / information**2)
     return Parameter(
         best.shift,
