@@ -561,7 +561,7 @@ def _deviation(noun: str, key: str, parts: Sequence[Numbers], beyond: Sequence[N
     few = f" {unknown:,} not testable (too few groups)." if unknown else ""
     tested = len(parts) - unknown
     if not tested:
-        return f"By {noun}: none of {unknown:,} testable (fewer than 10 groups)."
+        return f"By {noun}: none of {unknown:,} testable (too few groups)."
     if not off:
         return f"By {noun}: none of {tested:,} significantly off.{few}"
     worst = beyond or off

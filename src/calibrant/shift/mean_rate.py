@@ -183,7 +183,7 @@ def estimate_rate(
     tails = special.ndtri(alpha / 2.0) / special.stdtrit(size - 2.0, alpha / 2.0)  # the variance is estimated too
     low, high = clopper_pearson(estimate * worth * tails**2, worth * tails**2, alpha)
     counts, se = (float(few.total), float(few.positives), float(many.total)), math.sqrt(variance)
-    good = size * residual < FEW_DISAGREEMENTS and residual < 0.1 * rate * (1.0 - rate)  # few rows alone are no reason
+    good = size * residual < FEW_DISAGREEMENTS and residual < 0.1 * rate * (1.0 - rate)  # few rows alone say nothing
     notes = (few_disagreements(size * residual, alpha),) if good else ()
     return MeanRate(estimate, float(low), float(high), se, alpha, "prediction-powered", power, *counts, worth, notes)
 

@@ -190,7 +190,7 @@ def _show_parts(title: str, names: list[str], parts: tuple[Segment, ...], most: 
         return
     rows, styles = [], []
     for name, part in zip(names[:most], parts, strict=False):
-        side = part.direction
+        side = part.direction if part.side else "off" * part.off  # of a direction that is not established
         p_value, expected = p_text(part.p_value, ""), f"{amount(part.low)} to {amount(part.high)}"
         if not part.judged:
             side, p_value, expected = "not testable", "", ""
@@ -201,7 +201,7 @@ def _show_parts(title: str, names: list[str], parts: tuple[Segment, ...], most: 
     off, unknown = sum(part.off for part in parts), sum(not part.judged for part in parts)
     words = f"{off or 'none'} of {len(parts) - unknown:,} significantly off"
     if unknown == len(parts):
-        words = f"none of {unknown:,} testable (fewer than 10 groups)"
+        words = f"none of {unknown:,} testable (too few groups)"
     elif unknown:
         words += f"; {unknown:,} not testable (too few groups)"
     console.table(f"{title}: {words}{order}", head, rows, text=2, styles=styles)
