@@ -102,6 +102,7 @@ studies: venv
 	$(BIN)/python benchmarks/certificates.py --quick
 	$(BIN)/python benchmarks/significance.py --quick
 	$(BIN)/python benchmarks/intervals.py --quick --fresh
+	$(BIN)/python benchmarks/verdict.py --quick
 	$(BIN)/python benchmarks/abstention.py --quick
 	$(BIN)/python -W ignore benchmarks/covariate_shift.py --quick
 	$(BIN)/python benchmarks/adversaries.py

@@ -5,6 +5,7 @@
     python benchmarks/monitor.py --parts keys     # some of the tables: level, delay, keys, advice
     python benchmarks/monitor.py --parts level --only independent --streams 500    # one line, at another size
     python benchmarks/monitor.py --parts level delay --compiled    # by monitor_compiled.py, which is much faster
+    python benchmarks/monitor.py --parts single --beside OTHER/src # time of one row, in turns with another version
 
 Worlds of calibrated streams: *independent* rows; *released* in the order of random delays; *shared*, in which ten rows
 in a row share one random draw, so that outcomes depend on others that were not known at their predictions; *rare*
@@ -14,6 +15,8 @@ events; and *fractional* outcomes.
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
 import sys
 from collections.abc import Callable
 
@@ -21,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+import calibrant
 from calibrant.live import Monitor
 
 Floats = NDArray[np.float64]
@@ -138,12 +142,38 @@ def delay(
             found.append(row - before)
             continue
         monitor, start = Monitor(), 0
-        while start < len(p) and not (monitor.alarms and monitor.alarms[-1].row > before):
+        while start < len(p) and not (monitor.alarms and monitor.alarms[-1].start > before):
             monitor.update(p[start : start + 500], y[start : start + 500])
             start += 500
-        late = [each.row - before for each in monitor.alarms if each.row > before]
+        late = [each.start - before for each in monitor.alarms if each.start > before]
         found.append(late[0] if late else np.inf)
     return np.quantile(found, [0.25, 0.5, 0.75], method="inverted_cdf")
+
+
+def drift_alarms(
+    change: tuple[float, float], streams: int, during: int = 8_000, after: int = 20_000, seed: int = 5
+) -> tuple[Floats, Floats, Floats]:
+    """By stream: alarms during a change from row 2,000 on, alarms in all, and rows from its end to the alarm's end."""
+    found = np.full((3, streams), np.inf)
+    for k in range(streams):
+        rng = np.random.default_rng([seed, k])
+        p, y = moved(rng, 2_000 + during, 2_000, *change)
+        monitor = Monitor().update(p, y)
+        found[0, k] = monitor.alarm_count
+        monitor.update(*independent(rng, after))
+        found[1, k] = monitor.alarm_count
+        if monitor.alarms and monitor.alarm is None:
+            found[2, k] = (monitor.alarms[-1].end or 0) - 2_000 - during
+    return found[0], found[1], found[2]
+
+
+def ends_too_early(shift: float, streams: int, rows: int = 15_000, seed: int = 6) -> int:
+    """Streams whose shift lasts, and beyond the tolerance, in which evidence ends the alarm all the same."""
+    found = 0
+    for k in range(streams):
+        monitor = Monitor().update(*moved(np.random.default_rng([seed, k]), rows, 0, shift, 1.0))
+        found += any(each.ended_by == "within" for each in monitor.alarms)
+    return found
 
 
 def repeated_test(streams: int, rows: int, seed: int = 2) -> float:
@@ -197,6 +227,62 @@ def advice(case: str, cases: int, rows: int = 10_000, seed: int = 4) -> tuple[fl
     return spoke / cases, fine / max(spoke, 1)
 
 
+TIMED = """
+import sys, time
+import numpy as np
+from calibrant.live import Monitor
+rng = np.random.default_rng(0)
+p = rng.uniform(0.05, 0.6, 60_000)
+y = (rng.random(60_000) < p).astype(float)
+monitor, row = Monitor().update(p[:500], y[:500]), 500
+for line in sys.stdin:
+    taken = []
+    for row in range(row, row + int(line)):
+        start = time.perf_counter()
+        monitor.update(p[row : row + 1], y[row : row + 1])
+        taken.append(time.perf_counter() - start)
+    print(float(np.median(taken)), monitor.log_e, flush=True)
+"""
+"""Times single rows in a process of its own: after each line of input, this many rows."""
+
+
+def single_rows(sources: list[str], rounds: int, rows: int) -> list[Floats]:
+    """Median seconds of an update with one row in each round, in turns, for each source of the package."""
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", TIMED], env=os.environ | {"PYTHONPATH": source}, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )
+        for source in sources
+    ]  # fmt: skip
+    found: list[list[float]] = [[] for _ in sources]
+    for _ in range(rounds):
+        evidence = []
+        for worker, times in zip(workers, found, strict=True):
+            assert worker.stdin is not None
+            assert worker.stdout is not None
+            print(rows, file=worker.stdin, flush=True)
+            seconds, log_e = worker.stdout.readline().split()
+            times.append(float(seconds))
+            evidence.append(float(log_e))
+        np.testing.assert_allclose(evidence, evidence[0], rtol=1e-12)
+    for worker in workers:
+        worker.communicate()
+    return [np.array(times) for times in found]
+
+
+def show_single(quick: bool, beside: str | None) -> None:
+    """Time of an update with one row."""
+    sources = [os.path.dirname(os.path.dirname(calibrant.__file__)), *([beside] if beside else [])]
+    found = single_rows(sources, rounds=5 if quick else 40, rows=200 if quick else 1_000)
+    print("One row of update, milliseconds: median over rounds (quartiles), rounds in turns; the e-values are the same")
+    for name, times in zip(("here", "beside"), found, strict=False):
+        low, middle, high = 1e3 * np.quantile(times, [0.25, 0.5, 0.75])
+        print(f"  {name:30s} {middle:.3f} ({low:.3f} to {high:.3f})")
+    if beside:
+        print(f"  ratio, median over rounds: {np.median(found[1] / found[0]):.2f}")
+
+
 def show_level(quick: bool, streams: int | None, only: list[str] | None, compiled: bool) -> None:
     """Alarms on calibrated streams."""
     streams, rows = streams or (100 if quick else 2_000), 2_000 if quick else 10_000
@@ -223,6 +309,21 @@ def show_delay(quick: bool, streams: int | None, only: list[str] | None, compile
             print(f"  {name:30s} {text[0]:>26s} {text[1]:>26s}", flush=True)
 
 
+def show_alarms(quick: bool, streams: int | None, only: list[str] | None, compiled: bool) -> None:
+    """How many alarms one change has, and when they end."""
+    few = streams or (10 if quick else 100)
+    print(f"A change of 8,000 rows, then 20,000 calibrated ones, {few} streams: streams with 1, 2 and more alarms")
+    print("during the change and in all; rows from the end of the change to that of the alarm, median (quartiles)")
+    for name, change in CHANGES.items():
+        if only is None or name in only:
+            during, whole, ends = drift_alarms(change, few)
+            counts = [f"{(each == 1).sum()} {(each == 2).sum()} {(each > 2).sum()}" for each in (during, whole)]
+            low, middle, high = np.quantile(ends, [0.25, 0.5, 0.75], method="inverted_cdf")
+            text = f"{counts[0]:>12s} {counts[1]:>12s}   {middle:,.0f} ({low:,.0f} to {high:,.0f})"
+            print(f"  {name:20s} {text}", flush=True)
+    print(f"A shift of 0.21 that lasts: evidence ends the alarm in {ends_too_early(0.21, few)} of {few} streams")
+
+
 def show_keys(quick: bool, streams: int | None, only: list[str] | None, compiled: bool) -> None:
     """False ones among the keys that are named."""
     runs = streams or (3 if quick else 500)
@@ -246,6 +347,7 @@ def show_advice(quick: bool, streams: int | None, only: list[str] | None, compil
 PARTS: dict[str, Callable[[bool, int | None, list[str] | None, bool], None]] = {
     "level": show_level,
     "delay": show_delay,
+    "alarms": show_alarms,
     "keys": show_keys,
     "advice": show_advice,
 }
@@ -255,12 +357,15 @@ def main(arguments: list[str]) -> None:
     """Print all tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--parts", nargs="+", choices=[*PARTS, "single"], default=list(PARTS))
     parser.add_argument("--streams", type=int, help="streams of each line, or runs of the keys")
     parser.add_argument("--compiled", action="store_true", help="level and delay by monitor_compiled.py")
+    parser.add_argument("--beside", metavar="SRC", help="sources of another version, for the part single")
     parser.add_argument("--only", nargs="+", metavar="LINE", help="some lines, named as in the tables")
     options = parser.parse_args(arguments)
-    for name in options.parts:
+    if "single" in options.parts:
+        show_single(options.quick, options.beside)
+    for name in (each for each in options.parts if each in PARTS):
         PARTS[name](options.quick, options.streams, options.only, options.compiled)
 
 

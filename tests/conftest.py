@@ -28,6 +28,7 @@ ALLOWED_SKIPS: Mapping[str, str] = {
     ),
     "torch is not installed: see make torch": "several gigabytes; an environment of its own runs them each night",
     "JAX is not installed: see make torch": "the same environment",
+    "no browser is installed": "reports are measured in Chromium, which .ci/run installs; not every machine has it",
     NO_DATA: "public data that are not part of the repository",
     "this system has no fork": "Windows; forecasters are guarded there as everywhere, and processes share none",
     "this system has no interval timers": "Windows; nothing else interrupts a step at an arbitrary point",

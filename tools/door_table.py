@@ -212,12 +212,19 @@ def _wrapped(scores: Any, y: Any, sample_weight: Any = None, **sides: Any) -> An
     return model.fit(features, y, sample_weight, **sides)
 
 
+def _compare(scores: Any, y: Any = None, sample_weight: Any = None, *, score: Any = None, **sides: Any) -> Any:
+    """A model beside itself."""
+    if score is not None:
+        return cb.compare(scores, score={"one": score, "other": score}, sample_weight=sample_weight, **sides)
+    return cb.compare(scores, scores, y, sample_weight, **sides)
+
+
 def doors(*, quick: bool = False) -> list[Door]:
     """The doors; ``quick`` leaves out those that take long."""
     metrics = cb.metrics
     few = [
         Door("check", cb.check, cb.check),
-        Door("compare", lambda scores, y, *a, **k: cb.compare(scores, scores, y, *a, **k), cb.compare),
+        Door("compare", _compare, cb.compare),
         Door("PlattScaling, TemperatureScaling: fit", _fit, cb.PlattScaling.fit),
         Door("transform", _transform, cb.PlattScaling.transform, labels=False),
         Door("crossfit", _crossfit, cb.crossfit),

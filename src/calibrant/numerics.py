@@ -100,7 +100,7 @@ def logit(p: NDArray[Any], ends: Ends = USUAL_ENDS) -> Floats:
     >>> logit(np.array([0.0, 0.5, 1.0]), Ends(0.25, 0.8)).round(4)
     array([-1.0986,  0.    ,  1.3863])
     """
-    inside = np.clip(np.asarray(p, dtype=np.float64), *ends)
+    inside = np.minimum(np.maximum(np.asarray(p, dtype=np.float64), ends.low), ends.high)  # faster than clip for few
     return np.asarray(np.log(inside / (1.0 - inside)))
 
 

@@ -243,7 +243,7 @@ def read(
     >>> import polars as pl
     >>> frame = pl.DataFrame({"p": [0.2, 0.7], "clicked": [0, 1]})
     >>> read(frame, "p", "clicked").names, read(frame, score="p", label="clicked").y.tolist()
-    ({'score': 'p', 'label': 'clicked'}, [0, 1])
+    ({'score': 'p', 'label': 'clicked', 'alone': False}, [0, 1])
     """
     refuse_model(scores)
     refuse_store("scores", scores)
@@ -398,10 +398,12 @@ def _from_frame(
             )
     from calibrant.arrays.frames import read_frame  # here, so that arrays load no narwhals
 
-    scores, labels, segments = _names("score", score), _names("label", label), _names("by", by)
+    alone = isinstance(by, Mapping)  # each column by itself, not the cells of all
+    scores, labels = _names("score", score), _names("label", label)
+    segments = _names("by", list(by.values()) if alone else by)
     refuse_numbers(**{name: value for name, value in sides.items() if isinstance(value, int)})
     named = [value for value in sides.values() if isinstance(value, str)]
-    names = {"score": score, "label": label, **{k: v for k, v in sides.items() if isinstance(v, str)}}
+    names = {"score": score, "label": label, **{k: v for k, v in sides.items() if isinstance(v, str)}, "alone": alone}
     several = len(scores) > 1 or len(labels) > 1
     wanted = [*scores, *labels, *segments, *named, *more]
     columns = None if most == 0 and not several else columns_of_frame(frame, wanted, None if several else most)

@@ -201,8 +201,8 @@ def test_a_method_may_be_named_for_the_map_of_all(calibrant: Any, columns: dict[
     [
         ("--multicalibrate", "--multicalibrate needs segments: pass their columns with --by, or leave it out"),
         ("--by land --source w", "--by and --source cannot be combined: join the columns into one"),
-        ("--by land --guarantee 0.001", "--guarantee cannot be met in any segment of 'land'"),
-        ("--by land --guarantee 0.3 --groups patient", "--guarantee is not possible: rows of the same group"),
+        ("--by land --guarantee 0.001", "--guarantee 0.001 cannot be met in any segment of 'land'"),
+        ("--by land --guarantee 0.3 --groups patient", "--guarantee cannot be met: rows of the same group"),
         ("--source lnd", "rows.csv has no column 'lnd' (--source): did you mean 'land'?"),
         ("--by score", "--by score holds 0."),
     ],

@@ -45,7 +45,7 @@ def test_check_takes_a_column_for_each_class_or_a_glob(run, rows):
     assert "Classes: 3 of 3 significantly off" in text
     assert "part = x" in text
     joint = run("check", "classes.csv", "--score", "q_*", "--label", "species", "--notion", "class-wise")
-    assert joint.stdout.startswith("MISCALIBRATED beyond the tolerance in ")
+    assert joint.stdout.startswith("MISCALIBRATED beyond the limit in ")
     assert joint.exit_code == 10
 
 
@@ -83,7 +83,7 @@ def test_compare_and_report(run, rows, here):
     assert done.exit_code == 0
     told = json.loads(done.stdout)["differences"]
     expected = cb.compare(q, p, y, classes=NAMES).differences
-    assert [each["name"] for each in told] == ["Log loss", "Brier score", "Accuracy"]
+    assert [each["name"] for each in told] == ["Squared calibration error", "Log loss", "Brier score", "Accuracy"]
     assert told[0]["change"] == pytest.approx(expected[0].change)
     assert "Accuracy" in run("compare", "classes.csv", *both, "--label", "species").stdout
     wrote = run("report", "classes.csv", "--score", "q_*", "--label", "species", "--out", "r.md")

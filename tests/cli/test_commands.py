@@ -362,6 +362,18 @@ def test_compare_is_the_librarys(run, columns):
     assert "better" in shown
 
 
+def test_compare_takes_any_number_of_models(run, columns):
+    words = ["--model", "score", "--model", "new", "--model", "p2", "--label", "bad"]
+    assert run("compare", "rows.csv", *words).exit_code == 1
+    words[5] = "w"
+    models = ["--model", "score", "--model", "new", "--label", "bad"]
+    told = json.loads(run("compare", "rows.csv", *models, "--json").stdout)
+    assert told == cb.compare({name: columns[name] for name in ("score", "new")}, columns["bad"]).to_dict()
+    assert "--model" in run("compare", "rows.csv", *words).stderr
+    for wrong in (["--old", "score"], ["--old", "score", *models], []):
+        assert run("compare", "rows.csv", *wrong).exit_code == 1
+
+
 # ------------------------------------------------------------------------------------------------------------ tally
 
 

@@ -251,17 +251,17 @@ FIT = {
     ),
     "a guarantee that is none": (
         "rows.csv --guarantee 2",
-        "--guarantee must be (epsilon, alpha), both between 0 and 1",
+        "--guarantee must be epsilon or (epsilon, alpha), all between 0 and 1",
     ),
     "a guarantee beyond the labels": (
         "rows.csv --guarantee 0.001",
-        "--guarantee 0.001 --alpha 0.1 cannot be met with 4,000 labels: even two bins are not within 0.001",
+        "--guarantee 0.001 cannot be met with 4,000 labels: even two bins are not within 0.001",
     ),
     "a look at no guarantee": ("rows.csv --look 2", "--look needs --guarantee"),
     "a look before the first": ("rows.csv --guarantee 0.2 --look 0", "--look must be an integer of at least 1"),
     "a guarantee for rows that depend on each other": (
         "rows.csv --guarantee 0.1 --groups patient",
-        "--guarantee is not possible: rows of the same group (--groups) may depend on each other",
+        "--guarantee cannot be met: rows of the same group (--groups) may depend on each other",
     ),
     "two ways to say how many bins": (
         "rows.csv --method binning --n-bins 5 --epsilon 0.1",

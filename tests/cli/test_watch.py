@@ -31,9 +31,17 @@ def test_the_next_day_goes_on_where_the_last_call_was(run):
     assert done.exit_code == 12
     found = json.loads(done.stdout)
     assert [each["day"] for each in found["days"]] == ["2026-11-04"]
-    assert found["alarms"][0]["part"] == "level"
+    assert [found["alarms"][0][name] for name in ("kind", "start", "end")] == ["level", "2026-11-04", None]
+    again = run("watch", "kept", "--state", "kept.json")  # no new day, and the alarm still holds
+    assert again.exit_code == 12
+    assert "2026-11-04, still" in again.stdout
+    add(5, rows=40_000)
+    done = run("watch", "kept", "--state", "kept.json", "--json")
+    assert done.exit_code == 0
+    assert json.loads(done.stdout)["alarms"][0]["end"] == "2026-11-05"
+    assert json.loads(run("watch", "kept", "--state", "kept.json", "--json").stdout)["alarms"] == []
     whole = json.loads(run("watch", "kept", "--json").stdout)
-    assert whole["band"] == found["band"]
+    assert whole["band"] == json.loads(done.stdout)["band"]
 
 
 def test_days_before_the_last_one_are_an_error_and_not_ignored(run):

@@ -762,7 +762,7 @@ def test_transform_changes_nothing(case):
     assert (str(cal), set(vars(cal))) == (text, state)
 
 
-@one_each(guarantee=True)
+@one_each()
 def test_it_prints_itself(case):
     assert str(case.new()).endswith("not fitted")
     assert repr(case.new()).startswith(case.cls.__name__)
@@ -799,7 +799,7 @@ def assert_equal_values(a: Any, b: Any) -> None:
             assert left == right, field.name
 
 
-@one_each(guarantee=True)
+@one_each()
 def test_json_round_trip_is_bit_equal(case, tmp_path):
     scores, y = sample(decimals=None)
     probes = np.concatenate([EDGE_SCORES, scores, [np.nan]])
@@ -868,7 +868,7 @@ def test_sampling_is_kept_and_gates_the_certificate(case, subtests):
                     assert_refused_by_sampling(cal, fitted(case))
 
 
-@one_each(guarantee=True)
+@one_each()
 def test_rows_that_are_not_independent_carry_no_certificate(case):
     cal = case.fit(*sample(), sampling="out-of-fold")
     assert cal.provenance_.sampling == "out-of-fold"

@@ -396,7 +396,7 @@ def test_frames_by_names_give_the_answer_of_their_columns(name: str, several: bo
             options["groups"] = QUICK[name]["groups"]
         door = made(DOORS[name]).fit if name.endswith(".fit") else DOORS[name]
         if name == "compare":
-            return door(frame, score, score, label)
+            return door(frame, {"old": score, "new": score}, label)
         if name == "crossfit":
             return door(cb.PlattScaling(), frame, score, label, cv=2)
         if name == "metrics.interval":
@@ -529,7 +529,7 @@ def test_fractions_are_judged_by_their_mean() -> None:
     error = np.sqrt(((q - expit(level + logit(p))) ** 2).sum()) / (p * (1 - p)).sum()
     assert verdict.intercept.se == pytest.approx(error, rel=0.05)
     change = cb.compare(p**2, p, q, label_type="fraction")
-    assert change.differences[1].new == pytest.approx(np.mean(q * (1 - p) ** 2 + (1 - q) * p**2))
+    assert change.differences[2].new == pytest.approx(np.mean(q * (1 - p) ** 2 + (1 - q) * p**2))
     assert cb.report(p, q, label_type="fraction").numbers["rows"] == 2000
     assert problem(lambda: cb.check(*matrix(), label_type="fraction"))[0] in ("label_type", "y", "scores")
     for refusal in (cb.metrics.hosmer_lemeshow, cb.metrics.spiegelhalter):

@@ -433,6 +433,8 @@ def test_an_engine_says_what_it_can(engine: Any, paths: dict[int, list[str]]) ->
 def verdict_on_arrays() -> dict[str, Any]:
     data = columns()
     by = {name: data[name] for name in ("land", "grade")}
+    cells = [f"{land}, {grade}" for land, grade in zip(*(column.tolist() for column in by.values()), strict=True)]
+    by = {"land, grade": np.array(cells), **by}
     buckets = cluster_buckets(data["patient"])  # a frame of this size is counted in these
     found = check(data["s"], data["y"], by=by, time=data["week"], groups=buckets)
     return replace(found, n_groups=len(np.unique(data["patient"]))).to_dict()

@@ -176,9 +176,14 @@ def test_a_break_of_the_world_is_an_alarm_and_faster_learning_and_not_a_roll_bac
     assert world.state.alarms == 0
     world.go(15, shift=lambda key: -1.5)
     assert world.state.alarms == 1
+    found = report(world.state)["monitor"]
+    assert (found["holds"], [each["kind"] for each in found["latest"]]) == (True, ["level"])
+    assert found["latest"][0]["shift"] < -1.0
     assert world.state.version - versions >= 4  # one for each 400 rows would be 1
     world.go(30, shift=lambda key: -1.5)
     assert world.state.alarms == 1
+    found = report(world.state)["monitor"]
+    assert (found["holds"], found["latest"][0]["ended_by"]) == (False, "restart")
     assert "rolled back" not in world.causes()
     served = ServedMap.read(world.documents[world.state.served])
     moved = logit(served.apply(np.array([0.4]), np.zeros(1, dtype=np.int64))) - logit(np.array([0.4]))

@@ -28,7 +28,8 @@ HOSTILE = "<script>alert(1)</script>"
 
 def report(**changed: Any) -> dict[str, Any]:
     """A document as the learner writes it."""
-    monitor = {"alarms": 0, "last_alarm": None, "advice": "nothing to do", "level_low": -0.01, "level_high": 0.02}
+    alarms = {"alarms": 0, "last_alarm": None, "holds": False, "latest": [ALARM | {"ended_by": "restart"}]}
+    monitor = alarms | {"advice": "nothing to do", "level_low": -0.01, "level_high": 0.02}
     return {
         "rows_learned": 1_234, "open": 56, "label_lag_seconds": {"p50": 70.0, "p90": 7_300.0}, "coverage": 0.9,
         "counts": {"released": 1_234}, "served": 1, "newest": 1, "monitor": monitor | {"rows": 1_234},
@@ -38,6 +39,9 @@ def report(**changed: Any) -> dict[str, Any]:
 
 
 CANARY = {"version": 1, "share": 0.05, "ended": None, "rows": 99, "difference": -0.0125, "margin": 0.0, "ratio": 0.0}
+ALARM = {
+    "since": "2026-05-01T10:00:00Z", "until": None, "onset": None, "kind": "slope", "shift": 0.25, "ended_by": None,
+}  # fmt: skip
 DAY = {"n": 9, "predicted": 0.2, "observed": 0.3, "brier": 0.2, "monitor_low": -0.1, "monitor_high": 0.1}
 
 
@@ -138,6 +142,7 @@ def test_metrics_need_a_token_and_say_what_the_tables_say(
         for line in (
             'calibrant_rows_learned{stream="clicks"} 1234.0',
             'calibrant_monitor_difference{end="high",stream="clicks"} 0.02',
+            'calibrant_monitor_alarm{stream="clicks"} 0.0',
             'calibrant_label_lag_seconds{quantile="0.9",stream="clicks"} 7300.0',
             'calibrant_served_version{stream="clicks"} 2.0',
             'calibrant_promotion_paused{stream="clicks"} 0.0',
@@ -165,14 +170,20 @@ def test_the_learner_is_behind_by_the_age_of_the_oldest_entry(database: psycopg.
 
 def test_each_stream_has_one_sentence(subtests: pytest.Subtests) -> None:
     monitor = report()["monitor"]
-    recent = (NOW - timedelta(hours=3)).isoformat()
+    recent, old = ((NOW - timedelta(hours=hours)).isoformat() for hours in (3, 121))
     cases = {
         "none: No outcome has been learned yet; the score itself is served.": Overview(1, "a", NOW),
         "bad: The learner is 1 hour behind: 7 entries of the log wait. If the number falls, it is": Overview(
             1, "a", NOW, position=9, learned=2, behind_seconds=4_000.0, report=report()
         ),
-        "bad: The monitor raised an alarm 3 hours ago. Its advice now: refit.": Overview(
-            1, "a", NOW, report=report(monitor=monitor | {"last_alarm": recent, "advice": "refit"})
+        "bad: The monitor raised an alarm 3 hours ago, which still holds. Its advice now: refit.": Overview(
+            1, "a", NOW, report=report(monitor=monitor | {"last_alarm": recent, "holds": True, "advice": "refit"})
+        ),
+        "bad: The monitor raised an alarm 5 days ago, which still holds. Its advice now: refit.": Overview(
+            1, "a", NOW, report=report(monitor=monitor | {"last_alarm": old, "holds": True, "advice": "refit"})
+        ),
+        "warn: The monitor raised an alarm 3 hours ago, which has ended.": Overview(
+            1, "a", NOW, report=report(monitor=monitor | {"last_alarm": recent})
         ),
         "warn: A version was rolled back; version 3 is served": Overview(1, "a", NOW, 3, report=report(paused=True)),
         "warn: Served by version 3: of 1,234 rows, 20.0 % were events, and 21.0 % were predicted. Predictions are too"

@@ -10,8 +10,14 @@ import pytest
 from scipy import stats
 
 from calibrant import AutoCalibrator, CalibrantWarning, InputError, calibrate
+from calibrant.guarantees.bounds import clopper_pearson
+from calibrant.guarantees.issuing import Bins
+from calibrant.guarantees.planning import TooFewLabels
 from calibrant.maps import Map
 from calibrant.numerics import expit
+from calibrant.selection.guarantee import Guarantee, look_share
+from calibrant.selection.guarantee import _bins as bins_of
+from calibrant.tallies import Tally
 
 pytestmark = pytest.mark.statistical
 
@@ -134,6 +140,83 @@ def test_a_guarantee_holds_as_often_as_it_says(full_size):
         broken += bool((((rates < answer.lower) | (rates > answer.upper)) & (mass > 0) & answer.covered).any())
     assert stats.binomtest(broken, samples, alpha, alternative="greater").pvalue > LEVEL
     assert stats.binomtest(refused, samples, 0.1, alternative="greater").pvalue > LEVEL
+
+
+WORLDS = {
+    "continuous": (lambda rng, n: rng.beta(2, 5, n), lambda s: s**1.5),
+    "ties": (lambda rng, n: rng.choice([0.1, 0.3, 0.5, 0.9], n, p=[0.05, 0.5, 0.4, 0.05]), lambda s: s),
+    "an atom": (lambda rng, n: np.where(rng.random(n) < 0.9, 0.02, rng.random(n)), lambda s: s),
+    "rare events": (lambda rng, n: rng.beta(1, 80, n), lambda s: s),
+    "far off": (lambda rng, n: rng.beta(1, 9, n), lambda s: 1 - s),
+    "float32": (lambda rng, n: rng.random(n).astype(np.float32).round(3), lambda s: s),
+    "constant": (lambda rng, n: np.full(n, 0.3), lambda s: 0 * s + 0.965),
+}
+"""Scores, and their true rates."""
+
+
+def true_rates(name: str, knots: np.ndarray) -> np.ndarray:
+    """The true rate of each bin, from a large sample of scores; NaN where none falls."""
+    scores, sums = _many(name)
+    cuts = np.r_[0, np.searchsorted(scores, knots, side="left"), len(scores)]
+    with np.errstate(invalid="ignore"):
+        return np.diff(sums[cuts]) / np.diff(cuts)
+
+
+@cache
+def _many(name: str) -> tuple[np.ndarray, np.ndarray]:
+    draw, truth = WORLDS[name]
+    scores = np.sort(draw(np.random.default_rng(5), 400_000)).astype(float)
+    return scores, np.r_[0.0, np.cumsum(truth(scores))]
+
+
+@pytest.mark.filterwarnings("ignore::calibrant.CalibrantWarning")
+@pytest.mark.parametrize("n", [40, pytest.param(300, marks=pytest.mark.full)])
+@pytest.mark.parametrize("name", WORLDS)
+def test_the_bins_of_every_number_hold_together(name, n, full_size):
+    """So any of them may be chosen on these rows, by any rule, and so may epsilon."""
+    samples, guarantee, broken = 4_000 if full_size else 200, Guarantee(0.5, 0.2), 0
+    draw, truth = WORLDS[name]
+    for seed in range(samples):
+        rng = np.random.default_rng([31, n, seed])
+        scores = draw(rng, n)
+        tally = Tally.from_arrays(scores, rng.random(n) < truth(scores), score_type="probability")
+        broken += any(fails(name, made, guarantee.alpha) for made in all_bins(tally, guarantee))
+    assert stats.binomtest(broken, samples, look_share(1) * guarantee.alpha, alternative="greater").pvalue > LEVEL
+
+
+def all_bins(tally: Tally, guarantee: Guarantee) -> list[Bins]:
+    return [bins_of(count, guarantee, tally) for count in guarantee.tried(int(tally.total))]
+
+
+def fails(name: str, bins: Bins, alpha: float) -> bool:
+    """Whether the true rate of a covered bin is outside its interval."""
+    known = bins.n > 0
+    if not known.any():
+        return False
+    low, high = clopper_pearson(bins.events[known], bins.n[known], alpha * bins.share / known.sum())
+    rates = true_rates(name, bins.knots)[known]
+    return bool(((rates < low - 1e-9) | (rates > high + 1e-9)).any())
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::calibrant.CalibrantWarning")
+@pytest.mark.parametrize("name", WORLDS)
+def test_an_epsilon_that_a_refusal_named_is_guaranteed(name, full_size):
+    """Asked for with the same rows, through the public door."""
+    samples, alpha, broken, n = 2_000 if full_size else 12, 0.2, 0, 150
+    draw, truth = WORLDS[name]
+    for seed in range(samples):
+        rng = np.random.default_rng([32, seed])
+        scores = draw(rng, n)
+        y = rng.random(n) < truth(scores)
+        if y.all() or not y.any():
+            continue
+        with pytest.raises(TooFewLabels) as refused:
+            calibrate(scores, y, guarantee=(1e-4, alpha), score_type="probability", cv=2)
+        answer = calibrate(scores, y, guarantee=refused.value.wider.value, score_type="probability", cv=2).certificate()
+        off = np.abs(true_rates(name, answer.about.knots) - answer.outputs)[answer.covered]
+        broken += bool((off > answer.epsilon + 1e-9).any())
+    assert stats.binomtest(broken, samples, alpha, alternative="greater").pvalue > LEVEL
 
 
 @pytest.mark.filterwarnings("ignore:y has only one class")

@@ -26,6 +26,23 @@ def test_a_calibrated_stream_seldom_ever_raises_an_alarm(name: str, full_size: b
 
 
 @pytest.mark.slow
+def test_one_change_is_one_alarm_that_ends_after_it(full_size: bool) -> None:
+    streams = 200 if full_size else 8
+    for change in ("shift 0.3", "shift 1.0", "slope 0.6"):
+        during, whole, ends = benchmark.drift_alarms(benchmark.CHANGES[change], streams)
+        assert (during == 1).mean() >= 0.9
+        assert whole.max() <= 3
+        assert (ends > 0.0).all()
+        assert np.isfinite(ends).mean() > 0.9
+
+
+@pytest.mark.slow
+def test_evidence_seldom_ends_an_alarm_while_the_shift_is_beyond_the_tolerance(full_size: bool) -> None:
+    streams = 500 if full_size else 12
+    assert not too_many(benchmark.ends_too_early(0.21, streams), streams)
+
+
+@pytest.mark.slow
 def test_with_the_wrong_lag_it_raises_too_many(full_size: bool) -> None:
     """Outcomes that depend on others which were not known yet need the lag: the check notices that it is missing."""
     world, lag = benchmark.WRONG["shared draws, lag 1"]

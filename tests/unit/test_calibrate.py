@@ -5,7 +5,9 @@ from __future__ import annotations
 import warnings
 from functools import cache
 
+import duckdb
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,6 +26,7 @@ from calibrant import (
     Tally,
     calibrate,
     check,
+    load,
     split_rows,
     walk_forward,
 )
@@ -34,6 +37,8 @@ from calibrant.engine import Grid
 from calibrant.fits.curves import averaged
 from calibrant.fits.penalized import SCALES, fit_shrunken
 from calibrant.guarantees.bounds import clopper_pearson
+from calibrant.guarantees.origins import Assumption
+from calibrant.guarantees.planning import TooFewLabels
 from calibrant.maps import BetaMap, LogitAffineMap, PiecewiseLinearMap, StepMap
 from calibrant.messages import PYTHON
 from calibrant.numerics import expit, logit
@@ -43,7 +48,7 @@ from calibrant.selection.blend import Judged, blend_weights
 from calibrant.selection.candidates import BLEND, CANDIDATES, fit_bins, fit_scaled_bins
 from calibrant.selection.comparison import ChoiceRule, Compared, Comparison, estimates, gap, nested_sentence
 from calibrant.selection.folds import Folds, deal, random_folds
-from calibrant.selection.guarantee import Guarantee, look_share
+from calibrant.selection.guarantee import BIN_COUNTS, Guarantee, look_share
 from calibrant.selection.losses import Losses
 from calibrant.selection.original_model import OriginalTest
 from calibrant.selection.rule import Blend, Candidate, Facts, choose, negligible, select
@@ -923,19 +928,19 @@ def test_a_guarantee_is_made_of_all_rows_at_its_share_of_alpha():
     assert answer.epsilon <= 0.08
     assert answer.alpha == 0.1
     assert answer.n + answer.uncovered_rows == 6000
-    # Ten numbers of bins could be within 0.08, all but 100. Of the first look's 80 % of alpha a quarter is for two
-    # bins, the rest in nine equal parts.
-    assert answer.about.share == pytest.approx(0.8 * 0.75 / 9)
+    # The first look has 80 % of alpha, and B bins a share of it that is proportional to 1 / B.
+    count = int(answer.covered.sum())
+    assert answer.about.share == pytest.approx(0.8 / count / sum(1 / each for each in BIN_COUNTS))
     low, high = clopper_pearson(answer.events, answer.rows, 0.1 * answer.about.share / int(answer.covered.sum()))
     np.testing.assert_allclose(answer.lower[answer.covered], low[answer.covered])
     np.testing.assert_allclose(answer.upper[answer.covered], high[answer.covered])
-    assert "Alpha: these bins use 6.67 % of it" in str(answer)
-    assert "the first time that a guarantee is requested" in str(answer)
+    assert Assumption.FIRST_LOOK in answer.assumptions
 
 
 def test_the_shares_of_alpha_add_up_to_one():
     for n in (10, 100, 1_000, 100_000):
         assert sum(Guarantee(0.05, 0.1).shares(n).values()) == pytest.approx(0.8)
+        assert Guarantee(0.05, 0.1).shares(n) == Guarantee(0.3, 0.01).shares(n), "so epsilon may be chosen on the rows"
     assert sum(look_share(look) for look in range(1, 60)) == pytest.approx(1.0)
 
 
@@ -963,18 +968,74 @@ def test_a_guarantee_that_cannot_be_kept_says_when_to_ask_again(subtests):
             scores, y = sample(n, 19)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", CalibrantWarning)
-                with pytest.raises(InputError, match=rf"with {n:,} labels: .* try again at [\d,]+ labels with look=\d"):
+                with pytest.raises(TooFewLabels) as error:
                     calibrate(scores, y, guarantee=(0.01, 0.1))
+                assert error.value.argument == "guarantee"
+                assert error.value.labels == n * 2 ** (error.value.look - 1)
+                assert (error.value.wider is None) == (n < 4), "two bins need two rows each"
 
 
 def test_asking_again_is_advised_for_a_power_of_two_times_the_labels_that_suffices_for_two_bins():
     """Rate 1/2, epsilon 0.02: (z / 2 / 0.02)^2 rows in each of two bins, z at 0.1 times the share of look 7, halved."""
     y = np.arange(500) % 2
-    with pytest.raises(InputError) as error:
+    with pytest.raises(TooFewLabels) as error:
         calibrate(np.linspace(0.3, 0.7, 500), y, guarantee=(0.02, 0.1))
-    z = ndtri(1 - 0.1 * 0.2 / 2**6 / 4 / 2 / 2)
+    share = 0.2 / 2**6 / 2 / sum(1 / each for each in BIN_COUNTS)
+    z = ndtri(1 - 0.1 * share / 2 / 2)
     assert 16_000 < 2 * (z / 2 / 0.02) ** 2 < 32_000
-    assert "try again at 32,000 labels with look=7" in str(error.value)
+    assert (error.value.labels, error.value.look) == (32_000, 7)
+
+
+HARD = {
+    "continuous": lambda rng, n: rng.beta(2, 5, n),
+    "rare events": lambda rng, n: rng.beta(1, 80, n),
+    "float32": lambda rng, n: rng.random(n).astype(np.float32),
+    "rounded": lambda rng, n: rng.random(n).round(1),
+    "constant": lambda rng, n: np.full(n, 0.3),
+}
+
+
+@pytest.mark.parametrize("name", HARD)
+@pytest.mark.parametrize(
+    "n", [400, pytest.param(60, marks=pytest.mark.full), pytest.param(3000, marks=pytest.mark.full)]
+)
+@pytest.mark.filterwarnings("ignore::calibrant.CalibrantWarning")
+def test_what_a_refusal_names_is_met(name, n):
+    """The epsilon on the same rows, exactly; and the labels, which include these rows."""
+    rng = np.random.default_rng(24)
+    scores = HARD[name](rng, 40 * n)
+    y, epsilon = rng.random(40 * n) < scores, 0.02 if n < 3000 else 0.005
+    with pytest.raises(TooFewLabels) as error:
+        calibrate(scores[:n], y[:n], guarantee=epsilon, score_type="probability")
+    wider = error.value.wider.value
+    answer = calibrate(scores[:n], y[:n], guarantee=wider, score_type="probability").certificate()
+    assert 0.99 * wider < answer.epsilon <= wider
+    with pytest.raises(TooFewLabels):
+        calibrate(scores[:n], y[:n], guarantee=0.99 * wider, score_type="probability")
+    rows, look = error.value.labels, error.value.look
+    while rows > len(scores):
+        more = HARD[name](rng, len(scores))
+        scores, y = np.append(scores, more), np.append(y, rng.random(len(more)) < more)
+    answer = calibrate(scores[:rows], y[:rows], guarantee=epsilon, look=look, score_type="probability").certificate()
+    assert answer.epsilon <= epsilon
+
+
+def test_the_guaranteed_map_is_the_one_that_is_saved_and_exported(tmp_path):
+    scores, y = sample(6000, 17)
+    cal = calibrate(scores, y, guarantee=0.08)
+    cal.save(tmp_path / "map.json")
+    loaded, fresh = load(tmp_path / "map.json"), np.random.default_rng(0).random(999)
+    fresh = np.r_[fresh, 0.0, 1.0, cal.bins_.knots, fresh.astype(np.float32)]
+    expected = cal.transform(fresh)
+    assert loaded.certificate.describes(cal.map_)
+    assert (loaded.certificate.epsilon, loaded.certificate.alpha) == (cal.certificate().epsilon, 0.05)
+    assert str(loaded.certificate) in str(cal).replace("\n  ", "\n")
+    for again in (loaded, Calibration.from_json(cal.to_json())):
+        assert again.transform(fresh).tobytes() == expected.tobytes()
+    rows = duckdb.from_arrow(pa.table({"s": fresh, "place": np.arange(len(fresh))}))
+    found = rows.project(f"place, {cal.to_sql('s')} AS p").order("place").fetchnumpy()["p"]
+    assert np.asarray(found, dtype=np.float64).tobytes() == expected.tobytes()
+    assert check(scores, y, calibration=cal).in_sample
 
 
 def test_a_guarantee_that_only_a_constant_meets_is_an_error():
@@ -998,9 +1059,12 @@ def test_a_look_needs_a_guarantee():
 
 def test_a_guarantee_is_a_pair_of_numbers(subtests):
     assert plain().bins_ is None, "none is asked for"
-    for guarantee in [0.05, "0.05", (0.05,), (0.05, "a")]:
-        with subtests.test(guarantee=guarantee), pytest.raises(InputError, match="guarantee must be"):
-            calibrate(*sample(), guarantee=guarantee)
+    scores, y = sample()
+    assert calibrate(scores, y, guarantee=0.2).map_ == calibrate(scores, y, guarantee=(0.2, 0.05)).map_
+    for guarantee in ["0.05", (0.05,), (0.05, "a"), 5, 0, np.nan, True, (0.05, 0.1, 0.1)]:
+        with subtests.test(guarantee=guarantee), pytest.raises(InputError) as error:
+            calibrate(scores, y, guarantee=guarantee)
+        assert error.value.argument == "guarantee"
 
 
 def test_parts_of_the_blend_are_not_said_to_be_untried():
@@ -1129,9 +1193,22 @@ def test_walking_forward_leaves_out_the_part_that_had_nothing_to_choose_by():
 
 
 def test_a_guarantee_without_a_certificate_is_an_error(subtests):
-    for how in [{"sampling": "selected"}, {"groups": np.arange(1200) % 60}, {"time": np.arange(1200)}]:
-        with subtests.test(how=how), pytest.raises(InputError, match="guarantee cannot be met"):
-            calibrate(*sample(), guarantee=(0.2, 0.1), **how)
+    scores, y = sample()
+    weights = np.random.default_rng(3).random(1200) + 0.1
+    for how in [
+        {"sampling": "selected"},
+        {"sampling": "out-of-fold"},
+        {"groups": np.arange(1200) % 60},
+        {"time": np.arange(1200)},
+        {"sample_weight": weights},
+    ]:
+        for wish in (0.2, 0.001):  # never too few labels: no number of them would do
+            for fit in (calibrate, AutoCalibrator(guarantee=wish).fit):
+                named = {"guarantee": wish} if fit is calibrate else {}
+                with subtests.test(how=how, wish=wish), pytest.raises(InputError) as error:
+                    fit(scores, y, **named, **how)
+                assert error.value.argument == "guarantee"
+                assert not isinstance(error.value, TooFewLabels)
 
 
 def test_few_groups_widen_the_interval():

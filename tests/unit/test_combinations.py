@@ -13,6 +13,7 @@ from calibrant.calibrators import AutoCalibrator, SegmentCalibrator
 from calibrant.fits.multiclass.segments import fit_correction
 from calibrant.guarantees.certificate import Certificate
 from calibrant.guarantees.no_certificate import NoCertificate
+from calibrant.guarantees.planning import TooFewLabels
 from calibrant.maps import GroupedSoftmaxMap, SoftmaxMap
 from calibrant.multiclass import MulticlassSegmentCalibrator, MultilabelCalibrator
 from calibrant.tallies import GroupedTally, Tally
@@ -113,11 +114,21 @@ def test_a_guarantee_by_segment_is_refused_without_independent_rows(subtests):
     for sides, words in [
         ({"groups": np.arange(1200) // 2}, "guarantee cannot be met: rows of the same group"),
         ({"time": np.arange(1200)}, "guarantee cannot be met: rows ordered in time"),
-        ({"guarantee": (0.01, 0.1)}, "guarantee cannot be met in any segment of 'segment'"),
+        ({"guarantee": (0.01, 0.1)}, "cannot be met in any segment of 'segment'"),
         ({"segment_method": "multicalibrate"}, "calibrator has a guarantee, which does not survive"),
     ]:
         with subtests.test(words=words), pytest.raises(InputError, match=words):
             calibrate(scores, y, **{"by": region, "guarantee": (0.25, 0.1), **sides})
+
+
+def test_the_epsilon_that_is_named_for_segments_is_met_by_the_best_of_them():
+    scores, y, region = worlds.segments(LEVELS, n=1200, seed=5)
+    with pytest.raises(TooFewLabels) as error:
+        calibrate(scores, y, by=region, guarantee=(0.01, 0.1))
+    wider, alpha = error.value.wider.value
+    cal = calibrate(scores, y, by=region, guarantee=(wider, alpha))
+    assert len(cal.certificates_) == 1
+    assert 0.99 * wider < next(iter(cal.certificates_.values())).epsilon <= wider
 
 
 # ------------------------------------------------------------------------------------------------ tallies by segment

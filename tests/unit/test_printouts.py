@@ -22,9 +22,10 @@ def test_the_expected_range_states_its_level() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tolerance", "said"), [((0.2, 0.2), "; default tolerance -0.2"), ((0.3, 0.3), "; tolerance -0.3")]
+    ("tolerance", "said"),
+    [((0.2, 0.2), "; limit -0.2 to +0.2"), ((0.3, 0.3), "; limit -0.3 to +0.3"), (0.1, "limit 1.11")],
 )
-def test_the_tolerance_is_called_by_the_name_of_its_argument(tolerance: tuple[float, float], said: str) -> None:
+def test_a_limit_is_printed_as_it_was_passed(tolerance: float | tuple[float, float], said: str) -> None:
     assert said in str(cb.check(*calibrated(500), tolerance=tolerance))
 
 

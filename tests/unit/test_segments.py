@@ -1029,7 +1029,7 @@ def test_calibrate_takes_segments_and_sources():
 def test_what_cannot_be_combined_is_refused(subtests):
     for options, words in [
         ({"by": 1, "source": 1}, "source cannot be combined with by"),
-        ({"by": 1, "guarantee": (0.01, 0.1)}, "guarantee cannot be met in any segment"),
+        ({"by": 1, "guarantee": (0.01, 0.1)}, "cannot be met in any segment"),
     ]:
         with subtests.test(options=options, words=words):
             scores, y, by = draw(100)

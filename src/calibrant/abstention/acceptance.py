@@ -226,8 +226,8 @@ def accept(
     Guarantee: finite-sample. If rows are independent draws of one population, and neither scores nor ``error`` were
     chosen with them, then with probability at least 1 - alpha either there is no threshold or the share of wrong
     answers above it, in the population, is at most ``error``. Ties and scores that do not rank well are allowed.
-    docs/certificates/abstention.md has the proof. Cost: one sort; with
-    groups of several scores 1,000 draws, each a pass over the groups and the distinct scores.
+    docs/certificates/abstention.md has the proof. Cost: one sort; with groups of several scores 1,000 draws, each a
+    pass over the groups and the distinct scores.
     Groups: the guarantee is for a random row of a random group. If the rows of each group share one score, the sum of
     the groups' shares of wrong rows is tested, by a bound that holds for any numbers in [0, 1]. Else one row of each
     group is drawn, 1,000 times, at a quarter of alpha, and a threshold counts if at least a quarter of the draws find

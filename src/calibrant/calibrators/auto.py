@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, ClassVar, Self, get_args
 
 from sklearn.base import clone
@@ -19,15 +19,15 @@ from calibrant.fits.prior_correction import class_odds
 from calibrant.fits.scaling import rates_text
 from calibrant.guarantees.certificate import Certificate, Coverage, IntervalName
 from calibrant.guarantees.issuing import Bins, issue
-from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
-from calibrant.guarantees.provenance import Sampling
+from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode, gate
+from calibrant.guarantees.provenance import Provenance, Sampling
 from calibrant.maps import Map
-from calibrant.messages import Advice, Argument, InputError, Note, Phrase, Setting, Voice, count_text, note
+from calibrant.messages import Advice, Argument, InputError, Note, Phrase, Voice, count_text, note
 from calibrant.numerics import Grid
 from calibrant.selection.candidates import BLEND, CANDIDATES, RATES, REAL_BLEND
 from calibrant.selection.comparison import needs_minority_rows, needs_rows, nested_sentence
 from calibrant.selection.folds import Folds
-from calibrant.selection.guarantee import Guarantee, guaranteed_bins
+from calibrant.selection.guarantee import Guarantee, Wish, checked_wish, guaranteed_bins
 from calibrant.selection.losses import Loss
 from calibrant.selection.original_model import OriginalTest
 from calibrant.selection.rule import Blend, Candidate, Selection, select
@@ -91,11 +91,12 @@ class AutoCalibrator(Chooser, BinaryCalibrator):
     cv : int
         Number of folds: at random, by whole ``groups``, or, with ``time``, one more fold in order of time, each
         evaluated by a fit to those before it.
-    guarantee : (epsilon, alpha), optional
-        Choose among numbers of bins instead, so that with confidence 1 - alpha every bin is within epsilon of its true
-        rate. Each number of bins that is tried spends its share of alpha, so the choice is covered, for every seed;
-        ``certificate()`` states it. If no number of bins is within epsilon, an error says about how many labels are
-        needed.
+    guarantee : float or (epsilon, alpha), optional
+        Choose among numbers of bins instead, so that with confidence 1 - alpha (95 % if only epsilon is given) every
+        bin is within epsilon of its true rate. Each number of bins that is tried spends its share of alpha, so the
+        choice is covered, for every seed, and for an epsilon that was chosen on these rows; ``certificate()`` states
+        it. If no number of bins is within epsilon, an error names the smallest epsilon that these rows allow, and about
+        how many labels are needed for this one.
     clamp : float, optional
         Clip scores to [clamp, 1 - clamp] before their log-odds are taken. By default, a score of exactly 0 or 1 is
         moved to half the distance between that end and the nearest other score, with a note; other scores are not
@@ -172,7 +173,7 @@ class AutoCalibrator(Chooser, BinaryCalibrator):
     _: KW_ONLY
     loss: Loss = "log"
     cv: int = 5
-    guarantee: tuple[float, float] | None = None
+    guarantee: Wish | None = None
     clamp: float | None = None
     look: int = 1
     random_state: int = 0
@@ -180,12 +181,14 @@ class AutoCalibrator(Chooser, BinaryCalibrator):
     @property
     def alpha(self) -> float:
         """Probability with which a certificate may fail: the guarantee's alpha, or 0.1."""
-        return DEFAULT_ALPHA if self.guarantee is None else self.guarantee[1]
+        return DEFAULT_ALPHA if self.guarantee is None else checked_wish(self.guarantee)[1]
 
     def _splits_rows(self, groups: object, time: object) -> bool:
         return groups is not None or time is not None
 
     def _fit_score_rows(self, rows: Rows, sampling: Sampling, *, by_class: bool) -> Self:
+        if rows.fractional:
+            self._refuse(Tally.from_rows(rows), sampling, fractional=True)
         if by_class and self.guarantee is None:
             class_odds(rows)  # raises if weights differ within a class
             by_class = False
@@ -197,6 +200,20 @@ class AutoCalibrator(Chooser, BinaryCalibrator):
             return super()._fit_score_rows(rows, sampling, by_class=False)
         finally:
             del self._apart
+
+    def _fit_tally(self, tally: Tally, sampling: Sampling, notes: tuple[Note, ...], odds: float | None = None) -> Self:
+        check_option("sampling", sampling, get_args(Sampling))
+        self._refuse(tally, sampling)
+        return super()._fit_tally(tally, sampling, notes, odds)
+
+    def _refuse(self, tally: Tally, sampling: Sampling, *, fractional: bool = False) -> None:
+        """Refuse a guarantee that such rows cannot support, however many they are."""
+        if self.guarantee is None:
+            return
+        rows = Provenance.of(type(self).__name__, tally, sampling)
+        refusal = gate(replace(rows, weight_type="fractional-labels") if fractional else rows)
+        if refusal is not None:
+            raise InputError("guarantee", "cannot be met", refusal.reason)
 
     def _restored(self) -> Map:
         return self.map_  # the bins of a guarantee are already moved
@@ -214,7 +231,7 @@ class AutoCalibrator(Chooser, BinaryCalibrator):
         if self.guarantee is None:
             chosen = select(folds, self._pool(tally), tally, self.loss, blend=self._blend(tally))
             return Fit(chosen.fit(tally), _end_notes(tally), _found(chosen, None))
-        guarantee = Guarantee(*self.guarantee, self.look, self._odds)
+        guarantee = Guarantee(*checked_wish(self.guarantee), self.look, self._odds)
         chosen, bins = guaranteed_bins(tally, guarantee, folds, self.loss)
         return Fit(bins.to_map(), _end_notes(tally), _found(chosen, bins))
 
@@ -258,13 +275,7 @@ class AutoCalibrator(Chooser, BinaryCalibrator):
             return
         if self.candidates is not None:
             raise InputError("guarantee", "chooses among bins only", "leave candidates out")
-        pair = self.guarantee
-        numbers = isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(part, Real) for part in pair)
-        if not numbers or not all(0.0 < part < 1.0 for part in pair):
-            problem = f"must be (epsilon, alpha), both between 0 and 1, got {self.guarantee!r}"
-            example = Setting("guarantee", (0.05, 0.1))
-            fix = Phrase("pass {example} for bins within 5 percentage points with confidence 90 %", example=example)
-            raise InputError("guarantee", problem, fix)
+        checked_wish(self.guarantee)
 
     def _certify(self, alpha: float, interval: IntervalName, coverage: Coverage) -> Certificate | NoCertificate:
         if self.bins_ is None:

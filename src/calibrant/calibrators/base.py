@@ -237,6 +237,10 @@ class Calibrator(BaseEstimator):
         """Write the map, its certificate and its provenance as JSON; :func:`calibrant.load` reads it back."""
         self.calibration_.save(path)
 
+    def to_json(self) -> str:
+        """What :meth:`save` writes, as text; see :meth:`Calibration.to_json`."""
+        return self.calibration_.to_json()
+
     def plot(self, ax: Any = None, **options: Any) -> Any:
         """Draw the fitted map. See :meth:`Calibration.plot`."""
         return self.calibration_.plot(ax, **options)

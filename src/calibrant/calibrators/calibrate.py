@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Literal, TypedDict, Unpack, overload
 
 from numpy.typing import ArrayLike
 
@@ -18,10 +18,10 @@ from calibrant.calibrators.multiclass.multilabel import MultilabelCalibrator
 from calibrant.calibrators.multiclass.segments import MulticlassSegmentCalibrator
 from calibrant.calibrators.segments import SegmentCalibrator, SegmentMethod
 from calibrant.fits.prior_correction import BY_CLASS, IMPORTANCE, WeightType
-from calibrant.guarantees.no_certificate import NoCertificate
 from calibrant.guarantees.provenance import Sampling
 from calibrant.messages import Argument, InputError, Phrase, Setting
 from calibrant.reading import Table, read
+from calibrant.selection.guarantee import Wish
 from calibrant.selection.losses import Loss
 from calibrant.tallies import GroupedTally, Tally
 
@@ -63,9 +63,7 @@ class RowOptions(OneScore, total=False):
 
 
 @overload
-def calibrate(
-    scores: Tally, *, guarantee: tuple[float, float] | None = None, **options: Unpack[OneScore]
-) -> AutoCalibrator: ...
+def calibrate(scores: Tally, *, guarantee: Wish | None = None, **options: Unpack[OneScore]) -> AutoCalibrator: ...
 
 
 @overload
@@ -80,7 +78,7 @@ def calibrate(
     source: None = None,
     groups: str | None = None,
     time: str | None = None,
-    guarantee: tuple[float, float] | None = None,
+    guarantee: Wish | None = None,
     **options: Unpack[RowOptions],
 ) -> AutoCalibrator: ...
 
@@ -97,7 +95,7 @@ def calibrate(
     segment_method: SegmentMethod = "shrink",
     groups: str | None = None,
     time: str | None = None,
-    guarantee: tuple[float, float] | None = None,
+    guarantee: Wish | None = None,
     **options: Unpack[RowOptions],
 ) -> SegmentCalibrator: ...
 
@@ -114,7 +112,7 @@ def calibrate(
     segment_method: SeparateMethod = "separate",
     groups: str | None = None,
     time: str | None = None,
-    guarantee: tuple[float, float] | None = None,
+    guarantee: Wish | None = None,
     **options: Unpack[RowOptions],
 ) -> SegmentCalibrator: ...
 
@@ -125,7 +123,7 @@ def calibrate(
     *,
     by: str | Sequence[str] | None = None,
     segment_method: SegmentMethod = "shrink",
-    guarantee: tuple[float, float] | None = None,
+    guarantee: Wish | None = None,
     **options: Unpack[OneScore],
 ) -> SegmentCalibrator: ...
 
@@ -153,7 +151,7 @@ def calibrate(
     *,
     groups: ArrayLike | None = None,
     time: ArrayLike | None = None,
-    guarantee: tuple[float, float] | None = None,
+    guarantee: Wish | None = None,
     **options: Unpack[RowOptions],
 ) -> AutoCalibrator: ...
 
@@ -166,7 +164,7 @@ def calibrate(
     *,
     by: None = None,
     source: None = None,
-    guarantee: tuple[float, float],
+    guarantee: Wish,
     groups: ArrayLike | None = None,
     time: ArrayLike | None = None,
     **options: Unpack[RowOptions],
@@ -201,7 +199,7 @@ def calibrate(
     segment_method: SegmentMethod = "shrink",
     groups: ArrayLike | None = None,
     time: ArrayLike | None = None,
-    guarantee: tuple[float, float] | None = None,
+    guarantee: Wish | None = None,
     classes: Sequence[Any] | None = None,
     **options: Unpack[RowOptions],
 ) -> SegmentCalibrator | MulticlassSegmentCalibrator: ...
@@ -218,7 +216,7 @@ def calibrate(
     candidates: Sequence[Any] | None = None,
     loss: Loss = "log",
     cv: int = 5,
-    guarantee: tuple[float, float] | None = None,
+    guarantee: Wish | None = None,
     clamp: float | None = None,
     look: int = 1,
     random_state: int = 0,
@@ -268,11 +266,13 @@ def calibrate(
         Loss by which candidates are compared.
     cv : int
         Number of folds.
-    guarantee : (epsilon, alpha), optional
-        Choose among numbers of bins, so that with confidence 1 - alpha every bin is within epsilon of its true rate.
-        If that cannot be certified, an error is raised. With ``by`` or ``source`` each segment gets separate bins and
-        an equal share of alpha; segments that cannot meet it get no probability, and the others hold simultaneously.
-        Not for a matrix of three columns or more.
+    guarantee : float or (epsilon, alpha), optional
+        Choose among numbers of bins, so that with confidence 1 - alpha (95 % if only epsilon is given) every bin is
+        within epsilon of its true rate. The map that is saved and exported is then the certified one. If no number of
+        bins meets it, the error names the smallest epsilon that these rows allow, which may then be passed, and about
+        how many labels the wish needs. With ``by`` or ``source`` each segment gets separate bins and an equal share of
+        alpha; segments that cannot meet it get no probability, and the others hold simultaneously. Not for importance
+        weights, ``groups``, ``time``, or a matrix of three columns or more.
     clamp : float, optional
         Clip probabilities to [clamp, 1 - clamp] before their log-odds are taken; see :class:`AutoCalibrator`.
     look : int
@@ -364,9 +364,9 @@ def calibrate(
     )
     segmented = _segmented(cal, segment_method if source is None else "separate")
     if isinstance(scores, GroupedTally):
-        return _with_guarantee(segmented.fit_tally(scores, where, sampling=sampling))
+        return segmented.fit_tally(scores, where, sampling=sampling)
     if given.kind == "tally":
-        return _with_guarantee(cal.fit_tally(given.scores, sampling=sampling))
+        return cal.fit_tally(given.scores, sampling=sampling)
     described = {name: getattr(given, name) for name in ("sample_weight", "weight_type", "groups", "time")}
     if given.kind in ("classes", "labels"):
         fractions = None if label_type == "class" else label_type
@@ -395,7 +395,7 @@ def calibrate(
     known |= {"score": given.names["score"], "label": given.names["label"]} if given.kind == "frame" else {"y": given.y}
     one = given.scores if given.classes is None else Table.named(read_matrix(given.scores)[0], given.classes)
     if where is None:
-        return _with_guarantee(cal.fit(one, **known, label_type=label_type))
+        return cal.fit(one, **known, label_type=label_type)
     if label_type != "class":
         fix = "calibrate the rows of each segment alone"
         raise InputError("label_type", "of fractions cannot be combined with by or source", fix)
@@ -405,7 +405,7 @@ def calibrate(
             "cannot be combined with by or source",
             Phrase("pass {importance}, or calibrate the rows of each segment alone", importance=IMPORTANCE),
         )
-    return _with_guarantee(segmented.fit(one, by=where if given.kind == "frame" else given.by, **known))
+    return segmented.fit(one, by=where if given.kind == "frame" else given.by, **known)
 
 
 def _segmented(cal: AutoCalibrator, segment_method: SegmentMethod) -> SegmentCalibrator:
@@ -449,23 +449,6 @@ def _refuse_of_labels(given: Mapping[str, Any]) -> None:
     for name, value in given.items():
         if value is not None:
             raise InputError(name, "cannot be combined with a matrix of several labels", instead[name])
-
-
-Guaranteed = TypeVar("Guaranteed", AutoCalibrator, SegmentCalibrator)
-
-
-def _with_guarantee(cal: Guaranteed) -> Guaranteed:
-    """The calibrator; an error if a guarantee was requested and a certificate is missing."""
-    if isinstance(cal, SegmentCalibrator):
-        base = cal.calibrator
-        asked = getattr(base, "guarantee", None) is not None
-        found = list(cal.certificates_.values()) if asked else []
-    else:
-        found = [] if cal.guarantee is None else [cal.certificate()]
-    for each in found:
-        if isinstance(each, NoCertificate):
-            raise InputError("guarantee", "cannot be met", each.reason)
-    return cal
 
 
 def _named(source: Any, *, by_name: bool) -> Any:

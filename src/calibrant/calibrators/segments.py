@@ -25,6 +25,7 @@ from calibrant.fits.segments.multicalibration import Change, repair
 from calibrant.fits.segments.shrinkage import Scales, shrink
 from calibrant.guarantees.certificate import Certificate, Coverage, IntervalName
 from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
+from calibrant.guarantees.planning import TooFewLabels
 from calibrant.guarantees.provenance import Provenance, Sampling, Status
 from calibrant.maps import ByGroupMap
 from calibrant.maps.base import by_name
@@ -33,6 +34,7 @@ from calibrant.metrics.estimates import Estimate
 from calibrant.numerics import Floats
 from calibrant.reading import read
 from calibrant.selection.folds import FOLDS, Folds, take_rows
+from calibrant.selection.guarantee import Guarantee, Wish, checked_wish
 from calibrant.selection.losses import NAMES, Loss, Losses
 from calibrant.selection.rule import Candidate, select
 from calibrant.selection.segments.losses import estimate, ranking_between, reference, weighted_mean
@@ -259,6 +261,7 @@ class SegmentCalibrator(BinaryCalibrator):
         self.scales_: dict[str, Scales] = {}
         self.changes_: tuple[Change, ...] = ()
         self.uncalibrated_: tuple[str, ...] = ()
+        self._refusals: tuple[TooFewLabels, ...] = ()
         self._worth: dict[str, tuple[Estimate, Estimate, Estimate]] = {}
 
     def _check(self) -> None:
@@ -377,15 +380,14 @@ class SegmentCalibrator(BinaryCalibrator):
         base = self._base().set_params(guarantee=(guarantee[0], guarantee[1] / count))
         try:
             return cast(BinaryCalibrator, base)._fit_tally(tally, sampling, ())
-        except InputError as problem:
-            if problem.argument != "guarantee":
-                raise
+        except TooFewLabels as refusal:
+            self._refusals += (refusal,)
             return None
 
     @property
     def _guarantee(self) -> tuple[float, float] | None:
-        found: tuple[float, float] | None = getattr(self.calibrator, "guarantee", None)
-        return found
+        found: Wish | None = getattr(self.calibrator, "guarantee", None)
+        return None if found is None else checked_wish(found)
 
     def _no_source(self, column: str) -> InputError:
         """The error if no source can be calibrated."""
@@ -395,12 +397,17 @@ class SegmentCalibrator(BinaryCalibrator):
                 f"has no source in {column!r} with {SHRUNKEN_ROWS} minority-class rows, so none can be calibrated",
                 "collect more labels",
             )
-        epsilon, alpha = self._guarantee
-        return InputError(
-            "guarantee",
-            f"cannot be met in any segment of {column!r}, each with its share of alpha = {alpha:g}",
-            f"allow a larger epsilon than {epsilon:g}, collect more labels, or join segments",
+        wished, first, wider = Guarantee(*self._guarantee), "", None
+        allowed = [checked_wish(each.wider.value)[0] for each in self._refusals if each.wider is not None]
+        if allowed:
+            wider = replace(wished, epsilon=min(allowed)).setting
+            first = "pass {wider}, the smallest that any of them allows, "
+        problem = f"cannot be met in any segment of {column!r}, each with its share of alpha = {wished.alpha:g}"
+        error = TooFewLabels(
+            wished.setting, problem, Phrase(first + "collect more labels, or join segments", wider=wider)
         )
+        error.wider = wider
+        return error
 
     @property
     def certificates_(self) -> dict[str, Certificate | NoCertificate]:

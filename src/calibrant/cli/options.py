@@ -346,13 +346,13 @@ def one_of(names: type[StrEnum]) -> Callable[[str], StrEnum]:
     return read
 
 
-def tolerance_of(text: str) -> tuple[float, float]:
+def tolerance_of(text: str) -> float | tuple[float, float]:
     """Parse ``--tolerance``.
 
     Examples
     --------
     >>> tolerance_of("0.2"), tolerance_of("0.2,0.1")
-    ((0.2, 0.2), (0.2, 0.1))
+    (0.2, (0.2, 0.1))
     """
     try:
         numbers = [float(part) for part in text.split(",")]
@@ -362,4 +362,4 @@ def tolerance_of(text: str) -> tuple[float, float]:
         raise typer.BadParameter(
             f"{text!r} is not one or two positive numbers, such as 0.2 or 0.2,0.1", param_hint="--tolerance"
         )
-    return numbers[0], numbers[-1]
+    return numbers[0] if len(numbers) == 1 else (numbers[0], numbers[1])

@@ -100,6 +100,8 @@ class CommandLine(Voice):
         if name in columns:
             column, option = columns[name]
             return f"the column of {option}" if column is None else f"the column {column!r}"
+        if name.startswith("scores_old["):
+            return f"--model {name[len('scores_old[') : -1]}"
         return OPTIONS.get(name, name)
 
     def setting(self, name: str, value: object) -> str:

@@ -432,7 +432,8 @@ class ReliabilityDisplay(Display):
     def _look(self, ax: Axes, place: int) -> tuple[str, Any, str]:
         """Color, dashes and marker; the last curve is the solid one."""
         turn = len(self.series) - 1 - place
-        return style.color(ax, turn), style.DASHES[turn], style.MARKERS[turn]
+        other = (turn + turn // len(style.COLORS)) % len(style.COLORS)  # where colors repeat, dashes and markers differ
+        return style.color(ax, turn % len(style.COLORS)), style.DASHES[other], style.MARKERS[other]
 
     def draw_counts(self, panel: Axes, layout: Layout, *, low: bool = False) -> list[tuple[Floats, Floats, Floats]]:
         """Draw a histogram of the scores without text; return edges, events and non-events of each series.

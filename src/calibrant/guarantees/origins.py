@@ -99,7 +99,10 @@ _ASSUMED = {
     Assumption.DIRECTIONS_BEFORE: "the directions were chosen before these rows were seen",
     Assumption.OTHER_ROWS: "the tally that chose the bins is independent of these rows",
     Assumption.ONE_DRAW: "the random split was drawn once, and neither it nor its seed was chosen by its result",
-    Assumption.FIRST_LOOK: "this is the first time that a guarantee is requested on these rows",
+    Assumption.FIRST_LOOK: (
+        "no guarantee was requested before on fewer of these rows or at another confidence (other values of epsilon "
+        "may have been tried)"
+    ),
     Assumption.LATER_LOOK: "there are {times:,} times as many rows as when a guarantee was first requested",
 }
 

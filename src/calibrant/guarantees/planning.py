@@ -28,7 +28,15 @@ MOST_LABELS = 10**15
 
 
 class TooFewLabels(InputError):
-    """There are too few labels for a guarantee, or for one this tight."""
+    """There are too few labels for a guarantee, or for one this tight.
+
+    ``wider`` is the argument with the smallest epsilon that these labels allow. About ``labels`` are needed, for the
+    request with this ``look``.
+    """
+
+    wider: Setting | None = None
+    labels: int | None = None
+    look: int = 1
 
 
 @dataclass(frozen=True)

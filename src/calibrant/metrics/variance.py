@@ -195,7 +195,25 @@ class Rates:
     @property
     def p_values(self) -> Floats:
         """Two-sided, for the hypothesis that the rate is the mean prediction."""
-        far = -self.errors(self.mean)
+        return self._two_sided(self.mean)
+
+    def p_within(self, limit: float) -> Floats:
+        """Two-sided, for the hypothesis that the log-odds of rate and mean prediction differ by at most ``limit``."""
+        with np.errstate(divide="ignore"):
+            middle = special.logit(self.mean)
+        nearer = special.expit(middle + np.where(self.rate > self.mean, limit, -limit))
+        inside = np.where(self.rate > self.mean, self.rate <= nearer, self.rate >= nearer)
+        return np.where(inside, 1.0, self._two_sided(nearer))
+
+    def p_of_distance(self, limit: float) -> tuple[float, float]:
+        """Of the first rate: p-values that the log-odds differ by at least, and by at most, ``limit``."""
+        ends = special.expit(special.logit(self.mean[0]) + np.array([-limit, limit]))
+        inside = ends[0] < self.rate[0] < ends[1]
+        near = max(0.5 * float(self._two_sided(end)[0]) for end in ends) if inside else 1.0
+        return near, float(self.p_within(limit)[0])
+
+    def _two_sided(self, at: Floats | float) -> Floats:
+        far = -self.errors(at)
         return np.asarray(2.0 * np.where(np.isinf(self.df), special.ndtr(far), special.stdtr(self.df, far)))
 
 

@@ -14,6 +14,8 @@ class Mark:
 
     word: str
     tone: Tone
+    arrow: Literal["", "up", "down"] = ""
+    """Where the number is: above or below what it is compared with."""
 
 
 Cell = str | Mark
@@ -33,17 +35,18 @@ class Table:
 
 @dataclass(frozen=True)
 class Bullets:
-    """A list of sentences."""
+    """A list of sentences; those that begin with a space belong to the one before."""
 
     items: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Headline:
-    """The verdict in one line, in the color of its status."""
+    """The verdict in one line, in the color of its status, and what to do next."""
 
     text: str
     tone: Tone
+    step: str
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,8 @@ class Picture:
     name: str
     label: str
     caption: str
+    aside: bool = False
+    """Whether it stands at the right of what follows, if the page is wide enough."""
 
 
 Block = str | Bullets | Headline | Picture | Table

@@ -159,13 +159,23 @@ def gather(
         "recalibration": [level.notes, curve.notes],
         "tests": [finding.notes for finding in tests],
     }
-    return Contents(json.loads(json.dumps(numbers, allow_nan=False)), verdict, notes)
+    return Contents(json.loads(json.dumps(numbers, allow_nan=False)), verdict, _each_once(verdict, notes))
+
+
+def _each_once(verdict: Verdict, notes: dict[str, list[tuple[Note, ...]]]) -> dict[str, list[tuple[Note, ...]]]:
+    """The notes without those that the verdict, or an earlier entry, has."""
+    seen = [*verdict.hints, *verdict.notes]
+    for entries in notes.values():
+        for place, found in enumerate(entries):
+            entries[place] = tuple(note for note in dict.fromkeys(found) if note not in seen)
+            seen += entries[place]
+    return notes
 
 
 def _off_parts(verdict: Verdict) -> dict[str, list[int]]:
-    """Positions of the segments and periods that are significantly off and beyond the tolerance."""
+    """Positions of the segments and periods that are shown to be beyond the limit."""
     return {
-        name: [place for place, each in enumerate(parts) if each.beyond(verdict.tolerance[0])]
+        name: [place for place, each in enumerate(parts) if each.beyond]
         for name, parts in (("segments", verdict.segments), ("periods", verdict.periods))
     }
 
@@ -274,7 +284,9 @@ def _context(tally: Tally, table: GradeTable) -> dict[str, Any]:
 
 
 def _score(estimate: Estimate) -> dict[str, Any]:
-    return estimate.to_dict() | {"infinite": math.isinf(estimate.value)}
+    """A loss without what a calibrated model would show: that depends on the scores, so it is not a target."""
+    shown = {key: value for key, value in estimate.to_dict().items() if not key.startswith("null")}
+    return shown | {"infinite": math.isinf(estimate.value)}
 
 
 def _parts(parts: Decomposition) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from calibrant.reporting.blocks import Block, Bullets, Headline, Table, Tone
 from calibrant.reporting.contents import Contents
 from calibrant.reporting.earlier import comparison
 from calibrant.reporting.figures import amount, count, number, p_value, percent, share, span
-from calibrant.reporting.marks import LIGHTS
+from calibrant.reporting.marks import LIGHTS, TONES
 from calibrant.reporting.styles import Style
 
 Numbers = Mapping[str, Any]
@@ -18,12 +18,23 @@ Numbers = Mapping[str, Any]
 SIGN_OFF = ("Prepared by", "Reviewed by", "Approved by")
 
 
-def light_headline(contents: Contents, style: Style) -> Headline | None:
-    """The light of the portfolio test and what it says; None in other styles, and where there is no such test."""
-    found = contents.numbers["grades"]
-    if not style.by_light or found is None or contents.verdict.notion is not None:
-        return None
-    return Headline(light_text(contents, style), _tone(contents))
+STEPS = {
+    "recalibrate": "Next: recalibrate.",
+    "collect": "Next: collect more labeled {rows}.",
+    "keep": "Next: keep the {scores}.",
+}
+"""What to do, by name."""
+
+
+def headline(contents: Contents, style: Style) -> Headline:
+    """The first line of a report; in the credit style the light of the portfolio comes first."""
+    verdict, words = contents.verdict, contents.verdict.in_words(style.voice)
+    step = style.say(STEPS[verdict.next_step]) if verdict.next_step else ""
+    if style.by_light and contents.numbers["grades"] is not None and verdict.notion is None:
+        text, tone = light_text(contents, style), _tone(contents)
+    else:
+        text, tone = words.finding if style.by_light else words.headline, TONES[verdict.color]
+    return Headline(text.removesuffix(" Recalibrate.").removesuffix(" Recalibrate by segment."), tone, step)
 
 
 def light_text(contents: Contents, style: Style) -> str:
@@ -43,7 +54,7 @@ def light_text(contents: Contents, style: Style) -> str:
             "{scores} are right; it bounds them from above."
         )
     said = {
-        "green": "no evidence that the {scores} are too low",
+        "green": "the test of the portfolio finds no excess of {events}",
         "yellow": "more {events} than the {scores} predict, at 95 % confidence",
         "red": "more {events} than the {scores} predict, at 99.9 % confidence",
     }[light]
@@ -64,7 +75,7 @@ def _too_few(contents: Contents) -> bool:
 
 def _tone(contents: Contents) -> Tone:
     light = contents.numbers["grades"]["portfolio"]["light"]
-    off = contents.verdict.status in ("miscalibrated", "off") or any(contents.numbers["verdict"]["off_parts"].values())
+    off = contents.verdict.next_step == "recalibrate"
     if _too_few(contents):
         return "warn"
     return "warn" if light == "green" and off and contents.numbers["events"] > 0 else LIGHTS[light]

@@ -22,15 +22,16 @@ from calibrant.calibration import as_calibration
 from calibrant.displays import ReliabilityDisplay
 from calibrant.displays.base import Display
 from calibrant.displays.multiclass.error import MulticlassErrorDisplay
+from calibrant.displays.segments import SegmentsDisplay
 from calibrant.export.files import write_whole
 from calibrant.maps.base import by_name
 from calibrant.messages import CalibrantWarning, InputError, MissingPackage
-from calibrant.metrics.tolerance import TOLERANCE
+from calibrant.metrics.tolerance import LIMIT
 from calibrant.notebook import page, text_block
 from calibrant.reading import by_keyword
 from calibrant.reporting.blocks import Picture, Section
 from calibrant.reporting.contents import Contents, gather
-from calibrant.reporting.credit import light_headline
+from calibrant.reporting.credit import headline
 from calibrant.reporting.earlier import migration
 from calibrant.reporting.figures import count, share
 from calibrant.reporting.markdown import write_markdown
@@ -94,9 +95,10 @@ class Report:
 
     def to_html(self) -> str:
         """One self-contained HTML page with the figure embedded; it loads nothing. Needs matplotlib."""
+        drawn_by = {"classes": self.class_display, "segments": SegmentsDisplay(self.verdict.segments)}
 
         def draw(picture: Picture) -> str:
-            drawn = self.class_display if picture.name == "classes" else self.display
+            drawn = drawn_by.get(picture.name, self.display)
             assert drawn is not None
             nouns = DEFAULT_NOUNS if picture.name == "classes" else self._style.nouns
             return draw_svg(drawn, picture.name, html.escape(picture.label), nouns)
@@ -151,8 +153,7 @@ class Report:
     @property
     def headline(self) -> str:
         """The verdict in one line; in the credit style the light of the portfolio comes first."""
-        by_light = light_headline(self.contents, self._style)
-        return self.verdict.in_words(self._style.voice).headline if by_light is None else by_light.text
+        return headline(self.contents, self._style).text
 
     def __str__(self) -> str:
         """The verdict in one line, and how to save the report."""
@@ -175,7 +176,7 @@ def report(
     positive: Any = None,
     score_type: ScoreType | MulticlassScoreType | None = None,
     label_type: LabelType = "class",
-    tolerance: tuple[float, float] = TOLERANCE,
+    tolerance: float | tuple[float, float] = LIMIT,
     event: EventName | None = None,
     random_state: int = 0,
     calibration: Any = None,
@@ -189,8 +190,9 @@ def report(
 ) -> Report:
     """Write a calibration report: verdict, diagram, tables, tests, methods and limitations.
 
-    The report contains the verdict, a reliability diagram, tables by score, segment and period, losses and their
-    decomposition, calibration errors with their expected values for a calibrated model, recalibration parameters,
+    It begins with the answer, the next step, a reliability diagram and a picture of the segments. Tables by score,
+    segment and period follow, losses and their decomposition, calibration errors with their expected values for a
+    calibrated model, recalibration parameters,
     tests, a decision curve, methods with sources, and limitations. Of several classes these are about the confidence of
     the predicted class, with a table and a figure of the classes, their losses and the maps that were tried.
 
@@ -239,8 +241,8 @@ def report(
     >>> rng = np.random.default_rng(1)
     >>> p = rng.beta(2, 8, size=2000)
     >>> made = report(p, rng.random(2000) < 0.6 * p, style="credit")
-    >>> print(made.verdict.headline)
-    MISCALIBRATED beyond the tolerance: the probabilities are too high.
+    >>> made.verdict.status
+    'miscalibrated'
     >>> made.to_markdown().splitlines()[0]
     '# Calibration of the probability of default (PD)'
     """
@@ -299,7 +301,7 @@ def _with_grade(by: Any, grade: Any) -> tuple[Any, str | None]:
         return by, None
     if isinstance(grade, str):
         names = [] if by is None else [by] if isinstance(by, str) else list(by)
-        return (names if grade in names else [*names, grade]), grade
+        return {name: name for name in [*names, grade]}, grade
     if by is None:
         return {"grade": grade}, "grade"
     if isinstance(by, Mapping):

@@ -21,9 +21,9 @@ def _block(block: Block) -> list[str]:
     if isinstance(block, Table):
         return _table(block)
     if isinstance(block, Bullets):
-        return ["", *(f"- {_safe(item)}" for item in block.items)]
+        return ["", *(f"{'  ' * item.startswith(' ')}- {_safe(item)}" for item in block.items)]
     if isinstance(block, Headline):
-        return ["", f"**{_safe(block.text)}**"]
+        return ["", f"**{_safe(block.text)}**", "", _safe(block.step)]
     if isinstance(block, Picture):
         return ["", f"{_safe(block.label)} The figure is in the HTML version of this report."]
     return ["", _safe(block)]

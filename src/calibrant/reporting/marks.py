@@ -1,26 +1,31 @@
-"""Words with a color for what a number means; the color adds no information."""
+"""Words with a color for what a number means; the color adds no information.
+
+Green is what is shown to be within the limit, or passes a supervisor's test; red is beyond. Amber is more than chance
+explains, by one test of many; what is not significant is gray, since it shows nothing.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from calibrant.notebook import AMBER, GREEN, RED
 from calibrant.reporting.blocks import Mark, Tone
 from calibrant.reporting.figures import UNKNOWN
 from calibrant.verdict.verdict import Verdict
 
-STATES: dict[str, Tone] = {"calibrated": "good", "miscalibrated": "bad", "off": "bad", "cannot tell": "warn"}
+TONES: dict[str, Tone] = {GREEN: "good", AMBER: "warn", RED: "bad"}
 LIGHTS: dict[str, Tone] = {"green": "good", "yellow": "warn", "red": "bad", "none": "none"}
 
 
 def against_chance(events: float, expected: Sequence[float] | None) -> Mark:
-    """Whether a number of events is within, above or below the expected range."""
+    """Whether a number of events is within, above or below the expected range; outside is not a finding by itself."""
     if expected is None:
         return Mark("not testable", "none")
     low, high = expected
     if low <= events <= high:
-        return Mark("within", "good")
-    return Mark("above", "bad") if events > high else Mark("below", "warn")
+        return Mark("within", "none")
+    return Mark("above", "warn", "up") if events > high else Mark("below", "warn", "down")
 
 
 def above_null(error: Mapping[str, Any]) -> Mark:
@@ -28,31 +33,31 @@ def above_null(error: Mapping[str, Any]) -> Mark:
     value, most = error.get("value"), error.get("null_high")
     if value is None or most is None:
         return Mark(UNKNOWN, "none")
-    return Mark("above expected", "bad") if value > most else Mark("within expected", "good")
+    return Mark("above expected", "warn", "up") if value > most else Mark("within expected", "none")
 
 
 def significance(part: Mapping[str, Any]) -> Mark:
-    """Whether a segment is significantly off, and in which direction."""
+    """Whether a segment is significantly off, and in which direction; red if it is so by more than the limit."""
     if not part["judged"]:
         return Mark("not testable", "none")
     if not part["off"]:
-        return Mark("not significant", "good")
-    return Mark(part["direction"], "warn" if part["side"] < 0 else "bad")
+        return Mark("not significant", "none")
+    return Mark(part["direction"], "bad" if part["beyond"] else "warn")
 
 
 def class_mark(part: Verdict) -> Mark:
     """The status of a class or label; if it is off, how."""
+    beyond = ["beyond the limit"] * (part.status == "miscalibrated")
     if part.status in ("miscalibrated", "off"):
-        beyond = ", beyond the tolerance" if part.status == "miscalibrated" else ""
-        return Mark(f"{' and '.join(part.direction)}{beyond}", "bad")
-    return Mark("within tolerance" if part.status == "calibrated" else "cannot tell", STATES[part.status])
+        return Mark(", ".join([" and ".join(part.direction) or "off", *beyond]), TONES[part.color])
+    return Mark("within the limit" if part.status == "calibrated" else "cannot tell", TONES[part.color])
 
 
 def evidence(value: float | None) -> Mark:
     """Whether a p-value is evidence against calibration; a large one is not evidence for it."""
     if value is None:
         return Mark(UNKNOWN, "none")
-    return Mark("evidence against", "bad") if value < 0.05 else Mark("no evidence against", "good")
+    return Mark("evidence against", "warn") if value < 0.05 else Mark("no evidence against", "none")
 
 
 def best_action(model: float, everyone: float) -> str:

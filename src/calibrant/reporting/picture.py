@@ -1,4 +1,4 @@
-"""The reliability diagram as SVG text for an HTML page."""
+"""Displays as SVG text for an HTML page."""
 
 from __future__ import annotations
 
@@ -36,12 +36,9 @@ def draw_svg(display: Display, name: str, label: str, nouns: Nouns = DEFAULT_NOU
     text = io.StringIO()
     settings: dict[str, Any] = {"svg.fonttype": "none", "svg.hashsalt": name, "font.size": 9.0}
     with style.context(["default", settings]):
-        figure = Figure(figsize=SIZE if display.size[0] < WIDE else display.size, layout="constrained")
-        ax = figure.subplots()
-        display.plot(ax)
-        ax.set_title("", loc="left")  # title and caption are in the page, where they wrap
-        for note in list(ax.texts):
-            note.remove()
+        small = SIZE[0], min(SIZE[1], display.size[1])
+        figure = Figure(figsize=small if display.size[0] < WIDE else display.size, layout="constrained")
+        display.plot(figure.subplots(), title="", caption="")  # they are in the page, where they wrap
         _rename(figure, nouns)
         figure.savefig(text, format="svg", metadata={"Date": None}, transparent=True)
     return _embedded(text.getvalue(), name, label)
@@ -55,11 +52,12 @@ def _rename(figure: Any, nouns: Nouns) -> None:
         return
     words = {
         "Event rate": capitalized(nouns.rate),
+        "Observed / predicted events": f"Observed / predicted {nouns.events}",
         "Score (predicted probability)": capitalized(nouns.score),
         "Rows": capitalized(nouns.rows),
         "Rows\n(log scale)": f"{capitalized(nouns.rows)}\n(log scale)",
         "events": nouns.events,
-        "no events": f"no {nouns.events}",
+        "no events": nouns.others,
         "each score": f"each {nouns.score}",
     }
     for text in figure.findobj(Text):

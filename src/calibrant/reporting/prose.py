@@ -94,14 +94,19 @@ def _data(numbers: Mapping[str, Any], style: Style) -> str:
 
 def _steps(numbers: Mapping[str, Any], style: Style) -> list[str]:
     verdict = numbers["verdict"]
-    intercept, around_one = verdict["tolerance"]
-    slope = "" if around_one is None else f" and a slope within {around_one:.3g} of 1"
+    limits = verdict["limits"]
+    own = ""
+    if limits["intercept"] is not None:
+        own = (
+            f" Intercept and slope have limits of their own: 95 % intervals within {limits['intercept']:.3g} of 0 and "
+            f"{limits['slope']:.3g} of 1."
+        )
     steps = [
-        "The verdict tests the intercept (calibration in the large), the slope of the log-odds (Cox 1958) and ranges "
-        "of the {scores} (Hoeffding 1956), at significance levels of 2, 2 and 1 %. The model is called calibrated if "
-        "the 95 % intervals of intercept and slope lie within the tolerance (an intercept within "
-        f"{intercept:.3g} of 0{slope}), and miscalibrated if a 98 % interval lies beyond it "
-        "or the tolerance does not explain the {events} in a range of the {scores}, at 1 %.",
+        "The error of the calibration curve is the root mean square of the log-odds between observed and predicted "
+        f"rates in ranges of the {{scores}}. The model is called calibrated if it is shown to be below "
+        f"{limits['curve']:.3g}, and miscalibrated if it is shown to be above, each at a level of 4 %.{own} "
+        "That chance explains the deviation is tested by the intercept (calibration in the large), the slope of the "
+        "log-odds (Cox 1958) and ranges of the {scores} (Hoeffding 1956), at a level of 1 % each.",
         _diagram(numbers),
         f"Intervals of rates: Clopper and Pearson (1934){_widened(numbers)}. Expected ranges: Poisson-binomial "
         "distribution"
@@ -125,7 +130,7 @@ def _steps(numbers: Mapping[str, Any], style: Style) -> list[str]:
         )
     if verdict["notion"] is None:
         steps.append("Net benefit: Vickers and Elkin (2006).")
-    if numbers["grades"] is not None and verdict["notion"] is None and "grades" not in style.without:
+    if numbers["grades"] is not None and verdict["notion"] is None and style.by_light:
         steps.append("Traffic lights: OeNB and FMA (2004); Jeffreys test: ECB (2019).")
     if verdict["classes"]:
         steps.append(

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from typing import Any
 
+from calibrant.displays.segments import SegmentsDisplay
 from calibrant.messages import Note
-from calibrant.reporting.blocks import Block, Bullets, Headline, Mark, Picture, Section, Table
+from calibrant.reporting.blocks import Block, Bullets, Mark, Picture, Section, Table
 from calibrant.reporting.contents import Contents, GroupedBy
-from calibrant.reporting.credit import about, bounds, change, context, light_headline
+from calibrant.reporting.credit import about, bounds, change, context, headline
 from calibrant.reporting.figures import UNKNOWN, amount, count, number, p_value, percent, share, span
 from calibrant.reporting.marks import (
     LIGHTS,
-    STATES,
     above_null,
     against_chance,
     best_action,
@@ -31,14 +31,12 @@ Numbers = Mapping[str, Any]
 
 MAX_SEGMENTS = 50
 """Segments shown in a table; all of them are in the data."""
-MAX_NAMED_SEGMENTS = 3
-"""Segments named in the verdict."""
 
 
 def sections(contents: Contents, style: Style) -> tuple[Section, ...]:
     """All sections with contents, in the order of the style."""
     found = []
-    earlier = [key for key in dict.fromkeys((*style.first, *PARTS)) if key not in (*style.last, *style.without)]
+    earlier = [key for key in dict.fromkeys((*style.first, *PARTS)) if key not in style.last]
     for key in (*earlier, *style.last):
         heading, part = PARTS[key]
         blocks = part(contents, style)
@@ -50,25 +48,26 @@ def sections(contents: Contents, style: Style) -> tuple[Section, ...]:
 
 
 def _verdict(contents: Contents, style: Style) -> list[Block]:
-    verdict, words = contents.numbers["verdict"], contents.verdict.in_words(style.voice)
-    facts = [
-        *([words.caution] if words.caution else []),
-        *words.sentences,
-        *_off_classes(contents),
-        *_deviations(contents),
-    ]
-    light = light_headline(contents, style)
-    no_default = light is not None and contents.numbers["events"] == 0
-    hints = [] if no_default else words.hints  # a portfolio without defaults is not a mistake
-    facts += [*(f"Hint: {hint}" for hint in hints), *(f"Note: {note}" for note in words.notes)]
-    off = (*verdict["off_parts"].values(), contents.verdict.off_classes)
-    partly = verdict["status"] == "calibrated" and any(off)
-    said = words.finding if style.by_light else words.headline  # few banks can get more borrowers
-    plain = Headline(said, "warn" if partly else STATES[verdict["status"]])
-    return [light or plain, Bullets(tuple(facts))]
+    """Answer, next step, picture and segments, then the findings behind them."""
+    first, words = headline(contents, style), contents.verdict.in_words(style.voice)
+    remarks, said = len(words.hints) + len(words.notes), len(words.sentences)
+    parts = words.facts[said : len(words.facts) - remarks]
+    no_default = style.by_light and contents.numbers["events"] == 0
+    hints = () if no_default else words.hints  # a portfolio without defaults is not a mistake
+    remarked = (*(f"Hint: {hint}" for hint in hints), *(f"Note: {note}" for note in words.notes))
+    facts = (*([words.caution] if words.caution else []), *parts, *words.sentences, *remarked)
+    return [first, _reliability(contents, style), *_forest(contents, style), Bullets(facts)]
 
 
-def _reliability(contents: Contents, style: Style) -> list[Block]:
+def _forest(contents: Contents, style: Style) -> list[Block]:
+    segments = contents.verdict.segments
+    if not segments:
+        return []
+    label = style.say("Observed over predicted {events} by segment, those that are off first.")
+    return [Picture("segments", label, f"{label} {SegmentsDisplay(segments).caption}")]
+
+
+def _reliability(contents: Contents, style: Style) -> Picture:
     numbers = contents.numbers
     picture = numbers["reliability"]
     series = picture["series"][0]
@@ -91,17 +90,7 @@ def _reliability(contents: Contents, style: Style) -> list[Block]:
     )
     if picture["axes"] == "log-odds":
         caption += " Both axes have a log-odds scale, to show rare {events}."
-    return [Picture("reliability", style.say(label), style.say(caption))]
-
-
-def _off_classes(contents: Contents) -> list[str]:
-    """How many classes are significantly off, and the first of them; empty for one score."""
-    verdict = contents.verdict
-    if not verdict.classes:
-        return []
-    off, unit = verdict.off_classes, "label" if verdict.notion == "multi-label" else "class"
-    which = f" (first: {', '.join(off[:MAX_NAMED_SEGMENTS])})" if off else ""
-    return [f"By {unit}: {f'{len(off):,}' if off else 'none'} of {len(verdict.classes):,} significantly off{which}."]
+    return Picture("reliability", style.say(label), style.say(caption), aside=True)
 
 
 def _classes(contents: Contents, style: Style) -> list[Block]:
@@ -162,7 +151,7 @@ def _class_losses(contents: Contents, style: Style) -> list[Block]:
     found = contents.numbers["class_losses"]
     if not found:
         return []
-    note = f"Over all classes, not only the predicted one. Lower is better for losses, higher for accuracy. {DRAWN}"
+    note = "Over all classes, not only the predicted one. Lower is better for losses, higher for accuracy."
     return [_table(style, "Losses of all classes", LOSSES, [_loss_row(score) for score in found], [note])]
 
 
@@ -210,7 +199,7 @@ def _groups(contents: Contents, style: Style) -> list[Block]:
     ]
     head = (
         "{score}", "{rows}", "{events}", "predicted", "expected range", "mean {score}, %", "{rate}, %",
-        "95 % interval, %", "ratio", "vs. expected",
+        "95 % interval, %", "ratio", "observed",
     )  # fmt: skip
     plain = numbers["counts"] and numbers["verdict"]["n_groups"] is None
     exact = "exact (Clopper-Pearson)" if plain else "approximate (Clopper-Pearson at the effective sample size)"
@@ -251,9 +240,10 @@ def _recalibration(contents: Contents, style: Style) -> list[Block]:
         for (key, name), (low, high) in zip(names.items(), ends, strict=True)
     ]
     notes = [
-        "Intercepts and slope are on the log-odds: a positive intercept means that {scores} are too low, a slope below "
-        "1 that they are too extreme. The first line is the intercept of the verdict. Distances are biased upward; "
-        "their intervals begin at 0 where a calibrated model could show the same distance."
+        "Intercepts and slope are on the log-odds. The first line is the intercept of the verdict: if it is positive, "
+        "{scores} are too low on the whole. A slope below 1 means that they are too extreme; the intercept with it is "
+        "that of a {score} of 50 %. Distances are biased upward; their intervals begin at 0 where a calibrated model "
+        "could show the same distance."
     ]
     said = _said(dict.fromkeys(chain.from_iterable(contents.notes_of["recalibration"])), style)
     head = ("measure", "estimate", "95 % interval", "ideal")
@@ -285,19 +275,13 @@ def _errors(contents: Contents, style: Style) -> list[Block]:
     return [_table(style, caption, head, rows, notes, said)]
 
 
-LOSSES = ("measure", "estimate", "95 % interval", "if drawn from {scores}")
-DRAWN = (
-    "If drawn from {scores}: the mean if each label were drawn with its {score} as the probability. A loss below it "
-    "means that the outcomes are easier to predict than the {scores} say, a loss above it that they are harder. It is "
-    "not the loss after calibration."
-)
-"""What stands beside a loss, and what it means."""
+LOSSES = ("measure", "estimate", "95 % interval")
 
 
 def _losses(contents: Contents, style: Style) -> list[Block]:
     numbers = contents.numbers
     rows = [_loss_row(score) for score in numbers["scores"]]
-    notes, said = [f"Lower is better for losses, higher for AUC. {DRAWN}"], _named_notes(contents, "scores", style)
+    notes, said = ["Lower is better for losses, higher for AUC."], _named_notes(contents, "scores", style)
     parts = zip(numbers["decompositions"], contents.notes_of["decompositions"], strict=True)
     return [
         _table(style, "Losses and AUC", LOSSES, rows, notes, said),
@@ -310,7 +294,6 @@ def _loss_row(score: Numbers) -> tuple[str, ...]:
         capitalized(score["name"]),
         "infinite" if score["infinite"] else number(score.get("value")),
         "–" if score["infinite"] else span(score.get("low"), score.get("high")),
-        number(score["null"]) if "null" in score else "–",
     )
 
 
@@ -392,7 +375,7 @@ def _tests(contents: Contents, style: Style) -> list[Block]:
 
 
 def _segments(contents: Contents, style: Style) -> list[Block]:
-    grade = contents.numbers["grade_column"]
+    grade = contents.numbers["grade_column"] if style.by_light else None  # which has the lights of the grades
     found = [part for part in contents.numbers["verdict"]["segments"] if part["column"] != grade]
     if not found:
         return []
@@ -462,7 +445,7 @@ def _decisions(contents: Contents, style: Style) -> list[Block]:
 
 
 def _grades(contents: Contents, style: Style) -> list[Block]:
-    if contents.verdict.notion is not None:
+    if contents.verdict.notion is not None or not style.by_light:
         return []
     found = contents.numbers["grades"]
     if found is None:
@@ -501,7 +484,6 @@ PARTS: dict[str, tuple[str, Callable[[Contents, Style], list[Block]]]] = {
     "verdict": ("Verdict", _verdict),
     "about": ("Model and data", about),
     "change": ("Before and after the map", change),
-    "reliability": ("Predicted and observed", _reliability),
     "classes": ("By class", _classes),
     "groups": ("By score", _groups),
     "recalibration": ("Intercept and slope", _recalibration),
@@ -511,7 +493,7 @@ PARTS: dict[str, tuple[str, Callable[[Contents, Style], list[Block]]]] = {
     "segments": ("By segment", _segments),
     "periods": ("By period", _periods),
     "decisions": ("Decision curve", _decisions),
-    "grades": ("Too many events? Test of each score group", _grades),
+    "grades": ("Traffic lights by grade", _grades),
     "bounds": ("No events: upper bounds", bounds),
     "context": ("Ranking and concentration", context),
     "limits": ("Limitations", limits),
@@ -539,38 +521,6 @@ def _table(
     return Table(
         capitalized(style.say(caption)), tuple(map(style.say, head)), tuple(rows), tuple(map(capitalized, footnotes))
     )
-
-
-def _deviations(contents: Contents) -> list[str]:
-    """How many grades, segments and periods are significantly off, and which: the worst, or the last period."""
-    verdict, grade = contents.numbers["verdict"], contents.numbers["grade_column"]
-    of_grades = [part["column"] == grade for part in verdict["segments"]]
-    kinds = (("grade", "segments", True), ("segment", "segments", False), ("period", "periods", False))
-    said = []
-    for noun, key, wanted in kinds:
-        found = of_grades if key == "segments" else [False] * len(verdict[key])
-        parts = [part for part, graded in zip(verdict[key], found, strict=True) if graded == wanted]
-        beyond = [verdict[key][place] for place in verdict["off_parts"][key] if found[place] == wanted]
-        if parts:
-            said.append(_deviation(noun, key, parts, beyond))
-    return said
-
-
-def _deviation(noun: str, key: str, parts: Sequence[Numbers], beyond: Sequence[Numbers]) -> str:
-    off, unknown = [part for part in parts if part["off"]], sum(not part["judged"] for part in parts)
-    few = f" {unknown:,} not testable (too few groups)." if unknown else ""
-    tested = len(parts) - unknown
-    if not tested:
-        return f"By {noun}: none of {unknown:,} testable (too few groups)."
-    if not off:
-        return f"By {noun}: none of {tested:,} significantly off.{few}"
-    worst = beyond or off
-    named, which = (worst[:MAX_NAMED_SEGMENTS], "worst") if key == "segments" else (worst[-1:], "last")
-    said = "; ".join(
-        f"{_name_of(part, key)}, predicted {amount(part['predicted'])}, observed {count(part['events'])}"
-        for part in named
-    )
-    return f"By {noun}: {len(off):,} of {tested:,} significantly off ({which}: {said}).{few}"
 
 
 def _name_of(part: Numbers, key: str) -> str:

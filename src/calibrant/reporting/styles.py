@@ -34,10 +34,9 @@ class Style:
         Headings that differ from those of ``sections.PARTS``.
     last
         Sections that come last, in this order, with "Appendix" in their headings.
-    without
-        Sections that are not shown; their numbers stay in the JSON form.
     by_light
-        Whether the headline follows the traffic light of the portfolio, as supervisors read it.
+        Whether supervisors' traffic lights are shown, and the headline follows that of the portfolio: their tests are
+        one-sided, and would be green for scores that are too high. In other styles they are in the JSON form alone.
     groups_of_rows
         Whether a row is still what the style calls it if several of them make a group: several answers to one question
         are answers, several rows of one patient are not patients.
@@ -48,7 +47,6 @@ class Style:
     first: tuple[str, ...] = ()
     headings: Mapping[str, str] = field(default_factory=dict)
     last: tuple[str, ...] = ()
-    without: tuple[str, ...] = ()
     by_light: bool = False
     groups_of_rows: bool = False
 
@@ -95,7 +93,6 @@ STYLES: dict[StyleName, Style] = {
             "grades",
             "bounds",
             "groups",
-            "reliability",
             "segments",
             "periods",
             "context",
@@ -104,9 +101,7 @@ STYLES: dict[StyleName, Style] = {
         last=("recalibration", "losses", "errors", "tests", "decisions", "methods", "definitions"),
         by_light=True,
         headings={
-            "grades": "Traffic lights by grade",
             "groups": "Defaults by PD",
-            "reliability": "PD and default rate",
             "losses": "Discrimination and losses",
             "decisions": "Net benefit by cut-off",
             "context": "Discrimination and concentration",
@@ -120,7 +115,6 @@ STYLES: dict[StyleName, Style] = {
             "verdict",
             "classes",
             "recalibration",
-            "reliability",
             "decisions",
             "losses",
             "groups",
@@ -129,13 +123,11 @@ STYLES: dict[StyleName, Style] = {
         ),
         headings={
             "recalibration": "Intercept, slope, E/O and ICI",
-            "reliability": "Calibration curve",
             "decisions": "Decision curve",
             "losses": "Discrimination and overall performance",
             "groups": "By risk group",
             "segments": "By subgroup",
         },
-        without=("grades",),  # one-sided tests of credit supervisors: green for risks that are too high
     ),
     "llm": Style(
         title="Calibration of stated confidence",
@@ -153,9 +145,8 @@ STYLES: dict[StyleName, Style] = {
                 non_events="wrong answers",
             )
         ),
-        first=("verdict", "segments", "reliability", "groups", "errors", "losses"),
-        headings={"reliability": "Confidence and accuracy", "groups": "By stated confidence"},
-        without=("grades",),
+        first=("verdict", "segments", "groups", "errors", "losses"),
+        headings={"groups": "By stated confidence"},
         groups_of_rows=True,
     ),
 }

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
+from numbers import Real
 
 import numpy as np
 
@@ -12,7 +14,7 @@ from calibrant.fits.prior_correction import restored
 from calibrant.guarantees.bounds import clopper_pearson
 from calibrant.guarantees.issuing import Bins
 from calibrant.guarantees.origins import Assumption, BinRule
-from calibrant.guarantees.planning import MOST_LABELS
+from calibrant.guarantees.planning import MOST_LABELS, TooFewLabels
 from calibrant.maps import Map
 from calibrant.messages import InputError, Note, Phrase, Setting, count_text
 from calibrant.numerics import Floats, multiply_odds
@@ -29,8 +31,16 @@ BIN_COUNTS = (2, 3, 4, 5, 7, 10, 15, 20, 30, 50, 100)
 FIRST_LOOK_SHARE = 0.8
 """Share of alpha that the first look spends. Each further look spends half of what is left."""
 
-FEWEST_BINS_SHARE = 0.25
-"""Share of a look's alpha that the smallest number of bins gets: the last resort before there is no guarantee."""
+Wish = float | tuple[float, float]
+"""A guarantee that is asked for: epsilon, at 95 % confidence, or (epsilon, alpha)."""
+
+ALPHA = 0.05
+"""1 - confidence where only epsilon is given."""
+
+
+CAUTION, TIED = 2.0, 0.1
+"""Standard errors by which rows and rates may be unfavorable at the number of labels that a refusal names, and the
+level of the interval of the share of rows in a bin of tied scores."""
 
 
 def look_share(look: int) -> float:
@@ -44,13 +54,32 @@ def look_share(look: int) -> float:
     return FIRST_LOOK_SHARE if look == 1 else (1.0 - FIRST_LOOK_SHARE) * 0.5 ** (look - 1)
 
 
+def checked_wish(wish: object) -> tuple[float, float]:
+    """Epsilon and alpha of a guarantee that is asked for; anything else raises an error.
+
+    Examples
+    --------
+    >>> checked_wish(0.02), checked_wish((0.02, 0.1))
+    ((0.02, 0.05), (0.02, 0.1))
+    """
+    pair = wish if isinstance(wish, tuple | list) else (wish, ALPHA)
+    numbers = len(pair) == 2 and all(isinstance(part, Real) and not isinstance(part, bool) for part in pair)
+    if not numbers or not all(0.0 < part < 1.0 for part in pair):
+        problem = f"must be epsilon or (epsilon, alpha), all between 0 and 1, got {wish!r}"
+        example = Setting("guarantee", 0.05)
+        fix = Phrase("pass {example} for bins within 5 percentage points with confidence 95 %", example=example)
+        raise InputError("guarantee", problem, fix)
+    return float(pair[0]), float(pair[1])
+
+
 @dataclass(frozen=True)
 class Guarantee:
     r"""Bins within ``epsilon`` of their true rates with confidence 1 - ``alpha``, requested for the ``look``-th time.
 
-    Each number of bins that is tried spends its share of alpha: the smallest number a quarter of it, the others equal
-    shares of the rest. So the intervals of all of them hold simultaneously, and any may be chosen, by any rule and on
-    the same rows. Which numbers are tried, and their shares, depends only on the number of rows.
+    Each number of bins that is tried, B, spends a share of alpha proportional to 1 / B. So the intervals of all of them
+    hold simultaneously, and any may be chosen, by any rule and on the same rows. Which numbers are tried, and their
+    shares, depends only on the number of rows. They do not depend on epsilon, so epsilon may also be chosen on these
+    rows: after a refusal, the epsilon that it names needs no further share.
     """
 
     epsilon: float
@@ -59,20 +88,20 @@ class Guarantee:
     odds: float = 1.0
     """Weight of an event relative to a negative row, where rows were sampled by class."""
 
-    def tried(self, rows: int) -> tuple[int, ...]:
-        """Numbers of bins that could be within epsilon of a rate of 0 or 1, the rates with the shortest intervals."""
-        return tuple(count for count in BIN_COUNTS if 2 * count <= rows and self._shortest(rows // count, count))
+    @property
+    def setting(self) -> Setting:
+        """The argument that asks for it."""
+        return Setting("guarantee", self.epsilon if self.alpha == ALPHA else (self.epsilon, self.alpha))
 
-    def _shortest(self, rows: int, count: int) -> bool:
-        widths = _half_widths(np.array([0.0, 1.0]), np.full(2, float(rows)), self.alpha / count, self.odds)
-        return float(widths.min()) <= self.epsilon
+    def tried(self, rows: int) -> tuple[int, ...]:
+        """Numbers of bins that have two rows in each bin."""
+        return tuple(count for count in BIN_COUNTS if 2 * count <= rows)
 
     def shares(self, rows: int) -> dict[int, float]:
         """Share of alpha by number of bins that is tried."""
-        fewest, *others = self.tried(rows) or BIN_COUNTS[:1]
-        first = FEWEST_BINS_SHARE if others else 1.0
-        parts = {fewest: first} | {count: (1.0 - first) / len(others) for count in others}
-        return {count: look_share(self.look) * part for count, part in parts.items()}
+        counts = self.tried(rows) or BIN_COUNTS[:1]
+        whole = sum(1.0 / count for count in counts)
+        return {count: look_share(self.look) / (count * whole) for count in counts}
 
     def holds(self, bins: Bins) -> bool:
         """Whether the intervals of these bins are within epsilon."""
@@ -99,13 +128,13 @@ def guaranteed_bins(tally: Tally, guarantee: Guarantee, folds: Folds, loss: Loss
 
     Raises
     ------
-    InputError
+    TooFewLabels
         If no number of bins is within epsilon, so that a requested guarantee is never silently missing. The message
-        says about how many labels are needed, and that asking again is a second look.
+        says which epsilon these rows allow, and about how many labels are needed, which is a second look.
     """
     made = {count: _bins(count, guarantee, tally) for count in guarantee.tried(_rows(tally))}
     if not any(guarantee.holds(bins) for bins in made.values()):
-        raise _missing(tally, guarantee)
+        raise _missing(tally, guarantee, made.values())
     candidates = [
         Candidate(f"{count} bins", partial(_fit, count, guarantee), when=partial(_holds, count, guarantee))
         for count in made
@@ -164,32 +193,52 @@ def _half_widths(rates: Floats, rows: Floats, alpha: float, odds: float = 1.0) -
     return np.maximum(outputs - low, high - outputs)
 
 
-def _missing(tally: Tally, guarantee: Guarantee) -> InputError:
-    """The error if no number of bins is within epsilon.
+def _missing(tally: Tally, guarantee: Guarantee, made: Iterable[Bins]) -> TooFewLabels:
+    """The error if no number of bins is within epsilon: the epsilon that these rows allow, and the labels needed.
 
     Rows double from look to look, so the rows of each look are fixed in advance, whatever the labels.
     """
-    total, rate = int(tally.total), (float(tally.positives) + 0.5) / (float(tally.total) + 1.0)
-    needed = guarantee
+    reach = min(map(guarantee.reach, made), default=1.0)
+    digits = 10.0 ** (np.floor(np.log10(reach)) - 2.0)
+    allowed = float(f"{np.ceil(reach / digits) * digits:.3g}")
+    allowed = allowed if allowed >= reach else float(f"{allowed + digits:.3g}")
+    total, later = int(tally.total), guarantee
     while True:
-        total, needed = 2 * max(total, 1), replace(needed, look=needed.look + 1)
-        if _two_bins(total, rate, needed) <= guarantee.epsilon or total >= MOST_LABELS:
+        total, later = 2 * max(total, 1), replace(later, look=later.look + 1)
+        if _two_bins(total, later, tally) <= guarantee.epsilon or total >= MOST_LABELS:
             break
-    return InputError(
-        Setting("guarantee", (guarantee.epsilon, guarantee.alpha)),
-        f"cannot be met with {count_text(tally.total)} labels: even two bins are not within {guarantee.epsilon:g}",
-        Phrase(
-            f"allow a larger epsilon, or try again at {total:,} labels with {{look}} (labels double from look to look, "
-            "and every look spends a share of alpha)",
-            look=Setting("look", needed.look),
-        ),
-    )
+    problem = f"cannot be met with {count_text(tally.total)} labels: even two bins are not within {guarantee.epsilon:g}"
+    # A value that these rows have rarely, or not at all, may later be a bin of its own, which only more rows can show.
+    size = "about" if _untied(tally) else "at least"
+    again = f"try again at {size} {total:,} labels with {{look}} (labels double from look to look)"
+    wider = replace(guarantee, epsilon=allowed).setting if allowed < 1.0 else None
+    first = "" if wider is None else "pass {wider}, the smallest that these labels allow, or "
+    made_of = Phrase(first + again, wider=wider, look=Setting("look", later.look))
+    error = TooFewLabels(guarantee.setting, problem, made_of)
+    error.wider, error.labels, error.look = wider, total, later.look
+    return error
 
 
-def _two_bins(total: int, rate: float, guarantee: Guarantee) -> float:
-    rows = np.array([max(np.floor(total / 2), 1.0)])
-    return float(
-        _half_widths(
-            np.array([rate]), rows, guarantee.alpha * guarantee.shares(total)[BIN_COUNTS[0]] / 2, guarantee.odds
-        )[0]
-    )
+def _untied(tally: Tally) -> bool:
+    """Whether the edge between two bins is the score of one row, as it is without ties."""
+    return not tally.counts or tally.total < 4 or own_row_bins(tally, BIN_COUNTS[0]).uncovered_rows == 1
+
+
+def _two_bins(total: int, guarantee: Guarantee, tally: Tally) -> float:
+    """A distance that two bins of ``total`` rows are likely to be within, if rates are anywhere in their intervals."""
+    alpha = guarantee.alpha * guarantee.shares(total)[BIN_COUNTS[0]]
+    parts, low, high = np.full(2, 0.5), np.zeros(2), np.ones(2)
+    if tally.counts and tally.total >= 4:
+        bins = own_row_bins(tally, BIN_COUNTS[0])
+        n, events = bins.n[bins.n > 0], bins.events[bins.n > 0]
+        if bins.uncovered_rows >= max(2.0, tally.total / (10 * BIN_COUNTS[0])):  # with more rows, a bin of its own
+            n, events = np.append(n, bins.uncovered_rows), np.append(events, tally.positives - events.sum())
+        if len(n):
+            parts, (low, high) = n / tally.total, clopper_pearson(events, n, alpha / len(n))
+            if not _untied(tally):  # how many rows fall into a bin is up to chance
+                parts, _ = clopper_pearson(n, np.full_like(n, tally.total), TIED)
+    rows = np.maximum(np.floor(parts * total - CAUTION * np.sqrt(parts * (1.0 - parts) * total)), 1.0)
+    widest = np.clip(0.5, low, high)
+    chance = CAUTION * np.sqrt(widest * (1.0 - widest) / rows)
+    rates = np.linspace(np.maximum(low - chance, 0.0), np.minimum(high + chance, 1.0), 9)
+    return float(_half_widths(rates, rows, alpha / len(parts), guarantee.odds).max())

@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from calibrant.arrays.columns import check_option, check_whole
 from calibrant.live import Bank, Ledger, Monitor
 from calibrant.messages import InputError
+from calibrant.metrics.tolerance import LIMIT
 from calibrant.online import Forecaster, OnlineBeta, OnlinePlatt
 from calibrant.online.limits import real, yes_no
 
@@ -71,7 +72,9 @@ class Settings:
         Largest change in log-odds from what is served to a new version, at quantiles of the observed scores.
     tolerance
         Tolerated deviation in log-odds, of the level and of the slope: the monitor alarms beyond it, and a version that
-        is worse by less is neither held back nor rolled back.
+        is worse by less is neither held back nor rolled back. The default is the limit of :func:`calibrant.check`; what
+        is compared with it is another quantity, since both decide at every look, row by row, and the error of a curve
+        needs a sample of fixed size.
     alarm_level
         Probability that a run of the monitor raises an alarm though the deviation is within the tolerance.
     trial_level
@@ -112,7 +115,7 @@ class Settings:
     keyed: bool = False
     half_life: float | None = 50_000.0
     max_step: float = 0.5
-    tolerance: float = 0.2
+    tolerance: float = LIMIT
     alarm_level: float = 0.05
     trial_level: float = 0.05
     cool_down: float = 86_400.0

@@ -1,4 +1,4 @@
-"""Check the calibration of a model, or compare two models, with results in counts and sentences."""
+"""Check the calibration of a model, or compare models, with results in counts and sentences."""
 
 from calibrant.verdict.change import Change
 from calibrant.verdict.check import check, judge

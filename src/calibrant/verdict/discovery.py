@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays import ScoreType, check_rows
+from calibrant.arrays import Rows, ScoreType, check_rows
 from calibrant.arrays.columns import is_missing, read_numbers
 from calibrant.fits.scaling import Scaling, fit_level, fit_platt
 from calibrant.fits.trees.features import MISSING, Features, bin_sums
@@ -20,12 +20,13 @@ from calibrant.maps import LogitAffineMap
 from calibrant.maps.base import by_name
 from calibrant.messages import InputError, Shown, plural
 from calibrant.metrics.chance import Chance
+from calibrant.metrics.tolerance import LIMIT
 from calibrant.metrics.variance import Rates
 from calibrant.numerics import Floats, Ints, logit
 from calibrant.tallies import Tally
 from calibrant.verdict.figures import amount, p_text
 from calibrant.verdict.input.evidence import as_probabilities
-from calibrant.verdict.segments import ALPHA, ALPHA_SIDE, CONFIDENCE
+from calibrant.verdict.segments import ALPHA, ALPHA_BEYOND, ALPHA_SIDE, CONFIDENCE
 
 GRID = 16
 """Ranges of each feature, of about equal mass, among which pairs of features are searched completely."""
@@ -133,6 +134,9 @@ class Region(Shown):
     side
         1 if the predictions are shown to be too low, -1 if too high, 0 if neither, by a one-sided test at 2 % that is
         right for a wrong model too.
+    p_within
+        P-value that the log-odds of the observed rate and of the mean score of the region differ by no more than the
+        limit of the verdict.
     """
 
     conditions: tuple[Condition, ...]
@@ -152,6 +156,12 @@ class Region(Shown):
     recalibration: tuple[float, float] | None = None
     reason: NoRegion | None = None
     side: int = 0
+    p_within: float = 1.0
+
+    @property
+    def beyond(self) -> bool:
+        """Whether the region is shown to be beyond the limit of the verdict, at 1 %."""
+        return self.off and self.p_within <= ALPHA_BEYOND
 
     @property
     def off(self) -> bool:
@@ -273,6 +283,11 @@ def discover(
     (True, True, ['age', 'income'])
     """
     rows = as_probabilities(check_rows(scores, y, positive=positive, score_type=score_type))
+    return find_region(rows, features, LIMIT, random_state)
+
+
+def find_region(rows: Rows, features: Any, limit: float, random_state: int) -> Region:
+    """:func:`discover` for checked rows of probabilities, and the limit of a verdict."""
     columns = by_name(features)
     if not isinstance(columns, Mapping):
         raise InputError("features", "has no names of columns", "pass a frame, or a mapping of names to columns")
@@ -320,7 +335,8 @@ def discover(
         too_low=z > 0.0,
         rows=int(inside.sum()), events=events, predicted=chance.mean, low=low, high=high, side=side,
         outside_events=int(y[~inside].sum()), outside_predicted=float(shown[~inside].sum()),
-        p_value=p_value, reason=None if p_value <= ALPHA else NoRegion.NOTHING,
+        p_value=p_value, p_within=float(rates.p_within(limit)[0]),
+        reason=None if p_value <= ALPHA else NoRegion.NOTHING,
     )  # fmt: skip
 
 

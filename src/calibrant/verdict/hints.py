@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from calibrant.messages import Advice, Note, Voice, note
 from calibrant.metrics.binary.significance import contradictions
+from calibrant.metrics.tolerance import LIMIT
 from calibrant.selection.original_model import TRAINING_SLOPE
 from calibrant.verdict.figures import capitalized
 
@@ -131,9 +132,7 @@ def _on_rates(verdict: Verdict) -> list[Note]:
     if verdict.only_ends:
         return [only_zero_and_one(equal_labels=not any(verdict.at_ends))]
     if verdict.events in (0.0, verdict.rows):
-        alike = (
-            math.log(max(1.0 - mean, 1e-300)) if verdict.events == 0.0 else math.log(max(mean, 1e-300))
-        )  # as likely as for any model
+        alike = math.log(max(mean if verdict.events else 1.0 - mean, 1e-300))  # as likely as for any model
         outside = not verdict.expected[0] <= verdict.events <= verdict.expected[1]
         outside &= verdict.rows * alike <= math.log(0.025)
         found = [labels_incomplete(events=verdict.events > 0.0, beyond_chance=outside)]
@@ -162,7 +161,7 @@ def _on_slope(verdict: Verdict) -> list[Note]:
     slope = verdict.slope
     if slope is None or verdict.only_ends:
         return []
-    if slope.value > TRAINING_SLOPE and slope.low > 1.0 + verdict.tolerance[1]:
+    if slope.value > TRAINING_SLOPE and slope.low > 1.0 + LIMIT:
         return [trained_on_these_rows(None if math.isinf(slope.value) else slope.value)]
     return []
 
@@ -179,7 +178,7 @@ def _on_ends(verdict: Verdict) -> list[Note]:
 def _train_rate(verdict: Verdict, rate: float) -> float | None:
     """The event rate in training that would explain the intercept, if the slope is compatible with 1."""
     level, slope = verdict.intercept, verdict.slope
-    if level is not None and (slope is None or abs(slope.value - 1.0) <= max(verdict.tolerance[1], 2.0 * slope.se)):
+    if level is not None and (slope is None or abs(slope.value - 1.0) <= max(LIMIT, 2.0 * slope.se)):
         odds = math.log(rate / (1.0 - rate)) - level.value
         return 1.0 / (1.0 + math.exp(-odds))
     return None

@@ -13,6 +13,7 @@ from calibrant.arrays.columns import check_option
 from calibrant.messages import InputError, Shown, plural
 from calibrant.metrics.chance import Chance, Units
 from calibrant.metrics.multiplicity import holm, holm_log
+from calibrant.metrics.tolerance import LIMIT
 from calibrant.metrics.variance import FEWEST_CLUSTERS, Spread, ratio_rates
 from calibrant.progress import progress
 from calibrant.tallies import GroupedTally, Tally, scores_of
@@ -27,6 +28,9 @@ ALPHA = 0.05
 
 ALPHA_SIDE = 0.02
 """Significance level for adjusted p-values of the direction."""
+
+ALPHA_BEYOND = 0.01
+"""Significance level for adjusted p-values that a segment is within the limit: what a headline says of segments."""
 
 MAX_CELLS = 160
 """Cells for the distribution of the events of a segment: its mean is exact, its variance to a thousandth."""
@@ -56,6 +60,9 @@ class Segment(Shown):
         1 if the predictions are shown to be too low, -1 if too high, 0 if neither: a difference may be significant for
         a calibrated model although an interval that is right for any model contains a ratio of 1. Adjusted by Holm's
         method, at 2 %.
+    p_within
+        P-value that the log-odds of the observed rate and of the mean score differ by no more than the limit of the
+        verdict, right for any model and adjusted by Holm's method.
     """
 
     column: str
@@ -71,6 +78,12 @@ class Segment(Shown):
     clusters: int | None = None
     side: int = 0
     mixed: bool = True
+    p_within: float = 1.0
+
+    @property
+    def name(self) -> str:
+        """Column and value."""
+        return f"{self.column} = {self.value}"
 
     @property
     def judged(self) -> bool:
@@ -103,13 +116,10 @@ class Segment(Shown):
         above, below = self.ratio_low - 1.0, 1.0 - self.ratio_high
         return self.predicted * max(above, below, 0.0) if self.judged else 0.0
 
-    def beyond(self, tolerance: float) -> bool:
-        """Whether the difference is significant and the log of observed over predicted exceeds the tolerance."""
-        if not self.off:
-            return False
-        if not (self.events > 0.0 and self.predicted > 0.0):
-            return True
-        return bool(abs(math.log(self.events / self.predicted)) > tolerance)
+    @property
+    def beyond(self) -> bool:
+        """Whether the segment is shown to be beyond the limit, at 1 % after adjustment for all segments."""
+        return self.judged and self.p_within <= ALPHA_BEYOND
 
     def __str__(self) -> str:
         """One line."""
@@ -117,15 +127,14 @@ class Segment(Shown):
             f"predicted {amount(self.predicted)}, observed {amount(self.events)}, 95 % expected range "
             f"{amount(self.low)} to {amount(self.high)}"
         )
-        name = f"{self.column} = {self.value}"
         if not self.judged:
-            why = "" if self.mixed else ", of which fewer than two have an event, or fewer than two anything else"
-            return f"{name}: not testable with {plural(self.clusters or 0, 'group')}{why} ({counts})"
+            why = "" if self.mixed else ", nearly all with the same outcome"
+            return f"{self.name}: not testable with {plural(self.clusters or 0, 'group')}{why} ({counts})"
         if not self.off:
-            return f"{name}: not significantly off ({counts}; adjusted p {p_text(self.p_value)})"
+            return f"{self.name}: not significantly off ({counts}; adjusted p {p_text(self.p_value)})"
         ratio = f"observed / predicted {self.events / self.predicted:.2f}, " if self.predicted > 0.0 else ""
         ends = f"95 % CI {self.ratio_low:.2f} to {self.ratio_high:.2f}" if ratio else ""
-        return f"{name}: {self.direction}, {ratio}{ends} ({counts}; adjusted p {p_text(self.p_value)})"
+        return f"{self.name}: {self.direction}, {ratio}{ends} ({counts}; adjusted p {p_text(self.p_value)})"
 
 
 Order = Literal["effect", "events", "rows", "stake"]
@@ -179,13 +188,18 @@ def stake(segment: Segment, value: Mapping[Any, float] | None = None) -> float:
 
 
 def scan_segments(
-    columns: Mapping[str, GroupedTally], parts: Parts | None = None, units: Units | None = None
+    columns: Mapping[str, GroupedTally],
+    parts: Parts | None = None,
+    units: Units | None = None,
+    limit: float = LIMIT,
 ) -> tuple[Segment, ...]:
     """All segments: those significantly off first, ordered by the least effect within their interval; then the others.
 
     ``parts`` holds the variance of events between clusters; ``units`` the mean weights of an event and of a non-event.
+    A segment is judged by its mean, against the same ``limit`` of log-odds as the curve of all rows: few segments have
+    rows enough for a curve of their own.
     """
-    found, logs, sides = list[Segment](), [], []
+    found, logs, sides, within = list[Segment](), [], [], []
     for column, tallies in columns.items():
         inside = None if parts is None else parts[column]
         small = [_few_cells(tally) for tally in tallies.values()]
@@ -203,11 +217,12 @@ def scan_segments(
             found.append(segment)
             logs.append(chance.log_p_value(events) if segment.judged else math.nan)
         sides += rates.p_values.tolist()
-    sided = np.where([each.judged for each in found], sides, math.nan)
-    adjusted, shown = np.exp(holm_log(np.array(logs))), holm(sided) <= ALPHA_SIDE
+        within += rates.p_within(limit).tolist()
+    judged = [each.judged for each in found]
+    adjusted, shown = np.exp(holm_log(np.array(logs))), holm(np.where(judged, sides, math.nan)) <= ALPHA_SIDE
     found = [
-        replace(each, p_value=float(p), side=int(np.sign(each.excess)) if known else 0)
-        for each, p, known in zip(found, adjusted, shown, strict=True)
+        replace(each, p_value=float(p), side=int(np.sign(each.excess)) if known else 0, p_within=float(near))
+        for each, p, known, near in zip(found, adjusted, shown, holm(np.where(judged, within, math.nan)), strict=True)
     ]
     log_ps = dict(zip(map(id, found), logs, strict=True))
 

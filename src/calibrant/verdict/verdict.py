@@ -11,9 +11,10 @@ import numpy as np
 
 from calibrant.arrays.rows import labels_as_fractions
 from calibrant.messages import PYTHON, InputError, MissingPackage, Note, Voice
+from calibrant.metrics.tolerance import Limits
 from calibrant.notebook import AMBER, GREEN, RED, stacked, text_block
 from calibrant.tallies import Tally
-from calibrant.verdict.decision import Against, Beyond, Direction, Status
+from calibrant.verdict.decision import Against, Beyond, Direction, Rung, Status
 from calibrant.verdict.discovery import Region
 from calibrant.verdict.gain import Gain
 from calibrant.verdict.hints import hints_of
@@ -28,6 +29,13 @@ if TYPE_CHECKING:
     from calibrant.displays.reliability import CurveKind, ReliabilityDisplay
 
 Size = Literal["within", "beyond", "unsettled"]
+
+Finding = Literal["beyond", "range", "classes", "segments", "periods", "region", "bias", "off"]
+"""What a headline reports, the worst first: the whole is beyond the limit; a range of scores, a class, a segment, a
+period or a region is; the mean is significantly biased; another test rejects perfect calibration."""
+
+NextStep = Literal["keep", "recalibrate", "collect"]
+"""What to do: keep the scores, recalibrate them (all, or the part that is off), or collect labels."""
 
 COLORS: dict[Status, str] = {
     "calibrated": GREEN,
@@ -49,20 +57,43 @@ class Number:
 
 
 @dataclass(frozen=True)
+class Curve:
+    """The error of the calibration curve in log-odds, seen in ranges of the scores.
+
+    Attributes
+    ----------
+    value, low, high
+        The typical error (a root mean square), and the ends of its 90 % interval: each side misses in at most 5 % of
+        samples.
+    points
+        An error of one in log-odds is this many points of rates (a root mean square over the rows).
+    ranges
+        Number of ranges: waves that are finer are not seen.
+    """
+
+    value: float
+    low: float
+    high: float
+    points: float
+    ranges: int
+
+
+@dataclass(frozen=True)
 class Verdict:
     """The result of :func:`calibrant.check`: print it, or read its attributes.
 
     Attributes
     ----------
     status
-        ``"calibrated"``: shown to be within the tolerance. ``"miscalibrated"``: shown to be beyond it. ``"off"``: the
-        deviation is statistically significant, and whether it is beyond the tolerance is not settled.
-        ``"cannot tell"``: no significant deviation, and not shown to be within the tolerance.
+        ``"calibrated"``: the error of the curve is shown to be within the limit. ``"miscalibrated"``: it is shown to be
+        beyond. ``"off"``: chance is excluded, and whether the error is beyond the limit is not settled.
+        ``"cannot tell"``: chance is not excluded, and the error is not shown to be within the limit.
     against
         Tests of perfect calibration: ``.intercept`` and ``.slope`` (p-values), ``.shape`` (the score range that fits
         worst, if significant), and ``.found``, whether any of the three rejects.
     beyond
-        What is shown to be beyond the tolerance: ``.intercept``, ``.slope``, ``.shape``, ``.found``.
+        What is shown to be beyond the limit: ``.curve``, ``.intercept`` and ``.slope`` (if they have limits of their
+        own), ``.found`` (any of these), and ``.shape``, a range of scores.
     rows, events, predicted, expected
         Rows, observed events, predicted events (the sum of the scores) and the expected range: the central 95 % of the
         number of events of a calibrated model. Importance weights are scaled so that the weights of the events add up
@@ -76,8 +107,10 @@ class Verdict:
         None if the labels contain only one class.
     slope
         Slope of the log-odds; below 1 the scores are too extreme. None where the data do not define it.
-    tolerance
-        Tolerance of intercept and slope as applied.
+    limits
+        The limit of the curve and, if they were passed, those of intercept and slope; as applied.
+    curve
+        The error of the curve; None with one class, or too few groups.
     only_ends
         Whether scores are 0 and 1 and nothing else: classes, not probabilities.
     gain
@@ -85,10 +118,17 @@ class Verdict:
     forward
         Whether the gain is measured by walk-forward periods: each is predicted from earlier ones.
     more_labels
-        Roughly how many more labels would decide in about nine of ten samples, if the estimated intercept and slope
-        are right. None if the status is decided, if no realistic number would decide, or below 20 rows.
+        Roughly how many more labels would show that the curve is within the limit in four of five samples of a
+        calibrated model; if there are that many rows already, of a model with the estimated error. None unless the
+        status is ``"cannot tell"``, and below 20 rows.
     segments, periods
         Predicted and observed events: segments that are significantly off come first, periods in order of time.
+    corrected
+        The same segments after one correction of intercept and slope for all of them, if the model as a whole is off.
+    alone
+        See :meth:`margins`.
+    rung
+        What is shown to be within the limit: ``"curve"``, ``"line"`` (intercept and slope), ``"mean"`` or None.
     region
         With ``discover=``: the region of the features where the model is most off, tested on rows not used to find it.
     event
@@ -128,8 +168,8 @@ class Verdict:
     >>> rng = np.random.default_rng(0)
     >>> scores = rng.random(2_000)
     >>> verdict = cb.check(scores, rng.random(2_000) < scores**2)
-    >>> verdict.status, verdict.beyond.intercept
-    ('miscalibrated', True)
+    >>> verdict.status, verdict.findings, verdict.next_step
+    ('miscalibrated', ('beyond', 'bias'), 'recalibrate')
     """
 
     status: Status
@@ -143,7 +183,8 @@ class Verdict:
     expected: tuple[float, float]
     intercept: Number | None
     slope: Number | None
-    tolerance: tuple[float, float]
+    limits: Limits
+    curve: Curve | None
     only_ends: bool
     gain: Gain | None
     forward: bool
@@ -165,6 +206,9 @@ class Verdict:
     gains: tuple[Gain, ...] = ()
     never_predicted: tuple[str, ...] = ()
     region: Region | None = None
+    corrected: tuple[Segment, ...] = ()
+    alone: tuple[Segment, ...] = ()
+    rung: Rung | None = None
     event: tuple[str, str] | None = None
     tally: Tally | None = field(default=None, repr=False, compare=False)
 
@@ -174,7 +218,7 @@ class Verdict:
 
     @property
     def size(self) -> Size:
-        """Whether the model is shown to be within the tolerance, or beyond it, or neither."""
+        """Whether the model is shown to be within the limit, or beyond it, or neither."""
         return "within" if self.status == "calibrated" else "beyond" if self.status == "miscalibrated" else "unsettled"
 
     # ------------------------------------------------------------------------------------------------------- parts
@@ -186,43 +230,29 @@ class Verdict:
 
     @property
     def deviations(self) -> tuple[Direction | Misfit, ...]:
-        """Significant deviations (if miscalibrated, beyond the tolerance): intercept, slope or one score range.
+        """Significant deviations: intercept, slope or one score range.
 
         A direction is named if an interval that is right for a wrong model excludes the ideal value, at the same level.
         """
         if self.joint:
             return ()
-        beyond = self.status == "miscalibrated"
         if self.only_ends:
-            return (Direction.ONLY_ENDS,) if beyond else ()
+            return (Direction.ONLY_ENDS,) if self.status == "miscalibrated" else ()
         found: list[Direction | Misfit] = []
-        if beyond and self.beyond.intercept:
-            low = self.events > self.predicted if self.intercept is None else self.intercept.value > 0.0
-            found.append(Direction.TOO_LOW if low else Direction.TOO_HIGH)
-        elif not beyond and self.against.by_intercept and self.against.intercept_side:
+        if self.against.by_intercept and self.against.intercept_side:
             found.append(Direction.TOO_LOW if self.events > self.predicted else Direction.TOO_HIGH)
-        by_slope = self.beyond.slope if beyond else self.against.by_slope and self.against.slope_side
-        if self.slope is not None and by_slope:
+        if self.slope is not None and self.against.by_slope and self.against.slope_side:
             found.append(Direction.TOO_EXTREME if self.slope.value < 1.0 else Direction.NOT_EXTREME_ENOUGH)
         shape = self.leading_shape
         if not found and shape is None and self.against.found:
             found.append(Direction.NOT_ESTABLISHED)
-        return (*found, *(() if shape is None else (shape,)))
+        return tuple(found) if shape is None else (shape, *found)
 
     @property
     def leading_shape(self) -> Misfit | None:
-        """The score range that decides the status, if neither intercept nor slope does."""
-        return (self.beyond if self.status == "miscalibrated" else self.against).range_alone
-
-    @property
-    def outside_at_95(self) -> tuple[str, ...]:
-        """Which of intercept and slope have a 95 % interval that lies outside the tolerance."""
-        ideals = {"intercept": (self.intercept, 0.0), "slope": (self.slope, 1.0)}
-        return tuple(
-            name
-            for (name, (each, ideal)), limit in zip(ideals.items(), self.tolerance, strict=True)
-            if each is not None and (each.low > ideal + limit or each.high < ideal - limit)
-        )
+        """The score range to name: beyond a limit that the whole is not beyond, or if no direction is established."""
+        alone = self.against.range_alone
+        return self.beyond.shape if self.beyond.shape is not None and (alone or not self.beyond.found) else alone
 
     @property
     def hints(self) -> tuple[Note, ...]:
@@ -230,14 +260,76 @@ class Verdict:
         return hints_of(self)
 
     @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What the headline says: at most two findings, the worst first.
+
+        Of calibrated models at most 5 % have any, with ``by`` and ``discover`` together.
+        """
+        whole = not self.joint
+        there: dict[Finding, bool] = {
+            "beyond": self.status == "miscalibrated",
+            "range": whole and self.beyond.shape is not None and self.leading_shape is self.beyond.shape,
+            "classes": bool(self.classes_beyond),
+            "segments": bool(self._named_segments),
+            "periods": bool(self.off_periods),
+            "region": self.region is not None and self.region.beyond,
+            "bias": whole and self.against.by_intercept and self.against.intercept_side,
+        }
+        found = tuple(name for name, is_found in there.items() if is_found)[:2]
+        return found or (("off",) if self.status == "off" or (whole and self.against.found) else ())
+
+    @property
+    def next_step(self) -> NextStep | None:
+        """What to do; None where rows of this kind cannot answer, however many there are."""
+        parts = {"range", "classes", "segments", "periods", "region"}
+        if self.status in ("miscalibrated", "off") or parts.intersection(self.findings):
+            return "recalibrate"
+        if self.status == "calibrated":
+            return "keep"
+        return None if self.only_ends or (self.in_sample and not self.crossfitted) else "collect"
+
+    @property
+    def excess(self) -> float:
+        """Observed minus predicted events."""
+        return self.events - self.predicted
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether the model as a whole is off, and all segments are significantly off on the same side."""
+        judged = [each for each in self.segments if each.judged]
+        alike = all(each.off and each.predicted > 0.0 for each in judged) and len({e.excess > 0.0 for e in judged}) == 1
+        return len(self.corrected) > 1 and len(judged) > 1 and alike
+
+    @property
+    def _named_segments(self) -> tuple[Segment, ...]:
+        """Segments of the headline: those beyond the limit or, of a model that is off anyway, those that are off."""
+        if self.everywhere:
+            return self.apart
+        return self.worst_segments if self.status in ("miscalibrated", "off") else self.off_segments
+
+    @property
+    def apart(self) -> tuple[Segment, ...]:
+        """Where the model is off everywhere: the segments that one correction for all of them would leave off."""
+        return tuple(each for each in self.corrected if each.off) if self.everywhere else ()
+
+    @property
     def off_segments(self) -> tuple[Segment, ...]:
-        """Segments that are significantly off and by more than the tolerance."""
-        return tuple(segment for segment in self.segments if segment.beyond(self.tolerance[0]))
+        """Segments that are shown to be beyond the limit."""
+        return tuple(segment for segment in self.segments if segment.beyond)
 
     @property
     def off_periods(self) -> tuple[Segment, ...]:
-        """Periods that are significantly off and by more than the tolerance."""
-        return tuple(period for period in self.periods if period.beyond(self.tolerance[0]))
+        """Periods that are shown to be beyond the limit."""
+        return tuple(period for period in self.periods if period.beyond)
+
+    @property
+    def classes_beyond(self) -> tuple[str, ...]:
+        """Classes or labels that are shown to be beyond the limit, most significant first."""
+        return tuple(name for name in self.off_classes if self.classes[name].status == "miscalibrated")
+
+    def margins(self) -> tuple[Segment, ...]:
+        """With several columns in ``by``, whose cells are the segments: the values of each column alone."""
+        return self.alone
 
     @property
     def worst_segments(self) -> tuple[Segment, ...]:
@@ -284,7 +376,7 @@ class Verdict:
 
     @property
     def direction(self) -> tuple[str, ...]:
-        """How the probabilities deviate (beyond the tolerance if miscalibrated): one short phrase per deviation."""
+        """How the probabilities deviate: one short phrase per deviation."""
         return self.in_words().direction
 
     @property
@@ -300,12 +392,11 @@ class Verdict:
         """The verdict as data for JSON; numbers that are not finite become None."""
         words, data = self.in_words(), plain(asdict(replace(self, classes={})))
         data["classes"] = {name: each.summary for name, each in self.classes.items()}
-        for name in ("segments", "periods"):
+        for name in ("segments", "periods", "corrected", "alone"):
             for each, part in zip(data[name], getattr(self, name), strict=True):
-                each |= {"off": part.off, "judged": part.judged, "beyond": part.beyond(self.tolerance[0])}
-                each["direction"] = part.direction
+                each |= {"off": part.off, "judged": part.judged, "beyond": part.beyond, "direction": part.direction}
         if self.region is not None:
-            data["region"] |= {"off": self.region.off, "name": self.region.name}
+            data["region"] |= {"off": self.region.off, "beyond": self.region.beyond, "name": self.region.name}
         for name, found in (("against", self.against), ("beyond", self.beyond)):
             data[name] |= {"found": found.found}
             if found.shape is not None:
@@ -314,6 +405,8 @@ class Verdict:
         return {
             "status": self.status,
             "size": self.size,
+            "findings": list(self.findings),
+            "next_step": self.next_step,
             "caution": words.caution,
             "headline": words.headline,
             "direction": list(words.direction),
@@ -332,7 +425,7 @@ class Verdict:
         title: str | None = None,
         caption: str | None = None,
     ) -> ReliabilityDisplay:
-        """Draw the reliability diagram of the rows that were judged, with the headline above it.
+        """Draw the reliability diagram of the rows that were judged, below the headline, with the segments beside it.
 
         Parameters
         ----------
@@ -344,15 +437,27 @@ class Verdict:
         Returns
         -------
         ReliabilityDisplay
-            The display, drawn; its attributes ``ax_`` and ``figure_`` are those of matplotlib.
+            The display, drawn; its attributes ``ax_`` and ``figure_`` are those of matplotlib. With ``by=`` the figure
+            also has observed over predicted events of each segment, those that are off first.
         """
+        from calibrant.displays.drawing import panels, style
         from calibrant.displays.reliability import ReliabilityDisplay
+        from calibrant.displays.segments import SegmentsDisplay
 
         if self.tally is None:
             raise InputError("verdict", "does not hold its rows", "plot the verdict that calibrant.check returned")
         display = ReliabilityDisplay.from_predictions(self.tally, curve=curve)
         text = f"{self.headline}\n{display.caption}" if caption is None else caption
-        return display.plot(ax, figsize=figsize, title=title, caption=text)
+        if not self.segments:
+            return display.plot(ax, figsize=figsize, title=title, caption=text)
+        if ax is not None and figsize is not None:
+            raise InputError("figsize", "is the size of a new figure, but ax was passed", "pass only one of them")
+        beside, (width, height) = SegmentsDisplay(self.segments), display.size
+        ax = style.new_axes(ax, figsize or (width + beside.size[0], height))
+        panel = panels.panel_beside(ax, 0.5, own=True)
+        display.plot(ax, title=title, caption=text)
+        beside.plot(panel, caption=caption)
+        return display
 
     def segment_frame(
         self, sort: Order = "effect", *, top: int | None = None, value: Mapping[Any, float] | None = None
@@ -374,7 +479,7 @@ class Verdict:
         pandas.DataFrame
             The fields of :class:`~calibrant.verdict.segments.Segment`, and ``off`` (significant after adjustment),
             ``judged`` (could be tested), ``excess`` (observed minus predicted events), ``least_excess`` (its size at
-            the end of the interval that is nearer to 0), ``stake`` and ``beyond`` (off by more than the tolerance).
+            the end of the interval that is nearer to 0), ``stake`` and ``beyond`` (shown to be beyond the limit).
         """
         try:
             import pandas as pd
@@ -385,12 +490,12 @@ class Verdict:
         names = [*(field.name for field in fields(Segment)), "off", "judged", "excess", "least_excess"]
         table = {name: [getattr(each, name) for each in every] for name in names}
         table["stake"] = [stake(each, value if place < len(found) else None) for place, each in enumerate(every)]
-        return pd.DataFrame(table | {"beyond": [each.beyond(self.tolerance[0]) for each in every]})
+        return pd.DataFrame(table | {"beyond": [each.beyond for each in every]})
 
     @property
     def color(self) -> str:
         """Color of the status, safe for color-blind readers; amber if calibrated only overall, not in every segment."""
-        partly = self.status == "calibrated" and (self.off_segments or self.off_periods or self.off_classes)
+        partly = self.status == "calibrated" and self.next_step != "keep"
         return COLORS["cannot tell" if partly else self.status]
 
     def __rich__(self) -> str:

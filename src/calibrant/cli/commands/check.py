@@ -33,6 +33,7 @@ class FailOn(StrEnum):
     segments = "segments"
     periods = "periods"
     classes = "classes"
+    ranges = "ranges"
 
 
 class SortBy(StrEnum):
@@ -58,7 +59,9 @@ def check(
     ] = None,
     fail_on: Annotated[
         list[FailOn] | None,
-        typer.Option("--fail-on", help="Exit with 13 if a segment (--by), period (--time) or class is off."),
+        typer.Option(
+            "--fail-on", help="Exit with 13 if one of these is beyond the limit (segments: --by, periods: --time)."
+        ),
     ] = None,
     sort: Annotated[
         SortBy, typer.Option("--sort", help="Order of the segments; stake: least number of events they are off by.")
@@ -71,17 +74,18 @@ def check(
 ) -> None:
     """Test whether scores are calibrated, by verdict and exit code.
 
-    There are four verdicts: calibrated (shown to be within the tolerance), miscalibrated (shown to be beyond it), off
-    (significantly different, but not known to be beyond the tolerance), and cannot tell yet. For the last two it
-    estimates how many more labels would probably settle it. With --map the verdict is about the scores after the map;
-    if the map was fitted to these rows, this is reported first, and the scores are not called calibrated.
+    There are four verdicts: calibrated (the error of the curve is shown to be within the limit: keep), miscalibrated
+    (shown to be beyond it: recalibrate), off (more than chance explains: recalibrate), and cannot tell yet, with an
+    estimate of how many more labels would probably show that it is within. With --map the verdict is about the scores
+    after the map; if the map was fitted to these rows, this is reported first, and the scores are not called
+    calibrated.
 
     For several classes, pass a column of probabilities for each class, and the class of each row as --label. By default
     the verdict is about the confidence, the probability of the predicted class. A table shows which classes are off.
 
     Exit code for all rows together: 0 calibrated, 10 miscalibrated, 12 off, 11 cannot tell, 1 input error, 2 usage
-    error. With --fail-on segments, periods or classes, 0 and 11 become 13 if one of them is significantly off after
-    correction for multiple testing (segments and periods: also by more than the tolerance).
+    error. With --fail-on segments, periods, classes or ranges, 0 and 11 become 13 if one of them is shown to be beyond
+    the limit, after correction for multiple testing.
 
     Example:
       calibrant check rows.parquet --label bad --by country --fail-on segments
@@ -131,7 +135,8 @@ def _exit(verdict: Verdict, fail_on: Sequence[FailOn]) -> Exit:
     off: dict[FailOn, Sequence[Any]] = {
         FailOn.segments: verdict.off_segments,
         FailOn.periods: verdict.off_periods,
-        FailOn.classes: verdict.off_classes,
+        FailOn.classes: verdict.classes_beyond,
+        FailOn.ranges: [each for each in (verdict.beyond.shape,) if each is not None],
     }
     closed = code in (Exit.MISCALIBRATED, Exit.OFF)
     return Exit.PART_OFF if not closed and any(off[part] for part in fail_on) else code

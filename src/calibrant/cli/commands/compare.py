@@ -1,4 +1,4 @@
-"""``calibrant compare``: compare two models' scores on the same rows."""
+"""``calibrant compare``: compare the scores of two to twenty models on the same rows."""
 
 from __future__ import annotations
 
@@ -11,14 +11,22 @@ from calibrant.cli import console, options
 if TYPE_CHECKING:
     from calibrant.verdict.change import Change
 
-THRESHOLD = "Decision threshold; repeat for several. [default: 0.5; none for several classes]"
+THRESHOLD = "Decision threshold; repeat for several. [default: 0.5 for --old and --new; none for several classes]"
 REPEAT = "for several classes, one column each"
 
 
 def compare(
     files: options.Files,
-    old: Annotated[list[str], typer.Option("--old", metavar="COL", help=f"Scores of the current model; {REPEAT}.")],
-    new: Annotated[list[str], typer.Option("--new", metavar="COL", help=f"Scores of the new model; {REPEAT}.")],
+    old: Annotated[
+        list[str] | None, typer.Option("--old", metavar="COL", help=f"Scores of the current model; {REPEAT}.")
+    ] = None,
+    new: Annotated[
+        list[str] | None, typer.Option("--new", metavar="COL", help=f"Scores of the new model; {REPEAT}.")
+    ] = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option("--model", metavar="COL", help="Scores of a model, instead of --old and --new; two to twenty."),
+    ] = None,
     label: options.Label = None,
     threshold: Annotated[
         list[float] | None, typer.Option("--threshold", metavar="P", show_default=False, help=THRESHOLD)
@@ -34,34 +42,41 @@ def compare(
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Compare the scores of two models on the same rows.
+    """Compare the scores of two to twenty models on the same rows.
 
-    Reports the verdict on each, differences in losses and ranking with paired 95 % confidence intervals, and the rows
-    that would cross a decision threshold. The columns are read into memory. For several classes, repeat --old and
-    --new, with the columns of both models in the same order.
+    Reports the verdict on each, differences in calibration, losses and ranking with paired 95 % confidence intervals,
+    and the rows that would cross a decision threshold. The columns are read into memory. For several classes, repeat
+    --old and --new, with the columns of both models in the same order.
 
     Example:
       calibrant compare rows.parquet --old p --new q --label bad --threshold 0.2
+      calibrant compare rows.parquet --model p --model q --model r --label bad
     """
     from calibrant.cli.input.source import Rows
+    from calibrant.cli.voice import Mistake
     from calibrant.reading import Table
     from calibrant.verdict import compare as judge
 
     limits = options.tolerance_of(tolerance)
-    columns = options.Columns(old, label, weight, frequency, None, None, groups, positive, None, where)
+    if bool(model) == bool(old or new):
+        raise Mistake("--model", "is for any number of models", "pass either --old and --new, or --model for each")
+    if not model and not (old and new):
+        raise Mistake("--new" if old else "--old", "is missing", "pass both models")
+    models = {name: [name] for name in model} if model else {"old": old or [], "new": new or []}
+    first, *_ = models.values()
+    columns = options.Columns(first, label, weight, frequency, None, None, groups, positive, None, where)
     more = {
-        option if place == 0 else f"{option} ({name})": name
-        for option, names in (("--old", old), ("--new", new))
+        option if place == 0 and not model else f"{option} ({name})": name
+        for option, names in ([("--model", model)] if model else [("--old", old or []), ("--new", new or [])])
         for place, name in enumerate(names)
     }
     rows = Rows(files, columns, more, quiet=quiet or as_json)
 
     def run() -> Change:
-        values = rows.collect([*old, *new, rows.options["label"], weight, groups])
+        values = rows.collect([*more.values(), rows.options["label"], weight, groups])
         given: dict[str, Any] = {name: rows.options[name] for name in ("weight_type", "positive")}
         return judge(
-            Table.of(values, old),
-            Table.of(values, new),
+            {name: Table.of(values, each) for name, each in models.items()},
             values[rows.options["label"]],
             None if weight is None else values[weight],
             thresholds=threshold or None,
@@ -80,28 +95,12 @@ def compare(
 
 
 def _show(change: Change) -> None:
-    console.say(f"Old: {change.old.headline}")
-    console.say(f"New: {change.new.headline}")
-    rows = []
-    for each in change.differences:
-        change_words = f"{each.change:+.4g}"
-        rows.append([each.title, each.words, f"{each.old:.4f}", f"{each.new:.4f}", change_words, _interval(each)])
-    head = ["", "", "old", "new", "change", "95 % CI"]
-    console.table("New vs. old", head, rows, text=2)
-    crossed = [
-        [f"{each.threshold:g}"]
-        + [
-            f"{value:,.0f}"
-            for value in (each.above_old, each.above_new, each.up, each.up_events, each.down, each.down_events)
-        ]
-        for each in change.crossings
-    ]
-    if not crossed:
-        return
-    events = "correct" if change.old.notion is not None else change.old.event[1] if change.old.event else "events"
-    head = ["threshold", "above: old", "new", "move up", events, "move down", events]
-    console.table("Rows that cross a threshold", head, crossed, text=0)
+    from calibrant.cli.voice import CommandLine
 
-
-def _interval(each: Any) -> str:
-    return f"{each.low:+.2g} to {each.high:+.2g}" if abs(each.low) < float("inf") else "too few rows"
+    voice = CommandLine()
+    for line in change.heads(voice):
+        console.say(line)
+    head, rows = change.table(voice)
+    console.table("Differences", head, rows, text=len(head) - 4)
+    for line in change.below(voice):
+        console.say(line)

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from calibrant.guarantees.provenance import Sampling
     from calibrant.selection.comparison import Compared, Comparison
 
-ALPHA = 0.1
-
 
 class Method(StrEnum):
     """Calibration methods."""
@@ -121,7 +119,7 @@ def fit(
     ] = None,
     alpha: Annotated[
         float | None,
-        typer.Option("--alpha", metavar="A", help="binning, --guarantee: 1 - confidence. [default: 0.1]"),
+        typer.Option("--alpha", metavar="A", help="binning, --guarantee: 1 - confidence. [default: 0.1 and 0.05]"),
     ] = None,
     multicalibrate: Annotated[
         bool, typer.Option("--multicalibrate", help="--by: correct only segments that are significantly off.")
@@ -207,8 +205,6 @@ def fit(
             _fit_rows(calibrator, source, apart=method is Method.auto)
 
     source.run(run)
-    if guarantee is not None:
-        _insist(calibrator)
     calibration = _with_origin(calibrator.calibration_, source, files, origin, parent, entries)
     calibration.save(out)
     whole: Any = getattr(calibrator, "global_", None) if by or sources else calibrator
@@ -281,7 +277,7 @@ def _calibrator(method: Method, said: dict[str, Any]) -> Any:
         if "look" in said and "guarantee" not in said:
             raise Mistake("--look", "needs --guarantee", "add that, or leave --look out")
         if "guarantee" in said:
-            said["guarantee"] = (said["guarantee"], said.pop("alpha", ALPHA))
+            said["guarantee"] = (said["guarantee"], said.pop("alpha")) if "alpha" in said else said["guarantee"]
     if "loss" in said:
         said["loss"] = str(said["loss"])
     said.pop("features", None)  # columns, not a setting
@@ -428,17 +424,6 @@ def _fit_rows(calibrator: BinaryCalibrator, rows: Rows, *, apart: bool) -> None:
     groups, time = options.pop("groups"), options.pop("time")
     sampling: Sampling = "grouped" if groups else "time-ordered" if time else "independent"
     calibrator.fit_tally(tally(rows.data, **options, grid=grid), sampling=sampling)
-
-
-def _insist(calibrator: Any) -> None:
-    """Fail if a certificate was requested and is not available."""
-    from calibrant.cli.voice import CommandLine, Mistake
-    from calibrant.guarantees.no_certificate import NoCertificate
-
-    own = getattr(calibrator, "certificates_", None)
-    for certificate in [calibrator.certificate()] if own is None else own.values():
-        if isinstance(certificate, NoCertificate):
-            raise Mistake("--guarantee", "is not possible", CommandLine().say(certificate.reason))
 
 
 def _as_data(chosen: AutoCalibrator) -> dict[str, Any]:

@@ -45,10 +45,12 @@ def watch(
 ) -> None:
     """Watch a tally store day by day, and raise an alarm if needed.
 
-    However often you look, a stream without a deviation raises an alarm with probability at most --level. With --state
-    the monitor is kept in a file, and the next call continues with the new days, which must come after those watched.
+    However often you look, a stream without a deviation raises an alarm with probability at most --level. An alarm
+    holds until the days after it are shown to be within the tolerance. With --state the monitor is kept in a file, and
+    the next call continues with the new days, which must come after those watched. After a change of the model, begin
+    with another file.
 
-    Exit code: 0 no alarm on these days, 12 an alarm, 1 input error, 2 usage error.
+    Exit code: 0 no alarm, 12 an alarm holds or began on these days, 1 input error, 2 usage error.
 
     Example:
       calibrant watch clicks --state clicks.json
@@ -65,10 +67,16 @@ def watch(
     mark = None if through is None else through.calibration.fingerprint
     limits = options.tolerance_of(tolerance)
     try:
-        fresh = Monitor(level=level, lag=lag, tolerance=limits, n_keys=keys if kept.by else 0)
+        fresh = Monitor(
+            level=level,
+            lag=lag,
+            tolerance=(limits, limits) if isinstance(limits, float) else limits,
+            n_keys=keys if kept.by else 0,
+        )
         monitor, days = (fresh, []) if state is None else _read(state, fresh, mark)
         new = _new(kept.days, days)
         lines, before = [], monitor.alarm_count
+        ended = {each.number for each in monitor.alarms if not each.holds}
         for day in new:
             tally = kept.window(day, day)
             mapped = tally if through is None else through.tallies(tally, 0)[0]
@@ -80,16 +88,18 @@ def watch(
         raise Mistake.of(problem, CommandLine()) from None
     if state is not None:
         _write(state, monitor, [*days, *new], mark)
-    alarms = [each for each in monitor.alarms if each.number > before]
+    alarms = [each for each in monitor.alarms if each.number not in ended]
     if as_json:
         console.show_json(_content(monitor, lines, [_alarm(each) for each in alarms]))
     else:
         watched = f"{plural(len(new), 'new day')}, {new[0]} to {new[-1]}" if new else "no new day"
         console.say(f"{store}: {watched}.")
         for each in alarms:
-            console.say(f"ALARM on {date.fromordinal(int(each.at))}: {each}.", "bold red")
+            until = "still" if each.holds else f"to {date.fromordinal(int(each.end_at))}"
+            console.say(f"ALARM since {date.fromordinal(int(each.at))}, {until}: {each}.", "bold red")
         console.say(str(monitor))
-    raise typer.Exit(Exit.OFF if alarms else Exit.CALIBRATED)
+    began = any(each.holds or each.number > before for each in alarms)
+    raise typer.Exit(Exit.OFF if began else Exit.CALIBRATED)
 
 
 def _new(stored: list[date], watched: list[date]) -> list[date]:
@@ -146,9 +156,9 @@ def _write(path: str, monitor: Monitor, days: list[date], mark: str | None) -> N
 
 
 def _alarm(alarm: Any) -> dict[str, Any]:
-    onset = None if math.isnan(alarm.onset_at) else str(date.fromordinal(int(alarm.onset_at)))
-    day = str(date.fromordinal(int(alarm.at)))
-    return {"number": alarm.number, "day": day, "part": alarm.part, "onset_estimate": onset, "shift": alarm.shift}
+    times = {"start": alarm.at, "end": alarm.end_at, "onset_estimate": alarm.onset_at}
+    days = {name: None if math.isnan(at) else str(date.fromordinal(int(at))) for name, at in times.items()}
+    return days | {name: getattr(alarm, name) for name in ("number", "kind", "shift")}
 
 
 def _content(monitor: Monitor, days: list[dict[str, Any]], alarms: list[dict[str, Any]]) -> dict[str, Any]:

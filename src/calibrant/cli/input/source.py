@@ -52,8 +52,8 @@ class Rows:
         more = dict(more_scores or {})
         files = find_files(inputs)
         of = replace(of, scores=matching_columns(self.connection, files, of.scores or (), of.label))
-        several = of.several or len(more) > 2  # labels of several classes are names, not numbers
-        numbers = (*(of.scores or ()), None if several else of.label, of.weight, *more.values())
+        # labels of several classes are names, not numbers
+        numbers = (*(of.scores or ()), None if of.several else of.label, of.weight, *more.values())
 
         def read() -> Any:
             named = more | of.named

@@ -23,6 +23,22 @@ Measure = Literal["observed_over_expected", "intercept", "slope", "c_statistic"]
 
 MOST_CLUSTERS = 60
 """Clusters that a plot can show."""
+TICKS = {
+    1.2: (0.85, 0.9, 0.95, 1.0, 1.05, 1.1, 1.15),
+    2.6: (0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.4, 1.6, 2.0),
+    6.0: (0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0),
+    100.0: (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0),
+    math.inf: (0.0001, 0.001, 0.01, 0.1, 1.0, 10.0, 100.0, 1_000.0),
+}
+"""Ticks of an axis of ratios, by the ratio of its ends, at most."""
+
+
+def ratio_axis(ax: Axes) -> None:
+    """Ticks of a logarithmic horizontal axis of ratios around 1."""
+    low, high = ax.get_xlim()
+    ticks = [each for each in next(some for most, some in TICKS.items() if high / low <= most) if low <= each <= high]
+    ax.minorticks_off()
+    ax.set_xticks(ticks, [f"{each:g}" for each in ticks])
 
 
 class ForestDisplay(Display):
@@ -157,10 +173,7 @@ class ForestDisplay(Display):
             ax.axvline(ideal, **style.GUIDE_LINE, zorder=1)
         if self.measure == "observed_over_expected":
             ax.set_xscale("log")
-            ax.minorticks_off()
-            low, high = ax.get_xlim()
-            ticks = [each for each in (0.1, 0.2, 0.33, 0.5, 0.67, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0) if low <= each <= high]
-            ax.set_xticks(ticks, [f"{each:g}" for each in ticks])
+            ratio_axis(ax)
         elif widths:
             low, high = self._limits(lines, pooled)
             ax.set_xlim(low, high)

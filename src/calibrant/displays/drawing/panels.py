@@ -1,4 +1,4 @@
-"""Additional axes next to, below or in place of given axes: for counts and small multiples."""
+"""Additional axes next to, below or in place of given axes: for counts, segments and small multiples."""
 
 from __future__ import annotations
 
@@ -43,18 +43,19 @@ def panels_below(ax: Axes, *shares: float) -> list[Axes]:
     return panels
 
 
-def panel_beside(ax: Axes) -> Axes:
-    """Axes for counts to the right of ``ax``, in part of its space and with the same vertical axis."""
-    figure, place = figure_of(ax), ax.get_subplotspec()
+def panel_beside(ax: Axes, share: float = 0.25, *, own: bool = False) -> Axes:
+    """Axes to the right of ``ax``, in a share of its space, with the same vertical axis unless it is ``own``."""
+    figure, place, shared = figure_of(ax), ax.get_subplotspec(), None if own else ax
     if place is not None:
         # Without a layout engine, leave room for tick labels.
-        apart = 0.12 if figure.canvas.figure.get_layout_engine() is None else 0.0
-        parts = place.subgridspec(1, 2, width_ratios=(3.0, 1.0), wspace=apart)
+        apart = (0.5 if own else 0.12) if figure.canvas.figure.get_layout_engine() is None else 0.0
+        parts = place.subgridspec(1, 2, width_ratios=(1.0 - share, share), wspace=apart)
         ax.set_subplotspec(parts[0])
-        return figure.add_subplot(parts[1], sharey=ax)
-    box = ax.get_position(original=True)
-    ax.set_position((box.x0, box.y0, 0.73 * box.width, box.height))
-    return figure.add_axes((box.x0 + 0.76 * box.width, box.y0, 0.24 * box.width, box.height), sharey=ax)
+        return figure.add_subplot(parts[1], sharey=shared)
+    box, apart = ax.get_position(original=True), 0.22 if own else 0.02
+    ax.set_position((box.x0, box.y0, (1.0 - share - apart / 2.0) * box.width, box.height))
+    left = box.x0 + (1.0 - share + apart / 2.0) * box.width
+    return figure.add_axes((left, box.y0, (share - apart / 2.0) * box.width, box.height), sharey=shared)
 
 
 def panels_under(ax: Axes, count: int, across: int) -> tuple[list[Axes], list[Axes]]:

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 class MonitorDisplay(Display):
     """Observed minus predicted of a stream, with its band at every look, the tolerance and the alarms.
 
-    The line is observed minus predicted per row, since the evidence began; it breaks where the evidence begins again,
-    which is at the first alarm and at a restart. The band holds at all looks together. Dotted lines are the tolerance
-    of the shift, for the scores since the evidence began. Upright lines are alarms.
+    The line is observed minus predicted per row, since the evidence began; it breaks where the evidence begins again:
+    where an alarm begins or evidence ends it, and at a restart. The band holds at all looks together. Dotted lines are
+    the tolerance of the shift, for the scores since the evidence began. An alarm is shaded from its start, an upright
+    line, to its end.
 
     Parameters
     ----------
@@ -61,7 +62,8 @@ class MonitorDisplay(Display):
             raise InputError("monitor", "has no rows yet", "update it with predictions and outcomes first")
         self._points = _points(monitor)
         self._marks: list[dict[str, Any]] = [
-            {"number": each.number, "row": each.row, "at": _known(each.at), "part": each.part, "onset": each.onset_row}
+            {name: getattr(each, name) for name in ("number", "start", "kind", "onset_row", "end", "ended_by")}
+            | {"at": _known(each.at)}
             for each in monitor.alarms
         ]
         self._numbers: dict[str, Any] = {
@@ -91,7 +93,10 @@ class MonitorDisplay(Display):
 
     @property
     def data(self) -> dict[str, Any]:
-        """All numbers in the plot, as plain lists; ``began`` is the row after which the evidence of a point began."""
+        """All numbers in the plot, as plain lists; ``began`` is the row after which the evidence of a point began.
+
+        ``end`` of an alarm is None while it holds.
+        """
         points = {name: list(values) for name, values in self._points.items()}
         return {"display": "monitor", **self._numbers, **points, "alarms": [dict(each) for each in self._marks]}
 
@@ -99,8 +104,9 @@ class MonitorDisplay(Display):
     def caption(self) -> str:
         """What the plot shows, as text."""
         found = self._numbers
+        holds = "".join(f" (since row {each['start']:,}, still)" for each in self._marks if each["end"] is None)
         text = (
-            f"{plural(found['rows'], 'row')}, {plural(found['alarm_count'], 'alarm')}. Band: holds at all looks "
+            f"{plural(found['rows'], 'row')}, {plural(found['alarm_count'], 'alarm')}{holds}. Band: holds at all looks "
             f"together with probability {style.percent(found['confidence'])}, between restarts of the evidence."
         )
         if found["tolerated"] is not None:
@@ -111,7 +117,7 @@ class MonitorDisplay(Display):
         columns = ("row", "began", "difference", "low", "high")
         row, began, difference, low, high = (np.array(self._points[name], dtype=np.float64) for name in columns)
         reach = _reach(difference, low, high, self._numbers["tolerated"])
-        rows = np.array([each["row"] for each in self._marks], dtype=np.float64)
+        rows = np.array([each["start"] for each in self._marks], dtype=np.float64)
         ax.axhline(0.0, **style.GUIDE_LINE, zorder=1)
         self._draw_tolerance(ax)
         drawn = [style.upright(rows, np.full(len(rows), -reach), np.full(len(rows), reach))]
@@ -128,6 +134,9 @@ class MonitorDisplay(Display):
             drawn += [(x, difference[own]), style.upright(x, low[own], high[own])]
         if len(rows):
             ax.vlines(rows, -reach, reach, color=style.color(ax, 5), linewidth=1.4, label="alarm", zorder=3)
+        for each in self._marks:
+            end = self._numbers["rows"] if each["end"] is None else each["end"]
+            ax.axvspan(each["start"], end, color=style.color(ax, 5), alpha=0.08, linewidth=0.0, zorder=1)
         ax.set_xlim(0.0, self._numbers["rows"] * 1.02)
         ax.set_ylim(-reach, reach)
         ax.yaxis.set_major_formatter(lambda value, _: style.percent(value, 6))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -100,8 +101,9 @@ class PanelsDisplay(Display):
         )  # fmt: skip
         self._head(ax, self.headline, self.panels_)
 
+    @abstractmethod
     def _facts(self, one: Panel) -> list[str]:
-        raise NotImplementedError
+        """Three facts of a panel."""
 
     def _heading(self, one: Panel) -> str:
         return one.name

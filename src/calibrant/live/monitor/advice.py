@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from calibrant.live.monitor.alarms import Alarm
 from calibrant.live.monitor.evidence import Band, Evidence
 from calibrant.live.monitor.run import SHARES
 from calibrant.live.monitor.sets import Curve, Range, level_set, slope_set
 from calibrant.messages import Note, Voice, note
-from calibrant.metrics.tolerance import slope_room
 from calibrant.numerics import Floats
 
 
@@ -28,13 +28,13 @@ def nothing_to_do(voice: Voice, rows: int, shift: float, slope: float) -> str:
 def level_moved(voice: Voice, rows: int, shift: float, low: float, high: float, slope: float, shape: str) -> str:
     """The level is off; ``shape`` is "fine" if the slope is shown to be within the tolerance, otherwise "open"."""
     rest = "within the tolerance" if shape == "fine" else f"not settled yet (estimate {slope:.2f})"
-    return f"the level moved: shift the log-odds by {shift:+.2f} ({low:+.2f} to {high:+.2f}); the slope is {rest}"
+    return f"the level moved: shift the log-odds by {shift:+.2f} ({low:+.3f} to {high:+.3f}); the slope is {rest}"
 
 
 @note("refit")
 def refit(voice: Voice, rows: int, slope: float, low: float, high: float, shift: float) -> str:
     """The slope is off."""
-    return f"refit: the slope is off (estimate {slope:.2f}, {low:.2f} to {high:.2f}; estimated shift {shift:+.2f})"
+    return f"refit: the slope is off (estimate {slope:.2f}, {low:.3f} to {high:.3f}; estimated shift {shift:+.2f})"
 
 
 @note("range-off")
@@ -52,6 +52,26 @@ def not_enough(voice: Voice, rows: int) -> str:
     return f"not enough {voice.nouns.rows} yet ({rows:,}) to tell whether it is within the tolerance"
 
 
+@note("alarm-holds")
+def alarm_holds(voice: Voice, rows: int, part: str, onset: int, shift: float) -> str:
+    """An alarm holds, and the rows since it began do not say yet what to do; what is said is what it found."""
+    found = {"level": f"the log-odds are off by about {shift:+.2f}", "slope": "the slope is off"}
+    off, nouns = found.get(part, f"a range of {voice.nouns.scores} is off"), voice.nouns.rows
+    return (
+        f"recalibrate with {nouns} from about number {onset:,} on: since then {off} (estimates); {rows:,} {nouns} "
+        "after the alarm do not tell yet whether this is beyond the tolerance"
+    )
+
+
+@note("small-deviation")
+def small_deviation(voice: Voice, rows: int, shift: float, slope: float) -> str:
+    """An alarm holds, but shift and slope are shown to be within the tolerance."""
+    return (
+        f"keep it: {voice.nouns.scores} are off, but shift {shift:+.2f} and slope {slope:.2f} are within the "
+        f"tolerance, shown by {rows:,} {voice.nouns.rows}"
+    )
+
+
 @dataclass(frozen=True)
 class State:
     """Shift and slope that agree with the evidence, and the room of the tolerance."""
@@ -59,13 +79,15 @@ class State:
     shift: Range
     slope: Range
     room: tuple[float, float]
+    sloped: bool
+    """Whether there is a slope: nearly constant scores have none, and nothing of it to judge."""
 
     @classmethod
     def of(cls, evidence: Evidence, level: float, tolerance: tuple[float, float]) -> State:
         """Both sets, each with its share of the level."""
         alpha, along = level * SHARES["level"], level * SHARES["slope"]
-        room = (tolerance[0], slope_room(tolerance[1], Curve(evidence).spread))
-        return cls(level_set(evidence, alpha), slope_set(evidence, along, alpha), room)
+        sloped = Curve(evidence).spread > 0.0
+        return cls(level_set(evidence, alpha), slope_set(evidence, along, alpha), tolerance, sloped)
 
     @property
     def level_within(self) -> bool:
@@ -75,14 +97,22 @@ class State:
     @property
     def slope_within(self) -> bool:
         """Whether the slope is shown to be within the tolerance."""
-        return self.slope.inside(1.0 - self.room[1], 1.0 + self.room[1])
+        return not self.sloped or self.slope.inside(1.0 - self.room[1], 1.0 + self.room[1])
+
+    @property
+    def within(self) -> bool:
+        """Whether both are."""
+        return self.level_within and self.slope_within
 
 
-def advise(evidence: Evidence, edges: Floats, level: float, tolerance: tuple[float, float]) -> Note:
-    """What to do, given the evidence."""
+def advise(
+    evidence: Evidence, edges: Floats, level: float, tolerance: tuple[float, float], alarm: Alarm | None = None
+) -> Note:
+    """What to do, given the evidence and the alarm that holds; it never says that nothing was found beside one."""
     rows = evidence.rows
+    open_ = not_enough(rows) if alarm is None else alarm_holds(rows, alarm.kind, alarm.onset_row, alarm.shift)
     if not rows:
-        return not_enough(0)
+        return open_
     state = State.of(evidence, level, tolerance)
     shift, slope = state.shift, state.slope
     if slope.excludes(1.0) and not state.slope_within:
@@ -95,9 +125,9 @@ def advise(evidence: Evidence, edges: Floats, level: float, tolerance: tuple[flo
         place, band = worst
         ends = [0.0, *edges.tolist(), 1.0]
         return range_off(band.rows, ends[place], ends[place + 1], band.difference)
-    if state.level_within and state.slope_within:
-        return nothing_to_do(rows, shift.value, slope.value)
-    return not_enough(rows)
+    if state.within:
+        return (nothing_to_do if alarm is None else small_deviation)(rows, shift.value, slope.value)
+    return open_
 
 
 def _worst(bins: list[Band], evidence: Evidence, room: tuple[float, float]) -> tuple[int, Band] | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, fields
 
 import numpy as np
 
 from calibrant.live.monitor.boundary import mixture
 from calibrant.live.monitor.rows import FAR, Labeled
-from calibrant.live.monitor.run import centers
+from calibrant.live.monitor.run import center_after, centers
 from calibrant.live.monitor.wealth import running
 from calibrant.messages import Shown, plural
 from calibrant.numerics import Floats, Ints
@@ -78,8 +79,15 @@ class Evidence:
         """Without rows."""
         return cls(np.zeros((lag, 5)), np.zeros((lag, bins, 4)), np.zeros((CELLS, 3)), np.zeros(2))
 
+    def since(self, before: Evidence) -> Evidence:
+        """What came after an earlier copy."""
+        return Evidence(*(getattr(self, each.name) - getattr(before, each.name) for each in fields(Evidence)))
+
     def add(self, rows: Labeled, streams: Ints) -> None:
         """Add rows in order; the center of the log-odds is that of the rows up to each."""
+        if len(rows) == 1 and rows.n is None:
+            self._add_one(rows, int(streams[0]))
+            return
         if rows.n is None:
             sums = centers(self.center, rows)
             middle = sums[:, 1] / sums[:, 0]
@@ -95,6 +103,15 @@ class Evidence:
         np.add.at(self.by_bin, (streams, rows.bins), np.column_stack([n, errors, squares, n * rows.p]))
         place = np.clip(np.floor((rows.x + FAR) / CELL).astype(np.int64), 0, CELLS - 1)
         np.add.at(self.cells, place, np.column_stack([n, n * rows.p, n * lever]))
+
+    def _add_one(self, rows: Labeled, stream: int) -> None:
+        """The same for one row, bit for bit, in plain numbers."""
+        self.center, middle = center_after(self.center, rows)
+        p, x, error = float(rows.p[0]), float(rows.x[0]), float(rows.events[0] - rows.p[0])
+        lever, square = min(max((x - middle) / LEVER, -1.0), 1.0), error * error
+        self.sums[stream] += (1.0, error, square, error * lever, square * lever * lever)
+        self.by_bin[stream, rows.bins[0]] += (1.0, error, square, p)
+        self.cells[min(max(math.floor((x + FAR) / CELL), 0), CELLS - 1)] += (1.0, p, lever)
 
     @property
     def rows(self) -> int:

@@ -8,6 +8,7 @@ from dataclasses import astuple, dataclass, field
 import numpy as np
 
 from calibrant.live.monitor.boundary import mixture
+from calibrant.live.monitor.evidence import Evidence
 from calibrant.live.monitor.rows import Labeled
 from calibrant.live.monitor.wealth import running
 from calibrant.numerics import Floats
@@ -41,6 +42,10 @@ class History:
 
     def add(self, rows: Labeled, before: int, run: int, log_e: Floats) -> None:
         """Add rows to the sums, and write points down; ``before`` is the number of rows so far."""
+        if len(rows) == 1 and rows.n is None and (before + 1) % self.stride:
+            p, error = float(rows.p[0]), float(rows.events[0] - rows.p[0])
+            self.sums = self.sums + np.array([error, p * (1.0 - p), 1.0, error, error * error])
+            return
         n, errors = rows.sizes, rows.errors
         values = np.column_stack([errors, n * rows.p * (1.0 - rows.p), n, errors, rows.squares])
         table = running(self.sums, values)[1:]
@@ -54,9 +59,9 @@ class History:
             place = row - before - 1
             self._note(row, float(rows.at[place]), run, table[place], float(log_e[place]))
 
-    def forget_evidence(self) -> None:
-        """Begin the sums of the evidence again."""
-        self.sums = np.append(self.sums[:2], np.zeros(3))
+    def forget_evidence(self, kept: Evidence) -> None:
+        """Begin the sums of the evidence again with what is kept of it."""
+        self.sums = np.append(self.sums[:2], kept.sums[:, :3].sum(axis=0))
 
     def _note(self, row: int, at: float, run: int, sums: Floats, log_e: float) -> None:
         errors, information, n, difference, squares = sums.tolist()

@@ -34,7 +34,7 @@ class Labeled:
         cls, p: Floats, events: Floats, edges: Floats, at: Floats, keys: Ints | None = None, n: Floats | None = None
     ) -> Labeled:
         """With log-odds and bins; key -1 is none."""
-        x = np.clip(logit(p), -FAR, FAR)
+        x = np.minimum(np.maximum(logit(p), -FAR), FAR)
         bins = np.searchsorted(edges, p, side="right").astype(np.int64)
         return cls(p, events, x, bins, np.full(len(p), -1, dtype=np.int64) if keys is None else keys, at, n)
 

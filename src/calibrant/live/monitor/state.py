@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from calibrant.live.monitor.alarms import Alarm, Part
+from calibrant.live.monitor.alarms import Alarm, EndedBy, Part
 from calibrant.live.monitor.early import DELAY_CELLS, Drift, Early
 from calibrant.live.monitor.evidence import CELLS, Evidence
 from calibrant.live.monitor.history import FIRST_STRIDE, MOST, History, Point
@@ -42,11 +42,11 @@ def written(monitor: Monitor) -> str:
         "rows": monitor.rows,
         "run": monitor.run,
         "looks": monitor.looks,
-        "standing": monitor._standing,
         "start": list(monitor._start),
         "alarms": [_without_nan(asdict(each)) for each in monitor.alarms],
         "runs": [_of_run(each) for each in monitor._runs],
-        "evidence": {each.name: getattr(monitor._evidence, each.name).tolist() for each in fields(Evidence)},
+        "evidence": _of_evidence(monitor._evidence),
+        "mark": None if monitor._mark is None else _of_evidence(monitor._mark),
         "history": {
             "stride": monitor._history.stride,
             "sums": monitor._history.sums.tolist(),
@@ -66,6 +66,10 @@ def written(monitor: Monitor) -> str:
 
 def _without_nan(values: dict[str, Any]) -> dict[str, Any]:
     return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in values.items()}
+
+
+def _of_evidence(evidence: Evidence) -> dict[str, Any]:
+    return {each.name: getattr(evidence, each.name).tolist() for each in fields(Evidence)}
 
 
 def _of_wealth(wealth: Wealth) -> list[Any]:
@@ -124,16 +128,19 @@ def _filled(found: dict[str, Any], kind: type[Monitor]) -> Monitor:
         raise ValueError
     lag, bins = monitor.lag, len(monitor.edges) + 1
     monitor.rows, monitor.run, monitor.looks = (_count(found[name]) for name in ("rows", "run", "looks"))
-    monitor._standing = _flag(found["standing"])
     row, errors, information = found["start"]
     monitor._start = (_count(row), _number(errors), _number(information))
     monitor._alarms = [_alarm(each) for each in _list(found["alarms"])]
     monitor._runs = [_run(each, bins) for each in _list(found["runs"], lag)]
     monitor._evidence = _evidence(found["evidence"], lag, bins)
+    monitor._mark = None if found["mark"] is None else _evidence(found["mark"], lag, bins)
     monitor._history = _history(found["history"])
     monitor._keys = _keys(found["keys"], monitor.n_keys, lag)
     monitor._early = _early(found["early"])
     if len(monitor._alarms) > 100 or monitor._evidence.rows > monitor.rows or monitor.looks > monitor.rows:
+        raise ValueError
+    confirmed = monitor.alarm is not None and monitor.alarm.confirmed > 0
+    if any(each.holds for each in monitor._alarms[:-1]) or (monitor._mark is not None) != confirmed:
         raise ValueError
     return monitor
 
@@ -151,12 +158,6 @@ def _or_nan(value: Any) -> float:
 def _count(value: Any) -> int:
     if type(value) is not int or not 0 <= value < 2**62:
         raise ValueError
-    return value
-
-
-def _flag(value: Any) -> bool:
-    if type(value) is not bool:
-        raise TypeError
     return value
 
 
@@ -217,19 +218,24 @@ def _history(value: Any) -> History:
 
 
 def _alarm(value: Any) -> Alarm:
-    if not isinstance(value, dict) or value["part"] not in get_args(Part):
+    if not isinstance(value, dict) or set(value) != {each.name for each in fields(Alarm)}:
         raise ValueError
-    if set(value) != {each.name for each in fields(Alarm)}:
+    end, by = value["end"], value["ended_by"]
+    if value["kind"] not in get_args(Part) or by not in (get_args(EndedBy) if end is not None else (None,)):
         raise ValueError
     return Alarm(
         _count(value["number"]),
-        _count(value["row"]),
+        _count(value["start"]),
         _or_nan(value["at"]),
-        value["part"],
+        value["kind"],
         _number(value["log_e"]),
         _count(value["onset_row"]),
         _or_nan(value["onset_at"]),
         _number(value["shift"]),
+        _count(value["confirmed"]),
+        None if end is None else _count(end),
+        _or_nan(value["end_at"]),
+        by,
     )
 
 

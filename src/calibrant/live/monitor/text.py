@@ -26,12 +26,12 @@ def assumption(lag: int) -> str:
 def summary(monitor: Monitor) -> str:
     """Some lines: the band, the evidence, the alarms, the advice, early warnings, and the budget."""
     lines = [
-        f"{plural(monitor.rows, 'row')}, run {monitor.run}, {plural(monitor.alarm_count, 'alarm')}.",
+        f"{plural(monitor.rows, 'row')}, {plural(monitor.alarm_count, 'alarm')}.",
+        *(f"  Latest: {each}." for each in monitor.alarms[-1:]),
         f"  Since the evidence began: {monitor.band}.",
         f"  E-value {_e_text(monitor.log_e)} against {monitor.against}; an alarm is raised at {1.0 / monitor.level:g}.",
         f"  Advice: {monitor.advice}.",
     ]
-    lines += [f"  Latest: {each}." for each in monitor.alarms[-1:]]
     if monitor.n_keys:
         off = monitor.keys_off()
         names = ", ".join(each.key for each in off[:5]) + (", ..." if len(off) > 5 else "")
@@ -79,6 +79,7 @@ def prometheus(monitor: Monitor, labels: Mapping[str, str], prefix: str) -> str:
     metrics: list[tuple[str, str, str, list[tuple[dict[str, str], float]]]] = [
         ("rows_total", "counter", "Labeled rows so far", [({}, float(monitor.rows))]),
         ("alarms_total", "counter", "Alarms so far", [({}, float(monitor.alarm_count))]),
+        ("alarm", "gauge", "1 while an alarm holds", [({}, float(monitor.alarm is not None))]),
         ("run", "gauge", "Number of the run", [({}, float(monitor.run))]),
         ("log_e_value", "gauge", "Log evidence of this run against the hypothesis", [({}, monitor.log_e)]),
         ("log_e_limit", "gauge", "Log evidence at which an alarm comes", [({}, -math.log(monitor.level))]),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from calibrant.numerics import Floats
+from calibrant.numerics import Floats, Ints
 
 START = 0.5
 """Prior probability that a deviation is there from the first row; the rest is spread over later onsets."""
@@ -20,8 +21,9 @@ def unspent(row: Floats) -> Floats:
 
 def begins_at(row: Floats) -> Floats:
     """Logarithm of the prior probability that a deviation begins at this row, counted from 1."""
-    grown = np.log1p(1.0 / (row + 1.0)) / math.log(2.0)
-    return np.asarray(math.log(1.0 - START) + np.log(grown) - np.log(np.log2(row + 1.0) * np.log2(row + 2.0)))
+    after = row + 1.0
+    grown = np.log1p(1.0 / after) / (np.log2(after) * np.log2(row + 2.0))
+    return np.asarray(np.log(grown) + math.log((1.0 - START) / math.log(2.0)))
 
 
 def log_ratios(p: Floats, y: Floats, tilts: Floats, reach: Floats | None = None) -> Floats:
@@ -43,8 +45,13 @@ def running(before: Floats, steps: Floats) -> Floats:
 
 def log_sum(terms: Floats) -> Floats:
     """Logarithm of the sum of exponentials along the last axis."""
-    top = terms.max(axis=-1)
-    return np.asarray(top + np.log(np.exp(terms - top[..., None]).sum(axis=-1)))
+    top = np.maximum.reduce(terms, axis=-1, keepdims=True)
+    return np.asarray(top[..., 0] + np.log(np.add.reduce(np.exp(terms - top), axis=-1)))
+
+
+def log_add(terms: Floats) -> Floats:
+    """The same for few terms, added in order, which is faster for few rows."""
+    return np.asarray(np.logaddexp.reduce(terms, axis=-1))
 
 
 def log_e_after(totals: Floats, opened: Floats, row: Floats) -> Floats:
@@ -97,3 +104,24 @@ class Wealth:
     def log_e(self) -> float:
         """The log e-value now."""
         return float(log_e_after(self.totals, self.opened, np.array(float(self.rows))))
+
+
+def advance_one(parts: Sequence[Wealth], ratios: Floats, layout: tuple[Ints, Ints, list[slice], Floats]) -> list[float]:
+    """Take one row in several e-processes, and return their log e-values: the bits of :meth:`Wealth.advance`, at once.
+
+    ``layout`` says how their alternatives lie in one array: the part of each, first places and places of the parts, and
+    logarithms of their sizes.
+    """
+    own, first, places, counts = layout
+    row = np.array([each.rows + 1.0 for each in parts])
+    before = np.concatenate([each.totals for each in parts])
+    opened = np.logaddexp(np.concatenate([each.opened for each in parts]), begins_at(row)[own] - before)
+    totals = before + ratios
+    terms = totals + opened
+    tops = np.maximum.reduceat(terms, first)
+    grown = np.exp(terms - tops[own])
+    sums = np.array([np.add.reduce(grown[place]) for place in places])
+    for each, place in zip(parts, places, strict=True):
+        each.totals, each.opened, each.rows = totals[place], opened[place], each.rows + 1
+    found: list[float] = np.logaddexp(tops + np.log(sums) - counts, np.log(unspent(row))).tolist()
+    return found

@@ -158,6 +158,7 @@ FIGURES: dict[str, tuple[str, Read]] = {
     "learner_lag_seconds": ("Age of the oldest entry that is not learned", _one(lambda view: view.behind_seconds)),
     "learner_lag_entries": ("Entries that are not learned", _one(lambda view: view.behind)),
     "monitor_difference": ("Band of observed minus predicted per row", _band),
+    "monitor_alarm": ("1 while an alarm of the monitor holds", _of_report("monitor", "holds")),
     "monitor_alarms_total": ("Alarms of the monitor", _of_report("monitor", "alarms")),
     "last_alarm_timestamp_seconds": (
         "Time of the last alarm",

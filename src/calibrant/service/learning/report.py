@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from calibrant.live.monitor import Alarm
 from calibrant.service.learning.figures import moment
 from calibrant.service.learning.state import NEVER, StreamState
 from calibrant.service.store.log import SECOND
@@ -45,6 +46,8 @@ def report(state: StreamState, names: Mapping[int, str] | None = None) -> dict[s
         "monitor": {
             "alarms": state.alarms,
             "last_alarm": None if state.alarmed == NEVER else moment(state.alarmed / SECOND),
+            "holds": monitor.alarm is not None,
+            "latest": [_alarm(each) for each in monitor.alarms[:-11:-1]],
             "advice": str(monitor.advice),
             "level_low": band.low,
             "level_high": band.high,
@@ -58,6 +61,13 @@ def report(state: StreamState, names: Mapping[int, str] | None = None) -> dict[s
         "pinned": decisions.pinned,
         "fast": state.fast_until != NEVER,
     }
+
+
+def _alarm(alarm: Alarm) -> dict[str, Any]:
+    """What an alarm found; times are those of the predictions."""
+    times = {"since": alarm.at, "until": alarm.end_at, "onset": alarm.onset_at}
+    found = {name: None if math.isnan(at) else moment(at) for name, at in times.items()}
+    return found | {name: getattr(alarm, name) for name in ("kind", "shift", "ended_by")}
 
 
 def text_of(document: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ from calibrant.arrays import Rows
 from calibrant.messages import Advice, InputError, Note, Phrase, Setting, Voice, note
 from calibrant.metrics.variance import Spread, between, kish
 from calibrant.numerics import Ends, Floats, Grid, expit
-from calibrant.selection.folds import Folds, periods_of
+from calibrant.selection.folds import Folds, cut_time, periods_of
 from calibrant.tallies import SEGMENT_GRID, Clusters, GroupedTally, Tally
 from calibrant.tallies.grouped import check_ids
 
@@ -24,6 +24,9 @@ MAX_EXACT_ROWS = 1 << 16
 """More rows than this are counted on the grid of 65,536 cells, where scores that agree to a thousandth share a cell;
 their segments and periods on about 1,000 cells."""
 
+
+MANY_VALUES = 20
+"""A column of numbers with more values than this is cut into ranges of about equally many rows."""
 
 NO_FOLDS = Folds(())
 """No folds can be made."""
@@ -117,6 +120,12 @@ class Evidence:
     seen: Seen = NOT_SEEN
     """Whether the map was fitted to these rows."""
 
+    @property
+    def cells(self) -> str | None:
+        """Which of the segments are the cells of all the others; None if each column is judged by itself."""
+        first, *columns = self.segments or ("",)
+        return first if columns and first == ", ".join(columns) else None
+
     def with_ends(self, ends: Ends) -> Evidence:
         """The same rows, with scores clipped to these ends where log-odds are computed."""
         tally = self.tally.with_ends(ends)
@@ -157,6 +166,21 @@ def evidence_of_rows(
         period_found,
         (*rows.other_notes, *said),
     )
+
+
+def range_names(values: NDArray[Any], rows: NDArray[Any]) -> NDArray[Any]:
+    """The range of each of many distinct numbers in ascending order, as text; few values, and others, as they are."""
+    numbers = np.asarray(values.tolist()) if values.dtype == object else values
+    if len(values) <= MANY_VALUES or numbers.dtype.kind not in "iuf":
+        return values
+    first, last, place = cut_time(numbers, rows)
+    names: list[str] = []
+    for digits in (6, 9, 12, 17):  # as many as tell the ranges apart
+        ends = [[f"{end:.{digits}g}" for end in each] for each in zip(first, last, strict=True)]
+        names = [" to ".join(dict.fromkeys(each)) for each in ends]
+        if len(set(names)) == len(names):
+            break
+    return np.array(names, dtype=object)[place]
 
 
 def _whole(tally: Tally) -> Tally:

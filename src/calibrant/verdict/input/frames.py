@@ -33,6 +33,7 @@ from calibrant.verdict.input.evidence import (
     not_probabilities,
     part_of,
     physical_rows,
+    range_names,
 )
 
 FINE_GRID = Grid()
@@ -75,8 +76,8 @@ class Engine:
         """Rows, events, predicted events and their variance in each cluster bucket, by the first key."""
         made: dict[Any, Floats] = defaultdict(lambda: np.zeros((4, CLUSTER_BUCKETS)))
         names, *columns = totals(self.frame, self.score, self.label, **keys, **self.options)
-        for (value, bucket), *sums in zip(names, *(column.tolist() for column in columns), strict=True):
-            made[value][:, bucket] += sums
+        for (*values, bucket), *sums in zip(names, *(column.tolist() for column in columns), strict=True):
+            made[values[0] if len(values) == 1 else tuple(values)][:, bucket] += sums
         return dict(made)
 
 
@@ -92,7 +93,11 @@ def evidence_of_frame(given: Given, random_state: int, calibration: Calibration 
         None if groups is None or groups == physical_rows(whole) else given.groups
     )  # otherwise groups are single rows
     unit = whole.event_unit
-    segments = {name: _scaled(engine.parts(by=name), unit) for name in by}
+    counted: dict[str, Any] = {name: engine.parts(by=name) for name in by}
+    words = {name: _words_of(each) for name, each in counted.items()}
+    if len(by) > 1 and not given.names["alone"]:
+        counted = {", ".join(by): engine.parts(by=by), **counted}
+    segments = {name: _scaled(_named(each, words.get(name) or words), unit) for name, each in counted.items()}
     buckets = None if by_group is None else _scaled(engine.parts(groups=by_group, grid=FINE_GRID), unit)
     time = None if given.time is None else _tallies_by_time(engine, given.time)
     periods = Periods.of(_scaled(time[1], unit)) if time is not None else None
@@ -107,7 +112,9 @@ def evidence_of_frame(given: Given, random_state: int, calibration: Calibration 
         folds = Folds.at_random(whole, random_state=random_state)
     parts = period_parts = None
     if by_group is not None:
-        parts = {name: _parts(engine.sums(by=name, groups=by_group), unit) for name in by}
+        keys = {name: by if name not in words else name for name in counted}
+        summed = {name: engine.sums(by=key, groups=by_group) for name, key in keys.items()}
+        parts = {name: _parts(_added(each, words.get(name) or words), unit) for name, each in summed.items()}
         period_parts = {}
         if time is not None and periods is not None:
             period_parts = {"time": _parts(periods.added(engine.sums(groups=by_group, **time[0])), unit)}
@@ -124,6 +131,36 @@ def evidence_of_frame(given: Given, random_state: int, calibration: Calibration 
         () if folds.parts else (gain_not_measured(),),
         NOT_SEEN if calibration is None or calibration.provenance is None else Seen(unseen=Unseen.FRAME),
     )
+
+
+def _words_of(tallies: GroupedTally) -> dict[Any, Any]:
+    """The name of each value of a column: itself, or the range that it is in."""
+    numbers = all(isinstance(key, int | float) and not isinstance(key, bool) for key in tallies)
+    keys = sorted(tallies) if numbers else list(tallies)
+    rows = np.array([float(tallies[key].total) for key in keys])
+    return dict(zip(keys, range_names(np.array(keys), rows).tolist() if numbers else keys, strict=True))
+
+
+def _name(key: Any, words: Mapping[Any, Any]) -> Any:
+    """The name of a value; of a cell, the names of its values by column."""
+    if not isinstance(key, tuple):
+        return words[key]
+    return ", ".join(str(of[value]) for value, of in zip(key, words.values(), strict=True))
+
+
+def _named(tallies: GroupedTally, words: Mapping[Any, Any]) -> GroupedTally:
+    made: dict[Any, list[Tally]] = defaultdict(list)
+    for key, each in tallies.items():
+        made[_name(key, words)].append(each)
+    return GroupedTally({name: reduce(Tally.__add__, parts) for name, parts in made.items()})
+
+
+def _added(sums: Mapping[Any, Floats], words: Mapping[Any, Any]) -> dict[Any, Floats]:
+    made: dict[Any, Floats] = {}
+    for key, each in sums.items():
+        name = _name(key, words)
+        made[name] = made[name] + each if name in made else each
+    return made
 
 
 def _as_probabilities(

@@ -23,7 +23,15 @@ from calibrant.numerics import Floats
 from calibrant.reading import ONE_SEGMENT, Given
 from calibrant.selection.folds import Folds
 from calibrant.tallies import GroupedTally, Tally, repeat_notes, repeat_notes_of_rows
-from calibrant.verdict.input.evidence import NO_FOLDS, NOT_SEEN, Columns, Evidence, as_probabilities, evidence_of_rows
+from calibrant.verdict.input.evidence import (
+    NO_FOLDS,
+    NOT_SEEN,
+    Columns,
+    Evidence,
+    as_probabilities,
+    evidence_of_rows,
+    range_names,
+)
 
 if TYPE_CHECKING:
     from calibrant.verdict.input.through import Through
@@ -156,10 +164,17 @@ def _segment_column(column: Any, length: int, subject: str | Setting) -> NDArray
 
 
 def segments_of(given: Given) -> dict[str, NDArray[Any]]:
-    """Columns of segments by name, of the rows with positive weight."""
+    """Columns of segments by name, of the rows with positive weight; first the cells of several named columns."""
     n = len(np.asarray(given.y)) if given.by else 0
     read = {}
     for name, column in given.by.items():
         subject: str | Setting = "by" if name == ONE_SEGMENT else Setting("by", name)
-        read[name] = _segment_column(column, n, subject)
-    return read if given.kept is None else {name: column[given.kept] for name, column in read.items()}
+        found = _segment_column(column, n, subject)
+        found = found if given.kept is None else found[given.kept]
+        values, place, rows = np.unique(found, return_inverse=True, return_counts=True)
+        names = range_names(values, rows)
+        read[name] = found if names is values else names[place]
+    if len(read) < 2 or not given.names.get("by") or given.names["alone"]:
+        return read
+    cells = [", ".join(map(str, each)) for each in zip(*(column.tolist() for column in read.values()), strict=True)]
+    return {", ".join(read): np.array(cells, dtype=object), **read}

@@ -158,7 +158,7 @@ class Through:
             parts = self._parts(random_folds(given, random_state))
         if parts:
             return reduce(Tally.__add__, parts), parts, replace(seen, crossfitted=True)
-        return _mapped(given, self.calibration.map), (), seen
+        return mapped(given, self.calibration.map), (), seen
 
     @staticmethod
     def left_out(before: Tally | GroupedTally, after: Tally | GroupedTally) -> tuple[Note, ...]:
@@ -172,7 +172,7 @@ class Through:
         made = {}
         for place, (key, tally) in enumerate(given.items()):
             columns = {name: read_keys([values[place]] * len(tally.n), "by") for name, values in keys.items()}
-            made[key] = _mapped(tally, self.calibration.map, columns)
+            made[key] = mapped(tally, self.calibration.map, columns)
         kept = {key: tally for key, tally in made.items() if np.isfinite(tally.scores).all()}
         if not kept:
             raise _no_probability()
@@ -185,7 +185,7 @@ class Through:
         if len(folds) < 2:
             return ()
         fitted = [clone(self.calibrator).fit_tally(reduce(Tally.__add__, rest)).map_ for rest in others]
-        return tuple(_mapped(fold, each) for fold, each in zip(folds, fitted, strict=True))
+        return tuple(mapped(fold, each) for fold, each in zip(folds, fitted, strict=True))
 
     def _overlap(self, judged: Tally) -> Overlap | None:
         data = self.calibration.provenance
@@ -217,7 +217,8 @@ def _no_probability() -> InputError:
     return InputError("calibration", "gives no row a probability", fix)
 
 
-def _mapped(tally: Tally, fitted: Map, columns: Mapping[str, Keys | Floats] | None = None) -> Tally:
+def mapped(tally: Tally, fitted: Map, columns: Mapping[str, Keys | Floats] | None = None) -> Tally:
+    """The tally of the probabilities that a map gives."""
     probabilities = np.asarray(fitted.apply(tally.scores, columns or {}), dtype=np.float64)
     plain = replace(tally.cells, keys=probabilities, offset=None, scores=None)
     return Tally(plain.merged(probabilities, None), counts=tally.counts, whole=tally.whole)

@@ -85,7 +85,7 @@ def joint_headline(verdict: Verdict, voice: Voice) -> str:
     unit, total, never = unit_of(verdict), f"{len(verdict.classes):,}", len(verdict.never_predicted)
     if verdict.status == "calibrated":
         which = f"the {total} predicted of {len(verdict.classes) + never:,}" if never else f"all {total}"
-        return f"CALIBRATED within the tolerance in {which} {unit}."
+        return f"CALIBRATED within the limit in {which} {unit}."
     unit = f"predicted {unit}" if never else unit
     if verdict.in_sample and not verdict.crossfitted and verdict.status == "cannot tell":
         rows = voice.nouns.rows
@@ -94,11 +94,11 @@ def joint_headline(verdict: Verdict, voice: Voice) -> str:
     if found:
         where = f"in {len(found):,} of {total} {unit}: {_named(verdict, found, voice)}"
         if verdict.status == "miscalibrated":
-            return f"MISCALIBRATED beyond the tolerance {where}."
-        return f"OFF {where}. Chance does not explain it; whether it is beyond the tolerance is open."
+            return f"MISCALIBRATED beyond the limit {where}. Recalibrate."
+        return f"OFF {where}, more than chance explains. Recalibrate."
     unknown = [name for name, each in verdict.classes.items() if each.status == "cannot tell"]
     rest = len(verdict.classes) - len(unknown)
-    others = f"; {rest:,} {'is' if rest == 1 else 'are'} calibrated within the tolerance" if rest else ""
+    others = f"; {rest:,} {'is' if rest == 1 else 'are'} calibrated within the limit" if rest else ""
     return f"CANNOT TELL YET for {len(unknown):,} of {total} {unit}: {_few(unknown)}{others}."
 
 

@@ -15,7 +15,7 @@ LATE_SECONDS = 120.0
 """A learner that is this far behind needs attention."""
 
 RECENT_SECONDS = 86_400.0
-"""An alarm stays at the head of the page for a day."""
+"""An alarm stays at the head of the page while it holds, and for a day from its start."""
 
 MARKS = {"good": "fine", "warn": "look", "bad": "act", "none": "waiting"}
 """The word beside the color."""
@@ -86,10 +86,11 @@ def about(view: Overview) -> Sentence:
         return Sentence("none", f"No outcome has been learned yet; {served}.")
     monitor = report["monitor"]
     since = (view.now - view.last_alarm).total_seconds() if view.last_alarm else RECENT_SECONDS
-    if since < RECENT_SECONDS:
-        return Sentence(
-            "bad", f"The monitor raised an alarm {duration(since)} ago. Its advice now: {monitor['advice']}."
-        )
+    if monitor.get("holds") or since < RECENT_SECONDS:
+        raised = f"The monitor raised an alarm {duration(since)} ago"
+        if monitor.get("holds"):
+            return Sentence("bad", f"{raised}, which still holds. Its advice now: {monitor['advice']}.")
+        return Sentence("warn", f"{raised}, which has ended. Its advice on the rows since then: {monitor['advice']}.")
     if report["paused"]:
         text = f"A version was rolled back; version {view.served} is served, and no new one until somebody resumes."
         return Sentence("warn", text)
