@@ -69,6 +69,8 @@ QUICK_ROWS, ACCURACY_ROWS = 1_000_000, 10_000_000
 BITS, FINER = Grid().bits, (12, 14)
 FILES, CHUNK = 8, 1 << 20
 CELLS, SEGMENT_CELLS, SEGMENTS = 1 << 16, 1 << 10, 1_000
+SEGMENT_NAMES = np.array([f"s{place:03}" for place in range(SEGMENTS)])
+"""Text, since `check` cuts a column of many numbers into ranges."""
 SIDES = ("library", "by hand")
 QUICK_TASKS = ("audit, 1,000 segments",)
 """What takes so long on 10^6 rows that its ratio has a verdict."""
@@ -93,8 +95,8 @@ class Source:
     def draw(self, rng: np.random.Generator, rows: int) -> dict[str, NDArray[Any]]:
         scores = rng.beta(*self.shape, rows)
         labels = (rng.random(rows) < self.truth(scores)).astype(np.int8)
-        segment = (SEGMENTS * rng.random(rows) ** 2).astype(np.int32)  # the first holds 60 times what the last does
-        return {"score": scores, "label": labels, "segment": segment}
+        place = (SEGMENTS * rng.random(rows) ** 2).astype(np.int32)  # the first holds 60 times what the last does
+        return {"score": scores, "label": labels, "segment": SEGMENT_NAMES[place]}
 
 
 SOURCES: Mapping[str, Source] = {
@@ -107,7 +109,7 @@ def rows_of(name: str, rows: int, data: Path) -> Path:
     """Folder that holds the rows of one source, made unless it is there."""
     folder = data / f"{name}-{rows}"
     source = SOURCES[name]
-    recipe = {"recipe": 1, "seed": source.seed, "shape": list(source.shape), "rows": rows, "chunk": CHUNK}
+    recipe = {"recipe": 2, "seed": source.seed, "shape": list(source.shape), "rows": rows, "chunk": CHUNK}
     with suppress(OSError, ValueError):
         if json.loads((data / f"{folder.name}.json").read_text(encoding="utf-8")) == recipe:
             return folder
@@ -126,7 +128,7 @@ def write_part(source: Source, part: int, rows: int, folder: Path) -> None:
     import pyarrow.parquet as pq
 
     rng = np.random.default_rng([source.seed, part])
-    types = {"score": pa.float64(), "label": pa.int8(), "segment": pa.int32()}
+    types = {"score": pa.float64(), "label": pa.int8(), "segment": pa.string()}
     path = folder / f"part-{part}.parquet"
     with pq.ParquetWriter(path, pa.schema(list(types.items())), use_dictionary=["label", "segment"]) as writer:
         for start in range(0, rows, CHUNK):
