@@ -130,11 +130,11 @@ def check(
         about the cross-fitted probabilities; otherwise the status *calibrated* is withheld.
     tolerance
         Limit of the error of the curve, in log-odds. The default, 0.2, means odds that are typically within a factor of
-        1.22: 3.7 points for evenly spread scores, a fifth of the events where these are rare. So a decision at a
-        threshold of 20 % is typically taken at 17 to 23 %, and scores that differ by more than 0.4 in log-odds keep
-        their order. Choose what your decisions bear before you see the result: a price may need 0.05. A pair limits
-        intercept and slope as well, to ``(0.2, 0.2)`` from 0 and 1; both are taken literally, and the limit of the
-        curve is then 0.2.
+        1.22: 3.7 points for evenly spread scores, a fifth of the events where these are rare. Where the error is that
+        large, a decision at a threshold of 20 % is taken at 17 to 23 %, and two scores may be in the wrong order if
+        their log-odds differ by less than 0.4; in a few rows the error may be larger. Choose what your decisions bear
+        before you see the result: a price may need 0.05. A pair limits intercept and slope as well, to ``(0.2, 0.2)``
+        from 0 and 1; both are taken literally, and the limit of the curve is then 0.2.
     clamp
         Intercept and slope use the log-odds of scores clipped to [clamp, 1 - clamp]. By default only scores of exactly
         0 and 1 are moved, to half the distance of the nearest other score, and a note counts them.
