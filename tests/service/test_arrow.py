@@ -99,9 +99,9 @@ def test_rows_that_are_not_stored_are_answered_by_column_as_one_by_one() -> None
 
 
 WRONG: list[tuple[bytes, str]] = [
-    (b"", "body"), (b"{}", "body"), (stream_of({"id": ["a"]}), "body"),
+    (b"", "body"), (b"{}", "body"), (stream_of({"id": ["a"]}), "score"),
     (stream_of({"id": ["a"], "score": [0.5]})[:-40], "body"),
-    (stream_of({"id": ["a"], "score": [0.5], "more": [1]}), "body"),
+    (stream_of({"id": ["a"], "score": [0.5], "more": [1]}), "more"),
     (stream_of({"id": ["a"], "score": [0.5]}, "zstd"), "body"),
     (stream_of({"id": ["a"], "score": [0.5]}, "lz4"), "body"),
     (stream_of({"id": pa.array(["a"]).dictionary_encode(), "score": [0.5]}), "body"),

@@ -18,7 +18,7 @@ import psycopg
 import pytest
 from tests.service.live_service import KEY, Running, config
 
-from calibrant.service.api.app import DRAINED
+from calibrant.service.api.bodies import DRAINED
 from calibrant.service.api.serving.receipts import Receipt, Receipts
 from calibrant.service.settings import Settings
 from calibrant.service.store.access import issue_token, revoke_token

@@ -25,7 +25,7 @@ def test_outcomes_are_logged_in_their_order(database: psycopg.Connection, stream
 WRONG: list[tuple[Any, str]] = [
     ([], "outcomes[1]"), ({"id": "a"}, "outcomes[1].outcome"), ({"id": "a", "outcome": 2}, "outcomes[1].outcome"),
     ({"id": "a", "outcome": True}, "outcomes[1].outcome"), ({"id": "a", "outcome": 0.0}, "outcomes[1].outcome"),
-    ({"outcome": 1}, "outcomes[1].id"), ({"id": "a", "outcome": 1, "score": 1}, "outcomes[1]"),
+    ({"outcome": 1}, "outcomes[1].id"), ({"id": "a", "outcome": 1, "score": 1}, "outcomes[1].score"),
     ({"id": "a", "outcome": 1, "at": moment(1_000_000)}, "outcomes[1].at"),
     ({"id": "a", "outcome": 1, "at": moment(-1_000_000)}, "outcomes[1].at"),
     ({"id": "a", "outcome": 1, "receipt": 5}, "outcomes[1].receipt"),

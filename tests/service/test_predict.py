@@ -157,11 +157,11 @@ def test_a_batch_may_repeat_ids(service: Running) -> None:
 
 
 WRONG: list[tuple[Any, str]] = [
-    ([], "body"), ({}, "score"), ({"id": "a"}, "score"), ({"id": "a", "score": "0.5"}, "score"),
+    ([], "body"), ({}, "id"), ({"id": "a"}, "score"), ({"id": "a", "score": "0.5"}, "score"),
     ({"id": "a", "score": True}, "score"), ({"id": "a", "score": None}, "score"), ({"id": "a", "score": 2}, "score"),
     ({"id": "a", "score": -0.1}, "score"), ({"id": "a", "score": 10**400}, "score"),
     ({"score": 0.5}, "id"), ({"id": "", "score": 0.5}, "id"), ({"id": "a" * 201, "score": 0.5}, "id"),
-    ({"id": 5, "score": 0.5}, "id"), ({"id": "a", "score": 0.5, "keys": "k"}, "body"),
+    ({"id": 5, "score": 0.5}, "id"), ({"id": "a", "score": 0.5, "keys": "k"}, "keys"),
     ({"id": "a", "score": 0.5, "key": ""}, "key"), ({"id": "a", "score": 0.5, "key": "a\0"}, "key"),
     ({"id": "a", "score": 0.5, "key": "\ud800"}, "key"), ({"id": "a", "score": 0.5, "key": 3}, "key"),
     ({"id": "a", "score": 0.5, "at": 3}, "at"), ({"id": "a", "score": 0.5, "at": "2026-01-01T00:00:00"}, "at"),

@@ -41,6 +41,9 @@ class Config:
         Folder in which the versions that are served are kept, so that a process can begin while the database is away.
     host, port, workers
         Where the process listens, and how many processes do.
+    connections
+        Connections that may be open at once; fewer if the process may not open so many files. If another one comes,
+        those that have waited longest for their client are closed.
     body_bytes, batch_rows
         Largest body of a request, and most rows in one.
     queue_rows
@@ -71,6 +74,7 @@ class Config:
     host: str = "127.0.0.1"
     port: int = 8_000
     workers: int = 1
+    connections: int = 4_000
     body_bytes: int = 8 * MIB
     batch_rows: int = 10_000
     queue_rows: int = 20_000
@@ -89,7 +93,7 @@ class Config:
         if len(set(self.receipt_keys)) < len(self.receipt_keys):
             raise InputError("receipt_keys", "holds a key twice", "list each key once")
         check_whole("port", self.port, 0)
-        for name in ("workers", "body_bytes", "batch_rows", "queue_rows"):
+        for name in ("workers", "connections", "body_bytes", "batch_rows", "queue_rows"):
             check_whole(name, getattr(self, name), 1)
         for name in ("rate", "poll_seconds", "commit_seconds", "drain_seconds"):
             value = getattr(self, name)
@@ -187,7 +191,7 @@ def _read(variable: str, text: str, read: Callable[[str], Any], *, secret: bool)
 
 READERS: dict[str, Callable[[str], Any]] = {
     "database": str, "receipt_keys": _keys, "cache": Path, "host": str, "port": int, "workers": int,
-    "body_bytes": int, "batch_rows": int, "queue_rows": int, "rate": float, "poll_seconds": float,
+    "connections": int, "body_bytes": int, "batch_rows": int, "queue_rows": int, "rate": float, "poll_seconds": float,
     "commit_seconds": float, "drain_seconds": float, "tracing": _switch,
 }  # fmt: skip
 """How the text of each variable is read."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from datetime import UTC, tzinfo
 from typing import Any, Literal, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -197,11 +197,15 @@ class Settings:
     @classmethod
     def of(cls, document: Any) -> Settings:
         """Settings from a document of :meth:`document`; a name that is not known is refused."""
-        names = {each.name for each in fields(cls)}
-        if not isinstance(document, dict) or "horizon" not in document:
-            raise InputError("settings", "must be an object with a horizon", 'such as {"horizon": 3600}')
-        if unknown := sorted(set(document) - names):
-            raise InputError("settings", f"has no {unknown[0]}", f"the names are {', '.join(sorted(names))}")
+        if not isinstance(document, dict):
+            raise InputError("settings", "must be an object", 'such as {"horizon": 3600}')
+        needed = {each.name: each.default is MISSING for each in fields(cls)}
+        unknown = sorted(set(document) - needed.keys())
+        fix = "".join(f"{name!r} is not known; " for name in unknown[:1]) + f"the names are {', '.join(sorted(needed))}"
+        if missing := [name for name in needed if needed[name] and name not in document]:
+            raise InputError(missing[0], "is missing", fix)
+        if unknown:
+            raise InputError("settings", f"has no {unknown[0]!r}", fix)
         return cls(**document)
 
 

@@ -21,6 +21,7 @@ from fastapi.security import HTTPBearer
 from psycopg_pool import ConnectionPool
 from starlette.concurrency import run_in_threadpool
 
+from calibrant.service.api.bodies import FORM, checked, media_type, read_body
 from calibrant.service.api.errors import RETRY_SECONDS, Refusal
 from calibrant.service.store.access import (
     SECRET,
@@ -213,7 +214,7 @@ def need(scope: str, *, everywhere: bool = False) -> Callable[..., Awaitable[Cal
 
 
 class TokenFirst(APIRoute):
-    """A route that checks the token before it reads the body; FastAPI by itself reads the body first."""
+    """A route that checks the token, then reads the body by our rules; FastAPI by itself reads the body first."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The handler of the route, behind its needs."""
@@ -223,6 +224,8 @@ class TokenFirst(APIRoute):
         async def guarded(request: Request) -> Response:
             for each in needs:
                 await each(request)  # type: ignore[misc]
+            if self.body_field is not None:
+                request = await checked(request, request.app.state.service.config)
             return await handle(request)
 
         return guarded
@@ -262,11 +265,8 @@ async def form_of(request: Request) -> dict[str, str]:
     """The fields of a form; of several values the last."""
     if hasattr(request.state, "form"):
         return dict(request.state.form)
-    body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > MOST_FORM:
-            raise Refusal(413, "too-large", "body", f"has more than {MOST_FORM:,} bytes")
+    media_type(request, FORM)
+    body = await read_body(request, MOST_FORM)
     fields = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True)
     request.state.form = {name: values[-1] for name, values in fields.items()}
     return dict(request.state.form)

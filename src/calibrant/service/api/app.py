@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import gc
 import logging
 import math
 import os
@@ -11,16 +11,17 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from socket import socket as Socket
 from types import FrameType
 
 import uvicorn
 from fastapi import FastAPI, Request
-from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from calibrant.service.api import access, admin, errors, health, inference, metrics, outcomes, pages, predict
-from calibrant.service.api.bodies import BODY_SECONDS
+from calibrant.service.api.bodies import DRAINED
+from calibrant.service.api.serving.door import ACCEPTED, Connection, Door, close_slow
 from calibrant.service.api.serving.process import LOG, JsonLines, Process
 from calibrant.service.api.serving.tracing import Spans, no_span, spans
 from calibrant.service.config import Config
@@ -32,12 +33,10 @@ REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 POOL_SIZE = 4
 """Connections of pages, tokens and administration."""
 
+BACKLOG = 2_048  # connections that may wait to be accepted
+
 GRACEFUL_SECONDS = 30
 """Longest time for which open requests are waited for at the end."""
-
-
-DRAINED = 4
-"""A body that is too large is read up to this many times the limit and forgotten, so that the refusal can be read."""
 
 
 def create_app(config: Config) -> FastAPI:
@@ -89,11 +88,10 @@ def create_app(config: Config) -> FastAPI:
 
 
 class Envelope:
-    """Gives each request an id, refuses bodies that are too large, and logs what was answered.
+    """Gives each request an id, refuses bodies that are far too large, and logs what was answered.
 
-    A client that is cut off while it sends sees a connection that was reset, and not the refusal. So a body that is too
-    large is read to its end before it is refused, up to 4 times the limit and for at most 10 seconds. One that says
-    that it is larger, or that waits for leave to be sent (``Expect``), is refused at once.
+    A body that says that it is larger than :func:`calibrant.service.api.bodies.read_body` reads is refused at once; one
+    that waits for leave to be sent (``Expect``) if it is larger than the limit.
 
     The log has method, route, status and time; never a path, a query or a body, which may hold ids.
 
@@ -127,12 +125,14 @@ class Envelope:
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> int:
         """Serve one request, and return its status."""
-        given = length = expect = b""
+        given = length = expect = chunked = b""
         for name, value in scope["headers"]:
             if name == b"x-request-id":
                 given = value
             elif name == b"content-length":
                 length = value
+            elif name == b"transfer-encoding":
+                chunked = value
             elif name == b"expect":
                 expect = value
         id = given if REQUEST_ID.fullmatch(given) else os.urandom(8).hex().encode()
@@ -146,12 +146,12 @@ class Envelope:
                 event["headers"] = [*event["headers"], (b"x-request-id", id)]
             await send(event)
 
-        if length and (not length.isdigit() or int(length) > self.largest):
-            if not expect and length.isdigit() and int(length) <= DRAINED * self.largest:
-                await self._drain(receive)
-            await self._refuse(scope, receive, answer)
+        if length and chunked:  # a proxy that believes the length would take the rest for another request
+            await self._refuse(scope, receive, answer, 400, "framing", "has two lengths")
+        elif length and (not length.isdigit() or int(length) > self.largest * (1 if expect else DRAINED)):
+            await self._refuse(scope, receive, answer, 413, "too-large", f"has more than {self.largest:,} bytes")
         else:
-            await self.app(scope, self._counted(receive), answer)
+            await self.app(scope, receive, answer)
         seconds = time.perf_counter() - begun
         self.observe(_route(scope), status, seconds)
         level = logging.DEBUG if status < 400 else logging.INFO if status < 500 else logging.WARNING
@@ -161,35 +161,11 @@ class Envelope:
             LOG.log(level, "request", extra={"fields": fields})
         return status
 
-    def _counted(self, receive: Receive) -> Receive:
-        """Bodies without a stated length are counted as they come."""
-        read = 0
-
-        async def counted() -> Message:
-            nonlocal read
-            event = await receive()
-            read += len(event.get("body", b""))
-            if read > self.largest:
-                if event.get("more_body", False):
-                    await self._drain(receive, read)
-                raise HTTPException(413, f"has more than {self.largest:,} bytes", {"Connection": "close"})
-            return event
-
-        return counted
-
-    async def _drain(self, receive: Receive, read: int = 0) -> None:
-        """Read the rest of a body and forget it."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(BODY_SECONDS):
-                while read <= DRAINED * self.largest:
-                    event = await receive()
-                    read += len(event.get("body", b""))
-                    if not event.get("more_body", False):
-                        return
-
-    async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
-        problem = f"has more than {self.largest:,} bytes"
-        refusal = errors.Refusal(413, "too-large", "body", problem, "send less at once", {"Connection": "close"})
+    async def _refuse(
+        self, scope: Scope, receive: Receive, send: Send, status: int, code: str, problem: str
+    ) -> None:  # fmt: skip
+        fix = "send less at once" if status == 413 else "send no Transfer-Encoding"
+        refusal = errors.Refusal(status, code, "body", problem, fix, {"Connection": "close"})  # the body is not read
         await errors.answer(Request(scope), refusal)(scope, receive, send)
 
 
@@ -214,13 +190,31 @@ class Server(uvicorn.Server):
 
     def __init__(self, config: Config) -> None:
         app = create_app(config)
+        self.door = Door(config.connections, self._count_shed)
         super().__init__(
             uvicorn.Config(
                 app, host=config.host, port=config.port, log_config=None, access_log=False, server_header=False,
-                timeout_graceful_shutdown=GRACEFUL_SECONDS,
+                timeout_graceful_shutdown=GRACEFUL_SECONDS, ws="none", backlog=ACCEPTED,
+                http=partial(Connection, self.door),  # type: ignore[arg-type]  # called as the class is
             )
         )  # fmt: skip
         self._app, self._seconds, self._until = app, config.drain_seconds, math.inf
+
+    def run(self, sockets: list[Socket] | None = None) -> None:
+        """Serve until a signal comes, on an event loop that the door watches."""
+        with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(self.door)) as runner:
+            runner.run(self.serve(sockets))
+
+    async def startup(self, sockets: list[Socket] | None = None) -> None:
+        """Begin to listen; connections that are not accepted at once may queue."""
+        await super().startup(sockets)
+        for each in self.servers[0].sockets:
+            with each.dup() as door:
+                door.listen(BACKLOG)
+
+    def _count_shed(self, stream: str) -> None:
+        process: Process = self._app.state.service
+        process.count("refused", stream if stream in process.streams else "", "overload")
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin to drain."""
@@ -232,7 +226,9 @@ class Server(uvicorn.Server):
             self._until = time.monotonic() + self._seconds
 
     async def on_tick(self, counter: int) -> bool:
-        """Stop when the time is over."""
+        """Stop when the time is over; once a second, close the connections of slow clients."""
+        if counter % 10 == 0:
+            close_slow(self.server_state.connections)
         if time.monotonic() >= self._until:
             self.should_exit = True
         return await super().on_tick(counter)
@@ -251,4 +247,5 @@ def run(config: Config, socket: Socket | None = None) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+    gc.freeze()  # what was loaded stays: to look at it again and again would hold requests for a tenth of a second
     Server(config).run(sockets=None if socket is None else [socket])

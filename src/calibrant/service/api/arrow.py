@@ -9,12 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.service.api.bodies import LONGEST_TEXT, Row, check_key, check_skew, invalid
+from calibrant.service.api.bodies import LONGEST_TEXT, Row, check_fields, check_key, check_skew, invalid
 from calibrant.service.api.errors import Refusal
 from calibrant.service.settings import Settings
 from calibrant.service.store.log import id_bytes
 
 COLUMNS = ("id", "score", "key", "at")
+
+MOST_BATCHES = 1_000  # with those that are empty
 
 HYPHENS = [8, 13, 18, 23]
 """Where the text of a UUID has them."""
@@ -188,8 +190,11 @@ def _table(body: bytes, most: int) -> Any:
 
     messages = pa.ipc.MessageReader.open_stream(pa.py_buffer(body))
     schema = pa.ipc.read_schema(messages.read_next_message())
+    check_fields(dict.fromkeys(schema.names), ("id", "score"), COLUMNS, "")
     batches, n = [], 0
-    for message in messages:
+    for place, message in enumerate(messages):
+        if place == MOST_BATCHES:
+            raise Refusal(413, "too-many-rows", "body", f"has more than {MOST_BATCHES:,} batches", "write larger ones")
         if message.type != "record batch" or is_compressed(message.metadata.to_pybytes()):
             raise invalid("body", "has compressed or dictionary-encoded data", "write plain columns")
         batch = pa.ipc.read_record_batch(message, schema)
@@ -230,10 +235,9 @@ def _columns(table: Any) -> list[Any]:
     """The four columns as arrays; those that are not there are None."""
     import pyarrow as pa
 
-    names = table.column_names
-    if len(set(names)) < len(names) or not {"id", "score"} <= set(names) <= set(COLUMNS):
-        raise invalid("body", "must have the columns id and score", f"and no others than {', '.join(COLUMNS)}")
-    types = pa.types
+    names, types = table.column_names, pa.types
+    if len(set(names)) < len(names):
+        raise invalid("body", "has a column twice", "send each once")
     found: list[Any] = []
     for name, wanted in zip(COLUMNS, (pa.string(), pa.float64(), pa.string(), pa.timestamp("us", "UTC")), strict=True):
         if name not in names:

@@ -6,20 +6,32 @@ import asyncio
 import json
 import math
 import re
+from collections import Counter
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from fastapi import Request
+from starlette.types import Message
 
 from calibrant.service.api.errors import Refusal
+from calibrant.service.config import Config
 from calibrant.service.settings import Settings
 from calibrant.service.store.log import SECOND, id_bytes
 
 LONGEST_TEXT = 200
 """Characters of an id or a key."""
 
+DRAINED = 4
+"""A body that is too large is read up to this many times the limit and forgotten, so that the refusal can be read."""
+
 BODY_SECONDS = 10.0
 """Longest time for which the body of a request is waited for."""
+
+SMALL, FEW = 32_768, 500  # bytes of a body, and rows, that are read in the event loop
+VALUES = 16  # commas that a row may have, with those in its texts, in the mean of a full batch
+JSON, ARROW, FORM = "application/json", "application/vnd.apache.arrow.stream", "application/x-www-form-urlencoded"
+T = TypeVar("T")
 
 MOMENT = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 """A time as RFC 3339 has it, with an offset."""
@@ -54,6 +66,9 @@ class Skewed(Refusal):
 async def read_body(request: Request, largest: int) -> bytes:
     """The body of a request; one that is too large or too slow is refused.
 
+    A client that is cut off while it sends sees a connection that was reset, and not the refusal. So a body that is too
+    large is read before it is refused, up to 4 times the limit, and forgotten.
+
     Parameters
     ----------
     request
@@ -67,36 +82,92 @@ async def read_body(request: Request, largest: int) -> bytes:
         All of it.
     """
     parts: list[bytes] = []
-    size = 0
+    size, more = 0, True
     try:
         async with asyncio.timeout(BODY_SECONDS):
-            while True:
+            while more and size <= DRAINED * largest:
                 event = await request.receive()
                 if event["type"] == "http.disconnect":
                     raise Refusal(400, "gone", "body", "is not complete")
-                part = event.get("body", b"")
+                part, more = event.get("body", b""), event.get("more_body", False)
                 size += len(part)
-                if size > largest:
-                    problem = f"has more than {largest:,} bytes"
-                    raise Refusal(413, "too-large", "body", problem, "send less at once", {"Connection": "close"})
-                if not event.get("more_body", False):
-                    return part if not parts else b"".join([*parts, part])
-                parts.append(part)
+                if size <= largest:
+                    parts.append(part)
     except TimeoutError:
         problem = f"did not come within {BODY_SECONDS:.0f} seconds"
         raise Refusal(408, "too-slow", "body", problem, headers={"Connection": "close"}) from None
+    if size > largest:
+        problem = f"has more than {largest:,} bytes"
+        raise Refusal(413, "too-large", "body", problem, "send less at once", {"Connection": "close"})
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def parse(body: bytes) -> dict[str, Any]:
-    """The object that a body holds."""
+def media_type(request: Request, *wanted: str) -> str:
+    """The media type of a body, without its parameters: one of those that the route takes, or it is refused.
+
+    A body that is sent without a type has the first one.
+    """
+    given, coding = "", b"identity"
+    for name, value in request.scope["headers"]:
+        if name == b"content-type":
+            given = value.decode("latin-1").partition(";")[0].strip().lower()
+        elif name == b"content-encoding":
+            coding = value.lower()
+    if coding != b"identity" or (given or wanted[0]) not in wanted:
+        fix = f"send {' or '.join(wanted)}, not compressed"
+        raise Refusal(415, "wrong-type", "body", "has a media type that is not read here", fix)
+    return given or wanted[0]
+
+
+async def read_json(request: Request, config: Config) -> dict[str, Any]:
+    """The object that the body of a request holds."""
+    media_type(request, JSON)
+    body = await read_body(request, config.body_bytes)
+    return await apart(len(body) > SMALL, lambda: parse(body, config.batch_rows))
+
+
+async def apart(large: bool, read: Callable[[], T]) -> T:
+    """Read what was sent; if it is large in another thread, so that others are answered meanwhile."""
+    return await asyncio.to_thread(read) if large else read()
+
+
+async def checked(request: Request, config: Config) -> Request:
+    """A request for FastAPI, which reads JSON by rules of its own, when its body has passed ours."""
+    event = {"type": "http.request", "body": json.dumps(await read_json(request, config)).encode()}
+
+    async def receive() -> Message:
+        return event
+
+    return Request({**request.scope, "headers": [(b"content-type", JSON.encode()), *request.scope["headers"]]}, receive)
+
+
+def parse(body: bytes, most: int) -> dict[str, Any]:
+    """The object that a body holds; one with far more values than ``most`` rows can have is refused unread."""
+    if body.count(b",") > VALUES * most:
+        problem = f"has more than {VALUES * most:,} commas, and {most:,} rows are the most"
+        raise Refusal(413, "too-many-rows", "body", problem, "send batches")
+    if not body:
+        raise invalid("body", "is missing", "send an object")
     try:
-        found = json.loads(body)
+        found = DECODER.decode(body.removeprefix(b"\xef\xbb\xbf").decode())
     except (ValueError, RecursionError):
         raise invalid("body", "is not JSON", "send an object in UTF-8") from None
     if found.__class__ is not dict:
         raise invalid("body", "must be an object")
     assert isinstance(found, dict)  # for the types
     return found
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose names differ."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        name = Counter(name for name, _ in pairs).most_common(1)[0][0]
+        raise invalid(_shown(name), "is there twice in one object", "send it once")
+    return found
+
+
+DECODER = json.JSONDecoder(object_pairs_hook=_unique)
 
 
 ROWS = {
@@ -110,7 +181,8 @@ def rows_in(document: dict[str, Any], name: str, most: int) -> list[Any]:
     """The only field of a body: a list of 1 to ``most`` rows."""
     rows = document.get(name)
     if len(document) != 1 or rows.__class__ is not list:
-        raise invalid("body", f"must have the one field {name}, a list", ROWS[name])
+        check_fields(document, (name,), (name,), "", ROWS[name])
+        raise invalid(name, "must be a list", ROWS[name])
     assert isinstance(rows, list)  # for the types
     if not rows:
         raise invalid(name, "is empty")
@@ -140,6 +212,8 @@ def read_row(row: Any, settings: Settings, now: int, where: str = "") -> Row:
     """
     if row.__class__ is not dict:
         raise invalid(where.rstrip(".") or "body", "must be an object")
+    if len(row) > 2 or "id" not in row or "score" not in row:
+        check_fields(row, ("id", "score"), ("id", "score", "key", "at"), where)
     score = row.get("score")
     if score.__class__ is not float:
         score = _number(score, where)
@@ -150,7 +224,6 @@ def read_row(row: Any, settings: Settings, now: int, where: str = "") -> Row:
     key = at = None
     if len(row) > 2:
         key, at = row.get("key"), row.get("at")
-        _known(row, ("id", "score", "key", "at"), where)
         if key is not None:
             check_key(key, where)
         if at is not None:
@@ -163,6 +236,8 @@ def read_outcome(row: Any, settings: Settings, now: int, where: str) -> Given:
     """An outcome that was sent; parameters and result as for :func:`read_row`."""
     if row.__class__ is not dict:
         raise invalid(where.rstrip("."), "must be an object")
+    if len(row) > 2 or "id" not in row or "outcome" not in row:
+        check_fields(row, ("id", "outcome"), ("id", "outcome", "at", "receipt"), where)
     label = row.get("outcome")
     if label.__class__ is not int or label not in (0, 1):
         raise invalid(f"{where}outcome", "must be 0 or 1", "leave out what is not known yet")
@@ -170,7 +245,6 @@ def read_outcome(row: Any, settings: Settings, now: int, where: str) -> Given:
     at = receipt = None
     if len(row) > 2:
         at, receipt = row.get("at"), row.get("receipt")
-        _known(row, ("id", "outcome", "at", "receipt"), where)
         if at is not None:
             at = read_moment(at, where)
             check_age(at, now, settings, where)
@@ -210,10 +284,20 @@ def check_key(key: Any, where: str) -> None:
         raise invalid(f"{where}key", "holds the character 0", "leave it out")
 
 
-def _known(row: dict[str, Any], names: tuple[str, ...], where: str) -> None:
-    for name in row:
-        if name not in names:
-            raise invalid(where.rstrip(".") or "body", "has a field that is not known", f"send {', '.join(names)}")
+def check_fields(row: dict[str, Any], needed: Sequence[str], names: Sequence[str], where: str, fix: str = "") -> None:
+    """Refuse an object that lacks a field, or has one that is not known."""
+    fix = fix or f"the fields are {', '.join(names)}"
+    unknown = [_shown(name) for name in row if name not in names]
+    for name in needed:
+        if name not in row:
+            raise invalid(f"{where}{name}", "is missing", f"{unknown[0]} is not known; {fix}" if unknown else fix)
+    if unknown:
+        raise invalid(f"{where}{unknown[0]}", "is not known", fix)
+
+
+def _shown(name: str) -> str:
+    """A name that a client sent, for a message: short, without control characters."""
+    return name[:50] if name.isprintable() and name else repr(name[:50])
 
 
 def read_moment(text: Any, where: str) -> int:
@@ -248,9 +332,6 @@ def check_age(at: int, now: int, settings: Settings, where: str) -> None:
 
 
 # ------------------------------------------------------------------------------------------------------------- OpenAPI
-
-ARROW = "application/vnd.apache.arrow.stream"
-"""Media type of Arrow IPC streams."""
 
 TEXT: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": LONGEST_TEXT}
 TIME: dict[str, Any] = {"type": ["string", "null"], "format": "date-time"}

@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
 from calibrant.messages import PYTHON, InputError
+from calibrant.service.store import access, streams
 from calibrant.service.store.access import ExistsError, NotAllowedError, NotFoundError
 
 RETRY_SECONDS = 5
@@ -22,6 +23,7 @@ RETRY_SECONDS = 5
 NEEDED = {"settings": 'send settings with a horizon in seconds, such as {"horizon": 3600}'}
 """What to send for a field that is missing."""
 
+WORDS = {streams.NAME: streams.NAMED, f"^{access.NAME.pattern}$": access.NAMED, "extra_forbidden": "is not known"}
 CODES = {404: "not-found", 405: "method-not-allowed", 415: "wrong-type"}
 
 
@@ -77,7 +79,7 @@ class ErrorBody(BaseModel):
 
 def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The errors of a route, for OpenAPI: those of every route with a token, and further ones."""
-    return {status: {"model": ErrorBody} for status in (401, 403, 413, 422, 429, 503, *statuses)}
+    return {status: {"model": ErrorBody} for status in (400, 401, 403, 408, 413, 415, 422, 429, 503, *statuses)}
 
 
 def request_id(request: Request) -> str:
@@ -114,19 +116,7 @@ def refusal_of(problem: Exception) -> Refusal:
         case InputError():
             return _refusal(422, "invalid", problem)
         case RequestValidationError():
-            first = problem.errors()[0]
-            if first["type"] == "json_invalid":
-                return Refusal(422, "invalid", "body", "is not JSON", "send an object in UTF-8")
-            place = [str(part) for part in first["loc"] if part not in ("body", "query", "path")]
-            if not place and isinstance(first.get("input"), bytes):  # FastAPI reads no other type
-                return Refusal(422, "invalid", "body", "is not sent as JSON", "send Content-Type: application/json")
-            if first["type"] == "missing":
-                return Refusal(422, "invalid", ".".join(place) or "body", "is missing", NEEDED.get(".".join(place)))
-            return Refusal(422, "invalid", ".".join(place) or "body", str(first["msg"]))
-        case HTTPException(status_code=400):
-            return Refusal(422, "invalid", "body", "cannot be read", "send JSON in UTF-8")
-        case HTTPException(status_code=413):
-            return Refusal(413, "too-large", "body", str(problem.detail), "send less at once", problem.headers)
+            return _of_fields(problem)
         case HTTPException(status_code=404, detail="Not Found"):  # of no route
             fix = "requests are sent to /v1/streams; probes to /health, /ready and /metrics"
             return Refusal(404, "not-found", "path", "does not exist", fix)
@@ -137,6 +127,18 @@ def refusal_of(problem: Exception) -> Refusal:
             again = {"Retry-After": str(RETRY_SECONDS)}
             return Refusal(503, "database", None, "the database does not answer", "try again later", again)
     return Refusal(500, "internal", None, "something went wrong here", "report the request id")
+
+
+def _of_fields(problem: RequestValidationError) -> Refusal:
+    """Of the fields that are wrong, one that is missing comes first; one that is not known is named with it."""
+    names = {each["type"]: ".".join(map(str, each["loc"][1:])) or "body" for each in reversed(problem.errors())}
+    unknown = names.get("extra_forbidden")
+    if missing := names.get("missing"):
+        fix = f"{unknown} is not known" if unknown else NEEDED.get(missing)
+        return Refusal(422, "invalid", missing, "is missing", fix)
+    first = problem.errors()[0]
+    said = WORDS.get(first.get("ctx", {}).get("pattern", first["type"]), str(first["msg"]))
+    return Refusal(422, "invalid", names[first["type"]], said)
 
 
 def _refusal(status: int, code: str, problem: InputError) -> Refusal:

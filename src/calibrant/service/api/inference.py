@@ -90,7 +90,7 @@ async def infer(request: Request) -> Response:
     A row whose id is in use with another content refuses the request with 409; the other rows are logged.
     """
     asked = await ask(request)
-    body = bodies.parse(await bodies.read_body(request, asked.process.config.body_bytes))
+    body = await bodies.read_json(request, asked.process.config)
     rows = read_rows(body, asked)
     answers = await predicted(asked, rows)
     if any(each.status == "conflict" for each in answers):
@@ -111,7 +111,9 @@ async def infer(request: Request) -> Response:
 
 def read_rows(body: dict[str, Any], asked: Asked) -> list[Row]:
     """Rows of a request, checked as those of a batch."""
-    inputs = body.get("inputs")
+    if "inputs" not in body:
+        raise invalid("inputs", "is missing", "send a list with the input score")
+    inputs = body["inputs"]
     if not isinstance(inputs, list) or not inputs:
         raise invalid("inputs", "must be a list with the input score")
     found: dict[str, list[Any]] = {}
@@ -142,6 +144,7 @@ def _tensor(tensor: Any, where: str, most: int) -> tuple[str, list[Any]]:
     """Name and data of an input."""
     if not isinstance(tensor, dict):
         raise invalid(where, "must be an object")
+    bodies.check_fields(tensor, TENSOR["required"], (*TENSOR["properties"], "parameters"), f"{where}.")
     name, kind, shape, data = (tensor.get(each) for each in ("name", "datatype", "shape", "data"))
     if not isinstance(name, str) or name not in ALLOWED:
         raise invalid(f"{where}.name", "is not known", f"the inputs are {', '.join(ALLOWED)}")

@@ -43,11 +43,13 @@ async def outcomes(request: Request) -> Response:
     outcome needs its receipt.
     """
     process, served = await enter(request, "label")
-    body = bodies.parse(await bodies.read_body(request, process.config.body_bytes))
+    body = await bodies.read_json(request, process.config)
     given = bodies.rows_in(body, "outcomes", process.config.batch_rows)
     now = process.now()
     try:
-        rows = [_row(process, served, row, now, place) for place, row in enumerate(given)]
+        rows = await bodies.apart(
+            len(given) > bodies.FEW, lambda: [_row(process, served, row, now, place) for place, row in enumerate(given)]
+        )
     except Refusal as problem:
         what = "skew" if isinstance(problem, Skewed) else problem.code
         process.count("refused", served.name, what, len(given))

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import repeat
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from fastapi import APIRouter, Request, Response
 
 from calibrant.service.api import arrow, bodies
 from calibrant.service.api.access import BEARER, Access
-from calibrant.service.api.bodies import Row, Skewed
+from calibrant.service.api.bodies import FEW, Row, Skewed, apart
 from calibrant.service.api.errors import RETRY_SECONDS, Refusal, responses
 from calibrant.service.api.serving.commits import Answered, BusyError
 from calibrant.service.api.serving.links import UnavailableError
 from calibrant.service.api.serving.process import Process
 from calibrant.service.api.serving.receipts import named
 from calibrant.service.api.serving.versions import Served
+from calibrant.service.settings import Settings
 from calibrant.service.store.log import SECOND
-
-T = TypeVar("T")
 
 router = APIRouter(tags=["predictions and outcomes"])
 
@@ -108,7 +108,7 @@ async def predicted(asked: Asked, rows: Sequence[Row]) -> list[Answer]:
     found, versions = served.answers(ids, scores, keys)
     if served.settings.mode == "returned":
         process.count("predictions", served.name, "returned", len(rows))
-        return _signed(asked, rows, found, versions, "returned")
+        return await apart(len(rows) > FEW, lambda: _signed(asked, rows, found, versions, "returned"))
     logged = list(zip(ids, scores, keys, at, versions, found, strict=True))
     try:
         answers: Sequence[Answered] = await process.predictions.commit(served.stream, logged)
@@ -159,7 +159,6 @@ def _returned(asked: Asked, columns: arrow.Columns) -> bytes:
         served.stream, named(served.name), raw, columns.scores, at, versions, found,
         round(served.settings.horizon * SECOND),
     )  # fmt: skip
-    asked.process.count("predictions", served.name, "returned", n)
     return arrow.write_returned(columns, found, versions, asked.ages, receipts, asked.stale)
 
 
@@ -197,8 +196,9 @@ async def predict(request: Request) -> Response:
     The same id with the same content gives the answer that was logged first; with another content it is a conflict.
     """
     asked = await ask(request)
-    body = bodies.parse(await bodies.read_body(request, asked.process.config.body_bytes))
-    row = _row(asked, body)
+    body = await bodies.read_json(request, asked.process.config)
+    with _counted(asked):
+        row = bodies.read_row(body, asked.served.settings, asked.now)
     (answer,) = await predicted(asked, (row,))
     if answer.status == "conflict":
         raise Refusal(409, "conflict", "id", "is in use with another content", "use a new id, or send the same content")
@@ -222,34 +222,41 @@ async def predictions(request: Request) -> Response:
     """
     asked = await ask(request)
     most = asked.process.config.batch_rows
-    body = await bodies.read_body(request, asked.process.config.body_bytes)
-    if request.headers.get("content-type") == bodies.ARROW:
-        columns = _checked(asked, lambda: arrow.read_columns(body, asked.served.settings, asked.now, most))
-        if asked.served.settings.mode == "returned" and columns.keys is None:
-            return Response(_returned(asked, columns), media_type=bodies.ARROW)
-        rows = columns.rows()
-        answers = await predicted(asked, rows)
-        written_ = arrow.write_rows(rows, answers, asked.ages, asked.stale)
-        return Response(written_, media_type=bodies.ARROW)
-    given = bodies.rows_in(bodies.parse(body), "rows", most)
     settings, now = asked.served.settings, asked.now
-    try:
-        rows = [bodies.read_row(row, settings, now) for row in given]
-    except Refusal:  # again, to say where
-        rows = [_row(asked, row, f"rows[{place}].") for place, row in enumerate(given)]
+    kind = bodies.media_type(request, bodies.JSON, bodies.ARROW)
+    body = await bodies.read_body(request, asked.process.config.body_bytes)
+    large = len(body) > bodies.SMALL
+    if kind == bodies.ARROW:
+        with _counted(asked):
+            columns = await apart(large, lambda: arrow.read_columns(body, settings, now, most))
+        if settings.mode == "returned" and columns.keys is None:
+            asked.process.count("predictions", asked.served.name, "returned", len(columns))
+            return Response(await apart(large, lambda: _returned(asked, columns)), media_type=bodies.ARROW)
+        rows = await apart(large, columns.rows)
+        answers = await predicted(asked, rows)
+        written_ = await apart(large, lambda: arrow.write_rows(rows, answers, asked.ages, asked.stale))
+        return Response(written_, media_type=bodies.ARROW)
+    with _counted(asked):
+        rows = await apart(large, lambda: _rows(bodies.parse(body, most), settings, now, most))
     answers = await predicted(asked, rows)
-    shown = ",".join([written(asked, row.text, answer) for row, answer in zip(rows, answers, strict=True)])
+    pairs = zip(rows, answers, strict=True)
+    shown = await apart(large, lambda: ",".join([written(asked, row.text, answer) for row, answer in pairs]))
     return Response(f'{{"rows":[{shown}]}}', media_type="application/json")
 
 
-def _row(asked: Asked, row: Any, where: str = "") -> Row:
-    return _checked(asked, lambda: bodies.read_row(row, asked.served.settings, asked.now, where))
-
-
-def _checked(asked: Asked, read: Callable[[], T]) -> T:
-    """What was read; times that are refused are counted."""
+def _rows(document: dict[str, Any], settings: Settings, now: int, most: int) -> list[Row]:
+    given = bodies.rows_in(document, "rows", most)
     try:
-        return read()
+        return [bodies.read_row(row, settings, now) for row in given]
+    except Refusal:  # again, to say where
+        return [bodies.read_row(row, settings, now, f"rows[{place}].") for place, row in enumerate(given)]
+
+
+@contextmanager
+def _counted(asked: Asked) -> Iterator[None]:
+    """Times that are refused are counted."""
+    try:
+        yield
     except Skewed:
         asked.process.count("refused", asked.served.name, "skew")
         raise

@@ -24,6 +24,7 @@ PREFIX = "cal_"
 
 SECRET = re.compile(r"cal_[A-Za-z0-9_-]{43}")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,62}")
+NAMED = "must be 1 to 63 letters, digits, spaces, dots, hyphens or underscores, and begin with a letter or digit"
 
 SESSION_SECONDS = 12 * 3_600.0
 """How long a login to the pages lasts."""
@@ -211,7 +212,7 @@ def close_session(connection: psycopg.Connection, digest: bytes) -> None:
 def check_name(name: str) -> None:
     """Refuse a name that a token cannot have."""
     if not NAME.fullmatch(name):
-        raise InputError("name", "must be 1 to 63 letters, digits, spaces, dots, hyphens or underscores")
+        raise InputError("name", NAMED)
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from calibrant.service.settings import Settings, first_entry
 from calibrant.service.store.access import NotFoundError, refusals
 
 NAME = r"^[a-z0-9][a-z0-9_-]{0,62}$"
+NAMED = "must be 1 to 63 small letters, digits, hyphens or underscores, and begin with a letter or digit"
 """Pattern of the names of streams."""
 
 MOST_SHARE = 0.5
@@ -200,7 +201,7 @@ def create_stream(connection: psycopg.Connection, caller: bytes | None, name: st
         try:
             row = connection.execute("select open_stream(%s, %s, %s)", [caller, name, first_entry(settings)]).fetchone()
         except psycopg.errors.CheckViolation:
-            raise InputError("name", f"does not match {NAME}", "such as clicks-2") from None
+            raise InputError("name", NAMED, "such as clicks-2") from None
     assert row is not None  # a function returns a row
     return int(row[0])
 
