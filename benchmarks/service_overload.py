@@ -188,5 +188,5 @@ if __name__ == "__main__":
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--free", action="store_true", help="processes are not pinned to cores")
     options = parser.parse_args()
-    runs, seconds = (1, 2.0) if options.quick else (5, 8.0)
+    runs, seconds = (1, 2.0) if options.quick else (5, 4.0)
     show(asyncio.run(main(runs, seconds, not options.free)), seconds)

@@ -42,7 +42,7 @@ class Config:
     host, port, workers
         Where the process listens, and how many processes do.
     connections
-        Connections that may be open at once; fewer if the process may not open so many files. If another one comes,
+        Connections that may be open at once; fewer if the process may open fewer files. If another one comes,
         those that have waited longest for their client are closed.
     body_bytes, batch_rows
         Largest body of a request, and most rows in one.

@@ -114,8 +114,7 @@ def media_type(request: Request, *wanted: str) -> str:
         elif name == b"content-encoding":
             coding = value.lower()
     if coding != b"identity" or (given or wanted[0]) not in wanted:
-        fix = f"send {' or '.join(wanted)}, not compressed"
-        raise Refusal(415, "wrong-type", "body", "has a media type that is not read here", fix)
+        raise Refusal(415, "wrong-type", "body", "is of another type", f"send {' or '.join(wanted)}, not compressed")
     return given or wanted[0]
 
 
@@ -144,8 +143,7 @@ async def checked(request: Request, config: Config) -> Request:
 def parse(body: bytes, most: int) -> dict[str, Any]:
     """The object that a body holds; one with far more values than ``most`` rows can have is refused unread."""
     if body.count(b",") > VALUES * most:
-        problem = f"has more than {VALUES * most:,} commas, and {most:,} rows are the most"
-        raise Refusal(413, "too-many-rows", "body", problem, "send batches")
+        raise Refusal(413, "too-many-rows", "body", f"has more than {VALUES * most:,} commas", "send batches")
     if not body:
         raise invalid("body", "is missing", "send an object")
     try:

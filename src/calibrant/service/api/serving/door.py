@@ -13,7 +13,7 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-LATE_SECONDS = 0.05  # a request that is read after the event loop has been busy for longer is shed
+LATE_SECONDS = 0.02  # a request that is read after the event loop has been busy for longer is shed
 FEW = 64  # while fewer requests are inside, nothing is shed
 HEAD_SECONDS = 10.0  # from the opening of a connection, or its last answer, to the end of the next head
 ACCEPTED = 16  # connections that are accepted at once
@@ -37,7 +37,7 @@ class Door(selectors.DefaultSelector):
     Parameters
     ----------
     most
-        Connections that may be open at once; fewer if the process may not open so many files.
+        Connections that may be open at once; fewer if the process may open fewer files.
     count
         Called with the stream of each request that is shed.
     """
@@ -86,9 +86,8 @@ class Connection(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Read what came; shed requests if the event loop is late, but those for probes and pages."""
-        taken = min(self.left, len(data))
-        self.left -= taken
-        data = data[taken:] if taken else data
+        if self.left:
+            self.left, data = max(0, self.left - len(data)), data[self.left :]
         if (
             len(self.tasks) >= FEW
             and time.monotonic() - self.door.looked > LATE_SECONDS
