@@ -14,7 +14,7 @@ WORDS = """
 x j score calibrate math exp log log1p nan at_or_below find text auto break case char const continue default do double
 else enum extern float for goto if inline int long register restrict return short signed sizeof static struct switch
 typedef union unsigned void volatile while main strcmp NAN NULL bisect_right bool true false INFINITY HUGE_VAL
-linux unix
+linux unix type
 """
 Ends = tuple[float, float]
 """Smallest and largest score that is read."""

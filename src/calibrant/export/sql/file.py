@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -17,7 +16,7 @@ from calibrant.export.documents import read
 from calibrant.export.errors import DocumentError, ExportMismatchError, own_errors
 from calibrant.export.kinds import proof_rows
 from calibrant.export.kinds.samples import parts_of
-from calibrant.export.languages.sql.dialects import dialect_named, engine_of, quote
+from calibrant.export.languages.sql.dialects import engine_of, is_expression, quote
 from calibrant.export.languages.sql.engines import Engine
 from calibrant.export.languages.sql.interpreter import reader
 from calibrant.export.proof import Proof, compare
@@ -39,9 +38,6 @@ MANY = 100
 
 BETWEEN = ",\n"
 """Separator of expressions, so that a file of several can be used in a SELECT."""
-
-QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\]""")
-"""Quoted text and names, which may contain anything."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +134,8 @@ class SqlFile(Shown):
             named = isinstance(columns, dict) and isinstance(by, dict)
             if not named or not all(isinstance(each, str) for each in (dialect, *columns.values(), *by.values())):
                 raise DocumentError("columns and dialect", "must be text")
-            dialect_named(dialect)
+            if not is_expression(body, dialect):
+                raise DocumentError("the file", "has more than its expressions: it was changed after export_sql")
             return cls(held["document"], columns, dialect, body, Proof.from_dict(values["proof"]), by)
         except DocumentError:
             raise
@@ -170,8 +167,6 @@ def _split(text: str) -> tuple[dict[str, str], str]:
     if set(held) - POSSIBLE != NEEDED or len(head) != named + 2:
         raise DocumentError("the file", "was not written by export_sql: its comments contain no map and proof")
     body = "\n".join(rest).removesuffix("\n")
-    if ";" in QUOTED.sub("", body):
-        raise DocumentError("the file", "has more than one expression per line: it was changed after export_sql")
     return held, body
 
 

@@ -39,6 +39,9 @@ COLUMNS = ("map_id", "step", "segment_column", "segment", "slope", "intercept")
 
 PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
 
+JINJA = re.compile(r"\{[{%#]")
+"""What dbt would run, even inside quotes."""
+
 MAX_PROVEN = 100
 """Segments of a column on whose scores the text is compared: the formula is the same for all of them."""
 
@@ -321,6 +324,9 @@ def _query(
     query = query if written.executed else translated(query, dialect)
     if not dbt:
         return query
+    if found := JINJA.search(query):
+        problem = f"must not have {found[0]} in the name of a column: dbt would run it as Jinja"
+        raise InputError(Setting("dbt", True), problem, "rename the column")
     for each in (table, rows):
         query = re.sub(rf"(?<=FROM ){each}\b", f"{{{{ ref('{each}') }}}}", query)
     return query

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -141,6 +142,11 @@ def _doubled(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
+def _without_backslashes(text: str) -> str:
+    r"""A literal of PostgreSQL that means the same whatever ``standard_conforming_strings`` is."""
+    return ("E" if "\\" in text else "") + _doubled(text.replace("\\", "\\\\"))
+
+
 def _escaped(text: str) -> str:
     """A literal with characters that Spark treats as syntax escaped by their code points."""
     return "'" + "".join(f"\\u{ord(sign):04x}" if sign in "\\'\"$`;" else sign for sign in text) + "'"
@@ -186,6 +192,8 @@ class Dialect:
         Template of a column (``{}``) as text with binary comparison.
     text
         Function from text to a literal.
+    quoted
+        Regular expression of its literals of text.
     odd_text
         Whether a text has characters that are not tested in the dialect.
     booleans
@@ -214,6 +222,7 @@ class Dialect:
     tables: Tables | None = None
     key: str = "CAST({} AS TEXT)"
     text: Callable[[str], str] = _doubled
+    quoted: str = r"'[^']*(?:''[^']*)*'"
     odd_text: Callable[[str], bool] = _nothing
     booleans: bool = True
     stage: Stage | None = None
@@ -279,11 +288,11 @@ def _on_sqlite(connection: Any) -> Engine:
 
 
 def _on_postgres(connection: Any) -> Engine:
-    def fetch(query: str, values: tuple[Any, ...]) -> list[Any]:
+    def fetch(query: str, values: tuple[Any, ...] = (), rows: bool = True) -> list[Any]:
         cursor = connection.cursor()
         try:
             cursor.execute(query, values)
-            return list(cursor.fetchall())
+            return list(cursor.fetchall()) if rows else []
         finally:
             cursor.close()
 
@@ -293,9 +302,20 @@ def _on_postgres(connection: Any) -> Engine:
         rows = f"WITH ORDINALITY AS rows({', '.join([*names, place])}) ORDER BY {place}"
         arrays = ", ".join([*["%s::float8[]"] * len(scores), *["%s::text[]"] * len(groups)])
         query = f"{wanted.replace('%', '%%')} unnest({arrays}) {rows.replace('%', '%%')}"
-        return by_item(fetch(query, (*scores.values(), *map(list, groups.values()))), items)
+        try:  # a part of the open transaction, or one of its own, in which nothing can be written
+            fetch("SAVEPOINT calibrant", rows=False)
+            ends = ["ROLLBACK TO SAVEPOINT calibrant", "RELEASE SAVEPOINT calibrant"]
+        except Exception:  # each driver has its own error; with autocommit, no transaction is open
+            fetch("BEGIN", rows=False)
+            ends = ["ROLLBACK"]
+        try:
+            fetch("SET TRANSACTION READ ONLY", rows=False)
+            return by_item(fetch(query, (*scores.values(), *map(list, groups.values()))), items)
+        finally:
+            for end in ends:
+                fetch(end, rows=False)
 
-    ((version,),) = by_item(fetch("SELECT current_setting('server_version')", ()), [""])
+    ((version,),) = by_item(fetch("SELECT current_setting('server_version')"), [""])
     return Engine("postgres", f"PostgreSQL {version}", select)
 
 
@@ -366,6 +386,8 @@ DIALECTS: dict[str, Dialect] = {
         # A CASE of 5,000 branches takes half a minute to compile; this built-in search takes no time to plan.
         tables=Tables(64, "CAST('{{{}}}' AS DOUBLE PRECISION[])", "({array})[{index}]", _bucket),
         key='CAST({} AS TEXT) COLLATE "C"',
+        text=_without_backslashes,
+        quoted=r"(?<![\w&])E'[^'\\]*(?:(?:''|\\.)[^'\\]*)*'|'[^'\\]*(?:''[^'\\]*)*'",
         # OFFSET prevents the planner from inlining the value wherever its name is used.
         stage=Stage("{value} AS {name}", "(SELECT {body} FROM ({value} OFFSET 0) AS {name})", "SELECT {}"),
         runner=_on_postgres,
@@ -386,6 +408,7 @@ DIALECTS: dict[str, Dialect] = {
         ),
         key="CAST({} AS STRING)",
         text=_escaped,
+        quoted=r"'[^'\\]*(?:\\.[^'\\]*)*'",
         stage=Stage("'{name}', {value}", IN_AN_ARRAY, "named_struct({})"),
         runner=_on_spark,
         packages=("pyspark",),
@@ -458,6 +481,33 @@ def quote(name: str, dialect: str) -> str:
             "column", f"is {name!r}, and quotes and backslashes in names are not tested in {dialect}", "rename it"
         )
     return mark + name.replace(mark, mark * 2) + mark
+
+
+BARE = re.compile(r"[\w\s().,+*/<>=|{}\[\]:\0-]*", re.ASCII)
+"""What the expression of a map has outside its quotes, each of which is replaced by a null character."""
+NOT_BARE = re.compile(r"--|/\*|[\w&]\0|\0\s*\0")
+"""A comment, a literal with a prefix, and literals that follow each other, which engines join."""
+QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[[^\]]*\]""")
+"""Quoted text and names of the dialects that are not executed."""
+
+
+def is_expression(text: str, dialect: str) -> bool:
+    r"""Whether a text can be nothing but expressions in this dialect: no statement, comment or other kind of quote.
+
+    Examples
+    --------
+    >>> is_expression("CASE WHEN \"a;b\" > 0.5 THEN 0.1 END", "postgres")
+    True
+    >>> is_expression("$$[$$; DROP TABLE t; SELECT $$]$$", "postgres")
+    False
+    """
+    written = dialect_named(dialect)
+    if not written.executed:
+        return ";" not in QUOTED.sub("", text)
+    mark = written.mark
+    names = f"{mark}[^{mark}]*(?:{mark * 2}[^{mark}]*)*{mark}"
+    bare = re.sub(f"{written.quoted}|{names}", "\0", text, flags=re.DOTALL)
+    return "\0" not in text and BARE.fullmatch(bare) is not None and not NOT_BARE.search(bare)
 
 
 def engine_of(connection: Any) -> Engine:

@@ -82,6 +82,7 @@ class _Reading:
             exp.Identifier: lambda node, row: row[node.name],
             exp.Null: lambda node, row: NULL,
             exp.Literal: self.literal,
+            exp.ByteString: lambda node, row: node.name.replace("\\\\", "\\"),  # E'...' of PostgreSQL
             exp.Cast: self.cast,
             exp.TryCast: self.cast,
             exp.Array: lambda node, row: [self.value(each, row) for each in node.expressions],
