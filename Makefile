@@ -49,7 +49,8 @@ venv: $(VENV)/installed
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --no-compile $(if $(LOCKED),--constraint requirements/development.txt) --editable ".[all]" --group dev
+	$(if $(LOCKED),$(BIN)/python -m pip install --quiet --no-compile --no-deps --require-hashes --requirement requirements/development.txt)
+	$(BIN)/python -m pip install --quiet --no-compile $(if $(LOCKED),--no-deps --no-build-isolation) --editable ".[all]" $(if $(LOCKED),,--group dev)
 	@touch $@
 
 lint: venv
@@ -154,6 +155,10 @@ audit:
 	$(PYTHON) -m venv --clear $(AUDIT)
 	$(AUDIT)/bin/python -m pip install --quiet --no-compile pip-audit
 	$(AUDIT)/bin/pip-audit --strict --disable-pip --no-deps --requirement requirements/development.txt
+
+# Fails while an action of a workflow is not pinned by the hash of a commit, or a base image by its digest.
+pinned:
+	$(PYTHON) tools/pins.py --check
 
 # What a release needs beside `make check`: the archives, tested where they are installed, the site, and the bill of
 # materials.

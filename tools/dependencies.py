@@ -1,6 +1,7 @@
 """The packages that Calibrant needs: the lock file for development, their licenses, and a bill of materials.
 
-python tools/dependencies.py --lock                 # write requirements/development.txt, with the newest versions
+python tools/dependencies.py --lock                 # write the lock files in requirements, with the newest versions
+python tools/dependencies.py --hashes               # the same, with the versions that are locked now
 python tools/dependencies.py --licenses             # exit with 1 where a license is not in the list of this file
 python tools/dependencies.py --materials bom.json   # CycloneDX, of the package with all its extras
 
@@ -14,6 +15,7 @@ import json
 import re
 import subprocess
 import sys
+import tempfile
 import tomllib
 import uuid
 from collections.abc import Iterator
@@ -26,9 +28,15 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 LOCK = ROOT / "requirements" / "development.txt"
+IMAGE = ROOT / "requirements" / "service.txt"
+PLATFORMS = ("x86_64", "aarch64")
+"""Processors for which the image is built."""
 PACKAGE = "calibrant"
-HEAD = """# Versions of every package in the environment for development, on Linux with Python 3.11.
+HEAD = """# Versions and hashes of every package of the environment for development: Linux on x86-64, Python 3.11.
 # `make venv LOCKED=1` takes these. Written by `python tools/dependencies.py --lock`.
+"""
+IMAGE_HEAD = """# Versions and hashes of every package of the service's image: Linux on x86-64 and ARM, Python 3.11.
+# deploy/Dockerfile takes these. Written by `python tools/dependencies.py --lock`.
 """
 
 ALLOWED = {
@@ -104,20 +112,50 @@ def required() -> list[Requirement]:
 
 def locked() -> dict[str, str]:
     """Versions in the lock file, by the normal form of the packages' names."""
-    lines = (line.strip() for line in LOCK.read_text(encoding="utf-8").splitlines())
+    lines = (line.partition(" ")[0] for line in LOCK.read_text(encoding="utf-8").splitlines())
     pairs = (line.split("==") for line in lines if line and not line.startswith("#"))
     return {canonicalize_name(name): version for name, version in pairs}
 
 
-def lock() -> None:
-    """Write the lock file: what pip would install into an empty environment today."""
+def resolved(*asked: str) -> dict[str, set[str]]:
+    """What pip would install into an empty environment, as ``name==version``, with the hash of each archive."""
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed", "--report", "-"]
-    done = subprocess.run(
-        [*command, ".[all]", "--group", "dev"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
+    done = subprocess.run([*command, *asked], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    found = [each for each in json.loads(done.stdout)["install"] if each["metadata"]["name"] != PACKAGE]
+    return {
+        f"{canonicalize_name(each['metadata']['name'])}=={each['metadata']['version']}": {
+            each["download_info"]["archive_info"]["hashes"]["sha256"]
+        }
+        for each in found
+    }
+
+
+def lock(anew: bool) -> None:
+    """Write the lock files: the newest versions, or those that are locked, with their hashes."""
+    versions = [f"{name}=={version}" for name, version in locked().items()]
+    whole = resolved(".[all]", "--group", "dev") if anew else resolved("--no-deps", *versions)
+    LOCK.write_text(HEAD + _lines(whole), encoding="utf-8")
+    with tempfile.TemporaryDirectory() as folder:
+        limits = Path(folder) / "versions.txt"
+        limits.write_text("".join(f"{each}\n" for each in whole), encoding="utf-8")
+        built = project()["build-system"]["requires"]
+        image = resolved(".[service,cli]", *built, "--constraint", str(limits))
+    for processor in PLATFORMS:
+        tags = [
+            f"--platform={tag}_{processor}" for tag in ("manylinux2014", "manylinux_2_17", "manylinux_2_28", "linux")
+        ]
+        only = ["--no-deps", "--only-binary=:all:", "--python-version=3.11", "--target=unused", *tags]
+        for each, hashes in resolved(*only, *image).items():
+            image[each] |= hashes
+    IMAGE.write_text(IMAGE_HEAD + _lines(image), encoding="utf-8")
+
+
+def _lines(found: dict[str, set[str]]) -> str:
+    """Lines of a file of requirements."""
+    return "".join(
+        f"{each}{''.join(f' --hash=sha256:{digest}' for digest in sorted(hashes))}\n"
+        for each, hashes in sorted(found.items())
     )
-    found = [each["metadata"] for each in json.loads(done.stdout)["install"]]
-    lines = sorted(f"{canonicalize_name(each['name'])}=={each['version']}" for each in found if each["name"] != PACKAGE)
-    LOCK.write_text(HEAD + "".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 def needs(package: Distribution, extras: set[str]) -> Iterator[Requirement]:
@@ -209,13 +247,14 @@ def component(name: str, version: str, license: str, kind: str = "library") -> d
 def main(arguments: list[str] | None = None) -> int:
     """Do what the options ask for."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--lock", action="store_true", help="write requirements/development.txt")
+    parser.add_argument("--lock", action="store_true", help="write the lock files, with the newest versions")
+    parser.add_argument("--hashes", action="store_true", help="write the lock files, with the versions locked now")
     parser.add_argument("--licenses", action="store_true", help="check the licenses of what is installed")
     parser.add_argument("--materials", type=Path, help="write a bill of materials to this file")
     options = parser.parse_args(arguments)
     found: list[str] = []
-    if options.lock:
-        lock()
+    if options.lock or options.hashes:
+        lock(anew=options.lock)
     if options.licenses:
         packages = {name: license_of(package) for name, (package, _) in installed().items()}
         sys.stdout.write("".join(f"{name:24} {text}\n" for name, text in packages.items()))

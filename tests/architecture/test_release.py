@@ -100,7 +100,9 @@ def test_the_lock_file_covers_what_development_needs(subtests):
 def test_the_lock_file_has_versions_and_nothing_else():
     lines = dependencies.LOCK.read_text(encoding="utf-8").removeprefix(dependencies.HEAD).splitlines()
     assert lines == sorted(lines)
-    assert not [line for line in lines if not re.fullmatch(r"[a-z0-9-]+==[0-9][0-9a-z.]*", line)]
+    assert not [
+        line for line in lines if not re.fullmatch(r"[a-z0-9-]+==[0-9][0-9a-z.]*( --hash=sha256:[0-9a-f]{64})+", line)
+    ]
 
 
 def test_licenses_of_all_that_is_installed_are_allowed():

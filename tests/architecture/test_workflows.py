@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+from tools import pins
+
 ROOT = Path(__file__).parents[2]
 WORKFLOWS = {"fast": "make fast", "engines": "make check", "nightly": "make nightly", "release": "make release"}
 
@@ -24,7 +26,7 @@ def test_a_workflow_installs_packages_of_the_system_and_runs_one_target(subtests
         with subtests.test(name):
             *before, last = runs(name)
             assert last == command
-            assert all(run.startswith("sudo apt-get ") for run in before)
+            assert all(run.startswith("sudo apt-get ") for run in before) or before == ["make pinned"]
 
 
 def test_a_workflow_has_the_engines_that_ci_installs(subtests):
@@ -56,6 +58,20 @@ def test_a_release_is_published_without_a_stored_password():
     assert "secrets." not in text
     assert "password:" not in text
     assert re.findall(r"^ +tags: (.*)$", text, re.MULTILINE) == ['["v*"]']
+
+
+def test_x7_a_release_is_published_by_pinned_actions_alone():
+    text = text_of(".github/workflows/release.yml")
+    assert text.index("run: make pinned") < text.index("run: make release") < text.index("gh-action-pypi-publish")
+    assert "@release/" not in text
+    step = "      - uses: actions/checkout@v6\n"
+    assert list(pins.loose(step)) == ["actions/checkout@v6"]
+    assert list(pins.loose("FROM python:3.11-slim AS build\n")) == ["python:3.11-slim"]
+    known = {"actions/checkout@v6": "a" * 40, "python:3.11-slim": "sha256:" + "b" * 64}
+    for line in (step, "FROM python:3.11-slim AS build\n", "FROM python:3.11-slim\n"):
+        fixed = pins.filled(line, known.__getitem__)
+        assert not list(pins.loose(fixed))
+        assert pins.filled(fixed, {"actions/checkout@v6": "c" * 40, "python:3.11-slim": "d"}.__getitem__) != fixed
 
 
 def test_hooks_call_make():
