@@ -17,6 +17,8 @@ from importlib import import_module
 from string import Formatter
 from typing import Any, Concatenate, Generic, ParamSpec, overload
 
+from calibrant.visible import visible
+
 P = ParamSpec("P")
 
 
@@ -274,7 +276,7 @@ class InputError(ValueError):
         return InputError(subject, self.problem, self.fix)
 
     def __str__(self) -> str:
-        return self.say(PYTHON)
+        return visible(self.say(PYTHON), None)
 
 
 class MissingPackage(ImportError):

@@ -8,8 +8,10 @@ from __future__ import annotations
 import base64
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
+from html import escape as escape_markup
 from itertools import zip_longest
+
+from calibrant.visible import visible
 
 GREEN, AMBER, RED, GRAY = "#009E73", "#E69F00", "#D55E00", "#8A8A8A"
 """Colors that color-blind readers can distinguish, legible on white and on black (Okabe and Ito)."""
@@ -41,6 +43,11 @@ class Dot:
 Cell = str | Dot
 
 
+def escape(text: str) -> str:
+    """Text in HTML: markup and control characters are escaped."""
+    return escape_markup(visible(text, None, keep="\n"))
+
+
 def text_block(text: str, color: str = GRAY) -> str:
     r"""A text with a colored bar to its left: the first line in bold, indented lines as a list.
 
@@ -49,7 +56,7 @@ def text_block(text: str, color: str = GRAY) -> str:
     >>> text_block("Ready\n  a < b").count("<li")
     1
     """
-    first, *others = text.splitlines() or [""]
+    first, *others = text.split("\n")
     return _bar(f"<strong>{escape(first)}</strong>{_lines(others)}", color)
 
 
@@ -151,4 +158,4 @@ def _cell(tag: str, cell: Cell, left: bool, bold: bool = False) -> str:
     text = cell.text if isinstance(cell, Dot) else cell
     style = f"text-align:{'left' if left else 'right'};padding:0.15em 0.7em;border-bottom:{_LINE};background:none"
     style += ";font-weight:bold" if bold or tag == "th" else ""
-    return f'<{tag} style="{style}">{dot}{escape(text)}</{tag}>'
+    return f'<{tag} style="{style}">{dot}{escape(visible(text))}</{tag}>'

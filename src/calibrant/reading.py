@@ -279,8 +279,9 @@ def frame_of(given: Any) -> Any:
         raise InputError("frame", f"is {path!r}, and there is no such file", f"check the path{meant(path, beside)}")
     import duckdb  # here: few calls have paths
 
+    whole = os.path.abspath(path)  # DuckDB takes a folder named ~ for the home folder
     # A connection of its own: that of the module is shared by all threads.
-    return getattr(duckdb.connect(), how)(glob.escape(path) if there else path)
+    return getattr(duckdb.connect(), how)(glob.escape(whole) if there else whole)
 
 
 def segments_by_name(by: Any) -> dict[str, Any]:

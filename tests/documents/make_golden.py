@@ -27,7 +27,7 @@ from calibrant.export.documents import FORMAT
 from calibrant.guarantees.about import ScoreBins
 from calibrant.guarantees.bounds import BOUNDS
 from calibrant.guarantees.certificate import Certificate
-from calibrant.guarantees.origins import Assumption, BinRule
+from calibrant.guarantees.origins import FIXED_BINS, Assumption, BinRule
 from calibrant.maps import (
     BetaMap,
     ByGroupMap,
@@ -102,8 +102,8 @@ def certificate() -> Certificate:
         upper=upper,
         rows=rows,
         events=events,
-        assumptions=(Assumption.INDEPENDENT, Assumption.BINS_BEFORE),
-        reference="made up: größer",
+        assumptions=(Assumption.INDEPENDENT, Assumption.NOT_TUNED, Assumption.BINS_BEFORE),
+        reference=FIXED_BINS,
     )
 
 

@@ -19,12 +19,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from calibrant import HistogramBinning
-from calibrant.calibrators.binary.binning import FIXED_SOURCE
 from calibrant.engine.store import parquet as day_files
 from calibrant.engine.store import store as store_module
 from calibrant.engine.store.sealed import sealed
 from calibrant.engine.store.store import TallyStore
 from calibrant.export.errors import DocumentError
+from calibrant.guarantees.origins import FIXED_BINS
 from calibrant.messages import CalibrantWarning, InputError
 from calibrant.numerics import Grid
 from calibrant.tallies import SEGMENT_GRID, Cells, GroupedTally, Tally
@@ -739,7 +739,7 @@ def test_yesterday_supplies_the_bins_of_todays_certificate(tmp_path):
         store.add(DAY + timedelta(days=place), day)
     yesterday, today = (store.window(day, day) for day in store.days)
     promise = HistogramBinning(n_bins=10, bins_from=yesterday["de"]).fit_tally(today["de"]).certificate()
-    assert promise.reference == str(FIXED_SOURCE)
+    assert promise.reference == str(FIXED_BINS)
     assert promise.n == today["de"].total
     assert len(promise.rows) == 10
-    assert HistogramBinning(n_bins=10).fit_tally(today["de"]).certificate().reference != str(FIXED_SOURCE)
+    assert HistogramBinning(n_bins=10).fit_tally(today["de"]).certificate().reference != str(FIXED_BINS)

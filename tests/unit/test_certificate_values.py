@@ -20,7 +20,7 @@ from calibrant.guarantees.bounds import BOUNDS
 from calibrant.guarantees.certificate import Certificate, Coverage
 from calibrant.guarantees.issuing import Bins, issue
 from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode, gate
-from calibrant.guarantees.origins import Assumption, BinRule, Source
+from calibrant.guarantees.origins import Assumption, BinRule
 from calibrant.guarantees.planning import Scheme, plan
 from calibrant.guarantees.provenance import Provenance, Sampling
 from calibrant.maps import IdentityMap, StepMap
@@ -201,7 +201,7 @@ def bins(**changes: Any) -> Bins:
         "n": np.array([40, 0, 0, 60]),
         "events": np.array([10, 0, 0, 45]),
         "rule": BinRule.TABLE,
-        "source": Source("a book", "here"),
+        "source": "a book, here",
         "uncovered": np.array([NO, NO, YES, NO]),
         "uncovered_rows": 3,
     }

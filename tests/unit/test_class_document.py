@@ -26,7 +26,6 @@ from calibrant.export.verify import verify
 from calibrant.guarantees.certificate import Certificate
 from calibrant.guarantees.issuing import PathBins, issue_paths
 from calibrant.guarantees.no_certificate import NoCertificate
-from calibrant.guarantees.origins import Source
 from calibrant.guarantees.provenance import MulticlassProvenance
 from calibrant.maps import SoftmaxMap
 from calibrant.maps.paths import PathMap
@@ -245,7 +244,7 @@ def test_a_promise_of_paths_that_says_nothing_is_refused() -> None:
     tree = Taxonomy({"a": None, "b": None})
     told = PathMap(tree.leaves, tree.nodes, tree.parents, tree.root, [0, 1], [0, 0], [], [], [1.0, 1.0], "probability")
     one = np.array([1, 1])
-    bins = PathBins(told, "probability", one, one, np.zeros(2, dtype=bool), one, Source("a book", "a place"))
+    bins = PathBins(told, "probability", one, one, np.zeros(2, dtype=bool), one, "a book, a place")
     refusal = issue_paths(bins, 0.001, "clopper-pearson", "marginal")
     assert isinstance(refusal, NoCertificate)
     assert "use more rows or fewer bins" in str(refusal)

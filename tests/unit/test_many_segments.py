@@ -232,7 +232,7 @@ def test_the_origin_is_one_line_of_what_is_known() -> None:
         ({"last_day": date(2026, 3, 7)}, "; days up to 2026-03-07."),
         ({"first_day": "2026-03-01", "last_day": "2026-03-01"}, "; day 2026-03-01."),
         ({"model": None, "source": Path("rows.csv")}, "; from rows.csv."),
-        ({"meta": {"remark": "two\nlines\x1b"}}, "; remark=two lines."),
+        ({"meta": {"remark": "two\nlines\x1b"}}, "; remark=two\\nlines\\x1b."),
     ]
     for given, words in cases:
         stated = cal.with_origin(fitted_at=when, **given)  # type: ignore[arg-type]

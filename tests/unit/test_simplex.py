@@ -25,7 +25,6 @@ from calibrant.guarantees.bounds import clopper_pearson
 from calibrant.guarantees.certificate import Certificate
 from calibrant.guarantees.issuing import RegionCounts, issue_regions
 from calibrant.guarantees.no_certificate import NoCertificate
-from calibrant.guarantees.origins import Source
 from calibrant.maps import SimplexBinsMap, SimplexScheme
 from calibrant.maps.simplex import grid_cells, region_count
 from calibrant.messages import CalibrantWarning, InputError
@@ -385,7 +384,7 @@ def evidence(counts: Any, classes: int) -> RegionCounts:
         NAMES[:classes], "projection", rules, np.tile(np.eye(classes)[0], rules), np.arange(rules) / 10.0,
         table.reshape(-1), "probability",
     )  # fmt: skip
-    return RegionCounts(fitted, counts, np.zeros(0, dtype=np.int64), 0, False, Source("a book", "a place"))
+    return RegionCounts(fitted, counts, np.zeros(0, dtype=np.int64), 0, False, "a book, a place")
 
 
 def test_hoeffding_is_the_bound_of_weissman() -> None:

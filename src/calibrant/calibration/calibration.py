@@ -26,6 +26,7 @@ from calibrant.maps.base import by_name, needed_columns, unwrapped
 from calibrant.maps.classes import top_labels
 from calibrant.messages import Advice, Drawn, InputError, Shown, count_text
 from calibrant.numerics import to_float32
+from calibrant.visible import visible
 
 if TYPE_CHECKING:
     from calibrant.export.scorer import Scorer
@@ -399,11 +400,11 @@ class Calibration(Drawn, Exportable, Shown):
 
     def __str__(self) -> str:
         """Map, provenance and certificate."""
-        lines, data = [f"Calibration: {self.map.words}"], self.provenance
+        lines, data = [f"Calibration: {visible(self.map.words, 1_000)}"], self.provenance
         if data is not None:
             if data.status == "uncalibrated":
                 lines.insert(0, UNCALIBRATED)
-            lines.append(f"  {data.method} fitted to {fitted_rows(data)}")
+            lines.append(f"  {visible(data.method)} fitted to {fitted_rows(data)}")
             lines += [f"  {data.origin}"] if data.origin else []
         if self.certificate is not None:
             lines.append(f"  {self.certificate}")
@@ -522,10 +523,12 @@ def load(path: str | PathLike[str]) -> Calibration:
     [0.475]
     """
     from calibrant.arrays.paths import local_path  # here: only files need them
+    from calibrant.export.documents import LARGEST
     from calibrant.export.errors import DocumentError
+    from calibrant.export.files import read_bounded
 
     target = local_path(path)
     try:
-        return Calibration.from_json(target.read_bytes())
+        return Calibration.from_json(read_bounded(target, LARGEST))
     except DocumentError as error:
         raise DocumentError(error.where, error.problem, target.name) from None

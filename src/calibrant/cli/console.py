@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from itertools import zip_longest
 from typing import Any, TypeVar
 
+from calibrant.visible import HIDDEN, visible
+
 PATIENCE = 1.0
 """Seconds of work before the progress bar is shown."""
 
@@ -49,7 +51,7 @@ def wrapped(text: str, width: int) -> Iterator[str]:
     >>> list(wrapped("head\n  one two three", 10))
     ['head', '  one two', '    three']
     """
-    for line in text.splitlines():
+    for line in visible(text, None, keep="\n").split("\n"):
         indent = line[: len(line) - len(line.lstrip())]
         hanging = indent + ("  " if indent else "")
         yield from textwrap.wrap(line, width, subsequent_indent=hanging, break_on_hyphens=False) or [""]
@@ -72,6 +74,7 @@ def table(
     gap = 1 if console.width < WIDEST else 2
     made = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
     width = 2 + gap * (len(columns) - 1)
+    columns, rows = [*map(visible, columns)], [[*map(visible, row)] for row in rows]
     for place, (name, *cells) in enumerate(zip(columns, *rows, strict=True)):
         longest = max(map(cell_len, (name, *cells)))
         least = min(longest, WORDS) if place < text else longest
@@ -113,7 +116,8 @@ def show_json(data: Any) -> None:
     """Print data as strict JSON on stdout."""
     from calibrant.verdict.verdict import plain
 
-    put(json.dumps(plain(data), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    text = json.dumps(plain(data), indent=2, ensure_ascii=False, allow_nan=False)
+    put(HIDDEN.sub(lambda found: found[0] if found[0] == "\n" else f"\\u{ord(found[0]):04x}", text) + "\n")
 
 
 def complain(sentence: str) -> None:
@@ -132,7 +136,7 @@ def _tell(what: str, sentence: str, style: str) -> None:
     from rich.text import Text
 
     console = Console(stderr=True, highlight=False)
-    text = f"{what}: {sentence}"
+    text = visible(f"{what}: {sentence}", 5_000)
     lines = list(wrapped(text, min(console.width, WIDEST) - 2)) if console.is_terminal else [text]
     styled = Text("\n  ".join(lines))
     styled.stylize(style, 0, len(what) + 1)

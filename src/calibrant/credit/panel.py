@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ from calibrant.credit.records import Recorded
 from calibrant.messages import Drawn, InputError, Shown
 from calibrant.metrics.estimates import plain
 from calibrant.metrics.multiplicity import holm
-from calibrant.notebook import GRAY, SHAPES, TRAFFIC_LIGHTS, stacked, text_block
+from calibrant.notebook import GRAY, SHAPES, TRAFFIC_LIGHTS, escape, stacked, text_block
 from calibrant.numerics import Floats, Ints
 
 ALL = "all"
@@ -199,11 +198,11 @@ class GradePanel(Drawn, Recorded, Shown):
             f", {self.years[0]} to {self.years[-1]}" if len(self.years) > 1 else "".join(f", {y}" for y in self.years)
         )
         facts = {**(meta or {}), "data": f"{int(self.whole.n.sum()):,} borrowers in {len(self.grades)} grades{years}"}
-        about = "".join(f"<dt>{html.escape(key)}</dt><dd>{html.escape(value)}</dd>" for key, value in facts.items())
-        head = f"<title>{html.escape(title)}</title><style>{_PAGE}</style>"
+        about = "".join(f"<dt>{escape(key)}</dt><dd>{escape(value)}</dd>" for key, value in facts.items())
+        head = f"<title>{escape(title)}</title><style>{_PAGE}</style>"
         return (
             f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">{head}</head>\n<body>'
-            f"<h1>{html.escape(title)}</h1>\n<dl>{about}</dl>\n{self._repr_html_()}\n</body></html>\n"
+            f"<h1>{escape(title)}</h1>\n<dl>{about}</dl>\n{self._repr_html_()}\n</body></html>\n"
         )
 
     def _repr_html_(self) -> str:
@@ -217,14 +216,14 @@ class GradePanel(Drawn, Recorded, Shown):
     def _heat_map(self, segment: str) -> str:
         """Lights by grade and year as an HTML table, with a letter in each cell."""
         cell = "padding:0.25em 0.8em;border:1px solid rgba(128,128,128,0.5);text-align:center"
-        top = "".join(f'<th style="{cell}">{html.escape(year)}</th>' for year in self.years)
+        top = "".join(f'<th style="{cell}">{escape(year)}</th>' for year in self.years)
         rows = ""
         for name, lights in zip((*self.grades, "portfolio"), self.lights(segment), strict=True):
             cells = "".join(f'<td style="{cell}">{_mark(light)}</td>' for light in lights)
-            rows += f'<tr><th style="{cell}">{html.escape(name)}</th>{cells}</tr>'
+            rows += f'<tr><th style="{cell}">{escape(name)}</th>{cells}</tr>'
         title = "Lights by grade and year" + ("" if segment == ALL else f": {segment}")
         table = f'<table style="border-collapse:collapse;margin:0.3em 0"><tr><th style="{cell}">grade</th>{top}</tr>'
-        return f"<div><strong>{html.escape(title)}</strong>{table}{rows}</table></div>"
+        return f"<div><strong>{escape(title)}</strong>{table}{rows}</table></div>"
 
     def __str__(self) -> str:
         """The table of all rows, a line for each part (of many, the ten with the least p), and lights by year."""

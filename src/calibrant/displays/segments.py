@@ -85,7 +85,7 @@ class SegmentsDisplay(Display):
         ax.set_yticks(range(len(rows)), [style.short(row["name"]) for row in rows])
         columns = {each.column for each in self.segments}
         name = columns.pop() if len(columns) == 1 else "Segment"
-        ax.set_ylabel(style.some_of(str(name), len(rows), len(self.segments) - len(rows)))
+        ax.set_ylabel(style.some_of(style.short(str(name), 60), len(rows), len(self.segments) - len(rows)))
         ratio_axis(ax)
         ax.set_xlabel("Observed / predicted events")
         self._head(ax, "By segment")

@@ -23,7 +23,7 @@ from calibrant.guarantees.bounds import Coverage, IntervalName
 from calibrant.guarantees.certificate import About, Certificate
 from calibrant.guarantees.content import Content
 from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
-from calibrant.guarantees.origins import Assumption, BinRule
+from calibrant.guarantees.origins import MAY_BE_ADDED, Assumption, BinRule
 from calibrant.guarantees.provenance import MulticlassProvenance, Provenance, Sampling, WeightType
 from calibrant.maps import (
     CLASS_KINDS,
@@ -40,12 +40,15 @@ from calibrant.maps import (
     SoftmaxMap,
     TreeMap,
 )
-from calibrant.messages import Phrase
+from calibrant.messages import InputError, Phrase
 
 FORMAT = 1
 """Version of the document format. Readers for all earlier versions are kept."""
 
 MAX_DEPTH = 16
+
+LARGEST = 1 << 25
+"""Bytes of a document: JSON of this size takes up to a gigabyte of memory, and a map of it seconds to read."""
 
 OTHERS: dict[str, type[Any]] = {
     "certificate": Certificate,
@@ -59,7 +62,12 @@ OTHERS: dict[str, type[Any]] = {
 def written(content: Content) -> str:
     """The document as text; numbers are preserved bit for bit."""
     body = {"format": FORMAT, "map": content.map, "certificate": content.certificate, "provenance": content.provenance}
-    return lines({name: encode(part) for name, part in body.items()})
+    text = lines({name: encode(part) for name, part in body.items()})
+    if len(text) > LARGEST:
+        raise InputError(
+            "map", f"has a document of more than {LARGEST:,} bytes, which is not read again", "use fewer groups"
+        )
+    return text
 
 
 def read(text: str | bytes) -> Content:
@@ -90,7 +98,18 @@ def _read_1(body: dict[str, Any]) -> Content:
     content.check()
     if isinstance(content.certificate, Certificate) and not follows(content.certificate):
         raise DocumentError("certificate", "has intervals that do not follow from its counts at its alpha")
+    if isinstance(content.certificate, Certificate):
+        _check_words(content.certificate)
     return content
+
+
+def _check_words(certificate: Certificate) -> None:
+    """Refuse other assumptions and references than those of such a certificate: both are read as a promise."""
+    assumed, about = set(certificate.assumptions), certificate.about
+    if len(assumed) < len(certificate.assumptions) or not about.assumed <= assumed <= about.assumed | MAY_BE_ADDED:
+        raise DocumentError("certificate.assumptions", f"must be {', '.join(sorted(about.assumed))}")
+    if certificate.reference not in about.references:
+        raise DocumentError("certificate.reference", f"must be {' or '.join(about.references)}")
 
 
 PARTS = {"provenance": ("provenance",), "certificate": ("certificate", "no-certificate")}
@@ -274,6 +293,8 @@ _TYPES: dict[str, Read] = {
 def parse(text: str | bytes) -> dict[str, Any]:
     """The JSON object in a text."""
     try:
+        if len(text) > LARGEST:
+            raise DocumentError("the document", f"has more than {LARGEST:,} bytes, and so much is not read")
         if isinstance(text, bytes):
             text = text.decode("utf-8")
         if isinstance(text, str) and not text.strip():

@@ -1,4 +1,4 @@
-"""Atomic writing of files: complete, or unchanged."""
+"""Atomic writing of files, complete or unchanged, and reading of files up to a size."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
+
+from calibrant.export.errors import DocumentError
 
 
 def write_whole(path: str | PathLike[str], content: str | bytes) -> None:
@@ -34,6 +36,15 @@ def write_whole(path: str | PathLike[str], content: str | bytes) -> None:
             os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def read_bounded(path: Path, most: int) -> bytes:
+    """The bytes of a file, of which there may be at most ``most``; a device that never ends is refused, too."""
+    with path.open("rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise DocumentError(path.name, f"has more than {most:,} bytes, and so much is not read")
+    return data
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from calibrant.arrays import Rows
 from calibrant.arrays.columns import is_whole
 from calibrant.guarantees.issuing import Bins
 from calibrant.guarantees.no_certificate import NoCertificate
-from calibrant.guarantees.origins import Assumption, BinRule, Source
+from calibrant.guarantees.origins import OWN_ROWS, Assumption, BinRule
 from calibrant.guarantees.weighted import WeightTable
 from calibrant.maps import LARGEST, Map, StepMap
 from calibrant.messages import InputError, Phrase, Setting
@@ -181,7 +181,7 @@ def counted(
     tally: Tally,
     edges: Floats,
     rule: BinRule,
-    source: Source,
+    source: str,
     assumption: Assumption | None = None,
     *,
     fixed: bool = False,
@@ -196,7 +196,7 @@ def counted(
     Examples
     --------
     >>> rows = Tally.from_arrays([0.1, 0.2, 0.6, 0.9], [0, 0, 0, 1])
-    >>> counted(rows, np.array([0.5, 0.95]), BinRule.TABLE, OWN_ROWS_SOURCE).outputs.tolist()
+    >>> counted(rows, np.array([0.5, 0.95]), BinRule.TABLE, OWN_ROWS).outputs.tolist()
     [0.25, 0.5, 0.5]
     """
     n, events = (cast(Ints, column) for column in tally.partition(edges))
@@ -204,9 +204,6 @@ def counted(
     return Bins(
         edges, outputs, n, events, rule, source, uncovered=nothing, fixed=fixed, assumption=assumption, refusal=refusal
     )
-
-
-OWN_ROWS_SOURCE = Source("Gupta 2023", "Theorem 4.1, given the edges")
 
 
 def own_row_bins(tally: Tally, count: int, *, succession: bool = True, edge_rows: bool = False) -> Bins:
@@ -235,7 +232,7 @@ def own_row_bins(tally: Tally, count: int, *, succession: bool = True, edge_rows
         np.where(light, 0, n),
         np.where(light, 0, events),
         BinRule.OWN_MASSES,
-        OWN_ROWS_SOURCE,
+        OWN_ROWS,
         uncovered=light,
         uncovered_rows=int(n[light].sum()),
         fixed=False,
@@ -269,7 +266,7 @@ def weighted(bins: Bins, rows: Rows, *, succession: bool = True) -> Bins:
     >>> from calibrant.arrays.sides import known_weights
     >>> rows = check_rows([0.1, 0.2, 0.6, 0.9], [0, 1, 0, 1], known_weights([1.5, 0.5, 1.0, 1.0], upper=2))
     >>> source = Tally.from_arrays([0.1, 0.2, 0.6, 0.9], [0, 1, 0, 1])
-    >>> weighted(counted(source, np.array([0.5]), BinRule.TABLE, OWN_ROWS_SOURCE), rows).outputs.tolist()
+    >>> weighted(counted(source, np.array([0.5]), BinRule.TABLE, OWN_ROWS), rows).outputs.tolist()
     [0.25, 0.5]
     """
     if rows.ratio is None or rows.weights is None:

@@ -22,6 +22,7 @@ from calibrant.guarantees.provenance import MulticlassProvenance, Provenance
 from calibrant.maps import Map, MulticlassMap
 from calibrant.messages import InputError, Phrase, Setting, Shown, plural
 from calibrant.numerics import Floats, Ints
+from calibrant.visible import visible
 
 Table = tuple[Floats, Floats, Floats, Ints, Ints]
 """Outputs, lower and upper ends, rows and events, by statement."""
@@ -67,6 +68,8 @@ class About(ABC):
     """Names of the intervals that such statements can have."""
     needs_provenance: ClassVar[bool] = False
     """Whether the provenance of the rows must be known: the statements rest on other rows than were counted."""
+    references: tuple[str, ...]
+    """The references that a certificate about this may cite."""
     uncovered_rows: int
     """Calibration rows on bin edges that the rows themselves chose; the certificate does not cover them."""
     look: int = 1
@@ -77,7 +80,7 @@ class About(ABC):
         """Assumptions that every certificate about this states, so that none can be struck out of a document."""
         from calibrant.guarantees.origins import Assumption  # not needed to fit and apply
 
-        return frozenset({Assumption.INDEPENDENT})
+        return frozenset({Assumption.INDEPENDENT, Assumption.NOT_TUNED})
 
     @abstractmethod
     def sense(self) -> str:
@@ -252,8 +255,6 @@ class Certificate(Shown):
             raise ValueError("outputs and intervals must lie in [0, 1], with lower <= upper")
         if (self.events < 0).any() or (self.events > self.rows).any():
             raise ValueError("events must lie between 0 and the rows of their statement")
-        if not self.about.assumed <= {*self.assumptions}:
-            raise ValueError(f"the assumptions must include {', '.join(sorted(self.about.assumed))}")
         self.about.validate(self)
         if not self.covered.any() or self.epsilon != self.about.epsilon(self.half_widths, self.covered):
             raise ValueError("epsilon must be that of the widest covered statement, and at least one must be covered")
@@ -346,7 +347,7 @@ class Certificate(Shown):
     def __str__(self) -> str:
         """The guarantee in one sentence; then its basis, what is not covered and the assumptions."""
         assumed = "; ".join(assumption.words(self.about.look) for assumption in self.assumptions)
-        return "\n".join([*self.about.sentences(self), f"  Assumes: {assumed}."])
+        return "\n".join(visible(line, None) for line in (*self.about.sentences(self), f"  Assumes: {assumed}."))
 
     def _repr_html_(self) -> str:
         """For notebooks: the printed text, with a green bar."""

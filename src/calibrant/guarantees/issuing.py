@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import get_args
@@ -24,7 +23,7 @@ from calibrant.guarantees.certificate import (
     round_up,
 )
 from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode, gate
-from calibrant.guarantees.origins import Assumption, BinRule, Source
+from calibrant.guarantees.origins import HONEST_TREE, KNOWN_WEIGHTS, Assumption, BinRule
 from calibrant.guarantees.provenance import MulticlassProvenance, Provenance
 from calibrant.guarantees.weighted import WEIGHTED_BOUNDS, WEIGHTED_NAMES, WeightTable
 from calibrant.maps import ClassTreeMap, StepMap, TreeMap
@@ -69,7 +68,7 @@ class Bins:
     n: Ints
     events: Ints
     rule: BinRule
-    source: Source
+    source: str
     uncovered: Flags
     uncovered_rows: int = 0
     fixed: bool = True
@@ -137,7 +136,7 @@ class RegionCounts:
     light: Ints
     uncovered_rows: int
     fixed: bool
-    source: Source
+    source: str
     assumption: Assumption | None = None
 
 
@@ -157,7 +156,7 @@ class PathBins:
     hits: Ints
     uncovered: Flags
     leaf_rows: Ints
-    source: Source
+    source: str
     borrowed: float = 0.0
 
 
@@ -253,7 +252,7 @@ def issue(
     table = bins.restored(bins.outputs), lower, upper, bins.n, bins.events
     sampled = Assumption.SAMPLED_BY_CLASS if provenance.weight_type == "by-class" else None
     assumed = (*ASSUMED, *(each for each in (sampled, bins.assumption) if each))
-    return Certificate.of(bins.about, table, terms, provenance.score_type, int(bins.n.sum()), assumed, str(bins.source))
+    return Certificate.of(bins.about, table, terms, provenance.score_type, int(bins.n.sum()), assumed, bins.source)
 
 
 def _issue_weighted(
@@ -275,8 +274,7 @@ def _issue_weighted(
     terms = terms._replace(interval=name)
     lower, upper = WEIGHTED_BOUNDS[name](weights, bins.about.levels(bins.n, terms))
     assumed = (*ASSUMED_OF_RATIO, *(each for each in (bins.assumption,) if each))
-    source = f"{bins.source}; weights as in section 3.4.4, with a sharper interval"
-    table = bins.outputs, lower, upper, bins.n, bins.events
+    table, source = (bins.outputs, lower, upper, bins.n, bins.events), f"{bins.source}{KNOWN_WEIGHTS}"
     return Certificate.of(bins.about, table, terms, provenance.score_type, int(bins.n.sum()), assumed, source)
 
 
@@ -334,12 +332,9 @@ def issue_classes(
     events = np.concatenate([each.bins.events for each in kept])
     outputs = np.concatenate([each.bins.outputs for each in kept])
     table = outputs, *_intervals(about, events, rows, terms), rows, events
-    bins_by = Counter(each.bins.source for each in kept).most_common(1)[0][0]
-    theorem = Source("Gupta 2023", words.theorem)
-    source = f"{theorem}; bins by {bins_by.place if bins_by.work == theorem.work else bins_by}"
     assumed = (*ASSUMED, *dict.fromkeys(each.bins.assumption for each in kept if each.bins.assumption))
-    certificate = Certificate.of(about, table, terms, provenance.score_type, int(provenance.n), assumed, source)
-    return _unless_empty(certificate, 1.0, "bin")
+    found = Certificate.of(about, table, terms, provenance.score_type, int(provenance.n), assumed, *about.references)
+    return _unless_empty(found, 1.0, "bin")
 
 
 def issue_regions(
@@ -386,7 +381,7 @@ def issue_regions(
     ends = np.where(covered[:, None], lower, 0.0).ravel(), np.where(covered[:, None], upper, 1.0).ravel()
     table = evidence.map.table, *ends, np.repeat(rows, classes), counts.ravel()
     assumed = (*ASSUMED, evidence.assumption) if evidence.assumption else ASSUMED
-    certificate = Certificate.of(about, table, terms, evidence.map.on, int(rows.sum()), assumed, str(evidence.source))
+    certificate = Certificate.of(about, table, terms, evidence.map.on, int(rows.sum()), assumed, evidence.source)
     return _unless_empty(certificate, 2.0, "region")
 
 
@@ -435,12 +430,9 @@ def issue_leaves(
         about = TreeLeaves(tree, chose)
     rows, events = np.repeat(rows, about.size), events.ravel()
     table = tree.constants.ravel(), *_intervals(about, events, rows, terms), rows, events
-    assumed, source = (
-        (*ASSUMED, Assumption.ONE_DRAW),
-        Source("Gupta 2023", "section 3.4.1"),
-    )
+    assumed = (*ASSUMED, Assumption.ONE_DRAW)
     n = int(rows.sum()) // about.size
-    found = Certificate.of(about, table, terms, provenance.score_type, n, assumed, str(source))
+    found = Certificate.of(about, table, terms, provenance.score_type, n, assumed, HONEST_TREE)
     return _unless_empty(found, 1.0, "leaf")
 
 
@@ -460,9 +452,7 @@ def issue_paths(
     rows = np.repeat(rows_by_bin, about.depths)
     events = np.where(rows > 0, bins.hits, 0)
     table = bins.map.rates, *_intervals(about, events, rows, terms), rows, events
-    certificate = Certificate.of(
-        about, table, terms, bins.score_type, int(rows_by_bin.sum()), ASSUMED, str(bins.source)
-    )
+    certificate = Certificate.of(about, table, terms, bins.score_type, int(rows_by_bin.sum()), ASSUMED, bins.source)
     return _unless_empty(certificate, 1.0, "bin")
 
 

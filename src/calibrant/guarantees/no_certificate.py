@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from calibrant.guarantees.provenance import MulticlassProvenance, Provenance, Sampling
 from calibrant.messages import PYTHON, Advice, Argument, Phrase, Setting, Shown, Voice
+from calibrant.visible import visible
 
 
 class NoCertificateCode(StrEnum):
@@ -91,7 +92,7 @@ class NoCertificate(Shown):
     def say(self, voice: Voice) -> str:
         """One sentence, in the terms of Python, the command line or a report."""
         head = "Certificates by segment" if self.code == NoCertificateCode.BY_SEGMENT else "No certificate"
-        return f"{head}: {voice.say(self.reason)}."
+        return visible(f"{head}: {voice.say(self.reason)}.", None)
 
     def to_dict(self) -> dict[str, str]:
         """Plain data, ready for JSON: the code, and the reason in words.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -107,12 +106,13 @@ _ASSUMED = {
 }
 
 
-@dataclass(frozen=True)
-class Source:
-    """Reference of a proof: the work, and the theorem or section in it."""
+OWN_ROWS = "Gupta 2023, Theorem 4.1, given the edges"
+FIXED_BINS = "Gupta 2023, section 3.4.1, bins fixed beforehand"
+HONEST_TREE = "Gupta 2023, section 3.4.1"
+PATH_LISTS = "Gupta 2023, Theorem 4.1 and Algorithm 5.10, given the cuts"
+SETS_OF_CLASSES = "Gupta 2023, Appendix 5.G, with an interval for every set of classes"
+KNOWN_WEIGHTS = "; weights as in section 3.4.4, with a sharper interval"
+"""What follows the reference of bins whose weights are a known ratio."""
 
-    work: str
-    place: str
-
-    def __str__(self) -> str:
-        return f"{self.work}, {self.place}"
+MAY_BE_ADDED = frozenset({Assumption.SAMPLED_BY_CLASS, Assumption.DIRECTIONS_BEFORE})
+"""Assumptions that a certificate may state where they cannot be derived from it: they only weaken it."""

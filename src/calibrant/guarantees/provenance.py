@@ -16,6 +16,7 @@ from calibrant.guarantees.overlap import Overlap, overlap, sketch
 from calibrant.messages import InputError, Phrase, Setting
 from calibrant.numerics import Floats, row_fingerprint
 from calibrant.tallies import Tally
+from calibrant.visible import visible
 
 if TYPE_CHECKING:
     from calibrant.arrays.multiclass.rows import MulticlassRows
@@ -135,7 +136,7 @@ class Origin:
             f"replaces {self.parent}" if self.parent else "",
             *self.meta,
         ]
-        stated = "; ".join(filter(None, map(_one_line, parts)))
+        stated = "; ".join(filter(None, map(visible, parts)))
         return f"Origin: {stated}." if stated else ""
 
     @property
@@ -147,11 +148,6 @@ class Origin:
         if self.first_day:
             return f"days from {self.first_day} on"
         return f"days up to {self.last_day}" if self.last_day else ""
-
-
-def _one_line(text: str) -> str:
-    """Text without line breaks and control characters, to print."""
-    return " ".join("".join(each if each.isprintable() else " " for each in text).split())
 
 
 def _time(value: Any) -> str:

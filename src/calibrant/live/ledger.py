@@ -115,6 +115,8 @@ class Ledger:
         for name, limit in zip(LIMITS, limits, strict=True):
             check_whole(name, limit, 0)
         check_whole("key_columns", key_columns, 1)
+        if key_columns > 1_000:
+            raise InputError("key_columns", f"must be at most 1,000, got {key_columns:,}", "join some of them")
         self.max_open, self.max_held, self.max_remembered = max_open, max_held, max_remembered
         self.max_corrections, self.max_delay_keys, self.key_columns = max_corrections, max_delay_keys, key_columns
         self.now = -math.inf

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 import warnings
 from collections.abc import Mapping, Sequence
@@ -27,7 +26,7 @@ from calibrant.export.files import write_whole
 from calibrant.maps.base import by_name
 from calibrant.messages import CalibrantWarning, InputError, MissingPackage
 from calibrant.metrics.tolerance import LIMIT
-from calibrant.notebook import page, text_block
+from calibrant.notebook import escape, page, text_block
 from calibrant.reading import by_keyword
 from calibrant.reporting.blocks import Picture, Section
 from calibrant.reporting.contents import Contents, gather
@@ -101,7 +100,7 @@ class Report:
             drawn = drawn_by.get(picture.name, self.display)
             assert drawn is not None
             nouns = DEFAULT_NOUNS if picture.name == "classes" else self._style.nouns
-            return draw_svg(drawn, picture.name, html.escape(picture.label), nouns)
+            return draw_svg(drawn, picture.name, escape(picture.label), nouns)
 
         return write_html(self.title, self.subtitle, self._sections(), draw)
 

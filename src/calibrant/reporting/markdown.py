@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 from calibrant.reporting.blocks import Block, Bullets, Cell, Headline, Mark, Picture, Section, Table
+from calibrant.visible import visible
 
 
 def write_markdown(title: str, subtitle: str, sections: Iterable[Section]) -> str:
@@ -38,7 +39,7 @@ def _table(table: Table) -> list[str]:
 
 
 def _line(cells: Iterable[Cell]) -> str:
-    texts = (_safe(cell.word if isinstance(cell, Mark) else cell) for cell in cells)
+    texts = (_safe(visible(cell.word if isinstance(cell, Mark) else cell)) for cell in cells)
     return "| " + " | ".join(texts) + " |"
 
 
@@ -50,7 +51,7 @@ def _safe(text: str) -> str:
     >>> print(_safe("a|b <i> *c* __d__ [e](f) < 1.5, p > 0.05"))
     a\|b &lt;i> \*c\* \_\_d\_\_ \[e\](f) < 1.5, p > 0.05
     """
-    plain = " ".join(text.split()).replace("&", "&amp;")
+    plain = " ".join(visible(text, None, keep="\n").split()).replace("&", "&amp;")
     plain = re.sub("^>", "&gt;", plain)  # a quote begins with it; elsewhere it closes no tag, since none is open
     plain = re.sub(r"<(?! \d)", "&lt;", plain)  # before a space it opens no tag: p-values stay legible
     return re.sub(r"([\\`*_\[\]|~#])", r"\\\1", plain)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from html import escape
 
+from calibrant.notebook import escape
 from calibrant.reporting.blocks import Block, Bullets, Cell, Headline, Mark, Picture, Section, Table
+from calibrant.visible import visible
 
 COLORS = {"good": "#2E9E6B", "warn": "#E6B800", "bad": "#D32F2F", "none": "#767676"}
 """Green, yellow and red that differ in lightness; shape and the word next to them say the same without color."""
@@ -154,7 +155,7 @@ def _row(row: Sequence[Cell], heads: Sequence[str], kinds: Sequence[str], first:
 def _cell(cell: Cell) -> str:
     if isinstance(cell, Mark):
         return f'<span class="mark {f"{cell.tone} {cell.arrow}".strip()}"><b>{_text(cell.word)}</b></span>'
-    return _text(cell)
+    return _text(visible(cell))
 
 
 def _kind(table: Table, place: int) -> str:

@@ -8,14 +8,14 @@ from functools import partial
 import numpy as np
 
 from calibrant.arrays import ScoreType
-from calibrant.fits.bins import OWN_ROWS_SOURCE, counted, default_bins, equal_masses, scaled_means
+from calibrant.fits.bins import counted, default_bins, equal_masses, scaled_means
 from calibrant.fits.isotonic import fit_curve
 from calibrant.fits.needs import BLEND_ROWS, CURVE_ROWS, LINE_ROWS, SHRUNKEN_ROWS, STEP_ROWS
 from calibrant.fits.penalized import fit_shrunken
 from calibrant.fits.scaling import fit_beta, fit_platt, fit_rates, fit_temperature
 from calibrant.fits.spline import fit_spline
 from calibrant.fits.venn_abers import fit_venn_curve
-from calibrant.guarantees.origins import BinRule
+from calibrant.guarantees.origins import OWN_ROWS, BinRule
 from calibrant.maps import LogitAffineMap, Map, StepMap
 from calibrant.messages import Note
 from calibrant.numerics import Floats
@@ -34,7 +34,7 @@ def fit_bins(tally: Tally, n_bins: int | None = None) -> StepMap:
     """Event rates in about ``n_bins`` bins of equal mass; the default number is that of ``HistogramBinning``."""
     if n_bins is None:
         n_bins = default_bins(tally.effective_size)
-    return counted(tally, bin_edges(tally, n_bins), BinRule.TABLE, OWN_ROWS_SOURCE).to_map()
+    return counted(tally, bin_edges(tally, n_bins), BinRule.TABLE, OWN_ROWS).to_map()
 
 
 def bin_edges(tally: Tally, n_bins: int) -> Floats:

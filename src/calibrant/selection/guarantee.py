@@ -9,11 +9,11 @@ from numbers import Real
 
 import numpy as np
 
-from calibrant.fits.bins import OWN_ROWS_SOURCE, ROUNDING, counted, mass_edges, own_row_bins
+from calibrant.fits.bins import ROUNDING, counted, mass_edges, own_row_bins
 from calibrant.fits.prior_correction import restored
 from calibrant.guarantees.bounds import clopper_pearson
 from calibrant.guarantees.issuing import Bins
-from calibrant.guarantees.origins import Assumption, BinRule
+from calibrant.guarantees.origins import OWN_ROWS, Assumption, BinRule
 from calibrant.guarantees.planning import MOST_LABELS, TooFewLabels
 from calibrant.maps import Map
 from calibrant.messages import InputError, Note, Phrase, Setting, count_text
@@ -153,7 +153,7 @@ def _bins(count: int, guarantee: Guarantee, tally: Tally) -> Bins:
     made = (
         own_row_bins(tally, count)
         if tally.counts
-        else counted(tally, mass_edges(tally, count, np.inf), BinRule.WEIGHTS, OWN_ROWS_SOURCE)
+        else counted(tally, mass_edges(tally, count, np.inf), BinRule.WEIGHTS, OWN_ROWS)
     )
     return replace(
         made,

@@ -19,6 +19,7 @@ from calibrant.progress import progress
 from calibrant.tallies import GroupedTally, Tally, scores_of
 from calibrant.verdict.figures import amount, p_text
 from calibrant.verdict.input.evidence import Parts
+from calibrant.visible import visible
 
 CONFIDENCE = 0.95
 """Confidence level of the expected range and of the interval of the ratio, for each segment alone."""
@@ -82,8 +83,8 @@ class Segment(Shown):
 
     @property
     def name(self) -> str:
-        """Column and value."""
-        return f"{self.column} = {self.value}"
+        """Column and value, as they are shown."""
+        return visible(f"{self.column} = {self.value}")
 
     @property
     def judged(self) -> bool:

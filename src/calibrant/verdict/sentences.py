@@ -15,6 +15,7 @@ from calibrant.verdict.multiclass.by_class import class_lines, gain_sentence, jo
 from calibrant.verdict.outlook import FEWEST_ROWS, round_up
 from calibrant.verdict.segments import ORDERS, Segment
 from calibrant.verdict.shape import Misfit, Range
+from calibrant.visible import visible
 
 if TYPE_CHECKING:
     from calibrant.verdict.gain import Gain
@@ -186,7 +187,8 @@ class Wording:
     def __str__(self) -> str:
         """The whole verdict as text."""
         before = [self.caution] if self.caution else []
-        return "\n".join([*before, self.headline, *(f"  {fact}" for fact in self.facts)])
+        lines = [*before, self.headline, *(f"  {fact}" for fact in self.facts)]
+        return "\n".join(visible(line, None) for line in lines)
 
     # ---------------------------------------------------------------------------------------------------- headline
 

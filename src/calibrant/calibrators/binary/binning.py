@@ -26,7 +26,7 @@ from calibrant.fits.ranking import Ranking
 from calibrant.guarantees.certificate import Certificate, Coverage, IntervalName
 from calibrant.guarantees.issuing import Bins, issue
 from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
-from calibrant.guarantees.origins import Assumption, BinRule, Source
+from calibrant.guarantees.origins import FIXED_BINS, Assumption, BinRule
 from calibrant.guarantees.overlap import common_rows
 from calibrant.guarantees.planning import Scheme, plan, split_size
 from calibrant.guarantees.provenance import Sampling
@@ -35,8 +35,6 @@ from calibrant.maps import Map
 from calibrant.messages import Argument, InputError, Phrase, Setting, Voice, count_text, note, plural, warn
 from calibrant.numerics import Floats
 from calibrant.tallies import Tally
-
-FIXED_SOURCE = Source("Gupta 2023", "section 3.4.1, bins fixed beforehand")
 
 
 @note("fewer-bins")
@@ -197,7 +195,7 @@ class HistogramBinning(BinaryCalibrator):
         refusal: NoCertificate | None = None,
     ) -> Bins:
         kept = self.extremes == "succession"
-        return counted(tally, edges, rule, FIXED_SOURCE, assumption, fixed=fixed, succession=kept, refusal=refusal)
+        return counted(tally, edges, rule, FIXED_BINS, assumption, fixed=fixed, succession=kept, refusal=refusal)
 
     def _from_another(self, tally: Tally, other: Tally, count: int) -> Bins:
         edges = mass_edges(other, count, tally.total)

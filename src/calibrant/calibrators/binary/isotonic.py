@@ -10,14 +10,13 @@ import numpy as np
 
 from calibrant.calibrators.base import Fit
 from calibrant.calibrators.binary.base import BinaryCalibrator
-from calibrant.calibrators.binary.binning import FIXED_SOURCE
 from calibrant.fits.bins import counted, parted
 from calibrant.fits.isotonic import block_edges, fit_centered, fit_curve, fit_steps
 from calibrant.fits.needs import STEP_ROWS
 from calibrant.guarantees.certificate import Certificate, Coverage, IntervalName
 from calibrant.guarantees.issuing import Bins, issue
 from calibrant.guarantees.no_certificate import IMPOSSIBLE, NoCertificate, NoCertificateCode
-from calibrant.guarantees.origins import Assumption, BinRule
+from calibrant.guarantees.origins import FIXED_BINS, Assumption, BinRule
 from calibrant.guarantees.seeds import seed_refusal
 from calibrant.maps import Map, PiecewiseLinearMap, StepMap
 from calibrant.messages import InputError, Voice
@@ -165,7 +164,7 @@ class IsotonicBinning(BinaryCalibrator):
         part, rest = parted(tally, self.split_size, self.random_state)
         edges = block_edges(part, self._least(part))
         refusal = seed_refusal(tally, self.random_state)
-        made = counted(rest, edges, BinRule.PART_BLOCKS, FIXED_SOURCE, Assumption.ONE_DRAW, refusal=refusal)
+        made = counted(rest, edges, BinRule.PART_BLOCKS, FIXED_BINS, Assumption.ONE_DRAW, refusal=refusal)
         bins = replace(made, part_rows=int(part.total))
         return Fit(bins.to_map(), found={"bins_": bins})
 

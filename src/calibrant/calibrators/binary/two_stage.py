@@ -10,13 +10,12 @@ from sklearn.base import clone
 
 from calibrant.calibrators.base import Fit
 from calibrant.calibrators.binary.base import BinaryCalibrator, check_calibrator
-from calibrant.calibrators.binary.binning import FIXED_SOURCE
 from calibrant.calibrators.binary.scaling import PlattScaling
 from calibrant.fits.bins import check_bins, counted, equal_masses, parted, pulled_back, scaled_means
 from calibrant.guarantees.certificate import Certificate, Coverage, IntervalName
 from calibrant.guarantees.issuing import Bins, issue
 from calibrant.guarantees.no_certificate import NoCertificate, NoCertificateCode
-from calibrant.guarantees.origins import Assumption, BinRule
+from calibrant.guarantees.origins import FIXED_BINS, Assumption, BinRule
 from calibrant.guarantees.seeds import seed_refusal
 from calibrant.maps import Map, PiecewiseLinearMap, StepMap
 from calibrant.messages import InputError, Voice
@@ -117,7 +116,7 @@ class ScalingBinning(BinaryCalibrator):
 
     def _by_outcome(self, scaling: Map, tally: Tally, refusal: NoCertificate | None) -> Bins:
         edges = pulled_back(scaling, np.arange(1, self.n_bins) / self.n_bins, tally)
-        return counted(tally, edges, BinRule.SCALED_WIDTHS, FIXED_SOURCE, Assumption.ONE_DRAW, refusal=refusal)
+        return counted(tally, edges, BinRule.SCALED_WIDTHS, FIXED_BINS, Assumption.ONE_DRAW, refusal=refusal)
 
     def _certify(self, alpha: float, interval: IntervalName, coverage: Coverage) -> Certificate | NoCertificate:
         if self.bins_ is not None:

@@ -27,17 +27,15 @@ from calibrant.calibrators.multiclass.path_bins import (
     rates_of_all,
     rates_of_others,
 )
-from calibrant.fits.bins import OWN_ROWS_SOURCE, ROUNDING, check_bins
+from calibrant.fits.bins import ROUNDING, check_bins
 from calibrant.guarantees.certificate import Certificate, Coverage, IntervalName, first_few
 from calibrant.guarantees.issuing import PathBins, issue_paths
 from calibrant.guarantees.no_certificate import NoCertificate
-from calibrant.guarantees.origins import Source
+from calibrant.guarantees.origins import OWN_ROWS, PATH_LISTS
 from calibrant.maps.classes import ClassAxis
 from calibrant.maps.paths import PathForecast, PathMap, path_scores
 from calibrant.maps.taxonomy import Taxonomy, as_taxonomy, refuse_several
 from calibrant.messages import InputError, Note, Setting, Voice, count_text, note
-
-LIST_SOURCE = Source("Gupta 2023", "Theorem 4.1 and Algorithm 5.10, given the cuts")
 
 
 @note("pooled-leaves")
@@ -281,7 +279,7 @@ class PathCalibrator(MulticlassCalibrator):
             hits=np.concatenate(hits),
             uncovered=light,
             leaf_rows=np.rint(mass).astype(np.int64),
-            source=OWN_ROWS_SOURCE if self.bins_on == "leaf" else LIST_SOURCE,
+            source=OWN_ROWS if self.bins_on == "leaf" else PATH_LISTS,
             borrowed=strength or 0.0,
         )
 

@@ -16,7 +16,7 @@ from calibrant.fits.bins import HEAVY_ROWS, MOST_BINS, ROUNDING, check_bins
 from calibrant.guarantees.certificate import Certificate, Coverage, IntervalName
 from calibrant.guarantees.issuing import RegionCounts, issue_regions
 from calibrant.guarantees.no_certificate import NoCertificate
-from calibrant.guarantees.origins import Assumption, Source
+from calibrant.guarantees.origins import SETS_OF_CLASSES, Assumption
 from calibrant.maps import ClassAxis, SimplexBinsMap, SimplexScheme
 from calibrant.maps.classes import blocks, softmax
 from calibrant.maps.simplex import project, region_count
@@ -28,8 +28,6 @@ ROWS_PER_REGION, MIN_REGION_ROWS = 150, 30
 
 MAX_CANONICAL_CLASSES = 5
 """With more classes than this, canonical calibration is not feasible."""
-
-SOURCE = Source("Gupta 2023", "Appendix 5.G, with an interval for every set of classes")
 
 
 empty_regions = note(
@@ -163,7 +161,7 @@ class SimplexBinning(MulticlassCalibrator):
         by_class = isinstance(self.directions, str) and self.directions == "classes"
         chosen = None if by_class else Assumption.DIRECTIONS_BEFORE
         left_out = int(mass[cuts.codes < 0].sum())
-        return RegionCounts(fitted, _whole(counts, rows), cuts.light, left_out, False, SOURCE, chosen), empty
+        return RegionCounts(fitted, _whole(counts, rows), cuts.light, left_out, False, SETS_OF_CLASSES, chosen), empty
 
     def _fixed(self, rows: MulticlassRows, mass: NDArray[Any]) -> tuple[RegionCounts, NDArray[np.bool_]]:
         classes, total = len(rows.classes), float(mass.sum() * (1.0 + ROUNDING))
@@ -175,7 +173,7 @@ class SimplexBinning(MulticlassCalibrator):
         asked = (
             self.depth if self.scheme == "sierpinski" else self.cells
         ) is not None  # otherwise it depends on the rows
-        made = RegionCounts(fitted, _whole(counts, rows), np.zeros(0, dtype=np.int64), 0, asked, SOURCE)
+        made = RegionCounts(fitted, _whole(counts, rows), np.zeros(0, dtype=np.int64), 0, asked, SETS_OF_CLASSES)
         return made, counts.sum(axis=1) == 0
 
     def _map(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import glob
+import gzip
 import os
 import secrets
 import shutil
@@ -44,6 +45,9 @@ READ_KINDS = KINDS | {".xlsx": "Excel"}
 MOST_DECODED = 1 << 26
 """A CSV up to this many bytes that is not in UTF-8 is read as Windows-1252, or as UTF-16 by its first bytes."""
 
+MOST_COLUMNS, LONGEST_LINE = 4_000, 1 << 20
+"""Columns of a text file: the time to guess their types grows with the square. Bytes in which they are counted."""
+
 WHOLE_NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
 SHOWN_COLUMNS = 12
 ALIKE = 0.7
@@ -74,7 +78,20 @@ def find_files(patterns: Sequence[str]) -> list[str]:
     for path in files:
         if os.path.getsize(path) == 0:
             raise Mistake(path, "is empty (0 bytes)", "write it again, or leave it out")
+        if kind_of(path) in ("CSV", "TSV") and _is_wide(path):
+            fix = "write the columns that are needed, or use Parquet"
+            raise Mistake(path, f"has more than {MOST_COLUMNS:,} columns, which take minutes to read", fix)
     return files
+
+
+def _is_wide(path: str) -> bool:
+    """Whether the first line of a text file has more columns than are read in seconds."""
+    with gzip.open(path) if path.lower().endswith(".gz") else open(path, "rb") as file:
+        try:
+            head = file.readline(LONGEST_LINE)
+        except (OSError, EOFError):  # a damaged file is reported when it is read
+            return False
+    return max(map(head.count, (b",", b";", b"\t", b"|"))) >= MOST_COLUMNS
 
 
 def kind_of(path: str) -> str:
@@ -229,7 +246,8 @@ def _reader(connection: Any, files: Sequence[str], as_text: bool) -> Callable[..
             tables = [read_sheet(connection, path) for path in some]
             return tables[0] if len(tables) == 1 else _stacked(connection, tables)
         kind = kind_of(files[0])
-        names = [glob.escape(path if kind == "Parquet" else _in_utf8(path)) for path in some]
+        # absolute, since DuckDB takes a folder named ~ for the home folder
+        names = [glob.escape(os.path.abspath(path if kind == "Parquet" else _in_utf8(path))) for path in some]
         # a folder named label=1 must not become a column
         how: dict[str, Any] = {"union_by_name": len(some) > 1, "hive_partitioning": False}
         if kind == "Parquet":
@@ -389,7 +407,7 @@ def written(rows: Any, path: str) -> Iterator[str]:
     import duckdb
 
     suffix = next(end for end in KINDS if path.lower().endswith(end))
-    temporary = Path(path).with_name(f".{secrets.token_hex(8)}{suffix}")
+    temporary = Path(os.path.abspath(path)).with_name(f".{secrets.token_hex(8)}{suffix}")
     try:
         try:
             _write_rows(rows, temporary, suffix)

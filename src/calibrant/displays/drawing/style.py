@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from calibrant.messages import MissingPackage, plural
 from calibrant.numerics import Floats, expit, logit
+from calibrant.visible import visible
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -481,4 +482,5 @@ def amount(n: float, counted: bool) -> str:
 
 def short(name: str, most: int = 24) -> str:
     """A name shortened to fit next to an axis."""
-    return name if len(name) <= most else f"{name[: most - 1]}…"
+    plain = visible(name)
+    return plain if len(plain) <= most else f"{plain[: most - 1]}…"

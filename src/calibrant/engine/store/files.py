@@ -123,7 +123,10 @@ class Folder:
             return False
         away = self.path / f".removed-{secrets.token_hex(8)}.tmp"
         os.replace(self.day(when), away)  # at once, so that a crash does not leave half a day
-        shutil.rmtree(away)
+        if away.is_symlink():
+            away.unlink()  # what it points to is not of the store
+        else:
+            shutil.rmtree(away)
         return True
 
     @contextmanager

@@ -10,6 +10,7 @@ from calibrant.engine.selection import GRIDS
 from calibrant.engine.store.parquet import COLUMNS
 from calibrant.engine.store.sealed import json_object
 from calibrant.export.errors import DocumentError
+from calibrant.export.files import read_bounded
 from calibrant.messages import InputError, Setting
 from calibrant.numerics import Grid
 
@@ -48,7 +49,7 @@ class Identity(NamedTuple):
     def read(cls, path: Path) -> Identity | None:
         """Read a ``store.json``; None if it does not exist."""
         try:
-            return cls.from_dict(json_object(path.read_bytes(), path), path)
+            return cls.from_dict(json_object(read_bounded(path, 1 << 20), path), path)
         except FileNotFoundError:
             return None
 

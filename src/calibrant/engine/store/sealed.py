@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from calibrant.export.errors import DocumentError
+from calibrant.export.files import read_bounded
 from calibrant.messages import InputError, MissingPackage
 
 KEY = b"calibrant"
@@ -22,6 +23,8 @@ KEY = b"calibrant"
 MARK = b'"sha256": "'
 """Bytes before the hash in the footer. The last occurrence counts: text in JSON cannot contain a bare quote."""
 BLANK = b"0" * 64
+LARGEST, MOST_BYTES, MOST_CELLS = 1 << 28, 1 << 30, 10_000_000
+"""Bytes of a file, bytes of it decoded, and cells in it."""
 
 
 def need_pyarrow() -> tuple[Any, Any]:
@@ -60,18 +63,28 @@ def opened(path: Path, dictionaries: Sequence[str]) -> Iterator[tuple[Any, dict[
     """Open a Parquet file after checking its hash; the file and its description. Every problem is a DocumentError."""
     pa, pq = need_pyarrow()
     try:
-        data = path.read_bytes()
+        data = read_bounded(path, LARGEST)
         start, digest = _hashed(data)
         if data[start : start + len(BLANK)] != digest:
             raise DocumentError(path, "is damaged, or not a file of this store: its checksum is wrong")
         with pq.ParquetFile(pa.BufferReader(data), read_dictionary=list(dictionaries)) as file:
             about = json_object((file.metadata.metadata or {}).get(KEY, b"null"), path)
             about.pop("sha256", None)
+            _check_size(file.metadata, path)
             yield file, about
     except (InputError, DocumentError):
         raise
     except (pa.ArrowException, OSError, ValueError, TypeError, LookupError, ArithmeticError) as problem:
         raise DocumentError(path, f"is damaged, or not a file of this store: {problem}") from None
+
+
+def _check_size(footer: Any, path: Path) -> None:
+    """Refuse more rows or bytes than a file may have, before any is decoded: a few bytes can claim billions."""
+    groups = [footer.row_group(place) for place in range(footer.num_row_groups)]
+    sizes = {group.column(place).num_values - group.num_rows for group in groups for place in range(group.num_columns)}
+    rows = sum(group.num_rows for group in groups)
+    if rows > MOST_CELLS or sizes - {0} or sum(group.total_byte_size for group in groups) > MOST_BYTES:
+        raise DocumentError(path, f"claims {rows:,} cells, and at most {MOST_CELLS:,} of {MOST_BYTES:,} bytes are read")
 
 
 def json_object(text: bytes, path: Path) -> dict[str, Any]:

@@ -43,7 +43,7 @@ from calibrant.engine.store.parquet import (
     groups_with,
 )
 from calibrant.engine.store.review import Stored, review_files
-from calibrant.engine.store.sealed import need_pyarrow, opened, sealed
+from calibrant.engine.store.sealed import MOST_CELLS, need_pyarrow, opened, sealed
 from calibrant.export.errors import DocumentError
 from calibrant.messages import Argument, InputError, Note, Phrase, Setting, warn
 from calibrant.numerics import Grid
@@ -155,6 +155,9 @@ class TallyStore:
         """
         when, name = as_day(day, "day"), check_part(part)
         content = Content.of(self._segments(when, tallies))
+        if len(content) > MOST_CELLS:
+            many = f"of {when} have {len(content):,} cells, and a file at most {MOST_CELLS:,}"
+            raise InputError("tallies", many, "store the day in parts, or on a coarser grid")
         problem = content.problem(self.grid)
         if problem:
             raise InputError("tallies", f"of {when} cannot be stored: {problem}", "tally the rows again")

@@ -81,6 +81,12 @@ class MulticlassBins(About):
         return super().assumed.union(*(part.assumed for part in self.parts))
 
     @property
+    def references(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The theorem of the notion, and the reference of most bins."""
+        ((bins_by, _),) = Counter(part.source for part in self.parts).most_common(1)
+        return (f"Gupta 2023, {self._words.theorem}; bins by {bins_by.partition(', ')[2]}",)
+
+    @property
     def aim(self) -> Notion:
         """The notion of calibration."""
         kind = NOTIONS[self.notion]

@@ -14,6 +14,7 @@ from calibrant.guarantees.about.classes import refuse_positive
 from calibrant.guarantees.about.scores import on_edges
 from calibrant.guarantees.bounds import Flags
 from calibrant.guarantees.certificate import UNEVEN, AboutMap, Certificate, Terms, first_few, round_up
+from calibrant.guarantees.origins import OWN_ROWS, PATH_LISTS
 from calibrant.guarantees.provenance import MulticlassProvenance
 from calibrant.maps.paths import PathMap
 from calibrant.maps.taxonomy import refuse_several
@@ -52,6 +53,7 @@ class PathNodes(AboutMap):
     borrowed: float
 
     key: ClassVar[str] = "path-nodes"
+    references: ClassVar[tuple[str, ...]] = (OWN_ROWS, PATH_LISTS)  # type: ignore[misc]
     notion: ClassVar[str] = "path"
     unit: ClassVar[str] = "statement"
 

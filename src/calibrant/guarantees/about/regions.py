@@ -12,6 +12,7 @@ from calibrant.arrays.multiclass.rows import check_fresh_rows
 from calibrant.guarantees.about.classes import refuse_positive
 from calibrant.guarantees.bounds import Flags
 from calibrant.guarantees.certificate import UNEVEN, AboutMap, Certificate, CertificateCheck, Terms, first_few, round_up
+from calibrant.guarantees.origins import SETS_OF_CLASSES, Assumption
 from calibrant.guarantees.provenance import MulticlassProvenance
 from calibrant.maps.simplex import SimplexBinsMap, project
 from calibrant.messages import plural
@@ -51,8 +52,17 @@ class Regions(AboutMap):
     frame_columns: tuple[str, ...] = field(default=(), metadata={"optional": True})
 
     key: ClassVar[str] = "regions"
+    references: ClassVar[tuple[str, ...]] = (SETS_OF_CLASSES,)  # type: ignore[misc]
     notion: ClassVar[str] = "canonical"
     unit: ClassVar[str] = "region"
+
+    @property
+    def assumed(self) -> frozenset[Assumption]:
+        """For a projection on other directions than the classes, that these were chosen before."""
+        by_class = np.isin(self.map.rules, (-1.0, 0.0)).all() and (self.map.rules.sum(axis=1) == -1.0).all()
+        if self.stays or by_class:
+            return super().assumed
+        return super().assumed | {Assumption.DIRECTIONS_BEFORE}
 
     @property
     def stays(self) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 from calibrant.arrays import ScoreType, check_rows
 from calibrant.guarantees.bounds import Flags
 from calibrant.guarantees.certificate import UNEVEN, About, Certificate, Terms, round_up
-from calibrant.guarantees.origins import Assumption, BinRule
+from calibrant.guarantees.origins import FIXED_BINS, KNOWN_WEIGHTS, OWN_ROWS, Assumption, BinRule
 from calibrant.guarantees.provenance import Provenance
 from calibrant.guarantees.weighted import LEVELS, WEIGHTED_BOUNDS, WeightTable
 from calibrant.maps import Map, StepMap
@@ -53,6 +53,7 @@ class ScoreBins(About):
     key: ClassVar[str] = "score-bins"
     unit: ClassVar[str] = "bin"
     in_bin: ClassVar[str] = "of its bin"
+    weighted: ClassVar[str] = ""
 
     def sense(self) -> str:
         """One score."""
@@ -61,12 +62,26 @@ class ScoreBins(About):
     @property
     def assumed(self) -> frozenset[Assumption]:
         """That rows are independent, and what the choice of the bins and class weights add."""
-        found = {Assumption.INDEPENDENT, *([Assumption.ONE_DRAW] if self.rule.draws else ())}
+        found = super().assumed | ({Assumption.ONE_DRAW} if self.rule.draws else set())
         if self.rule is BinRule.OTHER_MASSES:
-            found.add(Assumption.OTHER_ROWS)
+            found |= {Assumption.OTHER_ROWS}
+        if self.rule is BinRule.TABLE:
+            found |= {Assumption.BINS_BEFORE}
         if self.odds != 1.0:
-            found.add(Assumption.SAMPLED_BY_CLASS)
-        return frozenset(found)
+            found |= {Assumption.SAMPLED_BY_CLASS}
+        if self.share < 1.0 or self.look > 1:
+            found |= {Assumption.FIRST_LOOK if self.look == 1 else Assumption.LATER_LOOK}
+        return found
+
+    @property
+    def source(self) -> str:
+        """Where it is proved: by the rule that chose the bins."""
+        return OWN_ROWS if self.rule in (BinRule.OWN_MASSES, BinRule.WEIGHTS) else FIXED_BINS
+
+    @property
+    def references(self) -> tuple[str, ...]:  # type: ignore[override]
+        """That of the bins, and of their weights."""
+        return (f"{self.source}{self.weighted}",)
 
     @property
     def stays(self) -> bool:
@@ -185,6 +200,7 @@ class WeightedBins(ScoreBins):
     key: ClassVar[str] = "weighted-score-bins"
     intervals: ClassVar[Collection[str]] = WEIGHTED_BOUNDS.keys()
     in_bin: ClassVar[str] = "in its bin"
+    weighted: ClassVar[str] = KNOWN_WEIGHTS
 
     def sense(self) -> str:
         """One score, in the target population."""

@@ -13,7 +13,7 @@ from calibrant.arrays.multiclass.rows import check_fresh_rows
 from calibrant.arrays.score_types import MulticlassScoreType
 from calibrant.guarantees.about.classes import refuse_positive
 from calibrant.guarantees.certificate import UNEVEN, About, Certificate, CertificateCheck, Terms, first_few, round_up
-from calibrant.guarantees.origins import Assumption
+from calibrant.guarantees.origins import HONEST_TREE, Assumption
 from calibrant.guarantees.provenance import Provenance
 from calibrant.maps import ClassTreeMap, Map, TreeMap
 from calibrant.maps.trees import Limit
@@ -37,6 +37,7 @@ class TreeLeaves(About):
     chose: int
 
     key: ClassVar[str] = "tree-leaves"
+    references: ClassVar[tuple[str, ...]] = (HONEST_TREE,)  # type: ignore[misc]
     unit: ClassVar[str] = "leaf"
     needs_provenance: ClassVar[bool] = True
     uncovered_rows: ClassVar[int] = 0  # type: ignore[misc]
@@ -48,7 +49,7 @@ class TreeLeaves(About):
     @property
     def assumed(self) -> frozenset[Assumption]:
         """Independent rows, halves that were drawn once, and a fit that was not tuned on the labels."""
-        return frozenset({Assumption.INDEPENDENT, Assumption.NOT_TUNED, Assumption.ONE_DRAW})
+        return super().assumed | {Assumption.ONE_DRAW}
 
     @property
     def size(self) -> int:
