@@ -104,7 +104,7 @@ def _read_1(body: dict[str, Any]) -> Content:
 
 
 def _check_words(certificate: Certificate) -> None:
-    """Refuse other assumptions and references than those of such a certificate: both are read as a promise."""
+    """Refuse other assumptions and references than those of such a certificate: a reader trusts both."""
     assumed, about = set(certificate.assumptions), certificate.about
     if len(assumed) < len(certificate.assumptions) or not about.assumed <= assumed <= about.assumed | MAY_BE_ADDED:
         raise DocumentError("certificate.assumptions", f"must be {', '.join(sorted(about.assumed))}")

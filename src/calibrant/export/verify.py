@@ -21,7 +21,7 @@ from calibrant.export.kinds import samples
 from calibrant.export.onnx.model import document_in, prove_model, session_of
 from calibrant.export.proof import Proof
 from calibrant.export.sql.file import SqlFile, checked_engine, engine_at_hand
-from calibrant.messages import PYTHON, InputError, MissingPackage
+from calibrant.messages import PYTHON, InputError, MissingPackage, Phrase, Setting
 
 if TYPE_CHECKING:
     import onnx
@@ -134,7 +134,7 @@ def _limited(path: Path, seconds: float) -> Proof:
             )
         except (subprocess.TimeoutExpired, subprocess.CalledProcessError):
             what = f"takes more than {seconds:g} seconds or {MOST_MEMORY >> 30} GB to verify"
-            fix = "pass seconds= if you trust it, or a connection to your own engine"
+            fix = Phrase("pass {more} if you trust it, or verify it on your own engine", more=Setting("seconds", 60))
             raise InputError("export", what, fix) from None
     kind, found = json.loads(done.stdout.splitlines()[-1])
     if kind in ERRORS:

@@ -15,6 +15,7 @@ def verify(
         str,
         typer.Argument(callback=options.local, metavar="FILE", help=".sql or .onnx file written by calibrant export."),
     ],
+    seconds: Annotated[float, typer.Option(min=1.0, help="Most processor time.")] = 10.0,
     as_json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -31,7 +32,7 @@ def verify(
 
     def run() -> object:
         try:
-            return prove(file)
+            return prove(file, seconds=seconds)
         except FileNotFoundError:
             raise Mistake(file, "does not exist", f"create it with calibrant export MAP.json --out {file}") from None
 
