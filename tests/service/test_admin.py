@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
+from dataclasses import fields
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +19,7 @@ from calibrant.calibration import Calibration
 from calibrant.maps.scores import LogitAffineMap
 from calibrant.service.api import access, admin, errors
 from calibrant.service.api.access import Access
+from calibrant.service.settings import COUNTS, NUMBERS, Settings
 from calibrant.service.store.access import issue_token
 from calibrant.service.store.log import Kind, read
 from calibrant.service.store.migrate import open_pool
@@ -250,3 +253,24 @@ def test_a_token_is_made_rotated_and_revoked(client: Client, address_of_app: str
     ):  # fmt: skip
         assert client.post("/v1/tokens", json=body).status_code == 422
     assert client.delete("/v1/tokens/99").status_code == 404
+
+
+def test_settings_beyond_their_limits_are_refused(client: Client, subtests: pytest.Subtests) -> None:
+    for name, (least, most) in (NUMBERS | COUNTS).items():
+        with subtests.test(name):
+            for value in (math.nextafter(least, -math.inf), 2 * most, 10**400, True, "1"):
+                for call, path, body in (
+                    (client.put, "/v1/streams/clicks/settings", {"horizon": 2.0, name: value}),
+                    (client.post, "/v1/streams", {"name": "other", "settings": {"horizon": 2.0, name: value}}),
+                ):
+                    found = call(path, content=json.dumps(body), headers={"Content-Type": "application/json"})
+                    assert (found.status_code, found.json()["error"]["argument"]) == (422, name)
+
+
+def test_every_number_of_the_settings_has_limits() -> None:
+    kinds = {each.name for each in fields(Settings) if each.type in ("int", "float", "float | None")}
+    assert kinds == {*NUMBERS, *COUNTS}
+    for name, (least, most) in (NUMBERS | COUNTS).items():
+        for value in (least, most):
+            found = Settings.of({"horizon": 2.0, name: value})
+            assert getattr(found, name) == value

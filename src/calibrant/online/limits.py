@@ -33,7 +33,7 @@ def real(name: str, value: object, low: float, high: float, why: str = "") -> fl
     """A parameter as a float from low to high, or an error."""
     found: Any = value  # integers of any size can be compared with floats, but not all converted
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or not low <= found <= high:
-        raise InputError(name, f"must be at least {low:.4g}{why} and at most {high:.4g}, not {value!r}")
+        raise InputError(name, f"must be at least {low:,.8g}{why} and at most {high:,.8g}, not {value!r}")
     return float(value)
 
 

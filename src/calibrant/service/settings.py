@@ -10,12 +10,12 @@ from datetime import UTC, tzinfo
 from typing import Any, Literal, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from calibrant.arrays.columns import check_option, check_whole
+from calibrant.arrays.columns import check_option
 from calibrant.live import Bank, Ledger, Monitor
 from calibrant.messages import InputError
 from calibrant.metrics.tolerance import LIMIT
 from calibrant.online import Forecaster, OnlineBeta, OnlinePlatt
-from calibrant.online.limits import real, yes_no
+from calibrant.online.limits import real, whole, yes_no
 
 Mode = Literal["logged", "returned"]
 Promotion = Literal["automatic", "manual"]
@@ -31,11 +31,21 @@ FIXED = ("mode", "forecaster", "silence", "keyed")
 ZONE = re.compile(r"UTC|[A-Z][A-Za-z0-9_+-]{0,30}(/[A-Z][A-Za-z0-9_+-]{0,30}){1,2}")
 """Names of time zones: UTC, or an area and a place; short names such as localtime may differ between machines."""
 
-LARGEST = 366 * 86_400.0
-"""Largest duration in seconds."""
+SECONDS = (1e-3, 366 * 86_400.0)
+"""Smallest and largest duration."""
 
-RANGES = (("max_step", 1e-3, 100.0), ("tolerance", 1e-3, 5.0), ("alarm_level", 1e-9, 0.5), ("trial_level", 1e-9, 0.5))
-"""Smallest and largest value of numbers."""
+NUMBERS: Mapping[str, tuple[float, float]] = {
+    "horizon": SECONDS, "remember": SECONDS, "publish_seconds": SECONDS, "skew": SECONDS, "cool_down": SECONDS,
+    "stale_seconds": SECONDS, "half_life": (1.0, 1e15), "max_step": (1e-3, 100.0), "tolerance": (1e-3, 5.0),
+    "alarm_level": (1e-9, 0.5), "trial_level": (1e-9, 0.5),
+}  # fmt: skip
+"""Smallest and largest value of each setting that is a real number."""
+
+COUNTS: Mapping[str, tuple[int, int]] = {"publish_rows": (1, 10**9), "retention_days": (1, 36_500)}
+"""The same for whole numbers."""
+
+OPTIONAL = ("remember", "half_life", "stale_seconds")
+"""Numbers that may be None."""
 
 
 @dataclass(frozen=True)
@@ -126,26 +136,21 @@ class Settings:
     stale: Stale = "flag"
 
     def __post_init__(self) -> None:
-        for name in ("horizon", "publish_seconds", "skew", "cool_down"):
-            _duration(name, getattr(self, name))
-        for name, least, most in RANGES:
-            real(name, getattr(self, name), least, most)
-        if self.half_life is not None:
-            real("half_life", self.half_life, 1.0, 1e15)
-        check_whole("retention_days", self.retention_days, 1)
+        for name, (least, most) in NUMBERS.items():
+            value = getattr(self, name)
+            if value is not None or name not in OPTIONAL:  # 60 becomes 60.0: both give the same states
+                object.__setattr__(self, name, real(name, value, least, most))
+        for name, (fewest, greatest) in COUNTS.items():
+            object.__setattr__(self, name, whole(name, getattr(self, name), fewest, greatest))
         yes_no("keyed", self.keyed)
         if type(self.time_zone) is not str or not ZONE.fullmatch(self.time_zone):
             raise InputError("time_zone", "is not a name of a time zone", "such as 'Europe/Berlin'")
-        for name in ("remember", "stale_seconds"):
-            if getattr(self, name) is not None:
-                _duration(name, getattr(self, name))
         check_option("mode", self.mode, get_args(Mode))
         check_option("forecaster", self.forecaster, tuple(FORECASTERS))
         check_option("silence", self.silence, ("negative", "unknown"))
         check_option("promotion", self.promotion, get_args(Promotion))
         check_option("outage", self.outage, get_args(Outage))
         check_option("stale", self.stale, get_args(Stale))
-        check_whole("publish_rows", self.publish_rows, 1)
         if self.mode == "returned" and self.silence == "negative":
             problem = "is 'negative' and predictions are not stored"
             raise InputError("silence", problem, "pass silence='unknown', and send both outcomes")
@@ -212,9 +217,3 @@ class Settings:
 def first_entry(settings: Settings) -> str:
     """The text of the action that begins a stream."""
     return json.dumps({"action": "settings", "settings": settings.document()}, sort_keys=True, allow_nan=False)
-
-
-def _duration(name: str, value: Any) -> None:
-    number = type(value) in (int, float)
-    if not number or not 0.0 < value <= LARGEST:  # false for NaN as well
-        raise InputError(name, f"must be a number of seconds, above 0 and at most {LARGEST:,.0f}, got {value!r}")
