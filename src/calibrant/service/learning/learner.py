@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
+import time
 from dataclasses import astuple
 from importlib.metadata import version as version_of
 from typing import Any
@@ -24,6 +25,9 @@ LIMIT = 50_000
 
 CHECKPOINT_ENTRIES = 500_000
 """A state is stored after this number of entries, and when a learner stops."""
+
+BEAT_SECONDS = 1.0
+"""How often a learner that is at work says so, and looks for another one that has taken the stream."""
 
 
 class FenceLostError(InputError):
@@ -55,12 +59,11 @@ class Learner:
         if row is None:
             raise InputError("stream", f"{stream} does not exist", "create it first")
         self.fence, self.committed = row
+        self._beat = time.monotonic()
         self._new: dict[int, str] = {}
+        self._decided: list[Decided] = []
         self.state: StreamState | None = self._with_find(load_state(connection, stream))
         self.stored, self._stored_day = (self.state.position if self.state else 0), self._day
-        while self._position < self.committed:
-            if not self._learn(read_from(connection, stream, self.state), up_to=self.committed):
-                raise InputError("log", f"ends before position {self.committed}, up to which it was learned")
 
     @property
     def _position(self) -> int:
@@ -72,10 +75,16 @@ class Learner:
         return self.state.time // (86_400 * SECOND) if self.state else 0
 
     def step(self) -> int:
-        """Learn the whole blocks that are there, and return how many entries they had."""
-        before = self._position
-        self._learn(read_from(self.connection, self.stream, self.state), up_to=None)
-        if self._position - self.stored >= CHECKPOINT_ENTRIES or self._day != self._stored_day:
+        """Learn whole blocks that are there, and return how many entries they had.
+
+        Blocks that were committed before are applied again, and compared. Each step of that way stores a state, so that
+        a learner which is stopped there does not begin again.
+        """
+        before, behind = self._position, self._position < self.committed
+        self._learn(read_from(self.connection, self.stream, self.state), up_to=self.committed if behind else None)
+        if behind and self._position == before:
+            raise InputError("log", f"ends before position {self.committed}, up to which it was learned")
+        if behind or self._position - self.stored >= CHECKPOINT_ENTRIES or self._day != self._stored_day:
             self.checkpoint()
         return self._position - before
 
@@ -96,27 +105,35 @@ class Learner:
         return True
 
     def checkpoint(self) -> None:
-        """Store the state, if there is a new one."""
-        if self.state is None or self.state.position == self.stored:
+        """Store the state, if there is a new one that is committed."""
+        if self.state is None or self._decided or self.state.position == self.stored:
             return
         store_state(self.connection, self.stream, self.fence, self.state)
         self.stored, self._stored_day = self.state.position, self._day
 
-    def _learn(self, entries: Entries, up_to: int | None) -> bool:
-        """Apply whole blocks and commit; those up to a position that is committed are applied again and compared."""
+    def _learn(self, entries: Entries, up_to: int | None) -> None:
+        """Apply whole blocks and commit, also what could not be committed before."""
         if self.state is None and len(entries):
             self.state = self._with_find(begin(entries))
-        decided: list[Decided] = []
         for block in whole_blocks(entries, more=False):
             if up_to is not None and block.position[-1] > up_to:
                 break
             assert self.state is not None
-            decided.append(self.state.apply(block))
-            self._new |= {version.number: version.document for version in decided[-1].versions}
-        if decided:
-            self._commit(decided)
+            self._decided.append(self.state.apply(block))
+            self._new |= {version.number: version.document for version in self._decided[-1].versions}
+            self._say_alive()
+        if self._decided:
+            self._commit(self._decided)
             self._new.clear()
-        return bool(decided)
+            self._decided = []
+
+    def _say_alive(self) -> None:
+        """Show others that this learner is at work, unless one of them has raised the fence."""
+        if time.monotonic() - self._beat >= BEAT_SECONDS:
+            text = "update learner set beat = beat + 1 where stream = %s and fence = %s"
+            if not self.connection.execute(text, [self.stream, self.fence]).rowcount:
+                raise _lost(self.fence)
+            self._beat = time.monotonic()
 
     def _with_find(self, state: StreamState | None) -> StreamState | None:
         if state is not None:
@@ -228,7 +245,11 @@ def check_fence(connection: psycopg.Connection, stream: int, fence: int) -> None
     """Lock the learner's row, and refuse if another one has raised the fence."""
     row = connection.execute("select fence from learner where stream = %s for update", [stream]).fetchone()
     if row is None or row[0] != fence:
-        raise FenceLostError("fence", f"{fence} is not the newest of this stream", "stop: another learner has it")
+        raise _lost(fence)
+
+
+def _lost(fence: int) -> FenceLostError:
+    return FenceLostError("fence", f"{fence} is not the newest of this stream", "stop: another learner has it")
 
 
 def store_state(connection: psycopg.Connection, stream: int, fence: int, state: StreamState) -> None:

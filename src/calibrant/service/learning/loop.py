@@ -13,7 +13,7 @@ import psycopg
 from calibrant.messages import InputError
 from calibrant.service.learning.learner import FenceLostError, Learner
 from calibrant.service.store.log import Kind
-from calibrant.service.store.migrate import connect
+from calibrant.service.store.migrate import AWAY, BUSY, LOCK, connect
 from calibrant.service.store.retention import check_epoch, drop_days
 from calibrant.service.store.streams import Stream, list_streams
 
@@ -26,7 +26,10 @@ LOOK_SECONDS = 2.0
 """How often new streams are looked for."""
 
 STAND_BY_SECONDS = 15.0
-"""A stream that another learner took is taken back if entries wait and none was learned for this time."""
+"""A stream that another learner has is taken if entries wait and that one did nothing for this time."""
+
+LOCK_SECONDS = 2.0
+"""Longest wait for a lock, since the other streams wait as well."""
 
 LONGEST_WAIT = 30.0
 """Longest wait before the database, or a stream that failed, is tried again."""
@@ -36,13 +39,14 @@ FIRST_WAIT = 0.5
 
 @dataclass
 class _Waiting:
-    """A stream that is not learned here for now."""
+    """A stream that is not learned here for now: another learner has it, or it failed."""
 
-    learned: int
-    since: float
     until: float
-    wait: float
-    failed: bool
+    """It is not tried before."""
+    wait: float = 0.0
+    seen: tuple[int, ...] = ()
+    """What the other learner had done at the time ``since``."""
+    since: float = 0.0
 
 
 class LearnerLoop:
@@ -62,6 +66,7 @@ class LearnerLoop:
         self.address, self.names, self.seconds = address, streams, seconds
         self._learners: dict[str, Learner] = {}
         self._waiting: dict[str, _Waiting] = {}
+        self._locked: set[int] = set()
         self._looked = 0.0
         self._dropped = time.monotonic()
 
@@ -70,7 +75,7 @@ class LearnerLoop:
         wait = FIRST_WAIT
         while not stop.is_set():
             try:
-                with connect(self.address) as connection:
+                with connect(self.address, LOCK_SECONDS) as connection:
                     epoch = check_epoch(connection)
                     LOG.info("connected", extra={"fields": {"process": "learn", "epoch": epoch}})
                     while not stop.is_set():
@@ -78,87 +83,112 @@ class LearnerLoop:
                             stop.wait(self.seconds)
                         wait = FIRST_WAIT
                     self._store()
-            except psycopg.OperationalError as problem:
+            except AWAY as problem:
                 LOG.warning("database away", extra={"fields": {"again_in": wait, "kind": type(problem).__name__}})
                 stop.wait(wait)
                 wait = min(2.0 * wait, LONGEST_WAIT)
             finally:
-                self._learners, self._waiting, self._looked = {}, {}, 0.0
+                self._learners, self._waiting, self._locked, self._looked = {}, {}, set(), 0.0
 
     def round(self, connection: psycopg.Connection) -> int:
         """Learn what is new in each stream once, and return how many entries it was."""
         now = time.monotonic()
         if now - self._dropped >= DROP_SECONDS:
             self._dropped = now
-            drop_days(connection)
+            self._drop(connection)
         if now - self._looked >= LOOK_SECONDS or not self._looked:
             self._looked = now
             for stream in list_streams(connection, self.names):
                 self._begin(connection, stream, now)
-        return sum(self._step(name, learner) for name, learner in list(self._learners.items()))
+        return sum(self._step(connection, name, learner) for name, learner in list(self._learners.items()))
+
+    def _drop(self, connection: psycopg.Connection) -> None:
+        """Drop days that nobody needs; what goes wrong with it does not concern learning."""
+        try:
+            drop_days(connection)
+        except Exception as problem:
+            _check_database(connection, problem)
+            LOG.error("days not dropped", extra={"fields": {"problem": type(problem).__name__}})
 
     def _begin(self, connection: psycopg.Connection, stream: Stream, now: float) -> None:
-        """Take a stream, unless it is taken, or waits."""
-        if stream.name in self._learners:
-            return
+        """Take a stream, unless another learner has it, or it failed a moment ago."""
         waiting = self._waiting.get(stream.name)
-        if waiting is not None and waiting.failed and now < waiting.until:
+        if waiting is not None and now < waiting.until:
             return
-        if waiting is not None and not waiting.failed:
-            if stream.learned != waiting.learned or not _waits(connection, stream):
-                waiting.learned, waiting.since = stream.learned, now
-            if now - waiting.since < STAND_BY_SECONDS:
-                return
         try:
-            self._learners[stream.name] = Learner(connection, stream.number)
-        except psycopg.Error:
-            raise
+            if self._may_take(connection, stream, now) and stream.name not in self._learners:
+                self._learners[stream.name] = Learner(connection, stream.number)
+                LOG.info("learning", extra={"fields": {"stream": stream.name, "position": stream.learned}})
         except Exception as problem:
-            self._fail(stream.name, problem)
-        else:
-            LOG.info("learning", extra={"fields": {"stream": stream.name, "position": stream.learned}})
+            self._fail(connection, stream.name, stream.number, problem)
 
-    def _step(self, name: str, learner: Learner) -> int:
+    def _may_take(self, connection: psycopg.Connection, stream: Stream, now: float) -> bool:
+        """Whether this process has the lock of a stream, or the one that has it stands still.
+
+        Only one of those that begin together gets the lock, and PostgreSQL frees it when a process ends. It keeps
+        learners out of each other's way; what is right is decided by the fence alone.
+        """
+        if stream.number in self._locked:
+            return True
+        row = connection.execute(
+            "select pg_try_advisory_lock(%s, stream), position, beat, fence, exists (select from log where "
+            "log.stream = learner.stream and log.position > learner.position and kind <> %s) "
+            "from learner where stream = %s",
+            [LOCK, int(Kind.TICK), stream.number],
+        ).fetchone()
+        assert row is not None  # each stream has a row
+        is_free, *seen, waits = row
+        if is_free:
+            self._locked.add(stream.number)
+            return True
+        waiting = self._waiting.setdefault(stream.name, _Waiting(now))
+        if waiting.seen != tuple(seen) or not waits:
+            waiting.seen, waiting.since = tuple(seen), now
+        return now - waiting.since >= STAND_BY_SECONDS
+
+    def _step(self, connection: psycopg.Connection, name: str, learner: Learner) -> int:
+        waiting = self._waiting.get(name)
+        if waiting is not None and time.monotonic() < waiting.until:
+            return 0
         try:
             learned = learner.step()
             if not learned:
                 learner.tick()
-        except FenceLostError:
-            LOG.warning("another learner has the stream", extra={"fields": {"stream": name}})
-            now = time.monotonic()
-            self._waiting[name] = _Waiting(learner.committed, now, now, FIRST_WAIT, failed=False)
-            del self._learners[name]
-            return 0
-        except psycopg.Error:
-            raise
         except Exception as problem:
-            del self._learners[name]
-            self._fail(name, problem)
+            self._fail(connection, name, learner.stream, problem)
             return 0
         self._waiting.pop(name, None)
         return learned
 
-    def _fail(self, name: str, problem: Exception) -> None:
-        """Try a stream again later, whatever went wrong; the others go on."""
-        before = self._waiting.get(name)
-        wait = min(2.0 * before.wait, LONGEST_WAIT) if before is not None and before.failed else FIRST_WAIT
+    def _fail(self, connection: psycopg.Connection, name: str, number: int, problem: Exception) -> None:
+        """Try a stream again later, whatever went wrong with it; the others go on."""
+        _check_database(connection, problem)
         now = time.monotonic()
-        self._waiting[name] = _Waiting(0, now, now + wait, wait, failed=True)
-        shown = str(problem) if isinstance(problem, InputError) else type(problem).__name__
-        LOG.error("stream not learned", extra={"fields": {"stream": name, "problem": shown, "again_in": wait}})
+        if isinstance(problem, FenceLostError):
+            LOG.warning("another learner has the stream", extra={"fields": {"stream": name}})
+            self._waiting[name] = _Waiting(now + STAND_BY_SECONDS)
+        else:
+            before = self._waiting.get(name)
+            wait = min(2.0 * before.wait, LONGEST_WAIT) if before is not None and before.wait else FIRST_WAIT
+            self._waiting[name] = _Waiting(now + wait, wait)
+            shown = str(problem) if isinstance(problem, InputError) else type(problem).__name__
+            LOG.error("stream not learned", extra={"fields": {"stream": name, "problem": shown, "again_in": wait}})
+            if isinstance(problem, BUSY):  # the learner goes on where it was
+                return
+        self._learners.pop(name, None)
+        if number in self._locked:
+            self._locked.remove(number)
+            connection.execute("select pg_advisory_unlock(%s, %s)", [LOCK, number])
 
     def _store(self) -> None:
         for name, learner in self._learners.items():
             try:
                 learner.checkpoint()
-            except FenceLostError:
-                LOG.warning("another learner has the stream", extra={"fields": {"stream": name}})
+            except Exception as problem:
+                LOG.warning("state not stored", extra={"fields": {"stream": name, "kind": type(problem).__name__}})
 
 
-def _waits(connection: psycopg.Connection, stream: Stream) -> bool:
-    """Whether an entry that is not a tick is not learned yet."""
-    row = connection.execute(
-        "select exists (select from log where stream = %s and position > %s and kind <> %s)",
-        [stream.number, stream.learned, int(Kind.TICK)],
-    ).fetchone()
-    return row is not None and bool(row[0])
+def _check_database(connection: psycopg.Connection, problem: Exception) -> None:
+    """Raise what no stream is the cause of: the connection is lost, or nothing can be written."""
+    if isinstance(problem, AWAY) and (connection.closed or not isinstance(problem, psycopg.OperationalError)):
+        raise problem

@@ -12,7 +12,16 @@ SCHEMA = "calibrant"
 """Schema of all tables."""
 
 LOCK = 0x63616C69
-"""Advisory lock of those who migrate."""
+"""Advisory lock of those who migrate; with the number of a stream, that of the stream's learner."""
+
+AWAY = (psycopg.OperationalError, psycopg.errors.ReadOnlySqlTransaction)
+"""Errors after which waiting may help: the database is away, is a standby, or a statement took too long."""
+
+BUSY = (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled, psycopg.errors.DeadlockDetected)
+"""Those of a statement that waited too long; the connection is as good as before."""
+
+LONG_SECONDS = 3_600.0
+"""Longest statement of a migration or a learner."""
 
 
 def migrations() -> dict[int, str]:
@@ -52,7 +61,7 @@ def migrate(connection: psycopg.Connection) -> list[int]:
     return ran
 
 
-def open_pool(address: str, size: int = 2, patience: float = 2.0) -> ConnectionPool:
+def open_pool(address: str, size: int = 2, seconds: float = 10.0) -> ConnectionPool:
     """A pool of connections as :func:`connect` makes them, for what is asked now and then.
 
     Parameters
@@ -61,31 +70,32 @@ def open_pool(address: str, size: int = 2, patience: float = 2.0) -> ConnectionP
         A connection string of PostgreSQL.
     size
         Largest number of connections; none is kept open while it is not used for some minutes.
-    patience
-        Seconds to wait for a connection before ``psycopg_pool.PoolTimeout`` is raised.
+    seconds
+        Longest statement. To wait for a lock takes half of that at most; to wait for a connection a quarter, and at
+        most 2 seconds, before ``psycopg_pool.PoolTimeout`` is raised.
 
     Returns
     -------
     psycopg_pool.ConnectionPool
         Open; close it at the end.
     """
-
-    def configure(connection: psycopg.Connection) -> None:
-        connection.execute(sql.SQL("set search_path to {}").format(sql.Identifier(SCHEMA)))
-
+    # A connection that began while the database was read-only can stay so; it is replaced after a minute.
     return ConnectionPool(
-        address, min_size=0, max_size=size, timeout=patience, kwargs={"autocommit": True}, configure=configure,
+        address, min_size=0, max_size=size, timeout=min(2.0, seconds / 4), max_lifetime=60.0,
+        kwargs={"autocommit": True}, configure=lambda connection: _configure(connection, seconds / 2, seconds),
         check=ConnectionPool.check_connection, open=True,
     )  # fmt: skip
 
 
-def connect(address: str) -> psycopg.Connection:
+def connect(address: str, lock_seconds: float = 30.0) -> psycopg.Connection:
     """A connection in autocommit mode whose names are those of the service.
 
     Parameters
     ----------
     address
         A connection string of PostgreSQL.
+    lock_seconds
+        Longest wait for a lock.
 
     Returns
     -------
@@ -93,5 +103,16 @@ def connect(address: str) -> psycopg.Connection:
         Transactions are asked for where they are needed.
     """
     connection = psycopg.connect(address, autocommit=True)
-    connection.execute(sql.SQL("set search_path to {}").format(sql.Identifier(SCHEMA)))
+    _configure(connection, lock_seconds, LONG_SECONDS)
     return connection
+
+
+def session(lock_seconds: float, seconds: float) -> sql.Composed:
+    """What every connection says first: where the tables are, and how long a lock and a statement may take."""
+    times = [sql.Literal(round(1_000 * each)) for each in (lock_seconds, seconds)]
+    text = "set search_path to {}; set lock_timeout to {}; set statement_timeout to {}"
+    return sql.SQL(text).format(sql.Identifier(SCHEMA), *times)
+
+
+def _configure(connection: psycopg.Connection, lock_seconds: float, seconds: float) -> None:
+    connection.execute(session(lock_seconds, seconds))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import date
 from uuid import UUID
 
 import psycopg
+
+LOG = logging.getLogger("calibrant.service")
 
 
 def drop_days(connection: psycopg.Connection) -> list[date]:
@@ -20,11 +23,19 @@ def drop_days(connection: psycopg.Connection) -> list[date]:
     -------
     list of date
         Days whose part of the log is gone. A stream keeps a day for its ``retention_days``, and until its rows are
-        released, learned and forgotten and a state is stored after them. Ids of the day are free again.
+        released, learned and forgotten and a state is stored after them. Ids of the day are free again. If this fails
+        for a stream, it keeps its days, and the log of the process says so.
     """
     found: list[date] = []
-    while gone := connection.execute("select drop_days()").fetchall():  # one day in each transaction
-        found += [day for (day,) in gone]
+    warned: set[str | None] = set()
+    connection.add_notice_handler(listen := lambda notice: warned.add(notice.message_primary))
+    try:
+        while gone := connection.execute("select drop_days()").fetchall():  # one day in each transaction
+            found += [day for (day,) in gone]
+    finally:
+        connection.remove_notice_handler(listen)
+        for each in warned:
+            LOG.warning("days not dropped", extra={"fields": {"problem": each}})
     return found
 
 

@@ -40,11 +40,13 @@ create table known (
 );
 create index known_day on known (day);
 
--- How far each stream is learned, and by whom: a commit needs the fence that it began with.
+-- How far each stream is learned, and by whom: a commit needs the fence that it began with. The beat rises while a learner
+-- is at work that does not change the position.
 create table learner (
     stream integer primary key references stream,
     fence bigint not null,
-    position bigint not null
+    position bigint not null,
+    beat bigint not null default 0
 );
 
 -- A state after all entries up to a position.

@@ -170,15 +170,20 @@ begin
             ) as last from stream order by 1
         loop
             continue when each.last is null;
-            perform from learner where stream = each.stream for update;
-            if part.day < first_needed(each.stream)
-                and exists (select from checkpoint where stream = each.stream and position >= each.last)
-            then
-                done := done || each.stream;
-                delete from checkpoint where stream = each.stream and position < each.last;
-            else
+            begin
+                perform from learner where stream = each.stream for update;
+                if part.day < first_needed(each.stream)
+                    and exists (select from checkpoint where stream = each.stream and position >= each.last)
+                then
+                    delete from checkpoint where stream = each.stream and position < each.last;
+                    done := done || each.stream;
+                else
+                    whole := false;
+                end if;
+            exception when others then  -- the other streams go on
                 whole := false;
-            end if;
+                raise warning 'stream % keeps its days: %', each.stream, sqlerrm;
+            end;
         end loop;
         if whole then
             begin
