@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -124,3 +127,92 @@ def test_too_many_requests_of_one_token_wait(address: str, stream: int, token: s
         statuses = [running.client.post("/v1/streams/clicks/predict", json={}).status_code for _ in range(6)]
     assert statuses[:4] == [422] * 4
     assert 429 in statuses
+
+
+@pytest.fixture
+def locked(database: psycopg.Connection, address: str) -> Iterator[tuple[Running, psycopg.Connection]]:
+    """A service with six streams and two seconds for a commit, and a session that will hold a lock."""
+    for k in range(6):
+        settings = Settings(horizon=60.0, silence="unknown", outage="closed" if k % 2 else "open")
+        database.execute("select create_stream(%s, %s)", [f"s{k}", first_entry(settings)])
+    token = issue_token(database, None, "tests", (*SCOPES, "read", "admin"))[1]
+    with Running(config(address, commit_seconds=2.0), token) as running, connect(address) as foreign:
+        for k in range(6):
+            sent(running, k, "predict", f"first {k}")
+        with foreign.transaction():
+            yield running, foreign
+
+
+def sent(running: Running, stream: int, what: str, id: str) -> tuple[int, str, float]:
+    """Status of HTTP, what became of a row, and seconds."""
+    bodies: dict[str, Any] = {
+        "predict": {"id": id, "score": 0.25}, "outcomes": {"outcomes": [{"id": id, "outcome": 1}]},
+        "settings": {"horizon": 60.0, "silence": "unknown"},
+    }  # fmt: skip
+    begun = time.monotonic()
+    call = running.client.put if what == "settings" else running.client.post
+    answer = call(f"/v1/streams/s{stream}/{what}", json=bodies[what])
+    found = answer.json()
+    return answer.status_code, found.get("status") or found.get("error", {}).get("code", ""), time.monotonic() - begun
+
+
+def listed(running: Running) -> tuple[int, str, float]:
+    begun = time.monotonic()
+    answer = running.client.get("/v1/streams")
+    if answer.status_code == 503:
+        assert int(answer.headers["retry-after"]) > 0
+    return answer.status_code, "", time.monotonic() - begun
+
+
+@pytest.mark.slow
+def test_a_lock_on_all_streams_makes_no_request_wait_for_long(locked: tuple[Running, psycopg.Connection]) -> None:
+    running, foreign = locked
+    foreign.execute("lock table head")
+    with ThreadPoolExecutor(40) as pool:
+        lists = [pool.submit(listed, running) for _ in range(8)]
+        changes = [pool.submit(sent, running, k, "settings", "") for k in range(2)]
+        answers = []
+        for round_ in range(4):  # each comes while others wait
+            answers += [
+                pool.submit(sent, running, k, what, f"{round_} {k}")
+                for k in range(6)
+                for what in ("predict", "outcomes")
+            ]
+            time.sleep(0.6)
+    found = [each.result() for each in (*lists, *changes, *answers)]
+    assert max(seconds for _, _, seconds in found) < 2.0 + 1.0
+    assert {each.result()[0] for each in (*lists, *changes)} == {503}
+    assert {each.result()[:2] for each in answers} == {(200, "unlogged"), (503, "database")}
+    foreign.execute("rollback")
+    wait_for(lambda: running.process.is_up)
+    assert {sent(running, k, "predict", f"later {k}")[1] for k in range(6)} == {"logged"}
+
+
+@pytest.mark.slow
+def test_a_lock_on_one_stream_does_not_delay_another_one(locked: tuple[Running, psycopg.Connection]) -> None:
+    running, foreign = locked
+    foreign.execute("select from head join stream using (stream) where name = 's1' for update of head")
+    with ThreadPoolExecutor(8) as pool:
+        stopped = [pool.submit(sent, running, 1, what, "a") for what in ("predict", "outcomes") for _ in range(3)]
+        others = []
+        for k in range(60):
+            others += [sent(running, (0, 2, 3, 4, 5)[k % 5], what, f"a {k}") for what in ("predict", "outcomes")]
+            if k % 20 == 19:
+                stopped.append(pool.submit(sent, running, 1, "predict", "b"))
+    assert {status for status, _, _ in others} == {200}
+    assert max(seconds for _, _, seconds in others) < 1.0
+    assert {each.result()[0] for each in stopped} == {503}
+    assert max(each.result()[2] for each in stopped) < 2.0 + 1.0
+
+
+@pytest.mark.slow
+def test_a_read_only_database_is_an_outage_for_administration(
+    database: psycopg.Connection, address: str, token: str
+) -> None:
+    name = database.info.dbname
+    database.execute(f"alter database {name} set default_transaction_read_only = on")
+    body = {"name": "new", "settings": {"horizon": 60.0, "silence": "unknown"}}
+    with Running(config(address), token) as running:
+        answer = running.client.post("/v1/streams", json=body)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "database")
+        assert int(answer.headers["retry-after"]) > 0

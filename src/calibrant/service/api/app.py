@@ -63,7 +63,7 @@ def create_app(config: Config) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.service = process = Process(config)
         process.on_count = app.state.metrics.count
-        pool = open_pool(config.database, POOL_SIZE)
+        pool = open_pool(config.database, POOL_SIZE, config.commit_seconds)
         app.state.access = access.Access(pool)
         app.state.access.restore(process.kept_tokens())
         process.known_tokens = app.state.access.known

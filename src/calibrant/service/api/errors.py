@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 from calibrant.messages import PYTHON, InputError
 from calibrant.service.store import access, streams
 from calibrant.service.store.access import ExistsError, NotAllowedError, NotFoundError
+from calibrant.service.store.migrate import AWAY
 
 RETRY_SECONDS = 5
 """When to try again after an outage of the database."""
@@ -123,7 +124,7 @@ def refusal_of(problem: Exception) -> Refusal:
         case HTTPException():
             code = CODES.get(problem.status_code, "refused")
             return Refusal(problem.status_code, code, None, str(problem.detail), headers=problem.headers)
-        case psycopg.OperationalError():
+        case psycopg.OperationalError() | psycopg.errors.ReadOnlySqlTransaction():
             again = {"Retry-After": str(RETRY_SECONDS)}
             return Refusal(503, "database", None, "the database does not answer", "try again later", again)
     return Refusal(500, "internal", None, "something went wrong here", "report the request id")
@@ -152,5 +153,5 @@ def install(app: FastAPI) -> None:
     async def handle(request: Request, problem: Exception) -> JSONResponse:
         return answer(request, refusal_of(problem))
 
-    for kind in (Refusal, InputError, RequestValidationError, HTTPException, psycopg.OperationalError, Exception):
+    for kind in (Refusal, InputError, RequestValidationError, HTTPException, *AWAY, Exception):
         app.add_exception_handler(kind, handle)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 import psycopg
@@ -28,6 +28,9 @@ Answered = tuple[int, float, int]
 GROUP_ROWS = 10_000
 """Rows of one commit, unless a single request has more."""
 
+LINKS = 4
+"""Commits that may be under way at once, each of another stream."""
+
 PREDICTIONS = "select found, answer, by_version from append_predictions(%s, %b, %b, %b, %b, %b, %b)"
 OUTCOMES = "select append_outcomes(%s, %b, %b, %b, %b, %b, %b, %b, %b)"
 
@@ -41,16 +44,19 @@ class BusyError(Exception):
 
 
 class Committer(Generic[R, A]):
-    """Commits rows in groups on one connection.
+    """Commits rows in groups, those of each stream in order.
 
-    A request waits until its rows are committed. While a commit is under way, further requests gather; the next commit
-    takes all of them that belong to one stream. So the number of commits adapts to what the disk can do, and a single
-    request waits for at most one commit before its own.
+    A request waits until its rows are committed. While a commit is under way, further requests of its stream gather;
+    the next commit takes all of them. So the number of commits adapts to what the disk can do, and a single request
+    waits for at most one commit of its stream before its own. Streams that commit at the same time have connections of
+    their own, up to :data:`LINKS`, so that one which waits for a lock does not delay the others.
 
     Parameters
     ----------
-    link
-        A connection of its own.
+    address
+        Connection string of PostgreSQL.
+    seconds
+        Longest time from the arrival of a request to its answer.
     append
         Commits rows of a stream, and returns an answer for each.
     queue_rows
@@ -61,67 +67,111 @@ class Committer(Generic[R, A]):
 
     def __init__(
         self,
-        link: Link,
+        address: str,
+        seconds: float,
         append: Callable[[psycopg.AsyncConnection, int, Sequence[R]], Awaitable[Sequence[A]]],
         queue_rows: int,
         begin: Spans = no_span,
     ) -> None:
-        self.link, self.append, self.queue_rows, self.begin = link, append, queue_rows, begin
+        self.seconds, self.append, self.queue_rows, self.begin = seconds, append, queue_rows, begin
         self.rows = 0
+        self.is_up = False
+        """Whether the last commit, or the last look at the database, went well."""
+        self._links = [Link(address, seconds) for _ in range(LINKS)]
+        self._free = list(self._links)
         self._waiting: dict[int, deque[tuple[Sequence[R], asyncio.Future[Sequence[A]]]]] = {}
-        self._work = asyncio.Event()
+        self._ready: deque[int] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def connect(self) -> None:
+        """Connect again, unless it is connected."""
+        if not self.is_up and self._free:
+            await self._free[-1].run(lambda connection: connection.execute("select"))
+            self.is_up = True
+
+    async def close(self) -> None:
+        """End all commits and connections."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for link in self._links:
+            await link.close()
 
     async def commit(self, stream: int, rows: Sequence[R]) -> Sequence[A]:
         """Wait until rows are committed, and return their answers.
 
-        Raises :class:`BusyError` if too many rows wait, and :class:`UnavailableError` if the commit failed or nobody
-        knows whether it did.
+        Raises :class:`BusyError` if too many rows wait, and :class:`UnavailableError` if the commit failed, took too
+        long, or nobody knows whether it did.
         """
-        if not self.link.is_up:
+        if not self.is_up:
             raise UnavailableError
         if self.rows and self.rows + len(rows) > self.queue_rows:
             raise BusyError
-        future: asyncio.Future[Sequence[A]] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Sequence[A]] = loop.create_future()
         self.rows += len(rows)
-        self._waiting.setdefault(stream, deque()).append((rows, future))
-        self._work.set()
-        return await future
+        if stream not in self._waiting:
+            self._waiting[stream] = deque()
+            self._ready.append(stream)
+            if self._free:
+                task = loop.create_task(self._work(self._free.pop()))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+        self._waiting[stream].append((rows, future))
+        end = loop.call_later(self.seconds, _fail, [(rows, future)], UnavailableError())
+        try:
+            return await future
+        finally:
+            end.cancel()
 
-    async def work(self) -> None:
-        """Commit for ever; a task of the process."""
-        while True:
-            await self._work.wait()
-            while self._waiting:
-                await self._next_group()
-            self._work.clear()
+    async def _work(self, link: Link) -> None:
+        """Commit the groups of streams in turn, until none waits; of one stream only one at a time."""
+        try:
+            while self._ready:
+                stream = self._ready.popleft()
+                await self._next_group(link, stream)
+                if self._waiting[stream]:
+                    self._ready.append(stream)  # now behind the other streams
+                else:
+                    del self._waiting[stream]
+        finally:
+            self._free.append(link)
 
-    async def _next_group(self) -> None:
-        """One commit, of the stream whose turn it is."""
-        stream = next(iter(self._waiting))
-        requests = self._waiting.pop(stream)
-        group = [requests.popleft()]
-        n = len(group[0][0])
-        while requests and n + len(requests[0][0]) <= GROUP_ROWS:
-            group.append(requests.popleft())
-            n += len(group[-1][0])
-        if requests:
-            self._waiting[stream] = requests  # now behind the other streams
-        self.rows -= n
-        await self._commit(stream, group)
+    async def _next_group(self, link: Link, stream: int) -> None:
+        """One commit of a stream; requests whose time is over are left out."""
+        requests, group, n = self._waiting[stream], [], 0
+        while requests and (not n or n + len(requests[0][0]) <= GROUP_ROWS):
+            rows, future = requests.popleft()
+            self.rows -= len(rows)
+            if not future.done():
+                group.append((rows, future))
+                n += len(rows)
+        if group:
+            await self._commit(link, stream, group)
 
-    async def _commit(self, stream: int, group: list[tuple[Sequence[R], asyncio.Future[Sequence[A]]]]) -> None:
+    async def _commit(
+        self, link: Link, stream: int, group: list[tuple[Sequence[R], asyncio.Future[Sequence[A]]]]
+    ) -> None:
         rows = group[0][0] if len(group) == 1 else [row for part, _ in group for row in part]
         try:
             with self.begin(self.append.__name__) as span:
                 if span is not None:
                     span.set_attribute("calibrant.rows", len(rows))
-                answers = await self.link.run(lambda connection: self.append(connection, stream, rows))
+                answers = await link.run(lambda connection: self.append(connection, stream, rows))
         except psycopg.DataError as problem:
             if len(group) == 1:
                 _fail(group, problem)
                 return
             for each in group:  # one of them is wrong: the others shall not fail with it
-                await self._commit(stream, [each])
+                await self._commit(link, stream, [each])
+        except UnavailableError as problem:  # what waits behind this group fails with it
+            _fail(group, problem)
+            for behind in [stream] if link.is_up else self._waiting:
+                _fail(self._waiting[behind], problem)
+            if not link.is_up:
+                self.is_up = False
+                for other in list(self._free):  # they may have broken with this one
+                    await other.close()
         except Exception as problem:
             _fail(group, problem)
         except BaseException:
@@ -135,7 +185,7 @@ class Committer(Generic[R, A]):
                 start += len(part)
 
 
-def _fail(group: list[tuple[Any, asyncio.Future[Any]]], problem: Exception) -> None:
+def _fail(group: Iterable[tuple[Any, asyncio.Future[Any]]], problem: Exception) -> None:
     for _, future in group:
         if not future.done():
             future.set_exception(problem)

@@ -8,11 +8,10 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import psycopg
-from psycopg import sql
 
 from calibrant.messages import InputError
 from calibrant.service.api.serving.arrays import register
-from calibrant.service.store.migrate import SCHEMA
+from calibrant.service.store.migrate import BUSY, session
 
 T = TypeVar("T")
 
@@ -47,7 +46,8 @@ class Link:
     async def run(self, use: Callable[[psycopg.AsyncConnection], Awaitable[T]]) -> T:
         """Use the connection; what goes wrong with it is an :class:`UnavailableError`, and ends it.
 
-        Errors in the data that was sent are raised as they are: the connection is as good as before.
+        Errors in the data that was sent are raised as they are: the connection is as good as before. So it is if a
+        lock was not given in time.
         """
         try:
             async with self._lock, asyncio.timeout(self.seconds):
@@ -56,6 +56,9 @@ class Link:
                 return await use(self._connection)
         except (psycopg.DataError, psycopg.errors.NoDataFound):
             raise
+        except BUSY as problem:
+            LOG.warning("database busy", extra={"fields": {"problem": type(problem).__name__}})
+            raise UnavailableError from problem
         except (psycopg.Error, TimeoutError, OSError, InputError) as problem:
             await self.close()
             LOG.warning("database away", extra={"fields": {"problem": type(problem).__name__}})
@@ -78,7 +81,7 @@ async def connect(address: str, seconds: float) -> psycopg.AsyncConnection:
     )
     register(connection)
     try:
-        await connection.execute(sql.SQL("set search_path to {}").format(sql.Identifier(SCHEMA)))
+        await connection.execute(session(0.8 * seconds, 0.9 * seconds))  # before the client gives up
         await check_durable(connection)
     except BaseException:
         await connection.close()

@@ -72,10 +72,10 @@ class Process:
         self.reader = Link(config.database, config.commit_seconds)
         begin = spans(config.tracing)
         self.predictions: Committer[Prediction, Answered] = Committer(
-            Link(config.database, config.commit_seconds), append_predictions, config.queue_rows, begin
+            config.database, config.commit_seconds, append_predictions, config.queue_rows, begin
         )
         self.outcomes: Committer[Outcome, int] = Committer(
-            Link(config.database, config.commit_seconds), append_outcomes, config.queue_rows, begin
+            config.database, config.commit_seconds, append_outcomes, config.queue_rows, begin
         )
         self.known_tokens: Callable[[], list[dict[str, Any]]] = list
         """Digests of tokens that are known, for the local disk."""
@@ -95,26 +95,20 @@ class Process:
         except (psycopg.Error, TimeoutError, OSError):
             LOG.warning("started without database")
         await self._poll_once()
-        self._tasks = [asyncio.create_task(each) for each in (self._poll(), *self._workers())]
-
-    def _workers(self) -> list[Any]:
-        return [self.predictions.work(), self.outcomes.work()]
+        self._tasks = [asyncio.create_task(self._poll())]
 
     async def stop(self) -> None:
         """End all tasks and connections."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for link in self._links():
-            await link.close()
-
-    def _links(self) -> tuple[Link, Link, Link]:
-        return self.reader, self.predictions.link, self.outcomes.link
+        for each in (self.reader, self.predictions, self.outcomes):
+            await each.close()
 
     @property
     def is_up(self) -> bool:
         """Whether the database answered last time."""
-        return all(link.is_up for link in self._links())
+        return self.reader.is_up and self.predictions.is_up and self.outcomes.is_up
 
     # ------------------------------------------------------------------------------------------------------- polling
 
@@ -131,8 +125,7 @@ class Process:
         with contextlib.suppress(UnavailableError):
             await self.look()
             for committer in (self.predictions, self.outcomes):
-                if not committer.link.is_up:
-                    await committer.link.run(read_clock)
+                await committer.connect()
 
     async def look(self) -> None:
         """Read what all streams serve now."""
@@ -181,10 +174,13 @@ class Process:
         served = self.streams.get(name)
         if served is None:
             asked = time.monotonic()
-            async with self._finding:
-                if self._looked < asked:  # a stream that was made before the request is found
-                    await asyncio.sleep(self._looked + SOONEST - asked)
-                    await self.look()
+            try:
+                async with asyncio.timeout(self.config.commit_seconds), self._finding:
+                    if self._looked < asked:  # a stream that was made before the request is found
+                        await asyncio.sleep(self._looked + SOONEST - asked)
+                        await self.look()
+            except TimeoutError:
+                raise UnavailableError from None
             served = self.streams.get(name)
         return served
 
