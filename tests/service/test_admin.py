@@ -260,8 +260,12 @@ def test_settings_beyond_their_limits_are_refused(client: Client, subtests: pyte
         with subtests.test(name):
             for value in (math.nextafter(least, -math.inf), 2 * most, 10**400, True, "1"):
                 for call, path, body in (
-                    (client.put, "/v1/streams/clicks/settings", {"horizon": 2.0, name: value}),
-                    (client.post, "/v1/streams", {"name": "other", "settings": {"horizon": 2.0, name: value}}),
+                    (client.put, "/v1/streams/clicks/settings", {"horizon": 2.0, "silence": "unknown", name: value}),
+                    (
+                        client.post,
+                        "/v1/streams",
+                        {"name": "other", "settings": {"horizon": 2.0, "silence": "unknown", name: value}},
+                    ),
                 ):
                     found = call(path, content=json.dumps(body), headers={"Content-Type": "application/json"})
                     assert (found.status_code, found.json()["error"]["argument"]) == (422, name)
@@ -272,5 +276,5 @@ def test_every_number_of_the_settings_has_limits() -> None:
     assert kinds == {*NUMBERS, *COUNTS}
     for name, (least, most) in (NUMBERS | COUNTS).items():
         for value in (least, most):
-            found = Settings.of({"horizon": 2.0, name: value})
+            found = Settings.of({"horizon": 2.0, "silence": "unknown", name: value})
             assert getattr(found, name) == value

@@ -190,7 +190,9 @@ def test_the_learner_tells_figures_of_now_and_of_each_day(database: psycopg.Conn
 
 def test_whole_numbers_in_settings_give_the_same_states(database: psycopg.Connection) -> None:
     whole = {name: math.ceil(least) for name, (least, most) in NUMBERS.items() if most >= 1}
-    text = json.dumps({"action": "settings", "settings": whole | {"horizon": 2, "publish_rows": 20}})
+    text = json.dumps(
+        {"action": "settings", "settings": whole | {"horizon": 2, "silence": "negative", "publish_rows": 20}}
+    )
     row = database.execute("select create_stream('whole', %s)", [text]).fetchone()
     assert row is not None
     fill(database, row[0], 6)

@@ -15,6 +15,7 @@ import psycopg
 import pytest
 from tests.service.live_service import Running
 
+from calibrant.service.api.metrics import Streams
 from calibrant.service.api.pages import charts
 from calibrant.service.api.pages.sentences import HELD, about, decision
 from calibrant.service.settings import Settings, first_entry
@@ -166,6 +167,16 @@ def test_the_learner_is_behind_by_the_age_of_the_oldest_entry(database: psycopg.
     assert found.behind == 2
     assert 60.0 <= found.behind_seconds < 600.0
     assert read_overviews(database, ["nothing"]) == []
+
+
+def test_the_learner_is_behind_when_the_clock_went_back(database: psycopg.Connection, stream: int) -> None:
+    database.execute("update learner set position = 1")
+    database.execute("update head set time = time + 3600000000")  # an hour ahead of the clock
+    database.execute("select append_entry(%s, 5::smallint, '{}')", [stream])
+    found = read_overviews(database)
+    assert 3_500.0 <= found[0].behind_seconds <= 3_600.0
+    metrics = {each.name: each for each in Streams(found).collect()}
+    assert metrics["calibrant_learner_lag_seconds"].samples[0].value == found[0].behind_seconds
 
 
 def test_each_stream_has_one_sentence(subtests: pytest.Subtests) -> None:

@@ -155,7 +155,10 @@ FIGURES: dict[str, tuple[str, Read]] = {
     "label_lag_seconds": ("Time from prediction to outcome, by quantile", _lag),
     "label_coverage": ("Share of released rows with an outcome", _of_report("coverage")),
     "ledger_rows": ("Counts of the ledger", _counts),
-    "learner_lag_seconds": ("Age of the oldest entry that is not learned", _one(lambda view: view.behind_seconds)),
+    "learner_lag_seconds": (
+        "Distance in time of the oldest entry that is not learned",
+        _one(lambda view: view.behind_seconds),
+    ),
     "learner_lag_entries": ("Entries that are not learned", _one(lambda view: view.behind)),
     "monitor_difference": ("Band of observed minus predicted per row", _band),
     "monitor_alarm": ("1 while an alarm of the monitor holds", _of_report("monitor", "holds")),

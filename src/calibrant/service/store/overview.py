@@ -42,7 +42,8 @@ class Overview:
     position, learned
         Last position of the log, and the last one that is learned.
     behind_seconds
-        Seconds for which the oldest entry waits that is not learned.
+        Seconds for which the oldest entry waits that is not learned; if the clock of the database went back, seconds
+        until it is where it was, since nothing is learned before.
     report
         Document of the learner, or None before there is one.
     """
@@ -157,7 +158,7 @@ def _overview(
     number: int, name: str, now: float, served: int, since: int | None, newest: int, position: int, learned: int,
     waiting: int | None, document: str | None,
 ) -> Overview:  # fmt: skip
-    behind = 0.0 if waiting is None else max(0.0, now - waiting / SECOND)
+    behind = 0.0 if waiting is None else abs(now - waiting / SECOND)
     return Overview(
         number, name, datetime.fromtimestamp(now, UTC), served, None if since is None else moment(since), newest,
         position, learned, behind, None if document is None else json.loads(document),

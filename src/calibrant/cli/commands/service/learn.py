@@ -19,9 +19,9 @@ def learn(
 ) -> None:
     """Learn the streams of the live service, until a signal to stop.
 
-    Several processes may run: one learns each stream, and another takes over if it stops. If the database restarts,
-    the process continues when it is back. The database is named by CALIBRANT_DATABASE or CALIBRANT_DATABASE_FILE, as
-    for calibrant serve.
+    Several processes may run: one learns each stream, and another takes over if it stops. If the database restarts
+    or is read-only, the process continues when it is back. The database is named by CALIBRANT_DATABASE or
+    CALIBRANT_DATABASE_FILE, as for calibrant serve.
 
     Example:
       calibrant learn --stream clicks
