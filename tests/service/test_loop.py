@@ -43,6 +43,7 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "LOOK_SECONDS", 0.1)
     monkeypatch.setattr(loop, "STAND_BY_SECONDS", 1.0)
     monkeypatch.setattr(loop, "FIRST_WAIT", 0.1)
+    monkeypatch.setattr(module, "BEAT_SECONDS", 0.1)
 
 
 @contextmanager
@@ -190,6 +191,7 @@ def test_learners_that_start_together_do_the_work_once(
     applied, real = [], StreamState.apply
     monkeypatch.setattr(StreamState, "apply", lambda self, block: applied.append(len(block)) or real(self, block))
     monkeypatch.setattr(module, "LIMIT", 300)
+    monkeypatch.setattr(loop, "STAND_BY_SECONDS", 15.0)
     for _ in range(2):
         database.execute("delete from checkpoint")
         applied.clear()

@@ -16,11 +16,12 @@ from tests.service.live_service import Running, config, wait_for
 from tests.service.test_predict import MAP, promote
 
 from calibrant.messages import InputError
+from calibrant.service.api.serving import links
 from calibrant.service.api.serving.process import Process
 from calibrant.service.api.serving.versions import Served, keep, kept
 from calibrant.service.settings import Settings, first_entry
 from calibrant.service.store.access import issue_token, new_secret
-from calibrant.service.store.migrate import connect, migrate
+from calibrant.service.store.migrate import connect, migrate, open_pool
 
 SCOPES = ("predict", "label")
 
@@ -203,6 +204,19 @@ def test_a_lock_on_one_stream_does_not_delay_another_one(locked: tuple[Running, 
     assert max(seconds for _, _, seconds in others) < 1.0
     assert {each.result()[0] for each in stopped} == {503}
     assert max(each.result()[2] for each in stopped) < 2.0 + 1.0
+
+
+def test_every_connection_limits_locks_and_statements(address: str, database: psycopg.Connection) -> None:
+    limits = "select setting::int from pg_settings where name in ('lock_timeout', 'statement_timeout') order by name"
+
+    async def of_link() -> list[tuple[int]]:
+        connection = await links.connect(address, 2.0)
+        async with connection:
+            return await (await connection.execute(limits)).fetchall()
+
+    with open_pool(address, seconds=2.0) as pool, pool.connection() as pooled:
+        found = [database.execute(limits).fetchall(), pooled.execute(limits).fetchall(), asyncio.run(of_link())]
+    assert found == [[(30_000,), (3_600_000,)], [(1_000,), (2_000,)], [(1_600,), (1_800,)]]
 
 
 @pytest.mark.slow

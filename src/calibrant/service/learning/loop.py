@@ -44,7 +44,7 @@ class _Waiting:
     until: float
     """It is not tried before."""
     wait: float = 0.0
-    seen: tuple[int, ...] = ()
+    seen: Sequence[int] = ()
     """What the other learner had done at the time ``since``."""
     since: float = 0.0
 
@@ -130,20 +130,16 @@ class LearnerLoop:
         """
         if stream.number in self._locked:
             return True
-        row = connection.execute(
-            "select pg_try_advisory_lock(%s, stream), position, beat, fence, exists (select from log where "
-            "log.stream = learner.stream and log.position > learner.position and kind <> %s) "
-            "from learner where stream = %s",
-            [LOCK, int(Kind.TICK), stream.number],
-        ).fetchone()
-        assert row is not None  # each stream has a row
-        is_free, *seen, waits = row
+        text = "select pg_try_advisory_lock(%s, stream), position, beat, fence from learner where stream = %s"
+        row = connection.execute(text, [LOCK, stream.number]).fetchone()
+        assert row is not None  # each stream has one
+        is_free, *seen = row
         if is_free:
             self._locked.add(stream.number)
             return True
         waiting = self._waiting.setdefault(stream.name, _Waiting(now))
-        if waiting.seen != tuple(seen) or not waits:
-            waiting.seen, waiting.since = tuple(seen), now
+        if waiting.seen != seen or not _waits(connection, stream):
+            waiting.seen, waiting.since = seen, now
         return now - waiting.since >= STAND_BY_SECONDS
 
     def _step(self, connection: psycopg.Connection, name: str, learner: Learner) -> int:
@@ -186,6 +182,12 @@ class LearnerLoop:
                 learner.checkpoint()
             except Exception as problem:
                 LOG.warning("state not stored", extra={"fields": {"stream": name, "kind": type(problem).__name__}})
+
+
+def _waits(connection: psycopg.Connection, stream: Stream) -> bool:
+    """Whether an entry that is not a tick is not learned yet."""
+    text = "select from log where stream = %s and position > %s and kind <> %s limit 1"
+    return connection.execute(text, [stream.number, stream.learned, int(Kind.TICK)]).rowcount == 1
 
 
 def _check_database(connection: psycopg.Connection, problem: Exception) -> None:
