@@ -42,7 +42,7 @@ NUMBERS: Mapping[str, tuple[float, float]] = {
 """Smallest and largest value of each setting that is a real number."""
 
 COUNTS: Mapping[str, tuple[int, int]] = {"publish_rows": (1, 10**9), "retention_days": (1, 36_500)}
-"""The same for whole numbers."""
+"""The same for integers."""
 
 OPTIONAL = ("remember", "half_life", "stale_seconds")
 """Numbers that may be None."""
