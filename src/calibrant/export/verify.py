@@ -124,7 +124,8 @@ def _limited(path: Path, seconds: float) -> Proof:
     with path.open("rb"):  # errors of the system are raised here
         pass
     folders = [os.path.abspath(each) for each in sys.path]
-    given = {"folders": folders, "path": str(path.resolve()), "seconds": seconds, "scores": samples.RANDOM_SCORES}
+    sizes = {name: getattr(samples, name) for name in ("RANDOM_SCORES", "RANDOM_ROWS")}
+    given = {"folders": folders, "path": str(path.resolve()), "seconds": seconds, "sizes": sizes}
     with tempfile.TemporaryDirectory() as empty:  # where no model finds external data
         command = [sys.executable, "-c", CHILD]
         wall = seconds * WALL
@@ -144,7 +145,7 @@ def _limited(path: Path, seconds: float) -> Proof:
 
 def answer(given: dict[str, Any]) -> str:
     """What the limited process tells: the proof, or the kind of an error and what it holds."""
-    samples.RANDOM_SCORES = given["scores"]
+    vars(samples).update(given["sizes"])
     _limit(given["seconds"])
     found: tuple[str, Any]
     try:
