@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -144,7 +145,7 @@ def test_metrics_need_a_token_and_say_what_the_tables_say(
             'calibrant_rows_learned{stream="clicks"} 1234.0',
             'calibrant_monitor_difference{end="high",stream="clicks"} 0.02',
             'calibrant_monitor_alarm{stream="clicks"} 0.0',
-            'calibrant_label_lag_seconds{quantile="0.9",stream="clicks"} 7300.0',
+            'calibrant_label_lag_seconds{share="0.9",stream="clicks"} 7300.0',
             'calibrant_served_version{stream="clicks"} 2.0',
             'calibrant_promotion_paused{stream="clicks"} 0.0',
             "calibrant_database_up 1.0",
@@ -153,6 +154,13 @@ def test_metrics_need_a_token_and_say_what_the_tables_say(
         ):
             assert line in text
         assert "secret" not in text
+
+
+def test_promtool_accepts_all_metrics(service: Running, filled: int) -> None:
+    service.post("predict", {"id": "a", "score": 0.2})
+    text = service.client.get("/metrics").text
+    checked = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True, check=False)
+    assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
 
 
 def test_the_learner_is_behind_by_the_age_of_the_oldest_entry(database: psycopg.Connection, stream: int) -> None:

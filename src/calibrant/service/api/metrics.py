@@ -152,7 +152,7 @@ def _counts(view: Overview) -> list[tuple[tuple[str, ...], Any]]:
 FIGURES: dict[str, tuple[str, Read]] = {
     "rows_learned": ("Rows that were learned", _of_report("rows_learned")),
     "open_predictions": ("Predictions whose horizon has not passed", _of_report("open")),
-    "label_lag_seconds": ("Time from prediction to outcome, by quantile", _lag),
+    "label_lag_seconds": ("Time within which this share of the outcomes came", _lag),
     "label_coverage": ("Share of released rows with an outcome", _of_report("coverage")),
     "ledger_rows": ("Counts of the ledger", _counts),
     "learner_lag_seconds": (
@@ -177,7 +177,7 @@ FIGURES: dict[str, tuple[str, Read]] = {
 }
 """Name -> help, and how it is read."""
 
-LABELS = {"label_lag_seconds": ["quantile"], "monitor_difference": ["end"], "ledger_rows": ["count"]}
+LABELS = {"label_lag_seconds": ["share"], "monitor_difference": ["end"], "ledger_rows": ["count"]}
 
 
 @router.get("/metrics", response_class=Response, responses=responses() | {200: {"content": {"text/plain": {}}}})
