@@ -75,6 +75,29 @@ def test_a_token_is_printed_once_and_works(address: str, database: psycopg.Conne
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_serving_is_said_when_requests_are_answered(address: str, database: psycopg.Connection, workers: str) -> None:
+    port = free_port()
+    with started(address, "serve", "--port", str(port), "--workers", workers) as process:
+        assert process.stderr
+        assert f"serving http://127.0.0.1:{port}" in next(line for line in process.stderr if "note:" in line)
+        with Client(base_url=f"http://127.0.0.1:{port}", timeout=1.0) as client:
+            assert client.get("/ready").status_code == 200
+
+
+def test_the_process_that_watches_does_not_load_the_application(address: str, database: psycopg.Connection) -> None:
+    code = """
+import sys
+from calibrant.cli.commands.service import workers
+from calibrant.service.config import Config
+workers._watch = lambda *_: print("psycopg" in sys.modules, "fastapi" in sys.modules)
+workers.run_workers(Config.from_environment(port=0, workers=2))
+"""
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment(address))
+    assert told.stdout == "True False\n", told.stderr
+
+
+@pytest.mark.slow
 def test_what_is_wrong_is_said_in_a_sentence(address: str, subtests: pytest.Subtests) -> None:
     cases = {
         ("token", "list"): "run calibrant migrate",

@@ -186,9 +186,11 @@ class Server(uvicorn.Server):
     ----------
     config
         Configuration of the process.
+    begun
+        Called when requests are answered.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, begun: Callable[[], None] = lambda: None) -> None:
         app = create_app(config)
         self.door = Door(config.connections, self._count_shed)
         super().__init__(
@@ -199,6 +201,7 @@ class Server(uvicorn.Server):
             )
         )  # fmt: skip
         self._app, self._seconds, self._until = app, config.drain_seconds, math.inf
+        self._begun = begun
 
     def run(self, sockets: list[Socket] | None = None) -> None:
         """Serve until a signal comes, on an event loop that the door watches."""
@@ -206,11 +209,13 @@ class Server(uvicorn.Server):
             runner.run(self.serve(sockets))
 
     async def startup(self, sockets: list[Socket] | None = None) -> None:
-        """Begin to listen; connections that are not accepted at once may queue."""
+        """Begin to listen, and say so; connections that are not accepted at once may queue."""
         await super().startup(sockets)
-        for each in self.servers[0].sockets:
-            with each.dup() as door:
-                door.listen(BACKLOG)
+        if self.started:
+            for each in self.servers[0].sockets:
+                with each.dup() as door:
+                    door.listen(BACKLOG)
+            self._begun()
 
     def _count_shed(self, stream: str) -> None:
         process: Process = self._app.state.service
@@ -234,7 +239,7 @@ class Server(uvicorn.Server):
         return await super().on_tick(counter)
 
 
-def run(config: Config, socket: Socket | None = None) -> None:
+def run(config: Config, socket: Socket | None = None, begun: Callable[[], None] = lambda: None) -> None:
     """Serve until a signal comes, with a log of JSON lines.
 
     Parameters
@@ -243,9 +248,11 @@ def run(config: Config, socket: Socket | None = None) -> None:
         Configuration of the process.
     socket
         One that listens, such as one that several processes share; by default the host and port of the configuration.
+    begun
+        Called when requests are answered.
     """
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines())
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     gc.freeze()  # what was loaded stays: to look at it again and again would hold requests for a tenth of a second
-    Server(config).run(sockets=None if socket is None else [socket])
+    Server(config, begun).run(sockets=None if socket is None else [socket])

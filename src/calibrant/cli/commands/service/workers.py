@@ -10,6 +10,8 @@ import signal
 import socket
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from multiprocessing.process import BaseProcess
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -29,7 +31,6 @@ SOONEST = 1.0
 
 def run_workers(config: Config) -> None:
     """Serve until a signal comes."""
-    from calibrant.service.api.app import run
     from calibrant.service.api.serving.links import check_database
 
     asyncio.run(check_database(config.database, config.commit_seconds))  # here, so that it is said in a sentence
@@ -43,21 +44,30 @@ def run_workers(config: Config) -> None:
                 raise
             raise InputError("port", f"{config.port} is taken", "pass another one") from None
         door.listen(BACKLOG)
-        console.note(f"serving http://{config.host}:{door.getsockname()[1]}")
+
+        def begun() -> None:
+            console.note(f"serving http://{config.host}:{door.getsockname()[1]}")
+
         if config.workers == 1:
-            run(config, door)
+            _serve(config, door, begun)
             return
         with tempfile.TemporaryDirectory(prefix="calibrant-metrics-") as folder:
             os.environ.setdefault("PROMETHEUS_MULTIPROC_DIR", folder)  # each process then answers for all
-            _watch(config, door)
+            _watch(config, door, begun)
 
 
-def _watch(config: Config, door: socket.socket) -> None:
-    """Keep the processes running; a signal goes on to all of them."""
+def _serve(config: Config, door: socket.socket, begun: Callable[[], None]) -> None:
+    """Serve in this process; what that needs is imported here, and not by the process that watches."""
     from calibrant.service.api.app import run
 
+    run(config, door, begun)
+
+
+def _watch(config: Config, door: socket.socket, begun: Callable[[], None]) -> None:
+    """Keep the processes running; a signal goes on to all of them."""
     context = multiprocessing.get_context("spawn")
-    stopping = False
+    told, tell = context.Pipe(duplex=False)
+    stopping = is_ready = False
     started: dict[BaseProcess, float] = {}
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -77,7 +87,11 @@ def _watch(config: Config, door: socket.socket) -> None:
                 console.note(f"a process ended with {process.exitcode}, another one takes its place")
                 time.sleep(max(0.0, begun + SOONEST - time.monotonic()))
         while len(started) < config.workers and not stopping:
-            made = context.Process(target=run, args=(config, door))
+            made = context.Process(target=_serve, args=(config, door, partial(tell.send_bytes, b"ready")))
             made.start()
             started[made] = time.monotonic()
-        time.sleep(0.1)
+        if told.poll(0.1):
+            told.recv_bytes()
+            if not is_ready:
+                begun()
+            is_ready = True
