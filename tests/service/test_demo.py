@@ -10,11 +10,16 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from shutil import rmtree
 
 import httpx
 import pytest
 
+from calibrant.service.demo.database import ThrowAway
+
 PATIENCE = 300.0
+STOPS = 30.0
+"""Seconds in which the demo ends; it takes about 2 on a machine without other work."""
 
 
 def read_until(process: subprocess.Popen[str], text: str) -> str:
@@ -26,6 +31,19 @@ def read_until(process: subprocess.Popen[str], text: str) -> str:
         if text in line:
             return said
     raise AssertionError(f"the demo ended: {said}")
+
+
+def test_the_database_of_the_demo_ends_without_a_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = []
+
+    def remove(folder: Path, **options: bool) -> None:
+        told.append((folder / "log").read_text())
+        rmtree(folder, **options)
+
+    monkeypatch.setattr("shutil.rmtree", remove)
+    with ThrowAway():
+        pass
+    assert "received immediate shutdown request" in told[0]
 
 
 @pytest.mark.slow
@@ -58,7 +76,7 @@ def test_the_demo_shows_streams_and_leaves_nothing() -> None:
                     time.sleep(0.5)
         finally:
             process.send_signal(signal.SIGINT)
-        assert process.wait(PATIENCE) == 0
+        assert process.wait(STOPS) == 0
     assert not any(folder.iterdir())
     folder.rmdir()
 

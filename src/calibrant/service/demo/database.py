@@ -61,7 +61,7 @@ class ThrowAway:
 
     def __exit__(self, *exception: object) -> None:
         if self._process is not None and self._process.poll() is None:
-            os.killpg(self._process.pid, signal.SIGINT)
+            os.killpg(self._process.pid, signal.SIGQUIT)  # at once: the data are removed
             self._process.wait(PATIENCE)
         shutil.rmtree(self._folder, ignore_errors=True)
 

@@ -76,12 +76,26 @@ def run(port: int | None = None) -> None:
                 address=address, token=token, rows=ROWS, horizon=HORIZON, days=DAYS, seconds=BREAK_SECONDS
             ))  # fmt: skip
             try:
-                Server(config).run(sockets=[door])
+                _Server(config, stop).run(sockets=[door])
             finally:
                 stop.set()
                 for each in threads:
                     each.join()
-                _say("Stopping, and removing the database ...\n")
+
+
+class _Server(Server):
+    """The server of the demo: a signal ends the traffic first, which would wait for answers that do not come."""
+
+    def __init__(self, config: Config, stop: threading.Event) -> None:
+        super().__init__(config)
+        self._stop = stop
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop all."""
+        if not self._stop.is_set():
+            _say("Stopping, and removing the database ...\n")
+        self._stop.set()
+        super().handle_exit(sig, frame)
 
 
 def _prepare(address: str) -> str:

@@ -21,19 +21,19 @@ STYLE = (files(PACKAGE) / "style.css").read_text(encoding="utf-8")
 
 
 def lag(view: Overview) -> str:
-    """Half of the outcomes came within the first time, 90 % within the second.
+    """The time within which half of the outcomes came, and that of 90 %.
 
     Examples
     --------
     >>> from datetime import datetime, UTC
     >>> report = {"label_lag_seconds": {"p50": 70.0, "p90": 7_300.0}}
     >>> lag(Overview(1, "clicks", datetime.now(UTC), report=report))
-    '1 minute / 2 hours'
+    'median 1 minute, 90 % within 2 hours'
     """
     found = (view.report or {}).get("label_lag_seconds") or {}
     if found.get("p50") is None or found.get("p90") is None:
         return ""
-    return f"{duration(found['p50'])} / {duration(found['p90'])}"
+    return f"median {duration(found['p50'])}, 90 % within {duration(found['p90'])}"
 
 
 def environment() -> Environment:
