@@ -13,14 +13,15 @@ from benchmarks.service_month import Writer, begun
 
 from calibrant import Calibration
 from calibrant.maps import BetaMap, ByGroupMap, LogitAffineMap
+from calibrant.live.snapshots import pack, unpack
 from calibrant.messages import InputError
 from calibrant.numerics import Floats, logit
 from calibrant.service.learning.canary import Tried
 from calibrant.service.learning.decisions import Promotion, check_document
-from calibrant.service.learning.figures import date_of, days_of
+from calibrant.service.learning.figures import ARRAYS, date_of, days_of
 from calibrant.service.learning.publishing import ServedMap, candidate
 from calibrant.service.learning.report import report, text_of
-from calibrant.service.learning.state import StreamState
+from calibrant.service.learning.state import KIND, StreamState
 from calibrant.service.learning.trial import Paired
 from calibrant.service.settings import Settings
 
@@ -38,6 +39,7 @@ class World:
         self.promotions: list[Promotion] = []
         self.served: list[Floats] = []
         self.tried: list[Tried] = []
+        self.answered = 1.0
 
     def go(
         self, seconds: int, bias: float = 0.0, actions: Any = (), shift: Callable[[Any], Any] = lambda key: 0.0
@@ -60,7 +62,8 @@ class World:
             y = self.rng.random(ROWS) < _expit(z + shift(key))
             done = actions if second == 0 else ()
             self.state.find = self.documents.__getitem__
-            decided = self.state.apply(self.writer.block(START + self.second, rows, ids, y, done))
+            known = np.arange(ROWS) < self.answered * ROWS
+            decided = self.state.apply(self.writer.block(START + self.second, rows, ids[known], y[known], done))
             self.documents |= {version.number: version.document for version in decided.versions}
             self.promotions += decided.promotions
             self.tried += decided.tried
@@ -189,6 +192,48 @@ def test_a_break_of_the_world_is_an_alarm_and_faster_learning_and_not_a_roll_bac
     moved = logit(served.apply(np.array([0.4]), np.zeros(1, dtype=np.int64))) - logit(np.array([0.4]))
     assert abs(float(moved[0]) + 1.5) < 0.4
     assert report(world.state)["monitor"]["last_alarm"].startswith("2030-03-17T")
+
+
+def test_an_alarm_is_kept_with_what_it_saw() -> None:
+    world = World(publish_rows=400)
+    world.go(60)
+    while not world.state.alarms:
+        world.go(1, shift=lambda key: -1.5)
+    world.state = StreamState.from_bytes(world.state.to_bytes())
+    (found,) = report(world.state)["monitor"]["latest"]
+    alarm = world.state.monitor.alarms[0]
+    assert found["at"] == report(world.state)["monitor"]["last_alarm"]
+    assert found["since"] < found["at"]
+    assert found["rows"] == alarm.start
+    assert found["observed"] < found["predicted"]
+    assert found["low"] < found["difference"] < found["high"]
+    assert (found["advice"]["code"], found["ended_by"], found["until"]) == ("alarm-holds", None, None)
+    world.act(action="settings", settings=world.state.settings.document() | {"alarm_level": 1e-9})
+    world.go(1, shift=lambda key: -1.5)
+    assert report(world.state)["monitor"]["latest"][0] | {"until": None} == found | {"ended_by": "settings"}
+
+
+def test_a_state_that_was_stored_without_findings_goes_on() -> None:
+    world = World()
+    world.go(10)
+    head, arrays = unpack(world.state.to_bytes(), KIND, {"ledger": np.uint8, "bank": np.uint8} | ARRAYS)
+    del head["findings"], head["coverage"]
+    world.state = StreamState.from_bytes(pack(KIND, head, arrays))
+    world.go(10)
+    assert report(world.state)["coverage_last_horizon"] == 1.0
+
+
+def test_coverage_is_that_of_the_last_horizon() -> None:
+    world = World(silence="unknown")
+    world.go(20)
+    assert report(world.state)["coverage_last_horizon"] == 1.0
+    world.answered = 0.25
+    world.go(12)
+    assert report(world.state)["coverage"] > 0.6
+    assert abs(report(world.state)["coverage_last_horizon"] - 0.25) < 0.1
+    world.answered = 0.0
+    world.go(12)
+    assert report(world.state)["coverage_last_horizon"] == 0.0
 
 
 def test_a_pinned_version_stays() -> None:

@@ -299,6 +299,22 @@ def test_damaged_states_are_refused() -> None:
             Monitor.from_json(json.dumps({key: each for key, each in whole.items() if key != name}))
 
 
+def test_a_state_of_an_alarm_without_its_band_is_read() -> None:
+    state = json.loads(watched().to_json())
+    assert state["alarms"][0].pop("band")
+    assert Monitor.from_json(json.dumps(state)).alarms[0].band is None
+
+
+def test_an_alarm_keeps_the_band_that_was_seen() -> None:
+    p, y = stream(900, shift=1.0)
+    alarm = Monitor().update(p, y).alarms[0]
+    assert alarm.band is not None
+    assert alarm.band.rows == alarm.start
+    assert alarm.band.predicted == pytest.approx(p[: alarm.start].sum())
+    assert alarm.band.observed == pytest.approx(y[: alarm.start].sum())
+    assert alarm.band.low < alarm.band.difference < alarm.band.high
+
+
 def test_numbers_of_a_state_must_fit() -> None:
     whole = json.loads(watched().to_json())
 
@@ -314,6 +330,8 @@ def test_numbers_of_a_state_must_fit() -> None:
     broken(lambda state: state["history"].__setitem__("stride", 3))
     broken(lambda state: state["alarms"][0].__setitem__("kind", "moon"))
     broken(lambda state: state["alarms"][0].__setitem__("end", 800))
+    broken(lambda state: state["alarms"][0]["band"].__setitem__("low", None))
+    broken(lambda state: state["alarms"][0]["band"].__setitem__("other", 0.0))
     broken(lambda state: state["alarms"].append(state["alarms"][0]))
     broken(lambda state: state["keys"]["found"].append(state["keys"]["found"][0]))
     broken(lambda state: state["early"]["scores"]["first"].__setitem__(0, -1))

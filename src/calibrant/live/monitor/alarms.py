@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from calibrant.live.monitor.evidence import Band
 from calibrant.messages import Shown, plural
 
 Part = Literal["level", "slope", "bins"]
@@ -43,6 +44,9 @@ class Alarm(Shown):
         The row at which it ended, and the time of that row; None (NaN) while it holds.
     ended_by
         ``"restart"``, or ``"within"`` if the rows since it was last confirmed are shown to be within the tolerance.
+    band
+        What was seen when it began: observed minus predicted up to its row, since the evidence began. None for an alarm
+        from a state that was written without it.
     """
 
     number: int
@@ -57,6 +61,7 @@ class Alarm(Shown):
     end: int | None = None
     end_at: float = math.nan
     ended_by: EndedBy | None = None
+    band: Band | None = None
 
     @property
     def holds(self) -> bool:

@@ -314,7 +314,8 @@ class Monitor(Drawn, Shown):
         """A run reached its level: an alarm begins, and the evidence again, or the one that holds is confirmed."""
         if self.alarm is None:
             found = self._history.onset(self.run, self._start)
-            self._alarms.append(Alarm(self.alarm_count + 1, self.rows, at, self.part, self.log_e, *found))
+            number = self.alarm_count + 1
+            self._alarms.append(Alarm(number, self.rows, at, self.part, self.log_e, *found, band=self.band))
             del self._alarms[:-KEPT]
             self._forget()
         else:

@@ -11,7 +11,7 @@ import numpy as np
 
 from calibrant.live.monitor.alarms import Alarm, EndedBy, Part
 from calibrant.live.monitor.early import DELAY_CELLS, Drift, Early
-from calibrant.live.monitor.evidence import CELLS, Evidence
+from calibrant.live.monitor.evidence import CELLS, Band, Evidence
 from calibrant.live.monitor.history import FIRST_STRIDE, MOST, History, Point
 from calibrant.live.monitor.keys import KeyState, KeyWatch
 from calibrant.live.monitor.run import SHIFTS, SLOPES, Run
@@ -218,7 +218,7 @@ def _history(value: Any) -> History:
 
 
 def _alarm(value: Any) -> Alarm:
-    if not isinstance(value, dict) or set(value) != {each.name for each in fields(Alarm)}:
+    if not isinstance(value, dict) or {"band", *value} != {each.name for each in fields(Alarm)}:
         raise ValueError
     end, by = value["end"], value["ended_by"]
     if value["kind"] not in get_args(Part) or by not in (get_args(EndedBy) if end is not None else (None,)):
@@ -236,7 +236,14 @@ def _alarm(value: Any) -> Alarm:
         None if end is None else _count(end),
         _or_nan(value["end_at"]),
         by,
+        None if value.get("band") is None else _band(value["band"]),
     )
+
+
+def _band(value: Any) -> Band:
+    if set(value) != {each.name for each in fields(Band)}:
+        raise ValueError
+    return Band(**{name: _count(each) if name == "rows" else _number(each) for name, each in value.items()})
 
 
 def _keys(value: Any, most: int, lag: int) -> KeyWatch:

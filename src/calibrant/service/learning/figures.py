@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.live.records import Counts
 from calibrant.live.snapshots import damaged
 from calibrant.numerics import Floats, Ints
 
@@ -199,6 +200,33 @@ ARRAYS: dict[str, Any] = {
     "edges": np.float64, "cells": np.float64, "key_numbers": np.int64, "key_sums": np.float64,
 }  # fmt: skip
 """Names and types of the arrays in states."""
+
+
+@dataclass
+class Coverage:
+    """How many rows that were due within the last horizon had an outcome: sums at about 16 times of it."""
+
+    sums: list[list[int]] = field(default_factory=list)
+    """Time, released rows, and those with an outcome."""
+
+    def add(self, now: int, counts: Counts, horizon: float) -> None:
+        """Take the counts of the ledger at a time in seconds, and forget those from before the horizon."""
+        if self.sums and now < self.sums[-1][0] + horizon / 16:
+            return
+        self.sums.append([now, released(counts), counts.with_outcome])
+        while len(self.sums) > 1 and self.sums[1][0] <= now - horizon:
+            del self.sums[0]
+
+    def share(self, counts: Counts) -> float | None:
+        """The share with an outcome since the oldest time; None if no row was due."""
+        _, rows, outcomes = self.sums[0] if self.sums else (0, 0, 0)
+        n = released(counts) - rows
+        return (counts.with_outcome - outcomes) / n if n else None
+
+
+def released(counts: Counts) -> int:
+    """Rows whose horizon has passed."""
+    return counts.with_outcome + counts.silent_negative + counts.silent_unknown
 
 
 def _bin(low: float, high: float, n: float, predicted: float, observed: float) -> dict[str, Any]:

@@ -8,10 +8,12 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from calibrant.live.monitor import Alarm
-from calibrant.service.learning.figures import moment
+from calibrant.service.learning.figures import moment, released
 from calibrant.service.learning.state import NEVER, StreamState
 from calibrant.service.store.log import SECOND
+
+LATEST = 20
+"""Alarms of a report."""
 
 
 def report(state: StreamState, names: Mapping[int, str] | None = None) -> dict[str, Any]:
@@ -31,14 +33,15 @@ def report(state: StreamState, names: Mapping[int, str] | None = None) -> dict[s
         the monitor, reliability, worst keys and the trial of the version that is served.
     """
     counts, monitor, decisions = state.ledger.counts, state.monitor, state.decisions
-    released = counts.with_outcome + counts.silent_negative + counts.silent_unknown
+    rows = released(counts)
     band = monitor.band
     named = names or {}
     return {
         "rows_learned": state.forecaster.n_rows,
         "open": counts.open,
         "label_lag_seconds": {f"p{round(100 * share)}": _lag(state, share) for share in (0.5, 0.9)},
-        "coverage": counts.with_outcome / released if released else None,
+        "coverage": counts.with_outcome / rows if rows else None,
+        "coverage_last_horizon": state.coverage.share(counts),
         "counts": asdict(counts),
         "served": decisions.served,
         "newest": decisions.newest,
@@ -47,8 +50,9 @@ def report(state: StreamState, names: Mapping[int, str] | None = None) -> dict[s
             "alarms": state.alarms,
             "last_alarm": None if state.alarmed == NEVER else moment(state.alarmed / SECOND),
             "holds": monitor.alarm is not None,
-            "latest": [_alarm(each) for each in monitor.alarms[:-11:-1]],
+            "latest": state.findings.kept[: -LATEST - 1 : -1],
             "advice": str(monitor.advice),
+            "advice_code": monitor.advice.code,
             "level_low": band.low,
             "level_high": band.high,
             "rows": band.rows,
@@ -61,13 +65,6 @@ def report(state: StreamState, names: Mapping[int, str] | None = None) -> dict[s
         "pinned": decisions.pinned,
         "fast": state.fast_until != NEVER,
     }
-
-
-def _alarm(alarm: Alarm) -> dict[str, Any]:
-    """What an alarm found; times are those of the predictions."""
-    times = {"since": alarm.at, "until": alarm.end_at, "onset": alarm.onset_at}
-    found = {name: None if math.isnan(at) else moment(at) for name, at in times.items()}
-    return found | {name: getattr(alarm, name) for name in ("kind", "shift", "ended_by")}
 
 
 def text_of(document: Mapping[str, Any]) -> str:

@@ -18,7 +18,8 @@ from calibrant.messages import InputError
 from calibrant.online import resume
 from calibrant.service.learning.canary import Tried
 from calibrant.service.learning.decisions import Decisions, Promotion, Version, can_serve
-from calibrant.service.learning.figures import ARRAYS, Figures, Rows, days_of
+from calibrant.service.learning.figures import ARRAYS, Coverage, Figures, Rows, days_of
+from calibrant.service.learning.findings import Findings
 from calibrant.service.learning.publishing import map_of, restarted
 from calibrant.service.settings import Settings
 from calibrant.service.store.log import SECOND, Entries, Kind
@@ -74,6 +75,8 @@ class StreamState:
 
     Attributes
     ----------
+    findings, coverage
+        What alarms saw, and how many rows that were due lately had an outcome.
     alarms, alarmed, fast_until
         Alarms so far, the time of the last one, and until when versions are published sooner after it. Rows that were
         served before an alarm are released for one horizon after it: what the monitor finds in them is the same alarm.
@@ -89,7 +92,7 @@ class StreamState:
         self.forecaster = settings.new_forecaster()
         self.bank = settings.new_bank() if settings.keyed else None
         self.monitor = settings.new_monitor()
-        self.figures = Figures()
+        self.figures, self.findings, self.coverage = Figures(), Findings(), Coverage()
         self.decisions = Decisions()
         self.published, self.rows_published = NEVER, 0
         self.alarms, self.alarmed, self.fast_until = 0, NEVER, NEVER
@@ -128,6 +131,8 @@ class StreamState:
         self.position, self.time = int(block.position[-1]), int(block.time[-1])
         decided, before = Decided(), self._tried()
         self._release(float(now), int(block.position[0]), decided)
+        self.findings.follow(self.monitor, self.time)
+        self.coverage.add(now, self.ledger.counts, self.settings.horizon)
         self._predictions(block, block.kind == Kind.PREDICTION, block.at, decided)
         self._predictions(block, block.kind == Kind.OUTCOME_WITH_RECEIPT, block.predicted, decided)
         came = (block.kind == Kind.OUTCOME) | (block.kind == Kind.OUTCOME_WITH_RECEIPT)
@@ -187,6 +192,7 @@ class StreamState:
         self.forecaster.learn_many(rows.scores, rows.labels)
         if self.monitor.alarm_count > alarms and self.fast_until == NEVER:
             self.alarms, self.alarmed = self.alarms + 1, self.time
+            self.findings.add(self.monitor, self.time, self.decisions.served)
             self.fast_until = self.time + int(self.settings.horizon * SECOND)
             self.forecaster = restarted(self.forecaster, self.settings.new_forecaster())
             self.figures.keep(self.monitor.rows - self.monitor.alarms[-1].onset_row)
@@ -270,6 +276,8 @@ class StreamState:
             "decisions": self.decisions.stored(),
             "forecaster": self.forecaster.state,
             "monitor": self.monitor.to_json(),
+            "findings": self.findings.kept,
+            "coverage": self.coverage.sums,
         }
         bank = b"" if self.bank is None else self.bank.to_bytes()
         raw = {"ledger": self.ledger.to_bytes(), "bank": bank}
@@ -293,6 +301,7 @@ class StreamState:
         found.forecaster = resume(head["forecaster"])
         found.monitor = Monitor.from_json(head["monitor"])
         found.figures = Figures.of(arrays)
+        found.findings, found.coverage = Findings(head.get("findings", [])), Coverage(head.get("coverage", []))
         found.decisions = Decisions.of(head["decisions"])
         return found
 
