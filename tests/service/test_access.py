@@ -147,6 +147,7 @@ REFUSED_TO_LEARN = [
     "delete from promotion",
     "update log set score = 0",
     "select append_outcomes(1, '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}')",
+    "select log_outcomes(1, '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}')",
     "select act(null, 'clicks', '{}')",
 ]
 

@@ -154,9 +154,9 @@ def test_batches_keep_the_order(scripted: Scripted, client: Client) -> None:
     found = client.predict_many("clicks", rows, batch=2)
     assert [each.id for each in found] == list("01234")
     assert [math.isnan(each.probability) for each in found] == [False] * 4 + [True]
-    scripted.answers = [(200, {"accepted": 2, "position": 8}), (200, {"accepted": 1, "position": 9})]
+    scripted.answers = [(200, {"accepted": 2, "unknown": 2, "position": 8}), (200, {"accepted": 1, "position": 9})]
     sent = [Outcome("0", 1), ("1", 0), Outcome("2", 1, receipt="r")]
-    assert client.send_outcomes("clicks", iter(sent), batch=2) == Accepted(3, 9)
+    assert client.send_outcomes("clicks", iter(sent), batch=2) == Accepted(3, 9, 2)
     assert scripted.asked[-1][2] == {"outcomes": [{"id": "2", "outcome": 1, "receipt": "r"}]}
     with pytest.raises(InputError, match="batch must be between"):
         client.predict_many("clicks", rows, batch=10_001)

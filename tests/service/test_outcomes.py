@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
@@ -15,11 +17,35 @@ from calibrant.service.store.log import Kind, read
 def test_outcomes_are_logged_in_their_order(database: psycopg.Connection, stream: int, service: Running) -> None:
     service.post("predict", {"id": "a", "score": 0.25})
     sent = [{"id": "a", "outcome": 1, "at": moment(-1)}, {"id": "b", "outcome": 0}, {"id": "a", "outcome": 0}]
-    assert service.post("outcomes", {"outcomes": sent}) == {"accepted": 3, "position": 5}
-    assert service.post("outcomes", {"outcomes": sent[:1]}) == {"accepted": 1, "position": 6}
+    assert service.post("outcomes", {"outcomes": sent}) == {"accepted": 3, "unknown": 1, "position": 5}
+    assert service.post("outcomes", {"outcomes": sent[:1]}) == {"accepted": 1, "unknown": 0, "position": 6}
     entries = read(database, stream, 2, 0, 10)
     assert entries.kind.tolist() == [Kind.OUTCOME] * 4
     assert entries.label.tolist() == [1, 0, 0, 1]
+    assert [service.process.counts["ids", "clicks", what] for what in ("known", "unknown")] == [3, 1]
+
+
+def test_the_first_thousand_ids_of_a_request_are_looked_up(service: Running) -> None:
+    many = [{"id": str(n), "outcome": 1} for n in range(1_500)]
+    assert service.post("outcomes", {"outcomes": many})["unknown"] == 1_000
+
+
+def test_unknown_ids_are_counted_for_each_request_of_a_commit(
+    database: psycopg.Connection, stream: int, service: Running
+) -> None:
+    service.post("predictions", {"rows": [{"id": str(n), "score": 0.5} for n in range(20)]})
+
+    def send(n: int) -> tuple[int, int]:
+        outcomes = [{"id": str(n), "outcome": 1}] + [{"id": f"other {n} {k}", "outcome": 0} for k in range(n)]
+        answer = service.post("outcomes", {"outcomes": outcomes})
+        return answer["accepted"], answer["unknown"]
+
+    with ThreadPoolExecutor(20) as pool:
+        with database.transaction():
+            database.execute("select from head where stream = %s for update", [stream])  # so that they gather
+            answers = [pool.submit(send, n) for n in range(20)]
+            time.sleep(0.5)
+    assert [each.result() for each in answers] == [(n + 1, n) for n in range(20)]
 
 
 WRONG: list[tuple[Any, str]] = [

@@ -18,11 +18,19 @@ from calibrant.service.api.serving.versions import Served
 
 router = APIRouter(tags=["predictions and outcomes"])
 
+LOOKED_UP = 1_000
+"""Ids of a request that are looked up, to say which are unknown: more would slow the commits of large batches."""
+
 ACCEPTED: dict[str, Any] = {
     "type": "object",
-    "required": ["accepted", "position"],
+    "required": ["accepted", "unknown", "position"],
     "properties": {
         "accepted": {"type": "integer", "minimum": 1},
+        "unknown": {
+            "type": "integer",
+            "minimum": 0,
+            "description": "How many of the first 1,000 have an id of which no prediction is logged, so far.",
+        },
         "position": {"type": "integer", "minimum": 1, "description": "Position of the last one in the log."},
     },
 }
@@ -39,7 +47,8 @@ async def outcomes(request: Request) -> Response:
     """Outcomes of predictions, in the order in which they are to count. Scope: label.
 
     All of them are logged, or none: if one is invalid, or its receipt is forged or has expired, the request is refused.
-    They can be sent again; those that were logged before change nothing. Of a stream in the mode ``returned``, each
+    The ids of the first 1,000 of a request are looked up. One of which no prediction is logged counts as unknown in the
+    answer; its outcome is learned only if the prediction comes within one horizon. They can be sent again; those that were logged before change nothing. Of a stream in the mode ``returned``, each
     outcome needs its receipt.
     """
     process, served = await enter(request, "label")
@@ -55,7 +64,7 @@ async def outcomes(request: Request) -> Response:
         process.count("refused", served.name, what, len(given))
         raise
     try:
-        positions = await process.outcomes.commit(served.stream, rows)
+        recorded = await process.outcomes.commit(served.stream, rows)
     except BusyError:
         process.count("refused", served.name, "busy", len(given))
         raise busy() from None
@@ -63,7 +72,11 @@ async def outcomes(request: Request) -> Response:
         process.count("refused", served.name, "database", len(given))
         raise away() from None
     process.count("outcomes", served.name, "logged", len(rows))
-    return Response(f'{{"accepted":{len(rows)},"position":{positions[-1]}}}', media_type="application/json")
+    unknown, looked_up = sum(missing for _, missing in recorded), sum(row[-1] for row in rows)
+    process.count("ids", served.name, "known", looked_up - unknown)
+    process.count("ids", served.name, "unknown", unknown)
+    answer = f'{{"accepted":{len(rows)},"unknown":{unknown},"position":{recorded[-1][0]}}}'
+    return Response(answer, media_type="application/json")
 
 
 def _row(process: Process, served: Served, row: Any, now: int, place: int) -> Outcome:
@@ -72,7 +85,7 @@ def _row(process: Process, served: Served, row: Any, now: int, place: int) -> Ou
     if found.receipt is None:
         if served.settings.mode == "returned":
             raise Refusal(422, "receipt-missing", f"{where}receipt", "is missing", "send it as it came")
-        return found.id, found.label, found.at, None, None, None, None, None
+        return found.id, found.label, found.at, None, None, None, None, None, place < LOOKED_UP
     try:
         said = process.receipts.read(served.stream, served.name, found.receipt, now)
     except InputError as problem:
@@ -80,4 +93,4 @@ def _row(process: Process, served: Served, row: Any, now: int, place: int) -> Ou
         raise Refusal(422, "receipt", f"{where}receipt", str(problem.problem), fix) from None
     if said.id != found.id:
         raise Refusal(422, "receipt", f"{where}receipt", "is of another id", "send the one that came with this id")
-    return found.id, found.label, found.at, said.score, said.key, said.at, said.version, said.probability
+    return found.id, found.label, found.at, said.score, said.key, said.at, said.version, said.probability, False

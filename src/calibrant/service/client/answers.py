@@ -149,14 +149,23 @@ class Accepted(Shown):
         How many were accepted.
     position
         Position of the last one in the log of the stream.
+    unknown
+        How many of the first 1,000 of each batch have an id of which the service has no prediction: nothing is learned
+        from these, unless the prediction comes later.
     """
 
     accepted: int
     position: int
+    unknown: int = 0
+
+    def then(self, later: Accepted) -> Accepted:
+        """These and later ones together."""
+        return Accepted(self.accepted + later.accepted, later.position, self.unknown + later.unknown)
 
     def __str__(self) -> str:
         """One line."""
-        return f"{self.accepted:,} accepted, up to position {self.position:,}"
+        unknown = f", {self.unknown:,} of them with unknown ids" if self.unknown else ""
+        return f"{self.accepted:,} accepted{unknown}, up to position {self.position:,}"
 
 
 class ServiceError(Exception):

@@ -143,11 +143,10 @@ class Client:
         Accepted
             How many, and the position of the last.
         """
-        accepted, position = 0, 0
+        total = Accepted(0, 0)
         for portion in calls.portions(outcomes, batch):
-            found = self.send(calls.outcomes(stream, portion))
-            accepted, position = accepted + found.accepted, found.position
-        return Accepted(accepted, position)
+            total = total.then(self.send(calls.outcomes(stream, portion)))
+        return total
 
     def streams(self) -> Any:
         """The streams that the token may read."""

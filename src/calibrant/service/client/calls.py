@@ -76,7 +76,7 @@ def _pyarrow() -> Any:
 
 
 def _accepted(document: Any) -> Accepted:
-    return Accepted(document["accepted"], document["position"])
+    return Accepted(document["accepted"], document["position"], document.get("unknown", 0))
 
 
 def predict(stream: str, score: float, id: Id | None, key: str | None, at: datetime | None) -> Call[Prediction]:

@@ -66,11 +66,10 @@ class AsyncClient:
         self, stream: str, outcomes: Iterable[Outcome | tuple[Any, ...]], *, batch: int = LARGEST_BATCH
     ) -> Accepted:
         """Send outcomes in batches, as :meth:`Client.send_outcomes`; they are durable when this returns."""
-        accepted, position = 0, 0
+        total = Accepted(0, 0)
         for portion in calls.portions(outcomes, batch):
-            found = await self.send(calls.outcomes(stream, portion))
-            accepted, position = accepted + found.accepted, found.position
-        return Accepted(accepted, position)
+            total = total.then(await self.send(calls.outcomes(stream, portion)))
+        return total
 
     async def streams(self) -> Any:
         """The streams that the token may read."""

@@ -21,8 +21,8 @@ begin
         select * from (values
             -- Who serves: appends predictions and outcomes, reads what is served and reported, and asks about tokens.
             ('calibrant_serve', 'function',
-                '{day_of,key_number,oldest_unlearned,append_predictions,append_outcomes,find_token,act,open_stream,'
-                'issue_token,rotate_token,revoke_token,list_tokens,list_audit,open_session,close_session,erase_by}'),
+                '{day_of,key_number,oldest_unlearned,append_predictions,append_outcomes,log_outcomes,find_token,act,'
+                'open_stream,issue_token,rotate_token,revoke_token,list_tokens,list_audit,open_session,close_session,erase_by}'),
             ('calibrant_serve', 'select', '{stream,head,learner,settings,version,promotion,canary,report,daily,migration}'),
             -- Who learns: reads the log, and writes what follows from it.
             ('calibrant_learn', 'function', '{day_of,key_number,append_entry,drop_days,erase_entries,check_epoch}'),

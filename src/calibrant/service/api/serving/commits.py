@@ -19,11 +19,14 @@ A = TypeVar("A")
 Prediction = tuple[bytes, float, str | None, int | None, int, float]
 """Id, score, key, time, version, probability."""
 
-Outcome = tuple[bytes, int, int | None, float | None, str | None, int | None, int | None, float | None]
-"""Id, label, time; of a receipt: score, key, time of the prediction, version, probability."""
+Outcome = tuple[bytes, int, int | None, float | None, str | None, int | None, int | None, float | None, bool]
+"""Id, label, time; of a receipt: score, key, time of the prediction, version, probability; whether to look its id up."""
 
 Answered = tuple[int, float, int]
 """What was found (0: new, 1: the same, 2: another content), probability, version."""
+
+Recorded = tuple[int, bool]
+"""Position of an outcome, and whether its id was looked up and no prediction with it is logged."""
 
 GROUP_ROWS = 10_000
 """Rows of one commit, unless a single request has more."""
@@ -32,7 +35,7 @@ LINKS = 4
 """Commits that may be under way at once, each of another stream."""
 
 PREDICTIONS = "select found, answer, by_version from append_predictions(%s, %b, %b, %b, %b, %b, %b)"
-OUTCOMES = "select append_outcomes(%s, %b, %b, %b, %b, %b, %b, %b, %b)"
+OUTCOMES = "select last, unknown from log_outcomes(%s, %b, %b, %b, %b, %b, %b, %b, %b, %b)"
 
 
 PREDICTION_COLUMNS = (Uuids, Floats, Texts, Longs, Integers, Floats)
@@ -200,10 +203,14 @@ async def append_predictions(
     return await cursor.fetchall()
 
 
-async def append_outcomes(connection: psycopg.AsyncConnection, stream: int, rows: Sequence[Outcome]) -> Sequence[int]:
-    """Log outcomes in one transaction, and return the position of each."""
-    columns = encoded(zip(*rows, strict=True), OUTCOME_COLUMNS)
-    row = await (await connection.execute(OUTCOMES, [stream, *columns], binary=True)).fetchone()
+async def append_outcomes(
+    connection: psycopg.AsyncConnection, stream: int, rows: Sequence[Outcome]
+) -> Sequence[Recorded]:
+    """Log outcomes in one transaction."""
+    *values, looked_up = zip(*rows, strict=True)
+    places = Integers.of([place for place, each in enumerate(looked_up, 1) if each])
+    columns = encoded(values, OUTCOME_COLUMNS)
+    row = await (await connection.execute(OUTCOMES, [stream, *columns, places], binary=True)).fetchone()
     assert row is not None  # a function returns a row
-    last = int(row[0])
-    return range(last - len(rows) + 1, last + 1)
+    before, unknown = row[0] - len(rows), set(row[1])
+    return [(before + place, place in unknown) for place in range(1, len(rows) + 1)]

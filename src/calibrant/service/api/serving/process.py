@@ -20,6 +20,7 @@ from calibrant.service.api.serving.commits import (
     Committer,
     Outcome,
     Prediction,
+    Recorded,
     append_outcomes,
     append_predictions,
 )
@@ -74,7 +75,7 @@ class Process:
         self.predictions: Committer[Prediction, Answered] = Committer(
             config.database, config.commit_seconds, append_predictions, config.queue_rows, begin
         )
-        self.outcomes: Committer[Outcome, int] = Committer(
+        self.outcomes: Committer[Outcome, Recorded] = Committer(
             config.database, config.commit_seconds, append_outcomes, config.queue_rows, begin
         )
         self.known_tokens: Callable[[], list[dict[str, Any]]] = list
