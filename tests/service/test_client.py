@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.service.live_service import Running
 
@@ -83,7 +84,7 @@ def client(scripted: Scripted) -> Iterator[Client]:
 def test_a_prediction_is_read_as_a_value(scripted: Scripted, client: Client) -> None:
     scripted.answers = [(200, {**ANSWER, "interval": [0.2, 0.3]})]
     at = datetime(2026, 5, 1, tzinfo=UTC)
-    found = client.predict("clicks", 0.2, id="a", key="k", at=at)
+    found = client.predict("clicks", score=0.2, id="a", key="k", at=at)
     assert found == Prediction("a", 0.25, 3, 1.5, "logged", interval=(0.2, 0.3))
     body = {"id": "a", "score": 0.2, "key": "k", "at": "2026-05-01T00:00:00+00:00"}
     assert scripted.asked == [("POST", "/v1/streams/clicks/predict", body)]
@@ -92,7 +93,7 @@ def test_a_prediction_is_read_as_a_value(scripted: Scripted, client: Client) -> 
 
 def test_a_request_without_an_answer_is_sent_again_with_the_same_id(scripted: Scripted, client: Client) -> None:
     scripted.answers = [(DROP, None), (503, {}), (502, {}), (200, ANSWER)]
-    assert client.predict("clicks", 0.2).probability == 0.25
+    assert client.predict("clicks", score=0.2).probability == 0.25
     assert len(scripted.asked) == 4
     assert len({body["id"] for _, _, body in scripted.asked}) == 1
 
@@ -103,7 +104,7 @@ def test_the_client_waits_as_long_as_the_service_asks(
     waits: list[float] = []
     monkeypatch.setattr("time.sleep", waits.append)
     scripted.answers = [(429, {}), (200, ANSWER)]
-    client.predict("clicks", 0.2)
+    client.predict("clicks", score=0.2)
     assert 1.0 <= waits[0] <= 1.0 + QUICK.longest
 
 
@@ -111,7 +112,7 @@ def test_an_error_is_raised_once_with_its_parts(scripted: Scripted, client: Clie
     error = {"code": "conflict", "argument": "id", "problem": "is in use with another score", "fix": "pass another id"}
     scripted.answers = [(409, {"error": error, "request_id": "r1"})]
     with pytest.raises(ServiceError, match="id is in use with another score: pass another id") as caught:
-        client.predict("clicks", 0.2, id="a")
+        client.predict("clicks", score=0.2, id="a")
     assert (caught.value.status, caught.value.code, caught.value.request_id) == (409, "conflict", "r1")
     scripted.answers = [(500, "not ours")]
     with pytest.raises(ServiceError) as caught:
@@ -119,7 +120,7 @@ def test_an_error_is_raised_once_with_its_parts(scripted: Scripted, client: Clie
     assert (caught.value.status, caught.value.code) == (500, "unknown")
     scripted.answers = [(200, {"version": 1})]
     with pytest.raises(ServiceError):
-        client.predict("clicks", 0.2)
+        client.predict("clicks", score=0.2)
     assert not scripted.answers
 
 
@@ -127,11 +128,11 @@ def test_patience_ends(scripted: Scripted) -> None:
     with Client(scripted.address, retries=Retries(patience=0.0)) as once:
         scripted.answers = [(503, {"error": {"code": "closed"}})]
         with pytest.raises(ServiceError) as caught:
-            once.predict("clicks", 0.2)
+            once.predict("clicks", score=0.2)
         assert caught.value.status == 503
         scripted.answers = [(DROP, None)]
         with pytest.raises(ServiceError, match="no answer came") as caught:
-            once.predict("clicks", 0.2)
+            once.predict("clicks", score=0.2)
         assert caught.value.status == 0
 
 
@@ -162,6 +163,46 @@ def test_batches_keep_the_order(scripted: Scripted, client: Client) -> None:
         client.predict_many("clicks", rows, batch=10_001)
 
 
+WRONG: list[tuple[str, tuple[Any, ...], str]] = [
+    ("predict", ("clicks", "a", 0.4), "score"), ("predict", ("clicks", 0.4), "score"),
+    ("predict", ("clicks",), "score"),
+    ("predict_many", ("clicks", [(0.4, "a")]), "score"), ("predict_many", ("clicks", {0.4: 0.3}), "id"),
+    ("predict_many", ("clicks", {"a": "0.4"}), "score"), ("predict_many", ("clicks", [0.4]), "rows"),
+    ("predict_many", ("clicks", ["ab"]), "rows"), ("predict_many", ("clicks", [("a",)]), "rows"),
+    ("predict_many", ("clicks", {"a": True}), "score"), ("send_outcomes", ("clicks", [(1, "a")]), "outcome"),
+    ("send_outcomes", ("clicks", {1: 1}), "id"), ("send_outcomes", ("clicks", {"a": 0.5}), "outcome"),
+    ("send_outcomes", ("clicks", ["ab"]), "outcomes"), ("send_outcomes", ("clicks", [{"id": "a"}]), "outcomes"),
+]  # fmt: skip
+"""Method, arguments, and the argument that the error names."""
+
+
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+@pytest.mark.parametrize(("method", "arguments", "named"), WRONG)
+def test_what_is_misordered_is_refused_before_it_is_sent(
+    scripted: Scripted, kind: type[Any], method: str, arguments: tuple[Any, ...], named: str
+) -> None:
+    async def send() -> None:
+        found = getattr(kind(scripted.address), method)(*arguments)
+        if kind is AsyncClient:
+            await found
+
+    with pytest.raises(InputError) as caught:
+        asyncio.run(send())
+    assert caught.value.argument == named
+    assert caught.value.fix is not None
+    assert not scripted.asked
+
+
+def test_scores_and_outcomes_are_taken_by_id(scripted: Scripted, client: Client) -> None:
+    scripted.answers = [(200, {"rows": [ANSWER, ANSWER | {"id": "b"}]}), (200, {"accepted": 2, "position": 8})]
+    found = client.predict_many("clicks", {"a": np.float32(0.5), "b": 1})
+    assert [each.id for each in found] == ["a", "b"]
+    assert client.send_outcomes("clicks", {"a": True, "b": np.int64(0)}).accepted == 2
+    rows, outcomes = [body for _, _, body in scripted.asked]
+    assert rows == {"rows": [{"id": "a", "score": 0.5}, {"id": "b", "score": 1.0}]}
+    assert outcomes == {"outcomes": [{"id": "a", "outcome": 1}, {"id": "b", "outcome": 0}]}
+
+
 def test_names_cannot_leave_their_place_in_the_path(scripted: Scripted, client: Client) -> None:
     scripted.answers = [(200, {})]
     client.stream("../tokens?x=1")
@@ -170,7 +211,7 @@ def test_names_cannot_leave_their_place_in_the_path(scripted: Scripted, client: 
 
 def test_a_time_without_an_offset_is_refused(client: Client) -> None:
     with pytest.raises(InputError, match="at has no time zone"):
-        client.predict("clicks", 0.2, at=datetime(2026, 5, 1))
+        client.predict("clicks", score=0.2, at=datetime(2026, 5, 1))
 
 
 def test_both_clients_have_the_same_methods() -> None:
@@ -185,7 +226,7 @@ def test_the_asynchronous_client_does_the_same(scripted: Scripted) -> None:
 
     async def run() -> None:
         async with AsyncClient(scripted.address, retries=QUICK) as client:
-            assert (await client.predict("clicks", 0.2, id="a")).version == 3
+            assert (await client.predict("clicks", score=0.2, id="a")).version == 3
             assert len(await client.predict_many("clicks", [("a", 0.2)])) == 1
             assert await client.send_outcomes("clicks", [("a", 1)]) == Accepted(1, 4)
 
@@ -195,11 +236,11 @@ def test_the_asynchronous_client_does_the_same(scripted: Scripted) -> None:
 
 def test_the_clients_work_with_the_service(service: Running) -> None:
     with Client(service.url, service.token) as client:
-        first = client.predict("clicks", 0.2, id="a")
+        first = client.predict("clicks", score=0.2, id="a")
         assert (first.probability, first.version, first.status) == (0.2, 0, "logged")
-        assert client.predict("clicks", 0.2, id="a").status == "repeated"
+        assert client.predict("clicks", score=0.2, id="a").status == "repeated"
         with pytest.raises(ServiceError) as caught:
-            client.predict("clicks", 0.3, id="a")
+            client.predict("clicks", score=0.3, id="a")
         assert (caught.value.status, caught.value.argument) == (409, "id")
         rows = [Row(str(n), n / 10) for n in range(5)]
         assert [each.probability for each in client.predict_many("clicks", rows, batch=2)] == [n / 10 for n in range(5)]
@@ -215,7 +256,7 @@ def test_the_clients_work_with_the_service(service: Running) -> None:
             client.predict_table("clicks", {"id": [], "score": []})
         assert client.send_outcomes("clicks", [(str(n), n % 2) for n in range(5)], batch=2).accepted == 5
         client.create_stream("sales", {"horizon": 60.0})
-        assert client.predict("sales", 0.5).status == "logged"  # at once: a stream that is not known is looked for
+        assert client.predict("sales", score=0.5).status == "logged"  # an unknown stream is looked for
         assert {"clicks", "sales"} <= {each["name"] for each in client.streams()["streams"]}
         assert client.stream("sales")["settings"]["horizon"] == 60.0
         assert client.versions("sales")["versions"] == []
@@ -227,7 +268,7 @@ def test_the_clients_work_with_the_service(service: Running) -> None:
 
     async def run() -> None:
         async with AsyncClient(service.url, service.token) as client:
-            assert (await client.predict("clicks", 0.2, id="a")).status == "repeated"
+            assert (await client.predict("clicks", score=0.2, id="a")).status == "repeated"
             found = await client.predict_table("clicks", {"id": ["b"], "score": [0.4]})
             assert found["status"].to_pylist() == ["repeated"]
 

@@ -12,8 +12,8 @@ import pytest
 from benchmarks.service_month import Writer, begun
 
 from calibrant import Calibration
-from calibrant.maps import BetaMap, ByGroupMap, LogitAffineMap
 from calibrant.live.snapshots import pack, unpack
+from calibrant.maps import BetaMap, ByGroupMap, LogitAffineMap
 from calibrant.messages import InputError
 from calibrant.numerics import Floats, logit
 from calibrant.service.learning.canary import Tried

@@ -40,11 +40,10 @@ def test_unknown_ids_are_counted_for_each_request_of_a_commit(
         answer = service.post("outcomes", {"outcomes": outcomes})
         return answer["accepted"], answer["unknown"]
 
-    with ThreadPoolExecutor(20) as pool:
-        with database.transaction():
-            database.execute("select from head where stream = %s for update", [stream])  # so that they gather
-            answers = [pool.submit(send, n) for n in range(20)]
-            time.sleep(0.5)
+    with ThreadPoolExecutor(20) as pool, database.transaction():
+        database.execute("select from head where stream = %s for update", [stream])  # so that they gather
+        answers = [pool.submit(send, n) for n in range(20)]
+        time.sleep(0.5)
     assert [each.result() for each in answers] == [(n + 1, n) for n in range(20)]
 
 

@@ -47,9 +47,9 @@ async def outcomes(request: Request) -> Response:
     """Outcomes of predictions, in the order in which they are to count. Scope: label.
 
     All of them are logged, or none: if one is invalid, or its receipt is forged or has expired, the request is refused.
-    The ids of the first 1,000 of a request are looked up. One of which no prediction is logged counts as unknown in the
-    answer; its outcome is learned only if the prediction comes within one horizon. They can be sent again; those that were logged before change nothing. Of a stream in the mode ``returned``, each
-    outcome needs its receipt.
+    They can be sent again; those that were logged before change nothing. Of a stream in the mode ``returned``, each
+    outcome needs its receipt. The ids of the first 1,000 are looked up. One of which no prediction is logged counts as
+    unknown in the answer; its outcome is learned only if the prediction comes within one horizon.
     """
     process, served = await enter(request, "label")
     body = await bodies.read_json(request, process.config)

@@ -4,9 +4,9 @@ Examples
 --------
 >>> from calibrant.service.client import Client
 >>> client = Client("http://localhost:8000", token="cal_...")
->>> client.predict("clicks", 0.31, id="order 17").probability  # doctest: +SKIP
+>>> client.predict("clicks", id="order 17", score=0.31).probability  # doctest: +SKIP
 0.2871
->>> client.send_outcomes("clicks", [("order 17", 1)])  # doctest: +SKIP
+>>> client.send_outcomes("clicks", {"order 17": 1})  # doctest: +SKIP
 """
 
 from calibrant.service.client.answers import Accepted, Outcome, Prediction, Row, ServiceError

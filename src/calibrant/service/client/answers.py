@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
+from numbers import Real
 from typing import Any, Literal, NamedTuple
 from uuid import UUID
 
@@ -44,7 +45,9 @@ class Row(NamedTuple):
 
     def document(self) -> dict[str, Any]:
         """The JSON form; what is not given is left out."""
-        found: dict[str, Any] = {"id": str(self.id), "score": float(self.score)}
+        if not isinstance(self.score, Real) or isinstance(self.score, bool):
+            raise InputError("score", f"must be a number, got {self.score!r:.80}", "pass Row(id, score)")
+        found: dict[str, Any] = {"id": _id(self.id), "score": float(self.score)}
         if self.key is not None:
             found["key"] = self.key
         if self.at is not None:
@@ -79,12 +82,21 @@ class Outcome(NamedTuple):
 
     def document(self) -> dict[str, Any]:
         """The JSON form; what is not given is left out."""
-        found: dict[str, Any] = {"id": str(self.id), "outcome": int(self.outcome)}
+        if self.outcome not in (0, 1):
+            raise InputError("outcome", f"must be 0 or 1, got {self.outcome!r:.80}", "pass Outcome(id, outcome)")
+        found: dict[str, Any] = {"id": _id(self.id), "outcome": int(self.outcome)}
         if self.at is not None:
             found["at"] = moment(self.at)
         if self.receipt is not None:
             found["receipt"] = self.receipt
         return found
+
+
+Rows = Mapping[Id, float] | Iterable[Row | tuple[Any, ...]]
+"""Predictions to ask for: scores by id, or rows."""
+
+Outcomes = Mapping[Id, int] | Iterable[Outcome | tuple[Any, ...]]
+"""Outcomes to send: by id, or rows."""
 
 
 @dataclass(frozen=True)
@@ -211,6 +223,13 @@ class ServiceError(Exception):
         argument, problem, fix = (error.get(name) for name in ("argument", "problem", "fix"))
         code = str(error.get("code", "unknown"))
         return cls(status, code, argument, str(problem or ""), fix, document.get("request_id"))
+
+
+def _id(id: Id) -> str:
+    """An id as text."""
+    if not isinstance(id, str | UUID):
+        raise InputError("id", f"must be text or a UUID, got {id!r:.80}", "pass str(id)")
+    return str(id)
 
 
 def moment(time: datetime) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Any, Self, TypeVar
+from typing import Any, Never, Self, TypeVar
 
 import httpx
 
 from calibrant.service.client import calls
-from calibrant.service.client.answers import Accepted, Id, Outcome, Prediction, Row
+from calibrant.service.client.answers import Accepted, Id, Outcomes, Prediction, Rows
 from calibrant.service.client.calls import LARGEST_BATCH, Call
 from calibrant.service.client.retries import Attempts, Retries
 
@@ -38,7 +38,7 @@ class Client:
     Examples
     --------
     >>> client = Client("http://localhost:8000", token="cal_...")
-    >>> print(client.predict("clicks", 0.31, id="order 17"))  # doctest: +SKIP
+    >>> print(client.predict("clicks", id="order 17", score=0.31))  # doctest: +SKIP
     order 17: 0.2871 by version 12 (logged)
     """
 
@@ -49,9 +49,10 @@ class Client:
         self._http = httpx.Client(**calls.settings_of_httpx(address, token, timeout))
 
     def predict(
-        self, stream: str, score: float, *, id: Id | None = None, key: str | None = None, at: datetime | None = None
-    ) -> Prediction:
-        """Ask for one probability.
+        self, stream: str, *misplaced: Never, score: float | None = None, id: Id | None = None, key: str | None = None,
+        at: datetime | None = None,
+    ) -> Prediction:  # fmt: skip
+        """Ask for one probability; score and id are given by name, so that they cannot be confused.
 
         Parameters
         ----------
@@ -71,11 +72,9 @@ class Client:
         Prediction
             Probability, version and status.
         """
-        return self.send(calls.predict(stream, score, id, key, at))
+        return self.send(calls.predict(stream, misplaced, score, id, key, at))
 
-    def predict_many(
-        self, stream: str, rows: Iterable[Row | tuple[Any, ...]], *, batch: int = LARGEST_BATCH
-    ) -> list[Prediction]:
+    def predict_many(self, stream: str, rows: Rows, *, batch: int = LARGEST_BATCH) -> list[Prediction]:
         """Ask for many probabilities, in batches.
 
         Parameters
@@ -83,7 +82,7 @@ class Client:
         stream
             Name of the stream.
         rows
-            :class:`Row`, or tuples of id, score and optionally key and time.
+            A dictionary ``{id: score}``, or :class:`Row`, or tuples of id, score and optionally key and time.
         batch
             Rows of one request, at most 10,000.
 
@@ -94,9 +93,7 @@ class Client:
         """
         return list(self.iter_predictions(stream, rows, batch=batch))
 
-    def iter_predictions(
-        self, stream: str, rows: Iterable[Row | tuple[Any, ...]], *, batch: int = LARGEST_BATCH
-    ) -> Iterator[Prediction]:
+    def iter_predictions(self, stream: str, rows: Rows, *, batch: int = LARGEST_BATCH) -> Iterator[Prediction]:
         """The same as :meth:`predict_many`, one batch in memory at a time."""
         for portion in calls.portions(rows, batch):
             yield from self.send(calls.predictions(stream, portion))
@@ -122,9 +119,7 @@ class Client:
         """
         return calls.joined([self.send(each) for each in calls.columns(stream, table, batch)])
 
-    def send_outcomes(
-        self, stream: str, outcomes: Iterable[Outcome | tuple[Any, ...]], *, batch: int = LARGEST_BATCH
-    ) -> Accepted:
+    def send_outcomes(self, stream: str, outcomes: Outcomes, *, batch: int = LARGEST_BATCH) -> Accepted:
         """Send outcomes in batches; they are durable when this returns.
 
         If a batch fails, those before it are durable. All may be sent again: a repeated outcome changes nothing.
@@ -134,7 +129,7 @@ class Client:
         stream
             Name of the stream.
         outcomes
-            :class:`Outcome`, or tuples of id, outcome and optionally time and receipt.
+            A dictionary ``{id: outcome}``, or :class:`Outcome`, or tuples of id, outcome and optionally time, receipt.
         batch
             Outcomes of one request, at most 10,000.
 

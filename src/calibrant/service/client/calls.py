@@ -79,15 +79,19 @@ def _accepted(document: Any) -> Accepted:
     return Accepted(document["accepted"], document["position"], document.get("unknown", 0))
 
 
-def predict(stream: str, score: float, id: Id | None, key: str | None, at: datetime | None) -> Call[Prediction]:
+def predict(
+    stream: str, misplaced: Sequence[Any], score: float | None, id: Id | None, key: str | None, at: datetime | None
+) -> Call[Prediction]:
     """One prediction; without an id it gets a random one, the same in all tries."""
+    if misplaced or score is None:
+        raise InputError("score", "is not given by name", "call predict(stream, id=..., score=...)")
     row = Row(uuid4() if id is None else id, score, key, at)
     return Call("POST", f"{_path(stream)}/predict", row.document(), Prediction.of)
 
 
 def predictions(stream: str, rows: Sequence[Row | tuple[Any, ...]]) -> Call[list[Prediction]]:
     """One batch of predictions."""
-    return Call("POST", f"{_path(stream)}/predictions", {"rows": [Row(*each).document() for each in rows]}, _rows)
+    return Call("POST", f"{_path(stream)}/predictions", {"rows": [_item(Row, each) for each in rows]}, _rows)
 
 
 def columns(stream: str, table: Any, batch: int) -> Iterator[Call[Any]]:
@@ -111,8 +115,17 @@ def joined(tables: Sequence[Any]) -> Any:
 
 def outcomes(stream: str, given: Sequence[Outcome | tuple[Any, ...]]) -> Call[Accepted]:
     """One batch of outcomes."""
-    documents = [Outcome(*each).document() for each in given]
+    documents = [_item(Outcome, each) for each in given]
     return Call("POST", f"{_path(stream)}/outcomes", {"outcomes": documents}, _accepted)
+
+
+def _item(kind: type[Row] | type[Outcome], given: Any) -> dict[str, Any]:
+    """The JSON form of one row."""
+    if isinstance(given, tuple) and 2 <= len(given) <= len(kind._fields):
+        return kind(*given).document()
+    what = kind._fields[1]
+    problem = f"must be a dictionary {{id: {what}}}, or rows (id, {what}), got {given!r:.80}"
+    raise InputError("outcomes" if kind is Outcome else "rows", problem, f"pass {kind.__name__}(id, {what})")
 
 
 def ask(*places: str) -> Call[Any]:
@@ -130,8 +143,8 @@ def act(stream: str, action: str, body: Any = None, repeatable: bool = True) -> 
     return Call("POST", f"{_path(stream)}/{action}", {} if body is None else body, _same, repeatable)
 
 
-def portions(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    """Lists of at most ``size`` items.
+def portions(items: Iterable[Item] | Mapping[Any, Any], size: int) -> Iterator[list[Item]]:
+    """Lists of at most ``size`` items; those of a dictionary are pairs.
 
     Examples
     --------
@@ -139,7 +152,7 @@ def portions(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
     [['a', 'b'], ['c', 'd'], ['e']]
     """
     _check_batch(size)
-    left = iter(items)
+    left: Iterator[Any] = iter(items.items() if isinstance(items, Mapping) else items)
     while portion := list(islice(left, size)):
         yield portion
 

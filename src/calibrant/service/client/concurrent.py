@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from datetime import datetime
-from typing import Any, Self, TypeVar
+from typing import Any, Never, Self, TypeVar
 
 import httpx
 
 from calibrant.service.client import calls
-from calibrant.service.client.answers import Accepted, Id, Outcome, Prediction, Row
+from calibrant.service.client.answers import Accepted, Id, Outcomes, Prediction, Rows
 from calibrant.service.client.calls import LARGEST_BATCH, Call
 from calibrant.service.client.retries import Attempts, Retries
 
@@ -28,7 +28,7 @@ class AsyncClient:
     Examples
     --------
     >>> client = AsyncClient("http://localhost:8000", token="cal_...")
-    >>> print(await client.predict("clicks", 0.31, id="order 17"))  # doctest: +SKIP
+    >>> print(await client.predict("clicks", id="order 17", score=0.31))  # doctest: +SKIP
     order 17: 0.2871 by version 12 (logged)
     """
 
@@ -39,19 +39,18 @@ class AsyncClient:
         self._http = httpx.AsyncClient(**calls.settings_of_httpx(address, token, timeout))
 
     async def predict(
-        self, stream: str, score: float, *, id: Id | None = None, key: str | None = None, at: datetime | None = None
-    ) -> Prediction:
+        self, stream: str, *misplaced: Never, score: float | None = None, id: Id | None = None, key: str | None = None,
+        at: datetime | None = None,
+    ) -> Prediction:  # fmt: skip
         """Ask for one probability, as :meth:`Client.predict`."""
-        return await self.send(calls.predict(stream, score, id, key, at))
+        return await self.send(calls.predict(stream, misplaced, score, id, key, at))
 
-    async def predict_many(
-        self, stream: str, rows: Iterable[Row | tuple[Any, ...]], *, batch: int = LARGEST_BATCH
-    ) -> list[Prediction]:
+    async def predict_many(self, stream: str, rows: Rows, *, batch: int = LARGEST_BATCH) -> list[Prediction]:
         """Ask for many probabilities in batches, as :meth:`Client.predict_many`."""
         return [each async for each in self.iter_predictions(stream, rows, batch=batch)]
 
     async def iter_predictions(
-        self, stream: str, rows: Iterable[Row | tuple[Any, ...]], *, batch: int = LARGEST_BATCH
+        self, stream: str, rows: Rows, *, batch: int = LARGEST_BATCH
     ) -> AsyncIterator[Prediction]:
         """The same as :meth:`predict_many`, one batch in memory at a time."""
         for portion in calls.portions(rows, batch):
@@ -62,9 +61,7 @@ class AsyncClient:
         """Ask for many probabilities as columns, as :meth:`Client.predict_table`."""
         return calls.joined([await self.send(each) for each in calls.columns(stream, table, batch)])
 
-    async def send_outcomes(
-        self, stream: str, outcomes: Iterable[Outcome | tuple[Any, ...]], *, batch: int = LARGEST_BATCH
-    ) -> Accepted:
+    async def send_outcomes(self, stream: str, outcomes: Outcomes, *, batch: int = LARGEST_BATCH) -> Accepted:
         """Send outcomes in batches, as :meth:`Client.send_outcomes`; they are durable when this returns."""
         total = Accepted(0, 0)
         for portion in calls.portions(outcomes, batch):
