@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -43,6 +44,21 @@ def test_the_file_is_up_to_date() -> None:
     command = [sys.executable, str(ROOT / "tools" / "openapi.py"), "--check"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_service_serves_its_description(service: Running) -> None:
+    with Client(base_url=service.url, timeout=60.0, trust_env=False) as client:
+        assert client.get("/openapi.json").json() == DOCUMENT
+        page = client.get("/docs")
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert "<script" not in page.text
+    assert not re.findall(r'(?:src|href)="(?!/)', page.text)
+    for path, methods in DOCUMENT["paths"].items():
+        for method, each in methods.items():
+            assert f'<details id="{method.upper()}{path}">' in page.text, path
+            assert all(f"<code>{given['name']}</code>" in page.text for given in each.get("parameters", ()))
+    for field in ("outcomes[].receipt", "settings.horizon", "rows[].probability", "tokens[].scopes"):
+        assert f"<code>{field}</code>" in page.text
 
 
 def test_every_route_but_health_needs_a_token(service: Running, subtests: pytest.Subtests) -> None:

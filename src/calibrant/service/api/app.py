@@ -76,7 +76,7 @@ def create_app(config: Config) -> FastAPI:
 
     app = FastAPI(
         title="Calibrant", summary="Calibrated probabilities of a live model", version="1", lifespan=lifespan,
-        docs_url=None, redoc_url=None, openapi_url=None,
+        docs_url=None, redoc_url=None, openapi_url="/openapi.json",
     )  # fmt: skip
     errors.install(app)
     for each in (health, predict, outcomes, inference, admin, access, metrics, pages):

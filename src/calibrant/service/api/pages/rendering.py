@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -11,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from calibrant.messages import plural
 from calibrant.reporting.figures import percent
 from calibrant.service.api.pages import charts
+from calibrant.service.api.pages.reference import operations
 from calibrant.service.api.pages.sentences import about, decision, duration
 from calibrant.service.store.overview import History, Overview
 
@@ -106,6 +109,12 @@ def stream_page(view: Overview, history: History, may_act: bool, **common: Any) 
         alarm=view.last_alarm,
         **common,
     )
+
+
+def docs_page(document: Mapping[str, Any]) -> str:
+    """The HTTP interface, from its description in OpenAPI."""
+    groups = [(tag, list(each)) for tag, each in groupby(operations(document), itemgetter("tag"))]
+    return TEMPLATES.get_template("docs.html").render(groups=groups, csrf="", refresh=0)
 
 
 def login_page(failed: bool) -> str:

@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 
 from calibrant.service.api.access import csrf_of, form_of, page
 from calibrant.service.api.errors import Refusal
-from calibrant.service.api.pages.rendering import STYLE, login_page, stream_page, streams_page
+from calibrant.service.api.pages.rendering import STYLE, docs_page, login_page, stream_page, streams_page
 from calibrant.service.store.access import Caller
 from calibrant.service.store.overview import History, Overview, read_history, read_overviews
 from calibrant.service.store.streams import pin, promote, resume, roll_back
@@ -78,6 +78,12 @@ async def decide(request: Request, stream: str, action: str, caller: Admin) -> R
 def show_login(failed: int = 0) -> HTMLResponse:
     """The form for a token."""
     return _html(login_page(bool(failed)))
+
+
+@router.get("/docs")
+def show_docs(request: Request) -> HTMLResponse:
+    """The HTTP interface; no token is needed, since it is that of every installation."""
+    return _html(docs_page(request.app.openapi()))
 
 
 @router.get("/style.css")
