@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import httpx
 import psycopg
@@ -31,9 +32,15 @@ HOSTILE = "<script>alert(1)</script>"
 def report(**changed: Any) -> dict[str, Any]:
     """A document as the learner writes it."""
     alarms = {"alarms": 0, "last_alarm": None, "holds": False, "latest": [ALARM | {"ended_by": "restart"}]}
-    monitor = alarms | {"advice": "nothing to do", "level_low": -0.01, "level_high": 0.02}
+    monitor = alarms | {
+        "advice": "nothing to do",
+        "advice_code": "nothing-to-do",
+        "level_low": -0.01,
+        "level_high": 0.02,
+    }
     return {
         "rows_learned": 1_234, "open": 56, "label_lag_seconds": {"p50": 70.0, "p90": 7_300.0}, "coverage": 0.9,
+        "coverage_last_horizon": 0.125,
         "counts": {"released": 1_234}, "served": 1, "newest": 1, "monitor": monitor | {"rows": 1_234},
         "reliability": [{"low": 0.0, "high": 0.5, "n": 1_234, "predicted": 0.21, "observed": 0.2}],
         "worst_keys": [{"key": HOSTILE, "n": 7, "predicted": 0.1, "observed": 0.5}], "trial": None, "paused": False,
@@ -42,7 +49,9 @@ def report(**changed: Any) -> dict[str, Any]:
 
 CANARY = {"version": 1, "share": 0.05, "ended": None, "rows": 99, "difference": -0.0125, "margin": 0.0, "ratio": 0.0}
 ALARM = {
-    "since": "2026-05-01T10:00:00Z", "until": None, "onset": None, "kind": "slope", "shift": 0.25, "ended_by": None,
+    "since": "2026-05-01T10:00:00Z", "until": "2026-05-01T11:30:00Z", "onset": None, "kind": "slope", "shift": 0.25,
+    "ended_by": None, "at": "2026-05-01T10:10:00Z", "rows": 640, "observed": 160.0, "predicted": 120.0, "served": 3,
+    "low": 0.0123, "high": 0.0877, "advice": {"code": "refit", "text": "advice of that time"},
 }  # fmt: skip
 DAY = {"n": 9, "predicted": 0.2, "observed": 0.3, "brier": 0.2, "monitor_low": -0.1, "monitor_high": 0.1}
 
@@ -145,6 +154,7 @@ def test_metrics_need_a_token_and_say_what_the_tables_say(
             'calibrant_rows_learned{stream="clicks"} 1234.0',
             'calibrant_monitor_difference{end="high",stream="clicks"} 0.02',
             'calibrant_monitor_alarm{stream="clicks"} 0.0',
+            'calibrant_label_coverage_last_horizon{stream="clicks"} 0.125',
             'calibrant_label_lag_seconds{share="0.9",stream="clicks"} 7300.0',
             'calibrant_served_version{stream="clicks"} 2.0',
             'calibrant_promotion_paused{stream="clicks"} 0.0',
@@ -190,20 +200,25 @@ def test_the_learner_is_behind_when_the_clock_went_back(database: psycopg.Connec
 def test_each_stream_has_one_sentence(subtests: pytest.Subtests) -> None:
     monitor = report()["monitor"]
     recent, old = ((NOW - timedelta(hours=hours)).isoformat() for hours in (3, 121))
+    ended = monitor | {"last_alarm": recent, "advice": "A"}
     cases = {
         "none: No outcome has been learned yet; the score itself is served.": Overview(1, "a", NOW),
         "bad: The learner is 1 hour behind: 7 entries of the log wait. If the number falls, it is": Overview(
             1, "a", NOW, position=9, learned=2, behind_seconds=4_000.0, report=report()
         ),
-        "bad: The monitor raised an alarm 3 hours ago, which still holds. Its advice now: refit.": Overview(
+        "bad: The monitor raised an alarm 3 hours ago, which still holds: of 640 rows, 25.0 % were": Overview(
             1, "a", NOW, report=report(monitor=monitor | {"last_alarm": recent, "holds": True, "advice": "refit"})
         ),
-        "bad: The monitor raised an alarm 5 days ago, which still holds. Its advice now: refit.": Overview(
-            1, "a", NOW, report=report(monitor=monitor | {"last_alarm": old, "holds": True, "advice": "refit"})
+        "bad: The monitor raised an alarm 5 days ago, which still holds. The stream learns": Overview(
+            1, "a", NOW, report=report(monitor=monitor | {"last_alarm": old, "holds": True, "latest": []})
         ),
-        "warn: The monitor raised an alarm 3 hours ago, which has ended.": Overview(
-            1, "a", NOW, report=report(monitor=monitor | {"last_alarm": recent})
+        "warn: The monitor raised an alarm 3 hours ago, which has ended, but the rows since then are off, too: A": Overview(
+            1, "a", NOW, report=report(monitor=ended | {"advice_code": "level-moved"})
         ),
+        "recovering: The monitor raised an alarm 3 hours ago, which has ended: of 640 rows": Overview(
+            1, "a", NOW, report=report(monitor=ended | {"advice_code": "not-enough"})
+        ),
+        "good: Served by the score itself: of 1,234 rows,": Overview(1, "a", NOW, report=report(monitor=ended)),
         "warn: A version was rolled back; version 3 is served": Overview(1, "a", NOW, 3, report=report(paused=True)),
         "warn: Served by version 3: of 1,234 rows, 20.0 % were events, and 21.0 % were predicted. Predictions are too"
         " high": Overview(1, "a", NOW, 3, report=report(monitor=monitor | {"level_low": -0.03, "level_high": -0.01})),
@@ -219,6 +234,57 @@ def test_each_stream_has_one_sentence(subtests: pytest.Subtests) -> None:
     assert decision(Overview(1, "a", NOW, 3, newest=3, report=report(held=None))) == ""
 
 
+def test_the_picture_marks_each_alarm_at_its_time_with_its_band() -> None:
+    days = [(NOW.date() + timedelta(days=n), DAY) for n in range(4)]
+    noon = ALARM | {"since": "2026-05-21T11:00:00Z"}
+    picture = charts.band(days, [noon, ALARM | {"since": None}, ALARM], ZoneInfo("Etc/GMT-1"))
+    assert picture.count('<polygon class="alarm"') == 1  # the others are on no day of the picture
+    assert "2026-05-21 12:00: +1.23 to +8.77 percentage points, 640 rows" in picture
+    found = re.search(r'<line class="alarm" x1="([^"]*)" y1="([^"]*)" x2="[^"]*" y2="([^"]*)"', picture)
+    assert found
+    place, low, high = map(float, found.groups())
+    assert place == charts.LEFT + charts.WIDTH * 1.5 / 4
+    assert low > high
+
+
+def test_older_versions_are_on_other_pages(service: Running, database: psycopg.Connection, filled: int) -> None:
+    for number in range(3, 46):
+        database.execute("insert into version values (%s, %s, 1, %s, '{}')", [filled, number, number * SECOND])
+    shown, place = [], "?"
+    with log_in(service.url, database, "read") as browser:
+        while place:
+            page = browser.get(f"/streams/clicks{place}").text
+            table = page[page.index('id="versions"') : page.index("What was served")]
+            rows = re.findall(r'<th scope="row">(\d+)</th><td>1970-01-01 00:00:(\d+)</td>', table)
+            shown.append([int(number) for number, second in rows if number.zfill(2) == second])
+            older = re.search(r'href="([^"]*)#versions">Older', table)
+            place = older[1] if older else ""
+        assert browser.get("/streams/clicks?before=0").status_code == 422
+    assert [len(each) for each in shown] == [20, 20, 5]
+    assert sum(shown, []) == list(range(45, 0, -1))
+
+
+def test_the_page_and_the_json_of_a_stream_list_its_alarms(
+    service: Running, database: psycopg.Connection, filled: int
+) -> None:
+    with log_in(service.url, database, "read") as browser:
+        page = browser.get("/streams/clicks").text
+    for words in (
+        "2026-05-01 10:10",
+        "2026-05-01 11:30",
+        "the slope",
+        "25.0 %",
+        "18.8 %",
+        "+1.23 to +8.77",
+        "of that time",
+    ):
+        assert words in page
+    assert "12.5 %" in page  # coverage of the last horizon
+    assert page.count('<polygon class="alarm"') == 1
+    (alarm,) = service.client.get("/v1/streams/clicks").json()["report"]["monitor"]["latest"]
+    assert alarm == ALARM | {"ended_by": "restart"}
+
+
 def test_pictures_have_finite_coordinates(subtests: pytest.Subtests) -> None:
     days = [(NOW.date() + timedelta(days=n), DAY | {"observed": n % 2}) for n in range(40)]
     zero = [(NOW.date(), DAY | {"predicted": 0.0, "observed": 0.0, "monitor_low": 0.0, "monitor_high": 0.0})]
@@ -226,7 +292,7 @@ def test_pictures_have_finite_coordinates(subtests: pytest.Subtests) -> None:
     pictures = {
         "reliability": [charts.reliability(each) for each in (groups, groups[:1], [])],
         "means": [charts.means(each) for each in (days, days[:1], zero, [])],
-        "band": [charts.band(each) for each in (days, days[:1], zero)],
+        "band": [charts.band(each, [ALARM | {"since": NOW.isoformat()}]) for each in (days, days[:1], zero)],
     }
     for name, texts in pictures.items():
         with subtests.test(name):

@@ -243,7 +243,7 @@ def _alarm(value: Any) -> Alarm:
 def _band(value: Any) -> Band:
     if set(value) != {each.name for each in fields(Band)}:
         raise ValueError
-    return Band(**{name: _count(each) if name == "rows" else _number(each) for name, each in value.items()})
+    return Band(_count(value["rows"]), **{name: _number(each) for name, each in value.items() if name != "rows"})
 
 
 def _keys(value: Any, most: int, lag: int) -> KeyWatch:

@@ -154,6 +154,10 @@ FIGURES: dict[str, tuple[str, Read]] = {
     "open_predictions": ("Predictions whose horizon has not passed", _of_report("open")),
     "label_lag_seconds": ("Time within which this share of the outcomes came", _lag),
     "label_coverage": ("Share of released rows with an outcome", _of_report("coverage")),
+    "label_coverage_last_horizon": (
+        "Share of the rows due in the last horizon with an outcome",
+        _of_report("coverage_last_horizon"),
+    ),
     "ledger_rows": ("Counts of the ledger", _counts),
     "learner_lag_seconds": (
         "Distance in time of the oldest entry that is not learned",

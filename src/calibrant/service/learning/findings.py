@@ -34,7 +34,7 @@ class Findings:
         """
         alarm, advice = monitor.alarms[-1], monitor.advice
         predicted = {"since": alarm.at, "onset": alarm.onset_at}
-        found = {name: None if math.isnan(at) else moment(at) for name, at in predicted.items()}
+        found: dict[str, Any] = {name: None if math.isnan(at) else moment(at) for name, at in predicted.items()}
         found |= {"at": moment(time / SECOND), "until": None, "ended_by": None}
         found |= {"kind": alarm.kind, "shift": alarm.shift, "served": served}
         found |= {"advice": {"code": advice.code, "text": str(advice)}}

@@ -21,7 +21,7 @@ from calibrant.service.store.streams import (
     versions_of,
 )
 
-DAYS, VERSIONS = 60, 30
+DAYS, VERSIONS = 60, 20
 """How many days, versions and promotions are read."""
 
 
@@ -81,6 +81,11 @@ class Overview:
         return predicted, observed, rows
 
     @property
+    def alarms(self) -> Sequence[Mapping[str, Any]]:
+        """The latest alarms with what they saw, the newest first."""
+        return list(self.report["monitor"].get("latest") or []) if self.report else []
+
+    @property
     def last_alarm(self) -> datetime | None:
         """When the monitor raised its last alarm."""
         text = self.report["monitor"].get("last_alarm") if self.report else None
@@ -89,12 +94,16 @@ class Overview:
 
 @dataclass(frozen=True)
 class History:
-    """How a stream came to be what it is: days in order, versions and promotions newest first."""
+    """How a stream came to be what it is: days in order, versions and promotions newest first.
+
+    ``older`` is the last of these versions if there are others before it, or None.
+    """
 
     settings: Mapping[str, Any]
     days: Sequence[tuple[date, Mapping[str, Any]]]
     versions: Sequence[PublishedVersion]
     promotions: Sequence[Decision]
+    older: int | None
 
 
 LISTED = """
@@ -131,7 +140,7 @@ def read_overviews(connection: psycopg.Connection, names: Sequence[str] | None =
     return [_overview(*row) for row in rows]
 
 
-def read_history(connection: psycopg.Connection, stream: int) -> History:
+def read_history(connection: psycopg.Connection, stream: int, before: int | None = None) -> History:
     """Days, versions, promotions and settings of one stream.
 
     Parameters
@@ -140,17 +149,21 @@ def read_history(connection: psycopg.Connection, stream: int) -> History:
         A connection.
     stream
         Number of the stream.
+    before
+        Versions before this number.
 
     Returns
     -------
     History
-        The last 60 days, and the newest 30 of the others.
+        The last 60 days, and the newest 20 of the others.
     """
+    versions = versions_of(connection, stream, before, VERSIONS + 1)
     return History(
         settings_of(connection, stream).document(),
         days_of(connection, stream, DAYS),
-        versions_of(connection, stream, limit=VERSIONS),
+        versions[:VERSIONS],
         decisions_of(connection, stream, VERSIONS),
+        versions[VERSIONS - 1].number if len(versions) > VERSIONS else None,
     )
 
 

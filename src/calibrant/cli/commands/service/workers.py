@@ -63,7 +63,7 @@ def _serve(config: Config, door: socket.socket, begun: Callable[[], None]) -> No
     run(config, door, begun)
 
 
-def _watch(config: Config, door: socket.socket, begun: Callable[[], None]) -> None:
+def _watch(config: Config, door: socket.socket, say: Callable[[], None]) -> None:
     """Keep the processes running; a signal goes on to all of them."""
     context = multiprocessing.get_context("spawn")
     told, tell = context.Pipe(duplex=False)
@@ -93,5 +93,5 @@ def _watch(config: Config, door: socket.socket, begun: Callable[[], None]) -> No
         if told.poll(0.1):
             told.recv_bytes()
             if not is_ready:
-                begun()
+                say()
             is_ready = True

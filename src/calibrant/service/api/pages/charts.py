@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from datetime import date
+from datetime import UTC, date, datetime, time, tzinfo
 from html import escape
 from typing import Any
 
@@ -19,6 +19,8 @@ SIDE, LEFT, BOTTOM, TOP, RIGHT = 300, 66, 42, 12, 26
 
 WIDTH, HEIGHT = 620, 200
 """Inside of pictures over time."""
+
+ENDS = ("low", "high")
 
 Points = Sequence[tuple[float, float]]
 
@@ -107,13 +109,20 @@ def means(days: Sequence[tuple[date, Mapping[str, Any]]]) -> str:
     return _svg(LEFT + WIDTH + RIGHT, TOP + HEIGHT + BOTTOM, "Mean prediction and share of events by day", parts)
 
 
-def band(days: Sequence[tuple[date, Mapping[str, Any]]]) -> str:
-    """The monitor's band of observed minus predicted at the end of each day.
+def band(
+    days: Sequence[tuple[date, Mapping[str, Any]]], alarms: Sequence[Mapping[str, Any]] = (), zone: tzinfo = UTC
+) -> str:
+    """The monitor's band of observed minus predicted at the end of each day, and at each alarm just before it ends.
 
     Parameters
     ----------
     days
         Each day with ``monitor_low`` and ``monitor_high``, in order; days without are left out.
+    alarms
+        Each with the time of the prediction at which it began (``since``), ``rows``, ``low`` and ``high``; those on
+        other days are left out.
+    zone
+        Time zone of the days.
 
     Returns
     -------
@@ -130,7 +139,14 @@ def band(days: Sequence[tuple[date, Mapping[str, Any]]]) -> str:
         for day, each in days
         if each.get("monitor_low") is not None and each.get("monitor_high") is not None
     ]
-    low, high = _span([value for _, *both in kept for value in both] + [0.0])
+    marks, places = [], {day: place for place, (day, _, _) in enumerate(kept)}
+    for each in alarms:
+        at = datetime.fromisoformat(each["since"]).astimezone(zone) if each.get("since") and "low" in each else None
+        if at is not None and at.date() in places:
+            passed = at - datetime.combine(at.date(), time(), zone)
+            marks.append((places[at.date()] + passed.total_seconds() / 86_400.0 - 0.5, at, each))
+    ends = [value for _, *both in kept for value in both] + [each[name] for *_, each in marks for name in ENDS]
+    low, high = _span([*ends, 0.0])
     parts, x, y = _over_time([day for day, _, _ in kept], low, high)
     if len(kept) == 1:
         corners = [(x(0) + step, y(value)) for value in kept[0][1:] for step in (-6, 6)]
@@ -140,7 +156,13 @@ def band(days: Sequence[tuple[date, Mapping[str, Any]]]) -> str:
         corners += [(x(place), y(each[2])) for place, each in reversed(list(enumerate(kept)))]
     parts.append(f'<polygon class="band" points="{_points(corners)}"/>')
     parts.append(_line(LEFT, y(0.0), LEFT + WIDTH, y(0.0), "ideal"))
-    return _svg(LEFT + WIDTH + RIGHT, TOP + HEIGHT + BOTTOM, "Band of observed minus predicted by day", parts)
+    for place, at, each in marks:
+        parts.append(_line(x(place), y(each["low"]), x(place), y(each["high"]), "alarm"))
+        seen = " to ".join(f"{100.0 * each[name]:+.2f}" for name in ENDS)
+        said = f"alarm {at:%Y-%m-%d %H:%M}: {seen} percentage points, {each['rows']:,} rows"
+        parts.append(_diamond(x(place), y(0.5 * (each["low"] + each["high"])), said))
+    said = f"Band of observed minus predicted by day, with {len(marks)} alarms"
+    return _svg(LEFT + WIDTH + RIGHT, TOP + HEIGHT + BOTTOM, said, parts)
 
 
 # ---------------------------------------------------------------------------------------------------------------- parts
@@ -150,7 +172,7 @@ def _over_time(days: Sequence[date], low: float, high: float) -> tuple[list[str]
     """The frame with its axes, and the functions from place and value to coordinates."""
     n = len(days)
 
-    def x(place: int) -> float:
+    def x(place: float) -> float:
         return LEFT + WIDTH * (place + 0.5) / max(n, 1)
 
     def y(value: float) -> float:
@@ -198,6 +220,11 @@ def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
 
 def _text(x: float, y: float, text: str, anchor: str) -> str:
     return f'<text class="label" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
+
+
+def _diamond(x: float, y: float, said: str) -> str:
+    corners = _points([(x - 6, y), (x, y - 6), (x + 6, y), (x, y + 6)])
+    return f'<polygon class="alarm" points="{corners}"><title>{escape(said)}</title></polygon>'
 
 
 def _points(points: Points) -> str:

@@ -7,6 +7,7 @@ from importlib.resources import files
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -49,6 +50,8 @@ def environment() -> Environment:
         "rows": lambda value: plural(value, "row"),
         "entries": lambda value: plural(value, "entry", "entries"),
         "share": percent,
+        "points": lambda value: f"{100.0 * value:+.2f}",
+        "minute": lambda time: (time or "")[:16].replace("T", " "),
     }
     made.globals |= {"lag": lag, "decision": decision}
     return made
@@ -104,9 +107,8 @@ def stream_page(view: Overview, history: History, may_act: bool, **common: Any) 
         may_act=may_act,
         reliability=charts.reliability(view.groups) if view.means[2] else "",
         means=charts.means(with_rows) if with_rows else "",
-        band=charts.band(with_band) if with_band else "",
+        band=charts.band(with_band, view.alarms, ZoneInfo(history.settings["time_zone"])) if with_band else "",
         level="" if low is None or high is None else f"{100.0 * low:+.2f} and {100.0 * high:+.2f}",
-        alarm=view.last_alarm,
         **common,
     )
 

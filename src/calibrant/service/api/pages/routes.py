@@ -29,6 +29,7 @@ HEADERS = {
 """No scripts, no frames, nothing from elsewhere, and no copy in a shared cache."""
 
 Refresh = Annotated[int, Query(ge=0, le=3_600)]
+Before = Annotated[int | None, Query(ge=1, le=2**31 - 1)]
 Reader = Annotated[Caller, Depends(page("read"))]
 Admin = Annotated[Caller, Depends(page("admin"))]
 
@@ -43,10 +44,12 @@ def show_streams(request: Request, caller: Reader, refresh: Refresh = 0) -> HTML
 
 
 @router.get("/streams/{stream}")
-def show_stream(request: Request, stream: str, caller: Reader, refresh: Refresh = 0) -> HTMLResponse:
-    """One stream."""
-    view, history = _read(request, stream)
-    common = _common(request, caller, refresh, [view])
+def show_stream(
+    request: Request, stream: str, caller: Reader, refresh: Refresh = 0, before: Before = None
+) -> HTMLResponse:
+    """One stream, with the newest versions or with those before a number."""
+    view, history = _read(request, stream, before)
+    common = _common(request, caller, refresh, [view]) | {"before": before}
     return _html(stream_page(view, history, caller.allows("admin", stream), **common))
 
 
@@ -92,12 +95,12 @@ def show_style() -> Response:
     return Response(STYLE, media_type="text/css", headers={"Cache-Control": "max-age=3600"})
 
 
-def _read(request: Request, stream: str) -> tuple[Overview, History]:
+def _read(request: Request, stream: str, before: int | None) -> tuple[Overview, History]:
     with request.app.state.access.pool.connection() as connection:
         views = read_overviews(connection, [stream])
         if not views:
             raise Refusal(404, "not-found", "stream", "does not exist")
-        return views[0], read_history(connection, views[0].number)
+        return views[0], read_history(connection, views[0].number, before)
 
 
 def _common(request: Request, caller: Caller, refresh: int, views: list[Overview]) -> dict[str, Any]:

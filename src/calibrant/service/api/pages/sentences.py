@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from calibrant.messages import plural
 from calibrant.reporting.figures import percent
 from calibrant.service.store.overview import Overview
 
-Tone = Literal["good", "warn", "bad", "none"]
+Tone = Literal["good", "warn", "bad", "none", "recovering"]
 
 LATE_SECONDS = 120.0
 """A learner that is this far behind needs attention."""
@@ -17,7 +18,7 @@ LATE_SECONDS = 120.0
 RECENT_SECONDS = 86_400.0
 """An alarm stays at the head of the page while it holds, and for a day from its start."""
 
-MARKS = {"good": "fine", "warn": "look", "bad": "act", "none": "waiting"}
+MARKS = {"good": "fine", "warn": "look", "bad": "act", "none": "waiting", "recovering": "recovering"}
 """The word beside the color."""
 
 HELD = {
@@ -29,6 +30,14 @@ HELD = {
     "worse": "it is worse than what is served, on the last rows that were learned",
 }
 """Why the newest version is not served."""
+
+OFF = ("level-moved", "refit", "range-off")
+"""Advice after which something is left to do."""
+
+TO_DO = (
+    "The stream learns from it by itself, and sooner. Look for a change of the model, of its inputs or of the "
+    "outcomes; if the outcomes are wrong, pin a version until they are right."
+)
 
 STEPS = ((86_400.0, "day"), (3_600.0, "hour"), (60.0, "minute"), (1.0, "second"))
 
@@ -71,8 +80,8 @@ def about(view: Overview) -> Sentence:
     Returns
     -------
     Sentence
-        In this order: a learner that is behind, an alarm, a pause, nothing learned yet, how predictions and outcomes
-        compare.
+        In this order: a learner that is behind, nothing learned yet, an alarm that holds, rows that are off after it, a
+        pause, an alarm from which the stream recovers, how predictions and outcomes compare.
     """
     report = view.report
     if view.behind_seconds > LATE_SECONDS:
@@ -85,15 +94,23 @@ def about(view: Overview) -> Sentence:
         served = "the score itself is served" if not view.served else f"version {view.served} is served"
         return Sentence("none", f"No outcome has been learned yet; {served}.")
     monitor = report["monitor"]
+    low, high = monitor.get("level_low"), monitor.get("level_high")
+    off = "low" if low is not None and low > 0.0 else "high" if high is not None and high < 0.0 else ""
     since = (view.now - view.last_alarm).total_seconds() if view.last_alarm else RECENT_SECONDS
-    if monitor.get("holds") or since < RECENT_SECONDS:
-        raised = f"The monitor raised an alarm {duration(since)} ago"
-        if monitor.get("holds"):
-            return Sentence("bad", f"{raised}, which still holds. Its advice now: {monitor['advice']}.")
-        return Sentence("warn", f"{raised}, which has ended. Its advice on the rows since then: {monitor['advice']}.")
+    raised = f"The monitor raised an alarm {duration(since)} ago"
+    if monitor.get("holds"):
+        text = f"{raised}, which still holds{seen(view.alarms[0]) if view.alarms else ''}. {TO_DO}"
+        return Sentence("bad", text)
+    if since < RECENT_SECONDS and (off or monitor.get("advice_code") in OFF):
+        text = f"{raised}, which has ended, but the rows since then are off, too: {monitor['advice']}. {TO_DO}"
+        return Sentence("warn", text)
     if report["paused"]:
         text = f"A version was rolled back; version {view.served} is served, and no new one until somebody resumes."
         return Sentence("warn", text)
+    if since < RECENT_SECONDS and monitor.get("advice_code") == "not-enough":
+        text = f"{raised}, which has ended{seen(view.alarms[0]) if view.alarms else ''}. The stream has learned from it"
+        rows = plural(monitor["rows"], "row")
+        return Sentence("recovering", f"{text}; {rows} since then show no deviation so far. Nothing to do.")
     predicted, observed, rows = view.means
     served = "the score itself" if not view.served else f"version {view.served}"
     compared = (
@@ -101,13 +118,25 @@ def about(view: Overview) -> Sentence:
         if rows
         else f"{plural(report['rows_learned'], 'row')} learned"
     )
-    low, high = monitor.get("level_low"), monitor.get("level_high")
-    if low is not None and high is not None and (low > 0.0 or high < 0.0):
-        side = "low" if low > 0.0 else "high"
+    if off:
         return Sentence(
-            "warn", f"Served by {served}: {compared}. Predictions are too {side}, but not enough for an alarm."
+            "warn", f"Served by {served}: {compared}. Predictions are too {off}, but not enough for an alarm."
         )
     return Sentence("good", f"Served by {served}: {compared}. The monitor sees no deviation.")
+
+
+def seen(alarm: Mapping[str, Any]) -> str:
+    """What an alarm saw, as the end of a sentence; empty if that was not kept.
+
+    Examples
+    --------
+    >>> seen({"rows": 640, "observed": 160.0, "predicted": 120.0})
+    ': of 640 rows, 25.0 % were events, and 18.8 % were predicted'
+    """
+    if not alarm.get("rows"):
+        return ""
+    observed, predicted = (percent(alarm[name] / alarm["rows"]) for name in ("observed", "predicted"))
+    return f": of {plural(alarm['rows'], 'row')}, {observed} were events, and {predicted} were predicted"
 
 
 def decision(view: Overview) -> str:

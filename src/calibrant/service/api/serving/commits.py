@@ -20,7 +20,7 @@ Prediction = tuple[bytes, float, str | None, int | None, int, float]
 """Id, score, key, time, version, probability."""
 
 Outcome = tuple[bytes, int, int | None, float | None, str | None, int | None, int | None, float | None, bool]
-"""Id, label, time; of a receipt: score, key, time of the prediction, version, probability; whether to look the id up."""
+"""Id, label, time; of a receipt: score, key, time of the prediction, version, probability; whether it is looked up."""
 
 Answered = tuple[int, float, int]
 """What was found (0: new, 1: the same, 2: another content), probability, version."""
