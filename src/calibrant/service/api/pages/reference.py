@@ -44,7 +44,7 @@ def _inside(document: Mapping[str, Any], schema: Mapping[str, Any], where: str) 
     schema = _resolved(document, schema)
     for name, given in schema.get("properties", {}).items():
         field = _resolved(document, given)
-        yield _row(where + name, field, {"required": name in schema.get("required", ())} | field)
+        yield _row(where + name, field, {**field, "required": name in schema.get("required", ())})
         yield from _inside(document, field, f"{where}{name}.")
         yield from _inside(document, field.get("items", {}), f"{where}{name}[].")
 

@@ -109,8 +109,8 @@ def about(view: Overview) -> Sentence:
         return Sentence("warn", text)
     if since < RECENT_SECONDS and monitor.get("advice_code") == "not-enough":
         text = f"{raised}, which has ended{seen(view.alarms[0]) if view.alarms else ''}. The stream has learned from it"
-        rows = plural(monitor["rows"], "row")
-        return Sentence("recovering", f"{text}; {rows} since then show no deviation so far. Nothing to do.")
+        shown = f"{plural(monitor['rows'], 'row')} since then show no deviation so far"
+        return Sentence("recovering", f"{text}; {shown}. Nothing to do.")
     predicted, observed, rows = view.means
     served = "the score itself" if not view.served else f"version {view.served}"
     compared = (
