@@ -204,9 +204,10 @@ def test_an_alarm_is_kept_with_what_it_saw() -> None:
     alarm = world.state.monitor.alarms[0]
     assert found["at"] == report(world.state)["monitor"]["last_alarm"]
     assert found["since"] < found["at"]
-    assert found["rows"] == alarm.start
-    assert found["observed"] < found["predicted"]
-    assert found["low"] < found["difference"] < found["high"]
+    assert found["band"]["rows"] == alarm.start
+    assert found["band"]["low"] < found["band"]["difference"] < found["band"]["high"]
+    assert alarm.start - alarm.onset_row < found["rows"] < 0.1 * alarm.start
+    assert found["observed"] < 0.7 * found["predicted"]
     assert (found["advice"]["code"], found["ended_by"], found["until"]) == ("alarm-holds", None, None)
     world.act(action="settings", settings=world.state.settings.document() | {"alarm_level": 1e-9})
     world.go(1, shift=lambda key: -1.5)

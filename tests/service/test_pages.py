@@ -50,8 +50,8 @@ def report(**changed: Any) -> dict[str, Any]:
 CANARY = {"version": 1, "share": 0.05, "ended": None, "rows": 99, "difference": -0.0125, "margin": 0.0, "ratio": 0.0}
 ALARM = {
     "since": "2026-05-01T10:00:00Z", "until": "2026-05-01T11:30:00Z", "onset": None, "kind": "slope", "shift": 0.25,
-    "ended_by": None, "at": "2026-05-01T10:10:00Z", "rows": 640, "observed": 160.0, "predicted": 120.0, "served": 3,
-    "low": 0.0123, "high": 0.0877, "advice": {"code": "refit", "text": "advice of that time"},
+    "ended_by": None, "at": "2026-05-01T10:10:00Z", "rows": 640, "observed": 0.25, "predicted": 0.1875, "served": 3,
+    "band": {"low": 0.0123, "high": 0.0877, "rows": 9_640}, "advice": {"code": "refit", "text": "advice of that time"},
 }  # fmt: skip
 DAY = {"n": 9, "predicted": 0.2, "observed": 0.3, "brier": 0.2, "monitor_low": -0.1, "monitor_high": 0.1}
 
@@ -102,7 +102,7 @@ def test_pages_show_streams_to_those_who_may_read_them(
         assert browser.get("/streams/nothing").status_code == 403
         shown = browser.get("/streams/clicks?refresh=5")
         assert shown.status_code == 200
-        for words in ("1,234", "Reliability now", "median 1 minute, 90 % within", "version 2", "<svg", 'content="5"'):
+        for words in ("1,234", "Reliability now", "Label lag, median", "version 2", "<svg", 'content="5"'):
             assert words in shown.text
         assert "Version 1 answers 5.00 % of the ids as a canary. On 99 rows" in shown.text
         assert "is -0.01250" in shown.text
@@ -206,7 +206,7 @@ def test_each_stream_has_one_sentence(subtests: pytest.Subtests) -> None:
         "bad: The learner is 1 hour behind: 7 entries of the log wait. If the number falls, it is": Overview(
             1, "a", NOW, position=9, learned=2, behind_seconds=4_000.0, report=report()
         ),
-        "bad: The monitor raised an alarm 3 hours ago, which still holds: of 640 rows, 25.0 % were": Overview(
+        "bad: The monitor raised an alarm 3 hours ago, which still holds: of the last 640 rows, 25.0 %": Overview(
             1, "a", NOW, report=report(monitor=monitor | {"last_alarm": recent, "holds": True, "advice": "refit"})
         ),
         "bad: The monitor raised an alarm 5 days ago, which still holds. The stream learns": Overview(
@@ -215,7 +215,7 @@ def test_each_stream_has_one_sentence(subtests: pytest.Subtests) -> None:
         "warn: The monitor raised an alarm 3 hours ago, which has ended, but the rows since then are off": Overview(
             1, "a", NOW, report=report(monitor=ended | {"advice_code": "level-moved"})
         ),
-        "recovering: The monitor raised an alarm 3 hours ago, which has ended: of 640 rows": Overview(
+        "recovering: The monitor raised an alarm 3 hours ago, which has ended. The stream has learned": Overview(
             1, "a", NOW, report=report(monitor=ended | {"advice_code": "not-enough"})
         ),
         "good: Served by the score itself: of 1,234 rows,": Overview(1, "a", NOW, report=report(monitor=ended)),
@@ -239,7 +239,7 @@ def test_the_picture_marks_each_alarm_at_its_time_with_its_band() -> None:
     noon = ALARM | {"since": "2026-05-21T11:00:00Z"}
     picture = charts.band(days, [noon, ALARM | {"since": None}, ALARM], ZoneInfo("Etc/GMT-1"))
     assert picture.count('<polygon class="alarm"') == 1  # the others are on no day of the picture
-    assert "2026-05-21 12:00: +1.23 to +8.77 percentage points, 640 rows" in picture
+    assert "2026-05-21 12:00: +1.23 to +8.77 percentage points, 9,640 rows" in picture
     found = re.search(r'<line class="alarm" x1="([^"]*)" y1="([^"]*)" x2="[^"]*" y2="([^"]*)"', picture)
     assert found
     place, low, high = map(float, found.groups())

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from calibrant.live import Monitor
-from calibrant.service.learning.figures import moment
+from calibrant.service.learning.figures import Rows, moment
 from calibrant.service.store.log import SECOND
 
 MOST = 100
@@ -20,13 +20,15 @@ class Findings:
 
     kept: list[dict[str, Any]] = field(default_factory=list)
 
-    def add(self, monitor: Monitor, time: int, served: int) -> None:
+    def add(self, monitor: Monitor, rows: Rows, time: int, served: int) -> None:
         """Keep the alarm that began last.
 
         Parameters
         ----------
         monitor
             The monitor right after it.
+        rows
+            The rows since the estimated onset of the change.
         time
             Stream time in microseconds.
         served
@@ -38,7 +40,9 @@ class Findings:
         found |= {"at": moment(time / SECOND), "until": None, "ended_by": None}
         found |= {"kind": alarm.kind, "shift": alarm.shift, "served": served}
         found |= {"advice": {"code": advice.code, "text": str(advice)}}
-        self.kept = [*self.kept, found | (asdict(alarm.band) if alarm.band else {})][-MOST:]
+        found |= {"band": asdict(alarm.band) if alarm.band else None, "rows": len(rows)}
+        found |= {"predicted": float(rows.served.mean()), "observed": float(rows.labels.mean())}
+        self.kept = [*self.kept, found][-MOST:]
 
     def follow(self, monitor: Monitor, time: int) -> None:
         """Note whether the last alarm has ended; what is found within one horizon of it opens it again."""

@@ -192,10 +192,10 @@ class StreamState:
         self.forecaster.learn_many(rows.scores, rows.labels)
         if self.monitor.alarm_count > alarms and self.fast_until == NEVER:
             self.alarms, self.alarmed = self.alarms + 1, self.time
-            self.findings.add(self.monitor, self.time, self.decisions.served)
             self.fast_until = self.time + int(self.settings.horizon * SECOND)
             self.forecaster = restarted(self.forecaster, self.settings.new_forecaster())
             self.figures.keep(self.monitor.rows - self.monitor.alarms[-1].onset_row)
+            self.findings.add(self.monitor, self.figures.window, self.time, self.decisions.served)
 
     def _count(self, rows: Rows, decided: Decided) -> None:
         """Count rows; figures of days that end are reported."""

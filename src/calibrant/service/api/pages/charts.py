@@ -119,8 +119,8 @@ def band(
     days
         Each day with ``monitor_low`` and ``monitor_high``, in order; days without are left out.
     alarms
-        Each with the time of the prediction at which it began (``since``), ``rows``, ``low`` and ``high``; those on
-        other days are left out.
+        Each with the time of the prediction at which it began (``since``) and its ``band``: ``rows``, ``low`` and
+        ``high``; those on other days are left out.
     zone
         Time zone of the days.
 
@@ -141,10 +141,10 @@ def band(
     ]
     marks, places = [], {day: place for place, (day, _, _) in enumerate(kept)}
     for each in alarms:
-        at = datetime.fromisoformat(each["since"]).astimezone(zone) if each.get("since") and "low" in each else None
+        at = datetime.fromisoformat(each["since"]).astimezone(zone) if each.get("since") and each.get("band") else None
         if at is not None and at.date() in places:
             passed = at - datetime.combine(at.date(), time(), zone)
-            marks.append((places[at.date()] + passed.total_seconds() / 86_400.0 - 0.5, at, each))
+            marks.append((places[at.date()] + passed.total_seconds() / 86_400.0 - 0.5, at, each["band"]))
     ends = [value for _, *both in kept for value in both] + [each[name] for *_, each in marks for name in ENDS]
     low, high = _span([*ends, 0.0])
     parts, x, y = _over_time([day for day, _, _ in kept], low, high)

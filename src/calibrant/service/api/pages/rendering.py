@@ -50,6 +50,7 @@ def environment() -> Environment:
         "rows": lambda value: plural(value, "row"),
         "entries": lambda value: plural(value, "entry", "entries"),
         "share": percent,
+        "duration": duration,
         "points": lambda value: f"{100.0 * value:+.2f}",
         "minute": lambda time: (time or "")[:16].replace("T", " "),
     }

@@ -108,7 +108,7 @@ def about(view: Overview) -> Sentence:
         text = f"A version was rolled back; version {view.served} is served, and no new one until somebody resumes."
         return Sentence("warn", text)
     if since < RECENT_SECONDS and monitor.get("advice_code") == "not-enough":
-        text = f"{raised}, which has ended{seen(view.alarms[0]) if view.alarms else ''}. The stream has learned from it"
+        text = f"{raised}, which has ended. The stream has learned from it"
         shown = f"{plural(monitor['rows'], 'row')} since then show no deviation so far"
         return Sentence("recovering", f"{text}; {shown}. Nothing to do.")
     predicted, observed, rows = view.means
@@ -126,17 +126,17 @@ def about(view: Overview) -> Sentence:
 
 
 def seen(alarm: Mapping[str, Any]) -> str:
-    """What an alarm saw, as the end of a sentence; empty if that was not kept.
+    """What an alarm saw since the estimated onset of the change, as the end of a sentence; empty if that was not kept.
 
     Examples
     --------
-    >>> seen({"rows": 640, "observed": 160.0, "predicted": 120.0})
-    ': of 640 rows, 25.0 % were events, and 18.8 % were predicted'
+    >>> seen({"rows": 640, "observed": 0.25, "predicted": 0.1875})
+    ': of the last 640 rows, 25.0 % were events, and 18.8 % were predicted'
     """
     if not alarm.get("rows"):
         return ""
-    observed, predicted = (percent(alarm[name] / alarm["rows"]) for name in ("observed", "predicted"))
-    return f": of {plural(alarm['rows'], 'row')}, {observed} were events, and {predicted} were predicted"
+    observed, predicted = (percent(alarm[name]) for name in ("observed", "predicted"))
+    return f": of the last {plural(alarm['rows'], 'row')}, {observed} were events, and {predicted} were predicted"
 
 
 def decision(view: Overview) -> str:
