@@ -215,7 +215,7 @@ def test_each_stream_has_one_sentence(subtests: pytest.Subtests) -> None:
         "warn: The monitor raised an alarm 3 hours ago, which has ended, but the rows since then are off": Overview(
             1, "a", NOW, report=report(monitor=ended | {"advice_code": "level-moved"})
         ),
-        "recovering: The monitor raised an alarm 3 hours ago, which has ended. The stream has learned": Overview(
+        "recovering: The monitor raised an alarm 3 hours ago, which has ended: the stream has learned": Overview(
             1, "a", NOW, report=report(monitor=ended | {"advice_code": "not-enough"})
         ),
         "good: Served by the score itself: of 1,234 rows,": Overview(1, "a", NOW, report=report(monitor=ended)),
@@ -245,6 +245,13 @@ def test_the_picture_marks_each_alarm_at_its_time_with_its_band() -> None:
     place, low, high = map(float, found.groups())
     assert place == charts.LEFT + charts.WIDTH * 1.5 / 4
     assert low > high
+
+
+def test_a_day_without_evidence_leaves_the_scale_of_the_picture() -> None:
+    days = [(NOW.date() + timedelta(days=n), DAY) for n in range(4)]
+    unknown = DAY | {"monitor_low": -1.0, "monitor_high": 1.0}
+    labels = [re.findall(r">([^<]*)</text>", charts.band([*days, (NOW.date(), each)])) for each in (DAY, unknown)]
+    assert labels[0] == labels[1]
 
 
 def test_older_versions_are_on_other_pages(service: Running, database: psycopg.Connection, filled: int) -> None:

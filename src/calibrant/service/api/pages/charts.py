@@ -145,9 +145,11 @@ def band(
         if at is not None and at.date() in places:
             passed = at - datetime.combine(at.date(), time(), zone)
             marks.append((places[at.date()] + passed.total_seconds() / 86_400.0 - 0.5, at, each["band"]))
-    ends = [value for _, *both in kept for value in both] + [each[name] for *_, each in marks for name in ENDS]
+    known = [both for _, *both in kept if both[1] - both[0] < 2.0]  # without rows the band is everything
+    ends = [value for both in known for value in both] + [each[name] for *_, each in marks for name in ENDS]
     low, high = _span([*ends, 0.0])
     parts, x, y = _over_time([day for day, _, _ in kept], low, high)
+    kept = [(day, max(least, low), min(most, high)) for day, least, most in kept]
     if len(kept) == 1:
         corners = [(x(0) + step, y(value)) for value in kept[0][1:] for step in (-6, 6)]
         corners[2:] = corners[:1:-1]

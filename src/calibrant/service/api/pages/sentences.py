@@ -108,9 +108,8 @@ def about(view: Overview) -> Sentence:
         text = f"A version was rolled back; version {view.served} is served, and no new one until somebody resumes."
         return Sentence("warn", text)
     if since < RECENT_SECONDS and monitor.get("advice_code") == "not-enough":
-        text = f"{raised}, which has ended. The stream has learned from it"
-        shown = f"{plural(monitor['rows'], 'row')} since then show no deviation so far"
-        return Sentence("recovering", f"{text}; {shown}. Nothing to do.")
+        text = f"{raised}, which has ended: the stream has learned from it. There is nothing to do;"
+        return Sentence("recovering", f"{text} {plural(monitor['rows'], 'row')} since then are too few to tell more.")
     predicted, observed, rows = view.means
     served = "the score itself" if not view.served else f"version {view.served}"
     compared = (
