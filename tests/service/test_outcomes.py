@@ -11,6 +11,7 @@ import pytest
 from tests.service.live_service import Running
 from tests.service.test_predict import moment
 
+from calibrant.service.api.outcomes import LOOKED_UP
 from calibrant.service.store.log import Kind, read
 
 
@@ -25,9 +26,9 @@ def test_outcomes_are_logged_in_their_order(database: psycopg.Connection, stream
     assert [service.process.counts["ids", "clicks", what] for what in ("known", "unknown")] == [3, 1]
 
 
-def test_the_first_thousand_ids_of_a_request_are_looked_up(service: Running) -> None:
+def test_the_first_ids_of_a_request_are_looked_up(service: Running) -> None:
     many = [{"id": str(n), "outcome": 1} for n in range(1_500)]
-    assert service.post("outcomes", {"outcomes": many})["unknown"] == 1_000
+    assert service.post("outcomes", {"outcomes": many})["unknown"] == LOOKED_UP
 
 
 def test_unknown_ids_are_counted_for_each_request_of_a_commit(

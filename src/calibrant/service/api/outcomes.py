@@ -18,7 +18,7 @@ from calibrant.service.api.serving.versions import Served
 
 router = APIRouter(tags=["predictions and outcomes"])
 
-LOOKED_UP = 1_000
+LOOKED_UP = 500
 """Ids of a request that are looked up, to say which are unknown: more would slow the commits of large batches."""
 
 ACCEPTED: dict[str, Any] = {
@@ -29,7 +29,7 @@ ACCEPTED: dict[str, Any] = {
         "unknown": {
             "type": "integer",
             "minimum": 0,
-            "description": "How many of the first 1,000 have an id of which no prediction is logged, so far.",
+            "description": "How many of the first 500 have an id of which no prediction is logged, so far.",
         },
         "position": {"type": "integer", "minimum": 1, "description": "Position of the last one in the log."},
     },
@@ -48,7 +48,7 @@ async def outcomes(request: Request) -> Response:
 
     All of them are logged, or none: if one is invalid, or its receipt is forged or has expired, the request is refused.
     They can be sent again; those that were logged before change nothing. Of a stream in the mode ``returned``, each
-    outcome needs its receipt. The ids of the first 1,000 are looked up. One of which no prediction is logged counts as
+    outcome needs its receipt. The ids of the first 500 are looked up. One of which no prediction is logged counts as
     unknown in the answer; its outcome is learned only if the prediction comes within one horizon.
     """
     process, served = await enter(request, "label")
@@ -72,10 +72,10 @@ async def outcomes(request: Request) -> Response:
         process.count("refused", served.name, "database", len(given))
         raise away() from None
     process.count("outcomes", served.name, "logged", len(rows))
-    unknown, looked_up = sum(missing for _, missing in recorded), sum(row[-1] for row in rows)
+    unknown, looked_up = sum(each < 0 for each in recorded[:LOOKED_UP]), sum(row[-1] for row in rows[:LOOKED_UP])
     process.count("ids", served.name, "known", looked_up - unknown)
     process.count("ids", served.name, "unknown", unknown)
-    answer = f'{{"accepted":{len(rows)},"unknown":{unknown},"position":{recorded[-1][0]}}}'
+    answer = f'{{"accepted":{len(rows)},"unknown":{unknown},"position":{abs(recorded[-1])}}}'
     return Response(answer, media_type="application/json")
 
 

@@ -162,7 +162,7 @@ class Accepted(Shown):
     position
         Position of the last one in the log of the stream.
     unknown
-        How many of the first 1,000 of each batch have an id of which the service has no prediction: nothing is learned
+        How many of the first 500 of each batch have an id of which the service has no prediction: nothing is learned
         from these, unless the prediction comes later.
     """
 

@@ -25,8 +25,8 @@ Outcome = tuple[bytes, int, int | None, float | None, str | None, int | None, in
 Answered = tuple[int, float, int]
 """What was found (0: new, 1: the same, 2: another content), probability, version."""
 
-Recorded = tuple[int, bool]
-"""Position of an outcome, and whether its id was looked up and no prediction with it is logged."""
+Recorded = int
+"""Position of an outcome; its negative if the id was looked up, and no prediction with it is logged."""
 
 GROUP_ROWS = 10_000
 """Rows of one commit, unless a single request has more."""
@@ -212,5 +212,8 @@ async def append_outcomes(
     columns = encoded(values, OUTCOME_COLUMNS)
     row = await (await connection.execute(OUTCOMES, [stream, *columns, places], binary=True)).fetchone()
     assert row is not None  # a function returns a row
-    before, unknown = row[0] - len(rows), set(row[1])
-    return [(before + place, place in unknown) for place in range(1, len(rows) + 1)]
+    last, unknown = row
+    positions = list(range(last - len(rows) + 1, last + 1))
+    for place in unknown:
+        positions[place - 1] *= -1
+    return positions
