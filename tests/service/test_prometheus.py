@@ -51,11 +51,26 @@ def quiet(service: Running, database: psycopg.Connection) -> None:
     answer(service, "quiet", ids[5:], 0)
 
 
+def moved(database: psycopg.Connection, stream: str, seconds: int) -> None:
+    """Move the entries of a stream in time, unless they were moved."""
+    now = "extract(epoch from clock_timestamp()) * 1000000"
+    database.execute(
+        f"update log set time = time + %s where abs(time - {now}) < 300000000 "
+        "and stream = (select stream from stream where name = %s)",
+        [seconds * 1_000_000, stream],
+    )
+
+
 def behind(service: Running, database: psycopg.Connection) -> None:
     """Entries that nobody learned for ten minutes."""
     predict(service, "behind")
-    aged = "update log set time = time - 600000000 where stream = (select stream from stream where name = 'behind')"
-    database.execute(f"{aged} and time > extract(epoch from clock_timestamp()) * 1000000 - 300000000")
+    moved(database, "behind", -600)
+
+
+def ahead(service: Running, database: psycopg.Connection) -> None:
+    """The clock of the database went back by ten minutes, so that nothing is learned."""
+    predict(service, "ahead")
+    moved(database, "ahead", 600)
 
 
 def misspelled(service: Running, database: psycopg.Connection) -> None:
@@ -75,6 +90,7 @@ def overloaded(service: Running, database: psycopg.Connection) -> None:
 TROUBLES: list[tuple[Callable[[Running, psycopg.Connection], None], str | None]] = [
     (quiet, None),
     (behind, "CalibrantLearnerBehind"),
+    (ahead, "CalibrantLearnerBehind"),
     (misspelled, "CalibrantUnknownOutcomes"),
     (changed, "CalibrantMonitorAlarm"),
     (overloaded, "CalibrantOverload"),
