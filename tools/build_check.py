@@ -24,7 +24,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = "calibrant"
-MOST_BYTES = 1_900_000
+MOST_BYTES = 2_000_000
 """Of the wheel. It holds Python source alone, 30 % of which are docstrings (CONTRIBUTING.md, "Release")."""
 METADATA = {"METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE"}
 NEEDED = {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "tests/conftest.py", "Makefile"}
