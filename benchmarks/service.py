@@ -270,7 +270,7 @@ async def main(rounds: int, seconds: float, *, batches: bool = False) -> None:
             migrate(database)
             modes: dict[str, Settings] = {
                 "returned": Settings(horizon=3_600.0, mode="returned", silence="unknown"),
-                "logged": Settings(horizon=3_600.0),
+                "logged": Settings(horizon=3_600.0, silence="negative"),
             }
             for name, settings in modes.items():
                 row = database.execute("select create_stream(%s, %s)", [name, first_entry(settings)]).fetchone()

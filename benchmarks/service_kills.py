@@ -45,7 +45,7 @@ from calibrant.service.store.access import issue_token
 from calibrant.service.store.log import append_predictions
 from calibrant.service.store.migrate import connect, migrate
 
-SETTINGS = Settings(horizon=4.0, publish_rows=200, publish_seconds=2.0, retention_days=1)
+SETTINGS = Settings(horizon=4.0, silence="negative", publish_rows=200, publish_seconds=2.0, retention_days=1)
 KEYED = replace(SETTINGS, keyed=True, publish_rows=10_000, publish_seconds=5.0, tolerance=1.0)
 """Fewer versions, so that most of them answer; alarms, after which versions come each second, are rare."""
 RETURNED = replace(SETTINGS, mode="returned", silence="unknown", horizon=20.0)

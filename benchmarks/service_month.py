@@ -86,9 +86,10 @@ class Writer:
         self.position = 0
 
     def block(
-        self, time: float, rows: dict[str, Any] | None = None, outcomes: Any = (), labels: Any = (), actions: Any = ()
-    ) -> Entries:
-        """One block: predictions, outcomes by id, and actions."""
+        self, time: float, rows: dict[str, Any] | None = None, outcomes: Any = (), labels: Any = (), actions: Any = (),
+        at: Any = None,
+    ) -> Entries:  # fmt: skip
+        """One block: predictions, outcomes by id, perhaps with times of their own, and actions."""
         n, m, k = (len(rows["id"]) if rows else 0), len(outcomes), len(actions)
         total = n + m + k
         position = self.position + 1 + np.arange(total)
@@ -108,9 +109,11 @@ class Writer:
                 whole[name][:n] = rows.get(name, 0)
         label = np.full(total, -1)
         label[n : n + m] = labels
+        times = moment.copy()
+        times[n : n + m] = moment[n : n + m] if at is None else np.round(np.asarray(at) * SECOND)
         documents = dict(zip(position[n + m :].tolist(), map(json.dumps, actions), strict=True))
         return Entries(
-            position, moment, kinds, ids, columns["score"], whole["key"], moment, np.zeros(total, dtype=np.int64),
+            position, moment, kinds, ids, columns["score"], whole["key"], times, np.zeros(total, dtype=np.int64),
             whole["version"], columns["probability"], label, documents,
         )  # fmt: skip
 
@@ -140,7 +143,7 @@ def month(per_day: int = 5_000, seed: int = 0, *, bad: bool = True, breaks: bool
     arrives = day + rng.uniform(1.0, 72.0, n) / 24.0
     refit = nightly(day, score, y)
     writer = Writer()
-    settings = Settings(horizon=HORIZON, publish_rows=10**9, publish_seconds=3_600.0)
+    settings = Settings(horizon=HORIZON, silence="negative", publish_rows=10**9, publish_seconds=3_600.0)
     state = begun(settings, writer, START)
     found = Month(day, truth, score, score.copy(), refit)
     documents: dict[int, str] = {}

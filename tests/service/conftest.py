@@ -45,7 +45,7 @@ def database(address: str) -> Iterator[psycopg.Connection]:
 @pytest.fixture
 def stream(database: psycopg.Connection) -> int:
     """A stream with a horizon of two seconds."""
-    text = first_entry(Settings(horizon=2.0, publish_rows=20, publish_seconds=1.0, alarm_level=1e-9))
+    text = first_entry(Settings(horizon=2.0, silence="unknown", publish_rows=20, publish_seconds=1.0, alarm_level=1e-9))
     return int(database.execute("select create_stream('clicks', %s)", [text]).fetchone()[0])  # type: ignore[index]
 
 

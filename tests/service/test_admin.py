@@ -37,9 +37,10 @@ ROUTES: list[tuple[str, str, Any, str]] = [
     ("POST", "/v1/streams/clicks/roll-back", None, "admin"),
     ("POST", "/v1/streams/clicks/pin", {"version": 1}, "admin"),
     ("POST", "/v1/streams/clicks/canary", {"version": 0, "share": 0.1}, "admin"),
+    ("POST", "/v1/streams/clicks/gap", {"was": "silent"}, "admin"),
     ("POST", "/v1/streams/clicks/resume", None, "admin"),
     ("POST", "/v1/streams/clicks/erase", {"id": "a"}, "admin"),
-    ("POST", "/v1/streams", {"name": "sales", "settings": {"horizon": 3.0}}, "admin everywhere"),
+    ("POST", "/v1/streams", {"name": "sales", "settings": {"horizon": 3.0, "silence": "negative"}}, "admin everywhere"),
     ("GET", "/v1/audit", None, "admin everywhere"),
     ("GET", "/v1/tokens", None, "admin everywhere"),
     ("POST", "/v1/tokens", {"name": "a", "scopes": ["read"]}, "admin everywhere"),
@@ -116,13 +117,13 @@ def test_a_token_of_another_stream_learns_nothing(
 
 
 def test_a_stream_is_made_and_shown(client: Client) -> None:
-    made = client.post("/v1/streams", json={"name": "sales", "settings": {"horizon": 60.0, "mode": "logged"}})
+    made = client.post("/v1/streams", json={"name": "sales", "settings": {"horizon": 60.0, "silence": "negative"}})
     assert made.status_code == 201
     assert made.json()["settings"]["publish_rows"] == 1_000
     assert (made.json()["position"], made.json()["served"], made.json()["report"]) == (1, 0, None)
     shown = client.get("/v1/streams/sales").json()
     assert shown == made.json()
-    again = client.post("/v1/streams", json={"name": "sales", "settings": {"horizon": 60.0}})
+    again = client.post("/v1/streams", json={"name": "sales", "settings": {"horizon": 60.0, "silence": "negative"}})
     assert (again.status_code, again.json()["error"]["code"]) == (409, "exists")
     assert [each["name"] for each in client.get("/v1/streams").json()["streams"]] == ["clicks", "sales"]
     assert client.get("/v1/streams/none").status_code == 404
@@ -131,7 +132,7 @@ def test_a_stream_is_made_and_shown(client: Client) -> None:
 def test_the_first_wrong_requests_say_what_to_send(client: Client, subtests: pytest.Subtests) -> None:
     """A stream without settings, and paths of other services."""
     requests: list[tuple[str, str, Any, int, str]] = [
-        ("POST", "/v1/streams", {"name": "sales"}, 422, 'such as {"horizon": 3600}'),
+        ("POST", "/v1/streams", {"name": "sales"}, 422, 'such as {"horizon": 3600, "silence": "negative"}'),
         ("GET", "/healthz", None, 404, "/health, /ready and /metrics"),
         ("POST", "/v1/streams/clicks/rollback", None, 404, "/v1/streams"),
     ]
@@ -144,22 +145,23 @@ def test_the_first_wrong_requests_say_what_to_send(client: Client, subtests: pyt
 
 def test_a_stream_that_cannot_be(client: Client, subtests: pytest.Subtests) -> None:
     cases: list[tuple[str, dict[str, Any]]] = [
-        ("name", {"name": "A", "settings": {"horizon": 1}}),
-        ("name", {"name": "a\n", "settings": {"horizon": 1}}),
+        ("name", {"name": "A", "settings": {"horizon": 1, "silence": "negative"}}),
+        ("name", {"name": "a\n", "settings": {"horizon": 1, "silence": "negative"}}),
         ("horizon", {"name": "a", "settings": {}}),
-        ("horizon", {"name": "a", "settings": {"horizon": -1}}),
-        ("horizon", {"name": "a", "settings": {"horizon": 10**400}}),
-        ("mode", {"name": "a", "settings": {"horizon": 1, "mode": []}}),
-        ("settings", {"name": "a", "settings": {"horizon": 1, "color": "red"}}),
-        ("settings", {"name": "a", "settings": {"horizon": 1, "\ud800": 1}}),
+        ("silence", {"name": "a", "settings": {"horizon": 1}}),
+        ("horizon", {"name": "a", "settings": {"horizon": -1, "silence": "negative"}}),
+        ("horizon", {"name": "a", "settings": {"horizon": 10**400, "silence": "negative"}}),
+        ("mode", {"name": "a", "settings": {"horizon": 1, "silence": "unknown", "mode": []}}),
+        ("settings", {"name": "a", "settings": {"horizon": 1, "silence": "negative", "color": "red"}}),
+        ("settings", {"name": "a", "settings": {"horizon": 1, "silence": "negative", "\ud800": 1}}),
         ("settings", {"name": "a"}),
-        ("more", {"name": "a", "settings": {"horizon": 1}, "more": 1}),
+        ("more", {"name": "a", "settings": {"horizon": 1, "silence": "negative"}, "more": 1}),
     ]
     for argument, body in cases:
         with subtests.test(str(body)[:60]):
             found = client.post("/v1/streams", content=json.dumps(body), headers={"Content-Type": "application/json"})
             assert (found.status_code, found.json()["error"]["argument"]) == (422, argument)
-    sent = '{"name": "a", "settings": {"horizon": 1}}'
+    sent = '{"name": "a", "settings": {"horizon": 1, "silence": "negative"}}'
     for content in ("", '"a"', sent[:-1]):
         with subtests.test(content):
             found = client.post("/v1/streams", content=content)

@@ -24,7 +24,7 @@ from calibrant.service.api.serving.versions import CanaryMap, Served
 from calibrant.service.settings import Settings
 from calibrant.service.store.log import id_bytes
 
-SETTINGS = Settings(horizon=60.0)
+SETTINGS = Settings(horizon=60.0, silence="negative")
 
 
 def stream_of(columns: dict[str, Any], compression: str | None = None, batches: int = 1) -> bytes:

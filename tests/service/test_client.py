@@ -255,7 +255,7 @@ def test_the_clients_work_with_the_service(service: Running) -> None:
         with pytest.raises(InputError, match="no rows"):
             client.predict_table("clicks", {"id": [], "score": []})
         assert client.send_outcomes("clicks", [(str(n), n % 2) for n in range(5)], batch=2).accepted == 5
-        client.create_stream("sales", {"horizon": 60.0})
+        client.create_stream("sales", {"horizon": 60.0, "silence": "negative"})
         assert client.predict("sales", score=0.5).status == "logged"  # an unknown stream is looked for
         assert {"clicks", "sales"} <= {each["name"] for each in client.streams()["streams"]}
         assert client.stream("sales")["settings"]["horizon"] == 60.0
@@ -263,6 +263,8 @@ def test_the_clients_work_with_the_service(service: Running) -> None:
         assert client.promote("sales", 0)["position"] > 1
         assert client.pin("sales", None)["position"] > 2
         assert client.resume("sales")["position"] > 3
+        assert client.complete("sales", datetime(2026, 5, 1, tzinfo=UTC))["accepted"] == 0
+        assert client.gap("sales", "silent")["position"] > 4
         with pytest.raises(ServiceError):
             client.promote("sales", 7)
 

@@ -135,7 +135,7 @@ def test_from_an_empty_database_to_a_version_that_is_served(address: str) -> Non
         while not _is_ready(client):
             assert time.monotonic() < end
             time.sleep(0.2)
-        settings = {"horizon": 1.0, "publish_rows": 10, "publish_seconds": 1.0}
+        settings = {"horizon": 1.0, "silence": "negative", "publish_rows": 10, "publish_seconds": 1.0}
         assert client.post("/v1/streams", json={"name": "clicks", "settings": settings}).status_code == 201
         answers = []
         while client.get("/v1/streams/clicks/versions").json()["versions"] == []:
@@ -170,7 +170,7 @@ def _is_ready(client: Client) -> bool:
 def test_a_process_that_dies_is_replaced(address: str) -> None:
     with connect(address) as connection:
         migrate(connection)
-        create_stream(connection, None, "clicks", Settings(horizon=60.0))
+        create_stream(connection, None, "clicks", Settings(horizon=60.0, silence="negative"))
     port = free_port()
     with started(address, "serve", "--port", str(port), "--workers", "2") as process:
         with Client(base_url=f"http://127.0.0.1:{port}", timeout=60.0) as client:

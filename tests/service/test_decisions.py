@@ -32,7 +32,13 @@ class World:
     """A stream in which every second has 40 rows, whose outcomes come at once; the horizon is 5 seconds."""
 
     def __init__(self, seed: int = 0, **settings: Any) -> None:
-        given: dict[str, Any] = {"horizon": 5.0, "publish_rows": 200, "publish_seconds": 1e6, "cool_down": 20.0}
+        given: dict[str, Any] = {
+            "silence": "unknown",
+            "horizon": 5.0,
+            "publish_rows": 200,
+            "publish_seconds": 1e6,
+            "cool_down": 20.0,
+        }
         self.writer, self.rng, self.second = Writer(), np.random.default_rng(seed), 0
         self.state = begun(Settings(**(given | settings)), self.writer, START)
         self.documents: dict[int, str] = {}
@@ -328,8 +334,8 @@ def test_days_are_those_of_the_time_zone() -> None:
     assert date_of(world.state.figures.day) == "2030-03-18"  # days do not go back
     for name in ("localtime", "../UTC", "", None):
         with pytest.raises(InputError, match="is not a name"):
-            Settings(horizon=1.0, time_zone=name)
-    unknown = Settings(horizon=1.0, time_zone="Mars/Olympus")
+            Settings(horizon=1.0, silence="negative", time_zone=name)
+    unknown = Settings(horizon=1.0, silence="negative", time_zone="Mars/Olympus")
     with pytest.raises(InputError, match="not known on this machine"):
         _ = unknown.zone
 

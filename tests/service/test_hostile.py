@@ -90,7 +90,7 @@ class Attacker:
                 ("POST", "/v1/streams/clicks/pin", {"version": None}),
                 ("POST", "/v1/streams/clicks/resume", {}),
                 ("POST", "/v1/streams/clicks/erase", {"id": "known"}),
-                ("POST", "/v1/streams", {"name": "mine", "settings": {"horizon": 5.0}}),
+                ("POST", "/v1/streams", {"name": "mine", "settings": {"horizon": 5.0, "silence": "negative"}}),
                 ("POST", "/v1/tokens", {"name": "mine", "scopes": ["admin"]}),
                 ("GET", "/v1/tokens", None),
                 ("DELETE", "/v1/tokens/1", None),
@@ -159,9 +159,19 @@ class Attacker:
             [
                 self._made("GET", f"/v1/streams{quoted}", None),
                 self._made("POST", f"/v1/streams{quoted}/predict", {"id": "new", "score": 0.5}),
-                self._made("POST", "/v1/streams", {"name": f"{text}!", "settings": {"horizon": 1.0}}),
-                self._made("POST", "/v1/streams", {"name": "mine", "settings": {"horizon": 1.0, "forecaster": text}}),
-                self._made("POST", "/v1/streams", {"name": "mine", "settings": {"horizon": 1.0, text: 1}}),
+                self._made(
+                    "POST", "/v1/streams", {"name": f"{text}!", "settings": {"horizon": 1.0, "silence": "negative"}}
+                ),
+                self._made(
+                    "POST",
+                    "/v1/streams",
+                    {"name": "mine", "settings": {"horizon": 1.0, "silence": "negative", "forecaster": text}},
+                ),
+                self._made(
+                    "POST",
+                    "/v1/streams",
+                    {"name": "mine", "settings": {"horizon": 1.0, "silence": "negative", text: 1}},
+                ),
                 self._made("POST", "/v1/tokens", {"name": "mine", "scopes": [text]}),
                 self._made("POST", "/v1/tokens", {"name": "mine", "scopes": ["read"], "streams": [text]}),
                 self._made("GET", f"/v1/streams/clicks/versions{quoted}", None),
@@ -203,7 +213,7 @@ class Attacker:
 @pytest.fixture
 def attacked(address: str, database: psycopg.Connection, stream: int, token: str) -> Iterator[Running]:
     create_stream(database, None, "returned", Settings(horizon=60.0, mode="returned", silence="unknown"))
-    create_stream(database, None, "other", Settings(horizon=60.0))
+    create_stream(database, None, "other", Settings(horizon=60.0, silence="negative"))
     with Running(config(address, body_bytes=LARGEST, batch_rows=1_000), token) as running:
         yield running
 

@@ -19,7 +19,9 @@ KEYS = ["north", "south", None]
 
 
 def test_a_key_is_answered_by_its_own_map(database: psycopg.Connection) -> None:
-    settings = Settings(horizon=2.0, publish_rows=100, publish_seconds=1e6, keyed=True, max_step=5.0)
+    settings = Settings(
+        horizon=2.0, silence="negative", publish_rows=100, publish_seconds=1e6, keyed=True, max_step=5.0
+    )
     row = database.execute("select create_stream('keyed', %s)", [first_entry(settings)]).fetchone()
     assert row is not None
     stream, rng = int(row[0]), np.random.default_rng(0)

@@ -24,7 +24,7 @@ from calibrant.service.store.migrate import LOCK, connect
 from calibrant.service.store.streams import create_stream
 
 PATIENCE = 180.0
-FAST = Settings(horizon=1.0, silence="negative", publish_rows=10, publish_seconds=1.0)
+FAST = Settings(horizon=1.0, silence="unknown", publish_rows=10, publish_seconds=1.0)
 
 FAULTS: dict[str, Exception] = {
     "error": RuntimeError("a mistake"),

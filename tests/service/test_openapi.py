@@ -90,7 +90,7 @@ def test_the_scopes_predict_and_label_are_apart(service: Running, database: psyc
 @pytest.fixture
 def whole(address: str, database: psycopg.Connection) -> Iterator[Running]:
     """A service with two streams, and a token whose number generated requests do not hit."""
-    create_stream(database, None, "a", Settings(horizon=2.0))
+    create_stream(database, None, "a", Settings(horizon=2.0, silence="negative"))
     create_stream(database, None, "0", Settings(horizon=2.0, mode="returned", silence="unknown"))
     database.execute("alter sequence token_number_seq restart with 1234567")
     _, token = issue_token(database, None, "all", ["predict", "label", "read", "admin"])

@@ -78,7 +78,7 @@ def test_predictions_go_on_without_the_database(own: tuple[Server, str], tmp_pat
 @pytest.mark.slow
 def test_a_closed_stream_refuses_without_the_database(own: tuple[Server, str]) -> None:
     server, address = own
-    token = prepared(address, Settings(horizon=60.0, outage="closed"))
+    token = prepared(address, Settings(horizon=60.0, silence="negative", outage="closed"))
     with Running(config(address, commit_seconds=2.0), token) as running:
         running.post("predict", {"id": "a", "score": 0.25})
         server.stop()
@@ -101,7 +101,7 @@ def test_a_server_without_fsync_is_refused_at_the_start() -> None:
 
 def test_an_old_version_is_flagged_or_refused(database: psycopg.Connection, address: str, token: str) -> None:
     for name, stale in (("clicks", "flag"), ("strict", "refuse")):
-        settings = Settings.of({"horizon": 60.0, "stale_seconds": 100.0, "stale": stale})
+        settings = Settings.of({"horizon": 60.0, "silence": "negative", "stale_seconds": 100.0, "stale": stale})
         row = database.execute("select create_stream(%s, %s)", [name, first_entry(settings)]).fetchone()
         assert row is not None
         promote(database, row[0], 1)
@@ -112,7 +112,7 @@ def test_an_old_version_is_flagged_or_refused(database: psycopg.Connection, addr
 
 
 def test_a_kept_version_is_whole_or_left_out(tmp_path: Path) -> None:
-    served = Served(3, "clicks", Settings(horizon=60.0), 7, 1_000, MAP.to_json())
+    served = Served(3, "clicks", Settings(horizon=60.0, silence="negative"), 7, 1_000, MAP.to_json())
     keep(tmp_path, served)
     assert kept(tmp_path) == {"clicks": served}
     path = tmp_path / "clicks.json"

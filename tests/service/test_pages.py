@@ -59,7 +59,7 @@ DAY = {"n": 9, "predicted": 0.2, "observed": 0.3, "brier": 0.2, "monitor_low": -
 @pytest.fixture
 def filled(database: psycopg.Connection, stream: int) -> int:
     """The stream with a report, two versions and days, and another stream that only some may see."""
-    database.execute("select create_stream('secret', %s)", [first_entry(Settings(horizon=2.0))])
+    database.execute("select create_stream('secret', %s)", [first_entry(Settings(horizon=2.0, silence="negative"))])
     database.execute("insert into report values (%s, 1, 0, %s)", [stream, json.dumps(report(canary=CANARY))])
     for number in (1, 2):
         database.execute("insert into version values (%s, %s, 1, %s, '{}')", [stream, number, number * SECOND])

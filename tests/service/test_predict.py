@@ -204,7 +204,10 @@ def test_times_within_the_skew_are_taken(database: psycopg.Connection, stream: i
 def test_a_stream_that_is_not_there_and_one_that_comes(database: psycopg.Connection, service: Running) -> None:
     answer = service.client.post("/v1/streams/other/predict", json={"id": "a", "score": 0.5})
     assert (answer.status_code, answer.json()["error"]["argument"]) == (404, "stream")
-    database.execute("select create_stream('other', %s)", ['{"action": "settings", "settings": {"horizon": 1}}'])
+    database.execute(
+        "select create_stream('other', %s)",
+        ['{"action": "settings", "settings": {"horizon": 1, "silence": "negative"}}'],
+    )
     wait_for(
         lambda: service.client.post("/v1/streams/other/predict", json={"id": "a", "score": 0.5}).status_code == 200
     )
@@ -229,7 +232,9 @@ def test_health_and_readiness_need_no_token(service: Running) -> None:
 def test_each_key_has_its_own_map() -> None:
     lines = (LogitAffineMap(1.0, 1.0), LogitAffineMap(1.0, 2.0))
     map_ = ByGroupMap("key", (str(key_number("north")), "0"), lines, LogitAffineMap(1.0, -1.0))
-    served = Served(1, "clicks", Settings(horizon=60.0, keyed=True), 1, 1, Calibration(map_).to_json())
+    served = Served(
+        1, "clicks", Settings(horizon=60.0, silence="negative", keyed=True), 1, 1, Calibration(map_).to_json()
+    )
     found, _ = served.answers([b""] * 3, [0.5] * 3, ["north", None, "other"])
     assert found == [Calibration(each).scorer()(0.5) for each in (*lines, LogitAffineMap(1.0, -1.0))]
 

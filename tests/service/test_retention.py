@@ -28,7 +28,11 @@ START = 20_000 * DAY
 @pytest.fixture
 def short(database: psycopg.Connection) -> int:
     """A stream that keeps its log for two days, and has a past."""
-    text = first_entry(Settings(horizon=2.0, publish_rows=20, publish_seconds=1.0, retention_days=2, alarm_level=1e-9))
+    text = first_entry(
+        Settings(
+            horizon=2.0, silence="unknown", publish_rows=20, publish_seconds=1.0, retention_days=2, alarm_level=1e-9
+        )
+    )
     return int(database.execute("select create_stream('short', %s)", [text]).fetchone()[0])  # type: ignore[index]
 
 

@@ -55,7 +55,9 @@ def test_the_rights_of_the_roles_are_enough(
             wait_for(lambda: service.client.get("/v1/streams/clicks").json()["report"] is not None)
             wait_for(lambda: service.process.streams["clicks"].canary is not None)
             assert service.client.get("/metrics").status_code == 200
-            made = service.client.post("/v1/streams", json={"name": "more", "settings": {"horizon": 1.0}})
+            made = service.client.post(
+                "/v1/streams", json={"name": "more", "settings": {"horizon": 1.0, "silence": "negative"}}
+            )
             assert made.status_code == 201
         assert database.execute("select count(*) from checkpoint where stream = %s", [stream]).fetchone() != (0,)
         assert database.execute("select count(*) from log where id = %s", [UUID(ids[0])]).fetchone() == (0,)

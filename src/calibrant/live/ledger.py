@@ -198,13 +198,15 @@ class Ledger:
             self.counts.held += kept
             self.counts.overflow_outcomes += not kept
 
-    def advance(self, now: float) -> Released:
+    def advance(self, now: float, until: float = math.inf) -> Released:
         """Move time forward, and release what is due.
 
         Parameters
         ----------
         now
             The new time; an earlier one than before changes nothing, and is counted.
+        until
+            Rows that are due later than this go on to wait, and outcomes may still join them. It must not go back.
 
         Returns
         -------
@@ -216,7 +218,7 @@ class Ledger:
             self.counts.stale += 1
             return self._released(np.empty(0, dtype=np.int64))
         self.now = now
-        released = self._release(self._in_order(self._releases.pop(now)))
+        released = self._release(self._in_order(self._releases.pop(min(now, until))))
         expired = self._held.expire(now)
         self.counts.held -= expired
         self.counts.unknown += expired
@@ -228,6 +230,33 @@ class Ledger:
             self._drop(oldest[:beyond])
             self.counts.forgotten_early += beyond
         return released
+
+    def waiting(self, after: float, until: float) -> Released:
+        """Rows that wait and are due in (after, until], in the order of their release; a label is -1 if none came."""
+        return self._released(self._in_order(self._releases.between(after, until)))
+
+    def predicted(self, after: float, until: float) -> Floats:
+        """When rows were predicted that wait and are due in (after, until], in no particular order."""
+        return np.asarray(self._columns["at"][self._releases.between(after, until)])
+
+    def drop_oldest(self, n: int) -> None:
+        """Drop the n waiting rows that are due first, whatever their outcome: they are counted, and never released."""
+        oldest = self._in_order(self._releases.pop_oldest(n))
+        self._releases.push(oldest[n:], self._columns["due"][oldest[n:]])
+        self._lose(oldest[:n])
+
+    def drop_between(self, after: float, before: float) -> None:
+        """Drop the waiting rows that are due later than one time and were predicted before another one."""
+        rows = np.sort(self._releases.between(after, math.inf))
+        self._lose(rows[self._columns["at"][rows] < before])
+        kept = self._releases.pop(math.inf)
+        kept = kept[self._columns["state"][kept] == OPEN]
+        self._releases.push(kept, self._columns["due"][kept])
+
+    def _lose(self, rows: Ints) -> None:
+        self.counts.open -= len(rows)
+        self.counts.dropped += len(rows)
+        self._drop(rows)
 
     def erase(self, id: bytes) -> None:
         """Forget an id wherever the ledger holds it; a row that waits is removed, and is not released.

@@ -46,6 +46,14 @@ class DueQueue:
         self._runs = kept
         return np.concatenate(rows)
 
+    def between(self, after: float, until: float) -> Ints:
+        """The rows that are due in (after, until], in no particular order; they stay."""
+        rows = [np.empty(0, dtype=np.int64)]
+        for due, these in self._runs:
+            start, end = np.searchsorted(due, [after, until], side="right")
+            rows.append(these[start:end])
+        return np.concatenate(rows)
+
     def pop_oldest(self, n: int) -> Ints:
         """Take out the n rows that are due first, and those that are due at the same time as the last of them."""
         first = np.concatenate([np.empty(0), *(due[:n] for due, _ in self._runs)])

@@ -32,6 +32,8 @@ class Counts(Shown):
         Predictions that came while ``max_open`` others waited.
     erased
         Predictions that were erased while they waited.
+    dropped
+        Predictions that were dropped while they waited, since their outcomes are not known.
     held
         Outcomes that wait for their prediction.
     joined
@@ -80,13 +82,15 @@ class Counts(Shown):
     corrected: int = 0
     dropped_corrections: int = 0
     erased: int = 0
+    dropped: int = 0
 
     @property
     def predictions(self) -> int:
         """All predictions that came."""
         released = self.with_outcome + self.silent_negative + self.silent_unknown
         refused = self.duplicate_predictions + self.conflicting_predictions
-        return self.open + released + refused + self.late_predictions + self.overflow_predictions + self.erased
+        gone = self.late_predictions + self.overflow_predictions + self.erased + self.dropped
+        return self.open + released + refused + gone
 
     @property
     def outcomes(self) -> int:
@@ -112,7 +116,8 @@ class Counts(Shown):
             "duplicate predictions": self.duplicate_predictions, "predictions with an id in use":
             self.conflicting_predictions, "predictions after their release time": self.late_predictions,
             "predictions beyond max_open": self.overflow_predictions, "predictions erased while they waited":
-            self.erased, "outcomes replaced before the release": self.replaced,
+            self.erased, "predictions dropped while they waited": self.dropped,
+            "outcomes replaced before the release": self.replaced,
             "duplicate outcomes": self.duplicate_outcomes, "outcomes after the horizon": self.too_late,
             "outcomes that contradict a released label": self.after_release,
             "outcomes that confirm one": self.agreed, "outcomes with an unknown id": self.unknown,

@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from calibrant.arrays.columns import check_option
 from calibrant.live import Bank, Ledger, Monitor
+from calibrant.live.ledger import Silence
 from calibrant.messages import InputError
 from calibrant.metrics.tolerance import LIMIT
 from calibrant.online import Forecaster, OnlineBeta, OnlinePlatt
@@ -20,6 +21,7 @@ from calibrant.online.limits import real, whole, yes_no
 Mode = Literal["logged", "returned"]
 Promotion = Literal["automatic", "manual"]
 Outage = Literal["open", "closed"]
+
 Stale = Literal["flag", "refuse"]
 
 FORECASTERS: Mapping[str, Callable[..., Forecaster]] = {"platt": OnlinePlatt, "beta": OnlineBeta}
@@ -34,8 +36,13 @@ ZONE = re.compile(r"UTC|[A-Z][A-Za-z0-9_+-]{0,30}(/[A-Z][A-Za-z0-9_+-]{0,30}){1,
 SECONDS = (1e-3, 366 * 86_400.0)
 """Smallest and largest duration."""
 
+SUCH = 'such as {"horizon": 3600, "silence": "negative"}'
+"""The least that settings say."""
+
+SILENCES = 'pass "negative" if no outcome means that the event did not happen, or "unknown" to leave such rows out'
+
 NUMBERS: Mapping[str, tuple[float, float]] = {
-    "horizon": SECONDS, "remember": SECONDS, "publish_seconds": SECONDS, "skew": SECONDS, "cool_down": SECONDS,
+    "horizon": SECONDS, "grace": SECONDS, "remember": SECONDS, "publish_seconds": SECONDS, "skew": SECONDS, "cool_down": SECONDS,
     "stale_seconds": SECONDS, "half_life": (1.0, 1e15), "max_step": (1e-3, 100.0), "tolerance": (1e-3, 5.0),
     "alarm_level": (1e-9, 0.5), "trial_level": (1e-9, 0.5),
 }  # fmt: skip
@@ -44,7 +51,7 @@ NUMBERS: Mapping[str, tuple[float, float]] = {
 COUNTS: Mapping[str, tuple[int, int]] = {"publish_rows": (1, 10**9), "retention_days": (1, 36_500)}
 """The same for integers."""
 
-OPTIONAL = ("remember", "half_life", "stale_seconds")
+OPTIONAL = ("grace", "remember", "half_life", "stale_seconds")
 """Numbers that may be None."""
 
 
@@ -56,14 +63,18 @@ class Settings:
     ----------
     horizon
         Seconds after a prediction within which its outcome counts.
+    silence
+        What it means that no outcome came within the horizon: ``"negative"``, that the event did not happen, for feeds
+        that send events only; ``"unknown"``, that the row is left out. In the mode ``"returned"`` both outcomes must be
+        sent, so it is ``"unknown"``.
     mode
         ``"logged"``: a prediction is durable before it is answered. ``"returned"``: nothing is stored, and a signed
         receipt comes back with the outcome.
     forecaster
         What learns: ``"platt"`` or ``"beta"``.
-    silence
-        What it means that no outcome came within the horizon, as in :class:`calibrant.live.Ledger`. In the mode
-        ``"returned"`` both outcomes must be sent, so it is ``"unknown"``.
+    grace
+        Seconds that an outcome may take to arrive after its time; by default a tenth of the horizon. Silence is learned
+        as a negative once the feed has shown life later than this after the horizon.
     remember
         Seconds for which an id is known after its release; by default one horizon.
     publish_rows, publish_seconds
@@ -105,18 +116,19 @@ class Settings:
 
     Examples
     --------
-    >>> Settings(horizon=3_600.0).mode
+    >>> Settings(horizon=3_600.0, silence="negative").mode
     'logged'
-    >>> Settings(horizon=60.0, mode="returned", silence="negative")
+    >>> Settings(horizon=60.0, silence="negative", mode="returned")
     Traceback (most recent call last):
     ...
     calibrant.messages.InputError: silence is 'negative' and predictions are not stored: pass silence='unknown', ...
     """
 
     horizon: float
+    silence: Silence
     mode: Mode = "logged"
     forecaster: str = "platt"
-    silence: Literal["negative", "unknown"] = "negative"
+    grace: float | None = None
     remember: float | None = None
     publish_rows: int = 1_000
     publish_seconds: float = 3_600.0
@@ -147,7 +159,7 @@ class Settings:
             raise InputError("time_zone", "is not a name of a time zone", "such as 'Europe/Berlin'")
         check_option("mode", self.mode, get_args(Mode))
         check_option("forecaster", self.forecaster, tuple(FORECASTERS))
-        check_option("silence", self.silence, ("negative", "unknown"))
+        check_option("silence", self.silence, get_args(Silence))
         check_option("promotion", self.promotion, get_args(Promotion))
         check_option("outage", self.outage, get_args(Outage))
         check_option("stale", self.stale, get_args(Stale))
@@ -172,6 +184,11 @@ class Settings:
     def new_monitor(self) -> Monitor:
         """A new monitor of what is served."""
         return Monitor(level=self.alarm_level, tolerance=(self.tolerance, self.tolerance), against="tolerance")
+
+    @property
+    def longest_delay(self) -> float:
+        """Seconds that an outcome may take to arrive after its time."""
+        return self.horizon / 10.0 if self.grace is None else self.grace
 
     @property
     def zone(self) -> tzinfo:
@@ -203,12 +220,12 @@ class Settings:
     def of(cls, document: Any) -> Settings:
         """Settings from a document of :meth:`document`; a name that is not known is refused."""
         if not isinstance(document, dict):
-            raise InputError("settings", "must be an object", 'such as {"horizon": 3600}')
+            raise InputError("settings", "must be an object", SUCH)
         needed = {each.name: each.default is MISSING for each in fields(cls)}
         unknown = sorted(set(document) - needed.keys())
         fix = "".join(f"{name!r} is not known; " for name in unknown[:1]) + f"the names are {', '.join(sorted(needed))}"
         if missing := [name for name in needed if needed[name] and name not in document]:
-            raise InputError(missing[0], "is missing", fix)
+            raise InputError(missing[0], "is missing", SILENCES if missing[0] == "silence" else fix)
         if unknown:
             raise InputError("settings", f"has no {unknown[0]!r}", fix)
         return cls(**document)

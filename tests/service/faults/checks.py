@@ -28,7 +28,7 @@ from calibrant.maps import ByGroupMap
 from calibrant.service.learning.learner import Learner, promotions_of
 from calibrant.service.learning.publishing import ServedMap
 from calibrant.service.learning.replay import replay
-from calibrant.service.store.log import SECOND, Kind, key_number
+from calibrant.service.store.log import SECOND, Kind, append_complete, key_number
 
 PATIENCE = 600.0
 
@@ -74,6 +74,8 @@ def check_all(connection: psycopg.Connection, stream: int, clients: list[Remembe
     end = time.monotonic() + PATIENCE
     while learner.step() or learner.tick() or learner.state is None or learner.state.ledger.counts.open:
         assert time.monotonic() < end, "rows wait for their release"
+        if learner.state is not None and learner.state.settings.silence == "negative":
+            append_complete(connection, stream, _time(connection, stream))
         time.sleep(0.1)
     time.sleep(1.1)
     learner.tick()
@@ -91,7 +93,10 @@ def check_all(connection: psycopg.Connection, stream: int, clients: list[Remembe
         found.wrong.append("the state of the learner is not that of one reading of the log as it was written")
     _decided(found, connection, stream, again)
     _versions(found, connection, stream, written)
-    rows = learned_rows(written, horizon, silent_negatives=state.settings.silence == "negative")
+    rows = learned_rows(
+        written, horizon, silent_negatives=state.settings.silence == "negative",
+        grace=state.settings.longest_delay, trusted=state.decisions.trusted,
+    )  # fmt: skip
     if again.rows != rows:
         found.wrong.append("the rows that were learned are not those that follow from the log by hand")
     ids = Counter(id for id, _, _ in rows)
@@ -108,6 +113,10 @@ def check_all(connection: psycopg.Connection, stream: int, clients: list[Remembe
             replayed.compared
         )
     return found
+
+
+def _time(connection: psycopg.Connection, stream: int) -> int:
+    return int(connection.execute("select time from head where stream = %s", [stream]).fetchone()[0])  # type: ignore[index]
 
 
 def _log(found: Found, written: list[Entry]) -> None:
@@ -286,5 +295,6 @@ def _counted(found: Found, state: Any, applied: list[Entry], entries: list[Entry
     rest = entries[len(applied) :]
     found.none("not learned", (each for each in rest if each.time // SECOND != entries[-1].time // SECOND))
     found.numbers["outcomes counted, each once"] = counts.outcomes
+    found.numbers["rows dropped in gaps"] = counts.dropped
     for name in ("joined", "duplicate_outcomes", "too_late", "after_release", "agreed", "unknown", "held"):
         found.numbers[f"    {name.replace('_', ' ')}"] = getattr(counts, name)

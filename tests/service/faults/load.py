@@ -19,7 +19,7 @@ from calibrant.service.settings import Settings
 TIMEOUT = 15.0
 STREAM = "/v1/streams/clicks"
 
-OPERATIONS = {"erase": 5, "canary": 3, "end the canary": 1, "resume": 2, "settings": 1}
+OPERATIONS = {"erase": 5, "canary": 3, "end the canary": 1, "resume": 2, "settings": 1, "gap": 1}
 """Weights of what a person decides now and then."""
 
 
@@ -189,6 +189,8 @@ class Client(threading.Thread):
         elif operation == "settings" and self.settings is not None:
             tolerance = self.settings.tolerance * self.rng.choice([1.0, 1.25])
             self.act("settings", replace(self.settings, tolerance=tolerance).document())
+        elif operation == "gap":
+            self.act("gap", {"was": self.rng.choice(["silent", "lost"])})
         elif operation == "end the canary":
             self.act("canary", {"version": None})
         else:

@@ -112,6 +112,8 @@ class Clients(RuleBasedStateMachine):
         for k in range(rows):
             self.serve(11 + k, 0.2 + 0.2 * k, k % 2)
         self.tick(5.0)
+        self.serve(14, 0.5, 0)  # the feed shows life
+        self.tick(2.0)
         self.tick(2.0)
 
     # ------------------------------------------------------------------------------------------------------- requests
@@ -289,6 +291,10 @@ class Clients(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.store.crash()
         self.pass_time(2 * SETTINGS.horizon)
+        self.delivered[Request(99, label=1)] += 1
+        self.store.append("life", Kind.OUTCOME, id=99, label=1)
+        self.store.commit("life")
+        self.pass_time(2.0)
         self.pass_time(2.0)
         state = self.learn_all()
         self.every_promise_is_kept()

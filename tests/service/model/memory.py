@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -20,7 +22,7 @@ from calibrant.service.store.log import FIELDS, SECOND, Answer, Entries, Kind
 START = 2_000_000_000 * SECOND
 """Time of the first entry, in microseconds."""
 
-SETTINGS = Settings(horizon=4.0, publish_rows=2, publish_seconds=3.0)
+SETTINGS = Settings(horizon=4.0, silence="negative", publish_rows=2, publish_seconds=3.0)
 
 
 class Bug(Enum):
@@ -195,8 +197,8 @@ def computed_again(entries: list[Entry], up_to: int) -> Again:
     again = Again(begin(as_arrays(entries)), [], [])
     advance = again.state.ledger.advance
 
-    def noted(now: float) -> Released:
-        released = advance(now)
+    def noted(now: float, *until: float) -> Released:
+        released = advance(now, *until)
         pairs = [(int(high) << 64) + int(low) for high, low in released.ids]
         again.rows += zip(pairs, released.scores.tolist(), released.labels.tolist(), strict=True)
         return released
@@ -225,23 +227,75 @@ class Row:
     at: float
     score: float
     label: int | None = None
+    version: int = 0
+    probability: float = 0.0
+
+
+@dataclass
+class FeedByHand:
+    """How far rows are released: those due before ``before``, and those due up to ``vouched``."""
+
+    life: float = -math.inf
+    before: float = -math.inf
+    vouched: float = -math.inf
+    judged: float = -math.inf
+    evidence: float = 0.0
+    held: float | None = None
+
+    def releases(self, due: float) -> bool:
+        """Whether a row is released."""
+        return due < self.before or due <= self.vouched
+
+    def look(self, rows: dict[int, Row], horizon: float, now: float, grace: float, trusted: Sequence[int]) -> None:
+        """Rows whose outcomes should have come are evidence; then life moves the release on."""
+        for due, id in sorted((row.at + horizon, id) for id, row in rows.items()):
+            row = rows[id]
+            late = self.judged <= due < now - grace and due > self.vouched
+            if self.held is None and late and row.version in trusted and row.label != 0:
+                factor = (1.0 / 6.0 if row.label else 1.0) / (1.0 - (1.0 - 1.0 / 6.0) * 0.25 * row.probability)
+                self.evidence = (self.evidence + row.probability) * factor
+                self.held = now if self.evidence >= 1e6 else None
+        self.judged = max(self.judged, now - grace)
+        if self.held is None:
+            self.before = max(self.before, self.life - grace)
+
+    def act(self, document: dict[str, Any], rows: dict[int, Row], horizon: float, now: float, grace: float) -> None:
+        """Word of the feed, or a decision about a gap without times."""
+        ends = document.get("action") == "gap"
+        if document.get("action") == "complete":
+            until = min(document["until"] / SECOND, now)
+            self.vouched = max(self.vouched, until)
+            ends = self.held is not None and until >= self.held
+        elif ends and document["was"] == "silent":
+            self.before = max(self.before, now - grace)
+        elif ends:
+            for id in [id for id, row in rows.items() if not self.releases(row.at + horizon) and row.at < now]:
+                del rows[id]
+        if ends:
+            self.held, self.evidence = None, 0.0
 
 
 def learned_rows(
-    entries: list[Entry], horizon: float = SETTINGS.horizon, *, silent_negatives: bool = True
-) -> list[tuple[int, float, int]]:
+    entries: list[Entry], horizon: float = SETTINGS.horizon, *, silent_negatives: bool = True,
+    grace: float = SETTINGS.longest_delay, trusted: Sequence[int] = (),
+) -> list[tuple[int, float, int]]:  # fmt: skip
     """Id, score and label of each row that is due, in the order of learning: the rules in their plainest form.
 
     The second of the last entry may go on, so it is left out. An id must not be used again after one horizon, unless it
-    was erased. An erasure counts at the end of its second.
+    was erased. An erasure counts at the end of its second. Versions that are trusted are taken as given.
     """
     waiting, early, learned = dict[int, Row](), dict[int, list[tuple[int, float]]](), []
     released: set[int] = set()
+    feed = FeedByHand()
     blocks: dict[int, list[Entry]] = {}
     for each in entries:
         blocks.setdefault(each.time // SECOND, []).append(each)
     for second, block in list(blocks.items())[:-1]:
-        due = sorted((row.at + horizon, id) for id, row in waiting.items() if row.at + horizon <= second)
+        if silent_negatives:
+            feed.look(waiting, horizon, second, grace, trusted)
+        else:
+            feed.vouched = second
+        due = sorted((row.at + horizon, id) for id, row in waiting.items() if feed.releases(row.at + horizon))
         for _, id in due:
             row = waiting.pop(id)
             released.add(id)
@@ -251,19 +305,24 @@ def learned_rows(
         for each in block:
             if each.kind == Kind.PREDICTION:
                 found = early.pop(each.id, [])
-                waiting[each.id] = Row(each.time / SECOND, each.score, found[-1][0] if found else None)
+                label = found[-1][0] if found else None
+                waiting[each.id] = Row(each.time / SECOND, each.score, label, each.version, each.probability)
         for each in block:
             at, new = each.predicted / SECOND, each.id not in waiting and each.id not in released
             if each.kind == Kind.OUTCOME_WITH_RECEIPT and new and at + horizon > second:
                 waiting[each.id] = Row(at, each.score)
         for each in block:
             if each.kind in (Kind.OUTCOME, Kind.OUTCOME_WITH_RECEIPT):
+                feed.life = max(feed.life, each.time / SECOND)
                 row = waiting.get(each.id)
                 if row is None:
                     early.setdefault(each.id, []).append((each.label, each.time / SECOND))
                 elif each.time / SECOND <= row.at + horizon:
                     waiting[each.id] = replace(row, label=each.label)
-        for erased in filter(None, map(erased_id, block)):
-            waiting.pop(erased, None)
-            early.pop(erased, None)
+        for each in block:
+            if (erased := erased_id(each)) is not None:
+                waiting.pop(erased, None)
+                early.pop(erased, None)
+            elif each.kind == Kind.ACTION:
+                feed.act(json.loads(each.document or "{}"), waiting, horizon, block[-1].time / SECOND, grace)
     return learned

@@ -85,6 +85,16 @@ class Canary(Body):
     )  # fmt: skip
 
 
+class Gap(Body):
+    """What a gap of the outcomes was; by default from the last outcome, or word of the feed, until now."""
+
+    was: Literal["silent", "lost"] = Field(
+        description="silent: what came is all there is, and is learned; lost: predictions of the gap are dropped."
+    )
+    since: AwareDatetime | None = Field(None, alias="from", strict=False, description="RFC 3339 with offset.")
+    until: AwareDatetime | None = Field(None, strict=False, description="RFC 3339 with offset.")
+
+
 class Erase(Body):
     """The id to remove."""
 
@@ -254,9 +264,13 @@ def show_stream(stream: StreamName, pool: Pool, caller: Reader) -> StreamDetail:
 
 @router.put("/streams/{stream}/settings", status_code=202, tags=["streams"], responses=responses(404))
 def change_settings(stream: StreamName, body: SettingsDocument, pool: Pool, caller: Admin) -> Entry:
-    """Replace the settings of a stream, from the next block of its log on. What is left out gets its default."""
-    settings = Settings.of(body)
+    """Replace the settings of a stream, from the next block of its log on. What is left out gets its default.
+
+    What silence means cannot change, and need not be sent.
+    """
     with pool.connection() as connection:
+        present = streams.settings_of(connection, streams.find_stream(connection, stream).number)
+        settings = Settings.of({"silence": present.silence} | body)
         return Entry(position=streams.change_settings(connection, caller.digest, stream, settings))
 
 
@@ -265,6 +279,13 @@ def erase(stream: StreamName, body: Erase, pool: Pool, caller: Admin) -> Entry:
     """Remove an id and its key from the log of a stream."""
     with pool.connection() as connection:
         return Entry(position=streams.erase(connection, caller.digest, stream, read_id(body.id)))
+
+
+@router.post("/streams/{stream}/gap", status_code=202, tags=["streams"], responses=responses(404))
+def gap(stream: StreamName, body: Gap, pool: Pool, caller: Admin) -> Entry:
+    """Say what a gap of the outcomes was, so that learning goes on."""
+    with pool.connection() as connection:
+        return Entry(position=streams.gap(connection, caller.digest, stream, body.was, body.since, body.until))
 
 
 # ------------------------------------------------------------------------------------------------------------ versions

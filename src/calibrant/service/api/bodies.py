@@ -298,7 +298,7 @@ def _shown(name: str) -> str:
     return name[:50] if name.isprintable() and name else repr(name[:50])
 
 
-def read_moment(text: Any, where: str) -> int:
+def read_moment(text: Any, where: str, name: str = "at") -> int:
     """A time in RFC 3339 with an offset, in microseconds.
 
     Examples
@@ -311,7 +311,7 @@ def read_moment(text: Any, where: str) -> int:
             raise ValueError
         return (datetime.fromisoformat(text.upper()) - EPOCH) // MICROSECOND
     except (ValueError, OverflowError):
-        raise invalid(f"{where}at", "must be a time with an offset", "such as 2026-05-01T12:00:00Z") from None
+        raise invalid(f"{where}{name}", "must be a time with an offset", "such as 2026-05-01T12:00:00Z") from None
 
 
 def check_skew(at: int, now: int, settings: Settings, where: str) -> None:
@@ -322,8 +322,13 @@ def check_skew(at: int, now: int, settings: Settings, where: str) -> None:
 
 
 def check_age(at: int, now: int, settings: Settings, where: str) -> None:
-    """Refuse the time of an outcome that is in the future, or so old that no prediction waits for it."""
+    """Refuse the time of an outcome that is in the future, or so old that no prediction waits for it.
+
+    Where silence is negative, predictions wait for a feed that is late, as long as the log is kept.
+    """
     oldest = settings.horizon + (settings.horizon if settings.remember is None else settings.remember) + settings.skew
+    if settings.silence == "negative":
+        oldest = max(oldest, 86_400.0 * settings.retention_days)
     if not -oldest * SECOND <= at - now <= settings.skew * SECOND:
         problem = f"is not between {oldest:g} seconds ago and {settings.skew:g} seconds from now"
         raise Skewed(422, "skew", f"{where}at", problem, "leave it out, or set the clock")

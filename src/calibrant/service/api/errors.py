@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
 from calibrant.messages import PYTHON, InputError
+from calibrant.service.settings import SUCH
 from calibrant.service.store import access, streams
 from calibrant.service.store.access import ExistsError, NotAllowedError, NotFoundError
 from calibrant.service.store.migrate import AWAY
@@ -21,7 +22,7 @@ from calibrant.service.store.migrate import AWAY
 RETRY_SECONDS = 5
 """When to try again after an outage of the database."""
 
-NEEDED = {"settings": 'send settings with a horizon in seconds, such as {"horizon": 3600}'}
+NEEDED = {"settings": f"send settings with a horizon in seconds and what silence means, {SUCH}"}
 """What to send for a field that is missing."""
 
 WORDS = {streams.NAME: streams.NAMED, f"^{access.NAME.pattern}$": access.NAMED, "extra_forbidden": "is not known"}

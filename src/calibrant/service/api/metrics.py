@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import Annotated, Any
 
 import psycopg
@@ -144,6 +145,11 @@ def _band(view: Overview) -> list[tuple[tuple[str, ...], Any]]:
     return [(("low",), found.get("level_low")), (("high",), found.get("level_high"))]
 
 
+def _last_outcome(view: Overview) -> list[tuple[tuple[str, ...], Any]]:
+    found = ((view.report or {}).get("feed") or {}).get("last_outcome")
+    return [((), found and datetime.fromisoformat(found).timestamp())]
+
+
 def _counts(view: Overview) -> list[tuple[tuple[str, ...], Any]]:
     found = (view.report or {}).get("counts") or {}
     return [((name,), value) for name, value in sorted(found.items()) if isinstance(value, int | float)]
@@ -151,7 +157,7 @@ def _counts(view: Overview) -> list[tuple[tuple[str, ...], Any]]:
 
 FIGURES: dict[str, tuple[str, Read]] = {
     "rows_learned": ("Rows that were learned", _of_report("rows_learned")),
-    "open_predictions": ("Predictions whose horizon has not passed", _of_report("open")),
+    "open_predictions": ("Predictions that wait for their release", _of_report("open")),
     "label_lag_seconds": ("Time within which this share of the outcomes came", _lag),
     "label_coverage": ("Share of released rows with an outcome", _of_report("coverage")),
     "label_coverage_last_horizon": (
@@ -177,6 +183,9 @@ FIGURES: dict[str, tuple[str, Read]] = {
         "Time since the version that is served was published",
         _one(lambda view: view.served_since and (view.now - view.served_since).total_seconds()),
     ),
+    "feed_held": ("1 while rows wait since outcomes do not come as predicted", _of_report("feed", "held")),
+    "last_outcome_timestamp_seconds": ("Time of the last entry of an outcome", _last_outcome),
+    "rows_past_due": ("Rows whose horizon has passed and that are not released", _of_report("feed", "past_due")),
     "promotion_paused": ("1 if new versions wait for a person after a roll-back", _of_report("paused")),
 }
 """Name -> help, and how it is read."""

@@ -15,6 +15,20 @@ from calibrant.service.api.serving.commits import BusyError, Outcome
 from calibrant.service.api.serving.links import UnavailableError
 from calibrant.service.api.serving.process import Process
 from calibrant.service.api.serving.versions import Served
+from calibrant.service.store.log import SECOND
+
+BODY = bodies.listed("outcomes", bodies.OUTCOME, 10_000)
+WITH_WORD: dict[str, Any] = BODY | {
+    "required": ["complete"],
+    "properties": {
+        "outcomes": BODY["properties"]["outcomes"] | {"minItems": 0},
+        "complete": {
+            "type": "string",
+            "format": "date-time",
+            "description": "All outcomes of predictions whose horizon ends by this time have been sent.",
+        },
+    },
+}
 
 router = APIRouter(tags=["predictions and outcomes"])
 
@@ -25,7 +39,7 @@ ACCEPTED: dict[str, Any] = {
     "type": "object",
     "required": ["accepted", "unknown", "position"],
     "properties": {
-        "accepted": {"type": "integer", "minimum": 1},
+        "accepted": {"type": "integer", "minimum": 0},
         "unknown": {
             "type": "integer",
             "minimum": 0,
@@ -41,7 +55,7 @@ ACCEPTED: dict[str, Any] = {
     summary="Send outcomes",
     response_class=Response,
     responses=bodies.answered(ACCEPTED, "They are durable.") | responses(404, 408, 413),
-    openapi_extra=STREAM | bodies.described(bodies.listed("outcomes", bodies.OUTCOME, 10_000)),
+    openapi_extra=STREAM | bodies.described({"anyOf": [BODY, WITH_WORD]}),
 )
 async def outcomes(request: Request) -> Response:
     """Outcomes of predictions, in the order in which they are to count. Scope: label.
@@ -50,15 +64,19 @@ async def outcomes(request: Request) -> Response:
     They can be sent again; those that were logged before change nothing. Of a stream in the mode ``returned``, each
     outcome needs its receipt. The ids of the first 500 are looked up. One of which no prediction is logged counts as
     unknown in the answer; its outcome is learned only if the prediction comes within one horizon.
+
+    Of a stream on which silence is negative, ``complete`` says up to when all outcomes were sent; there may be none.
     """
     process, served = await enter(request, "label")
     body = await bodies.read_json(request, process.config)
-    given = bodies.rows_in(body, "outcomes", process.config.batch_rows)
-    now = process.now()
+    word, now = body.pop("complete", None), process.now()
+    nothing = word is not None and body in ({}, {"outcomes": []})
+    given = [] if nothing else bodies.rows_in(body, "outcomes", process.config.batch_rows)
     try:
         rows = await bodies.apart(
             len(given) > bodies.FEW, lambda: [_row(process, served, row, now, place) for place, row in enumerate(given)]
         )
+        rows += [] if word is None else [_complete(served, word, now)]
     except Refusal as problem:
         what = "skew" if isinstance(problem, Skewed) else problem.code
         process.count("refused", served.name, what, len(given))
@@ -71,12 +89,22 @@ async def outcomes(request: Request) -> Response:
     except UnavailableError:
         process.count("refused", served.name, "database", len(given))
         raise away() from None
-    process.count("outcomes", served.name, "logged", len(rows))
+    process.count("outcomes", served.name, "logged", len(given))
     unknown, looked_up = sum(each < 0 for each in recorded[:LOOKED_UP]), sum(row[-1] for row in rows[:LOOKED_UP])
     process.count("ids", served.name, "known", looked_up - unknown)
     process.count("ids", served.name, "unknown", unknown)
-    answer = f'{{"accepted":{len(rows)},"unknown":{unknown},"position":{abs(recorded[-1])}}}'
+    answer = f'{{"accepted":{len(given)},"unknown":{unknown},"position":{abs(recorded[-1])}}}'
     return Response(answer, media_type="application/json")
+
+
+def _complete(served: Served, word: Any, now: int) -> Outcome:
+    """The row that says that all outcomes were sent."""
+    if served.settings.silence != "negative":
+        raise bodies.invalid("complete", "says nothing where silence is unknown", "leave it out")
+    until = bodies.read_moment(word, "", "complete")
+    if until > now + served.settings.skew * SECOND:
+        raise Skewed(422, "skew", "complete", "is in the future", "send a time that has passed")
+    return None, None, until, None, None, None, None, None, False
 
 
 def _row(process: Process, served: Served, row: Any, now: int, place: int) -> Outcome:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Any, Never, Self, TypeVar
+from typing import Any, Literal, Never, Self, TypeVar
 
 import httpx
 
@@ -142,6 +142,20 @@ class Client:
         for portion in calls.portions(outcomes, batch):
             total = total.then(self.send(calls.outcomes(stream, portion)))
         return total
+
+    def complete(self, stream: str, until: datetime) -> Any:
+        """Say that all outcomes of rows whose horizon ends by a time with an offset were sent; there may be none.
+
+        For streams on which silence is negative. Needs the scope label.
+        """
+        return self.send(calls.act(stream, "outcomes", {"complete": until.isoformat()}))
+
+    def gap(self, stream: str, was: Literal["silent", "lost"]) -> Any:
+        """Say that outcomes did not come since nothing happened (silent), or that they were lost.
+
+        Needs the scope admin. The gap is from the last outcome until now; the HTTP interface also takes other times.
+        """
+        return self.send(calls.act(stream, "gap", {"was": was}, repeatable=False))
 
     def streams(self) -> Any:
         """The streams that the token may read."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from datetime import datetime
-from typing import Any, Never, Self, TypeVar
+from typing import Any, Literal, Never, Self, TypeVar
 
 import httpx
 
@@ -67,6 +67,14 @@ class AsyncClient:
         for portion in calls.portions(outcomes, batch):
             total = total.then(await self.send(calls.outcomes(stream, portion)))
         return total
+
+    async def complete(self, stream: str, until: datetime) -> Any:
+        """Say that all outcomes up to a time were sent, as :meth:`Client.complete`."""
+        return await self.send(calls.act(stream, "outcomes", {"complete": until.isoformat()}))
+
+    async def gap(self, stream: str, was: Literal["silent", "lost"]) -> Any:
+        """Say what a gap of the outcomes was, as :meth:`Client.gap`."""
+        return await self.send(calls.act(stream, "gap", {"was": was}, repeatable=False))
 
     async def streams(self) -> Any:
         """The streams that the token may read."""

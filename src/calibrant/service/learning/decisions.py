@@ -27,6 +27,13 @@ NONE = -1
 OF_EPOCH = 100_000
 """Numbers of versions for each epoch."""
 
+MOST_TRUSTED = 1_000
+"""Trusted versions that are remembered."""
+
+TRUSTED_ROWS, TRUSTED_EVENTS, TRUSTED_RATIO = 1_000, 10, 1.5
+"""A version is trusted if the last released rows are this many, with this many events, and it predicts at most this
+much more: one that is moved a part of the way from a score that is far too high is not."""
+
 MOST_BAD = 10
 """Versions that were taken back whose rows raise no alarm."""
 
@@ -77,6 +84,8 @@ class Decisions:
         The version that is tried beside the one that is served, or was tried last.
     bad
         Versions that were rolled back or tried last and not promoted: rows that they served raise no further alarm.
+    trusted
+        Versions that predicted about as many events as there were when they were published: the feed is judged by them.
     held
         Why the newest version is not served: ``"step"``, ``"worse"``, ``"manual"``, ``"pinned"``, ``"paused"`` or
         ``"waiting"``; None if it is.
@@ -95,6 +104,7 @@ class Decisions:
     watch: Watch | None = None
     canary: Canary | None = None
     bad: list[int] = field(default_factory=list)
+    trusted: list[int] = field(default_factory=list)
     held: str | None = None
     documents: dict[int, str] = field(default_factory=dict)
     _maps: dict[int, ServedMap] = field(default_factory=dict, repr=False, compare=False)
@@ -141,6 +151,12 @@ class Decisions:
         served = self._map(self.served, find)
         new = candidate(learned, served.map, window.scores, settings.max_step)
         version = self.publish(new.document, position, time)
+        events = int((window.labels == 1).sum())
+        if len(window) >= TRUSTED_ROWS and events >= TRUSTED_EVENTS:
+            predicted = self._map(version.number, find).apply(window.scores, window.keys).sum()
+            self.trusted = [*self.trusted, *[version.number] * bool(predicted <= TRUSTED_RATIO * events)][
+                -MOST_TRUSTED:
+            ]
         self.held = self._reason(new.may_serve, window, settings, time, find)
         if self.held is not None:
             return version, None
@@ -345,7 +361,7 @@ class Decisions:
 
     def stored(self) -> dict[str, Any]:
         """As JSON values."""
-        found = {name: getattr(self, name) for name in (*WHOLE, *FLAGS, "held", "bad")}
+        found = {name: getattr(self, name) for name in (*WHOLE, *FLAGS, "held", "bad", "trusted")}
         documents = {str(number): text for number, text in self.documents.items()}
         watch = None if self.watch is None else self.watch.stored()
         canary = None if self.canary is None else self.canary.stored()
@@ -359,9 +375,9 @@ class Decisions:
             found.documents = {int(number): text for number, text in stored["documents"].items()}
             found.watch = None if stored["watch"] is None else Watch.of(stored["watch"])
             found.canary = None if stored["canary"] is None else Canary.of(stored["canary"])
-            found.bad = list(stored["bad"])
+            found.bad, found.trusted = list(stored["bad"]), list(stored.get("trusted", []))
             found._last = (stored["last"][0], stored["last"][1])
-            whole = [getattr(found, name) for name in WHOLE] + [*found._last, *found.bad]
+            whole = [getattr(found, name) for name in WHOLE] + [*found._last, *found.bad, *found.trusted]
             if any(type(each) is not int or each < NONE for each in whole):
                 raise ValueError
         except (KeyError, TypeError, ValueError, IndexError, AttributeError):

@@ -98,8 +98,7 @@ class Learner:
         ).fetchone()
         assert row is not None  # the stream exists
         later, waits = row
-        is_open = self.state is not None and self.state.ledger.counts.open > 0
-        if not later or not (waits or is_open):
+        if not later or not (waits or (self.state is not None and self.state.waits)):
             return False
         append_entry(self.connection, self.stream, Kind.TICK)
         return True

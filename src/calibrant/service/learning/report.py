@@ -30,7 +30,7 @@ def report(state: StreamState, names: Mapping[int, str] | None = None) -> dict[s
     -------
     dict
         Rows learned, open predictions, lag of labels, share of rows with an outcome, counts of the ledger, versions,
-        the monitor, reliability, worst keys and the trial of the version that is served.
+        the monitor, reliability, worst keys, the feed of outcomes and the trial of the version that is served.
     """
     counts, monitor, decisions = state.ledger.counts, state.monitor, state.decisions
     rows = released(counts)
@@ -61,10 +61,20 @@ def report(state: StreamState, names: Mapping[int, str] | None = None) -> dict[s
         "worst_keys": [each | {"key": named.get(int(each["key"]), each["key"])} for each in state.figures.worst_keys()],
         "trial": None if decisions.watch is None else decisions.watch.document(),
         "canary": None if decisions.canary is None else decisions.canary.document(),
+        "feed": _feed(state),
         "paused": decisions.paused,
         "pinned": decisions.pinned,
         "fast": state.fast_until != NEVER,
     }
+
+
+def _feed(state: StreamState) -> dict[str, Any]:
+    """The feed of outcomes; the time of the oldest row that is past due is in microseconds, for retention."""
+    feed, late = state.feed, state.ledger.predicted(-math.inf, state.time / SECOND)
+    times = {"held_since": feed.held, "life": max(feed.life, feed.complete), "last_outcome": feed.last}
+    found: dict[str, Any] = {name: None if at < 0.0 else moment(at) for name, at in times.items()}
+    oldest = int(late.min() * SECOND) if len(late) else None
+    return found | {"held": feed.is_held, "past_due": len(late), "oldest": oldest}
 
 
 def text_of(document: Mapping[str, Any]) -> str:

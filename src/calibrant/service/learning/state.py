@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 
 from calibrant.live import Bank, Ledger, Monitor
 from calibrant.live.ids import Ids
+from calibrant.live.records import Released
 from calibrant.live.snapshots import damaged, pack, unpack
 from calibrant.messages import InputError
 from calibrant.online import resume
 from calibrant.service.learning.canary import Tried
 from calibrant.service.learning.decisions import Decisions, Promotion, Version, can_serve
+from calibrant.service.learning.feed import MOST_PAST_DUE, Feed, is_time
 from calibrant.service.learning.figures import ARRAYS, Coverage, Figures, Rows, days_of
 from calibrant.service.learning.findings import Findings
 from calibrant.service.learning.publishing import map_of, restarted
@@ -66,7 +68,7 @@ class StreamState:
     The entries of one second are one block. A block moves the time to its second, so that rows which are due are
     released, judged with what was served, and learned; then come its predictions, its outcomes and its actions, each in
     their order; then a version is published if one is due. Only whole blocks are applied, so the state depends on the
-    log alone.
+    log alone. Where silence is negative, rows that are due wait until the feed of outcomes has shown life.
 
     Parameters
     ----------
@@ -80,6 +82,8 @@ class StreamState:
     alarms, alarmed, fast_until
         Alarms so far, the time of the last one, and until when versions are published sooner after it. Rows that were
         served before an alarm are released for one horizon after it: what the monitor finds in them is the same alarm.
+    feed
+        The feed of outcomes: where silence is negative, it says up to where rows are released.
     find
         The document of a version that was published: needed when a person promotes one that is not held here. A version
         never changes, so this does not make the state depend on anything but the log.
@@ -94,6 +98,7 @@ class StreamState:
         self.monitor = settings.new_monitor()
         self.figures, self.findings, self.coverage = Figures(), Findings(), Coverage()
         self.decisions = Decisions()
+        self.feed = Feed()
         self.published, self.rows_published = NEVER, 0
         self.alarms, self.alarmed, self.fast_until = 0, NEVER, NEVER
         self.find: Callable[[int], str] = _not_found
@@ -137,7 +142,9 @@ class StreamState:
         self._predictions(block, block.kind == Kind.OUTCOME_WITH_RECEIPT, block.predicted, decided)
         came = (block.kind == Kind.OUTCOME) | (block.kind == Kind.OUTCOME_WITH_RECEIPT)
         if came.any():
-            self.ledger.observe(_sixteen(block.id[came]), block.label[came], at=block.at[came] / SECOND)
+            at = block.at[came] / SECOND
+            self.ledger.observe(_sixteen(block.id[came]), block.label[came], at=at)
+            self.feed.came(at, block.time[came] / SECOND)
             self.ledger.take_corrections()  # they are counted; nothing is learned from them
         for position in block.position[block.kind == Kind.ACTION].tolist():
             self._act(json.loads(block.documents[position]), position, decided)
@@ -171,8 +178,9 @@ class StreamState:
 
         A roll-back has the first position of the block, so that what a person decides in the same block comes after it.
         """
-        released = self.ledger.advance(now)
-        if self.fast_until != NEVER and self.time >= self.fast_until:
+        reached = int(self.feed.until * SECOND) if self._waits_for_life else self.time
+        released = self._due(now)
+        if self.fast_until != NEVER and reached >= self.fast_until:
             self.fast_until = NEVER
             self.monitor.restart()  # rows from here on were served after the alarm
         if not len(released):
@@ -192,10 +200,34 @@ class StreamState:
         self.forecaster.learn_many(rows.scores, rows.labels)
         if self.monitor.alarm_count > alarms and self.fast_until == NEVER:
             self.alarms, self.alarmed = self.alarms + 1, self.time
+            if self.feed.is_held:
+                return
             self.fast_until = self.time + int(self.settings.horizon * SECOND)
             self.forecaster = restarted(self.forecaster, self.settings.new_forecaster())
             self.figures.keep(self.monitor.rows - self.monitor.alarms[-1].onset_row)
             self.findings.add(self.monitor, self.figures.window, self.time, self.decisions.served)
+
+    def _due(self, now: float) -> Released:
+        """Rows that are due, and whose outcomes have arrived if there are any."""
+        if not self._waits_for_life:
+            return self.ledger.advance(now)
+        self.feed.look(self.ledger, now, self.settings.longest_delay, self.decisions.trusted)
+        released = self.ledger.advance(now, self.feed.until)
+        if self.ledger.counts.open > MOST_PAST_DUE:
+            self.ledger.drop_oldest(max(len(self.ledger.predicted(NEVER, now)) - MOST_PAST_DUE, 0))
+        return released
+
+    @property
+    def _waits_for_life(self) -> bool:
+        return self.settings.silence == "negative"
+
+    @property
+    def waits(self) -> bool:
+        """Whether time alone leads to something: rows that are not due, or that can be released."""
+        if not self._waits_for_life:
+            return self.ledger.counts.open > 0
+        reach = self.feed.reach(self.settings.longest_delay)
+        return bool(len(self.ledger.predicted(self.feed.judged, np.inf)) or len(self.ledger.predicted(NEVER, reach)))
 
     def _count(self, rows: Rows, decided: Decided) -> None:
         """Count rows; figures of days that end are reported."""
@@ -221,6 +253,11 @@ class StreamState:
             if "id" in document:  # otherwise it is erased from the log, and this state is from before it
                 self.ledger.erase(bytes.fromhex(document["id"]))
                 decided.erased.append((position, UUID(document["id"]), UUID(document["to"])))
+        elif action == "complete":
+            if is_time(document.get("until")):
+                self.feed.says(min(document["until"], self.time) / SECOND)
+        elif action == "gap":
+            self.feed.end(self.ledger, document, self.time / SECOND, self.settings.longest_delay)
         elif action == "epoch":
             self.decisions.begin_epoch(document["number"])
         elif action == "publish":
@@ -255,7 +292,7 @@ class StreamState:
         fast = self.fast_until != NEVER
         sooner = FASTER if fast else 1
         passed = self.time - self.published >= self.settings.publish_seconds * SECOND / sooner
-        if not rows or not (rows >= max(1, self.settings.publish_rows // sooner) or passed):
+        if self.feed.is_held or not rows or not (rows >= max(1, self.settings.publish_rows // sooner) or passed):
             return
         self.published, self.rows_published = self.time, self.forecaster.n_rows
         learned = map_of(self.forecaster, self.bank, together=fast)
@@ -278,6 +315,7 @@ class StreamState:
             "monitor": self.monitor.to_json(),
             "findings": self.findings.kept,
             "coverage": self.coverage.sums,
+            "feed": self.feed.stored(),
         }
         bank = b"" if self.bank is None else self.bank.to_bytes()
         raw = {"ledger": self.ledger.to_bytes(), "bank": bank}
@@ -303,6 +341,7 @@ class StreamState:
         found.figures = Figures.of(arrays)
         found.findings, found.coverage = Findings(head.get("findings", [])), Coverage(head.get("coverage", []))
         found.decisions = Decisions.of(head["decisions"])
+        found.feed = Feed.of(head.get("feed"))
         return found
 
 

@@ -34,6 +34,12 @@ FIELDS: dict[str, tuple[str, str]] = {
 }
 """Binary form and expression of each column; none is null, so that all values of a column have one length."""
 
+OUTCOMES = (
+    "select append_outcomes(%s, %s::uuid[], %s::smallint[], %s::bigint[], %s::float8[], %s::text[], %s::bigint[], "
+    "%s::integer[], %s::float8[])"
+)
+"""A row without an id says that all outcomes of rows due up to its time were sent."""
+
 HEADER = 20
 """Bytes of an array of PostgreSQL before its values."""
 
@@ -188,8 +194,13 @@ def append_outcomes(
     """Log outcomes of logged predictions, and return the position of the last."""
     n = len(ids)
     values: list[Any] = [stream, list(ids), list(labels), list(at), *([None] * n for _ in range(5))]
-    call = "select append_outcomes(%s, %s, %s::smallint[], %s, %s, %s, %s, %s, %s)"
-    return int(_one(connection, call, values))
+    return int(_one(connection, OUTCOMES, values))
+
+
+def append_complete(connection: psycopg.Connection, stream: int, until: int) -> int:
+    """Log that all outcomes of rows due up to a time in microseconds were sent, and return the position."""
+    values: list[Any] = [stream, *([None] for _ in range(2)), [until], *([None] for _ in range(5))]
+    return int(_one(connection, OUTCOMES, values))
 
 
 def append_entry(connection: psycopg.Connection, stream: int, kind: Kind, document: str | None = None) -> int:

@@ -311,6 +311,39 @@ def resume(connection: psycopg.Connection, caller: bytes | None, stream: str) ->
     return act(connection, caller, stream, "resume")
 
 
+def gap(
+    connection: psycopg.Connection, caller: bytes | None, stream: str, was: str,
+    since: datetime | None = None, until: datetime | None = None,
+) -> int:  # fmt: skip
+    """Log what a gap of the outcomes was.
+
+    Parameters
+    ----------
+    connection
+        A connection in autocommit mode.
+    caller
+        As for :func:`act`.
+    stream
+        Name of the stream.
+    was
+        ``"silent"``: what came is all there is; ``"lost"``: outcomes were lost, and predictions of the gap are dropped.
+    since, until
+        The gap; by default from the last life of the feed until now.
+
+    Returns
+    -------
+    int
+        Position of the entry.
+    """
+    if was not in ("silent", "lost"):
+        raise InputError("was", f"is {was!r}", "pass silent or lost")
+    if since is not None and until is not None and since > until:
+        raise InputError("until", "is before the begin of the gap", "send the times in their order")
+    times = {"from": since, "until": until}
+    sent = {name: None if at is None else (at - EPOCH) // timedelta(microseconds=1) for name, at in times.items()}
+    return act(connection, caller, stream, "gap", was=was, **sent)
+
+
 def erase(connection: psycopg.Connection, caller: bytes | None, stream: str, id: UUID) -> int:
     """Remove an id and its key from a stream; the position is that of the entry that says so."""
     with refusals():

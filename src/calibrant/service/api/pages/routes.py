@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -14,7 +15,7 @@ from calibrant.service.api.errors import Refusal
 from calibrant.service.api.pages.rendering import STYLE, docs_page, login_page, stream_page, streams_page
 from calibrant.service.store.access import Caller
 from calibrant.service.store.overview import History, Overview, read_history, read_overviews
-from calibrant.service.store.streams import pin, promote, resume, roll_back
+from calibrant.service.store.streams import gap, pin, promote, resume, roll_back
 
 router = APIRouter(include_in_schema=False)
 
@@ -55,14 +56,16 @@ def show_stream(
 
 @router.post("/streams/{stream}/{action}")
 async def decide(request: Request, stream: str, action: str, caller: Admin) -> RedirectResponse:
-    """Roll back, promote, pin or resume: logged as an action of the caller. A pin without a version ends."""
-    number = (await form_of(request)).get("version", "")
-    if action not in ("promote", "pin", "roll-back", "resume"):
+    """Roll back, promote, pin, resume or say what a gap was: an action of the caller. A pin without a version ends."""
+    form = await form_of(request)
+    number = form.get("version", "")
+    if action not in ("promote", "pin", "roll-back", "resume", "gap"):
         raise Refusal(404, "not-found", "action", "does not exist")
     ends_pin = action == "pin" and not number
     is_number = number.isascii() and number.isdecimal() and len(number) < 10
     if action in ("promote", "pin") and not (ends_pin or is_number):
         raise Refusal(422, "wrong-value", "version", "must be a number")
+    times = [_time(form, name) for name in ("from", "until")] if action == "gap" else []
 
     def write() -> None:
         with request.app.state.access.pool.connection() as connection:
@@ -70,11 +73,22 @@ async def decide(request: Request, stream: str, action: str, caller: Admin) -> R
                 promote(connection, caller.digest, stream, int(number))
             elif action == "pin":
                 pin(connection, caller.digest, stream, None if ends_pin else int(number))
+            elif action == "gap":
+                gap(connection, caller.digest, stream, form.get("was", ""), *times)
             else:
                 {"roll-back": roll_back, "resume": resume}[action](connection, caller.digest, stream)
 
     await run_in_threadpool(write)
     return RedirectResponse(f"/streams/{stream}?refresh=2#versions", 303)
+
+
+def _time(form: Mapping[str, str], name: str) -> datetime | None:
+    """A time of a form in UTC, as browsers send it; None if it is left out."""
+    text = form.get(name, "")
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=UTC) if text else None
+    except ValueError:
+        raise Refusal(422, "wrong-value", name, "must be a time", "such as 2026-05-01T12:00") from None
 
 
 @router.get("/login")

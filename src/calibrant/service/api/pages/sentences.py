@@ -80,8 +80,8 @@ def about(view: Overview) -> Sentence:
     Returns
     -------
     Sentence
-        In this order: a learner that is behind, nothing learned yet, an alarm that holds, rows that are off after it, a
-        pause, an alarm from which the stream recovers, how predictions and outcomes compare.
+        In this order: a learner that is behind, a feed that is held, nothing learned yet, an alarm that holds, rows that
+        are off after it, a pause, an alarm from which the stream recovers, how predictions and outcomes compare.
     """
     report = view.report
     if view.behind_seconds > LATE_SECONDS:
@@ -90,6 +90,9 @@ def about(view: Overview) -> Sentence:
             f"The learner is {duration(view.behind_seconds)} behind: {waiting}. If the number falls, it is catching up."
         )
         return Sentence("bad", f"{text} If not, check that calibrant learn is running. Nothing is lost.")
+    feed = (report or {}).get("feed") or {}
+    if feed.get("held"):
+        return Sentence("bad", f"{quiet(feed)}: nothing is learned or published. Say below what happened.")
     if report is None or not report["rows_learned"]:
         served = "the score itself is served" if not view.served else f"version {view.served} is served"
         return Sentence("none", f"No outcome has been learned yet; {served}.")
@@ -136,6 +139,27 @@ def seen(alarm: Mapping[str, Any]) -> str:
         return ""
     observed, predicted = (percent(alarm[name]) for name in ("observed", "predicted"))
     return f": of the last {plural(alarm['rows'], 'row')}, {observed} were events, and {predicted} were predicted"
+
+
+def quiet(feed: Mapping[str, Any]) -> str:
+    """Since when outcomes do not come as predicted.
+
+    Examples
+    --------
+    >>> quiet({"held_since": "2026-05-02T09:00:00Z", "last_outcome": "2026-05-02T08:15:30Z"})
+    'No outcomes since 2026-05-02 08:15 UTC'
+    >>> quiet({"held_since": "2026-05-02T09:00:00Z", "last_outcome": "2026-05-02T10:00:00Z"})
+    'Hardly any outcomes came before 2026-05-02 09:00 UTC'
+    """
+    held, last = feed["held_since"], feed.get("last_outcome")
+    if last is None or last >= held:
+        return f"Hardly any outcomes came before {minute(held)}"
+    return f"No outcomes since {minute(last)}"
+
+
+def minute(text: str) -> str:
+    """A time of the report, to the minute."""
+    return f"{text[:16].replace('T', ' ')} UTC"
 
 
 def decision(view: Overview) -> str:

@@ -84,7 +84,7 @@ class Smalls(Array):
 class Uuids(Array):
     """``uuid[]``, of 16 bytes each."""
 
-    element, whole = 2950, 2951
+    element, whole, form = 2950, 2951, struct.Struct(">i16s")
 
     @classmethod
     def all(cls, values: Sequence[bytes]) -> bytes:

@@ -19,8 +19,11 @@ A = TypeVar("A")
 Prediction = tuple[bytes, float, str | None, int | None, int, float]
 """Id, score, key, time, version, probability."""
 
-Outcome = tuple[bytes, int, int | None, float | None, str | None, int | None, int | None, float | None, bool]
-"""Id, label, time; of a receipt: score, key, time of the prediction, version, probability; whether it is looked up."""
+Outcome = tuple[
+    bytes | None, int | None, int | None, float | None, str | None, int | None, int | None, float | None, bool
+]
+"""Id, label, time; of a receipt: score, key, time of the prediction, version, probability; whether it is looked up.
+Without an id: word of the feed that all outcomes of rows due up to the time were sent."""
 
 Answered = tuple[int, float, int]
 """What was found (0: new, 1: the same, 2: another content), probability, version."""
