@@ -14,13 +14,13 @@ from calibrant.live.delays import ARRAYS, DelayDrift, Delays, cells_of, periods_
 from calibrant.live.held import HeldOutcomes
 from calibrant.live.ids import Ids, IdTable, read_ids
 from calibrant.live.inputs import beside, column, duration, groups_of, rows_of, times
-from calibrant.live.names import SLACK, KeyNames, text_keys
+from calibrant.live.names import SLACK, KeyNames, coded_keys
 from calibrant.live.queues import DueQueue
 from calibrant.live.records import Correction, Counts, Released
 from calibrant.live.snapshots import damaged, pack, unpack
 from calibrant.live.states import COLUMNS, DONE, HELD, NONE, OPEN, correction, number, well_formed, whole
 from calibrant.live.young import Young
-from calibrant.messages import InputError, plural
+from calibrant.messages import InputError
 from calibrant.numerics import Floats, Ints
 from calibrant.online.limits import real
 from calibrant.shift.maturity import MIN_ARRIVED, MIN_DELAYS
@@ -239,24 +239,15 @@ class Ledger:
         """When rows were predicted that wait and are due in (after, until], in no particular order."""
         return np.asarray(self._columns["at"][self._releases.between(after, until)])
 
-    def drop_oldest(self, n: int) -> None:
-        """Drop the n waiting rows that are due first, whatever their outcome: they are counted, and never released."""
-        oldest = self._in_order(self._releases.pop_oldest(n))
-        self._releases.push(oldest[n:], self._columns["due"][oldest[n:]])
-        self._lose(oldest[:n])
-
-    def drop_between(self, after: float, before: float) -> None:
-        """Drop the waiting rows that are due later than one time and were predicted before another one."""
-        rows = np.sort(self._releases.between(after, math.inf))
-        self._lose(rows[self._columns["at"][rows] < before])
-        kept = self._releases.pop(math.inf)
-        kept = kept[self._columns["state"][kept] == OPEN]
-        self._releases.push(kept, self._columns["due"][kept])
-
-    def _lose(self, rows: Ints) -> None:
-        self.counts.open -= len(rows)
-        self.counts.dropped += len(rows)
-        self._drop(rows)
+    def drop(self, most: int | None = None, *, after: float = -math.inf, before: float = math.inf) -> None:
+        """Drop and count waiting rows: those due first, or all due after a time and predicted before another one."""
+        rows = self._in_order(self._releases.pop(math.inf) if most is None else self._releases.pop_oldest(most))
+        due, late = self._columns["due"][rows], np.arange(len(rows)) >= (len(rows) if most is None else most)
+        kept = late | (due <= after) | (self._columns["at"][rows] >= before)
+        self._releases.push(rows[kept], due[kept])
+        self.counts.open -= int((~kept).sum())
+        self.counts.dropped += int((~kept).sum())
+        self._drop(rows[~kept])
 
     def erase(self, id: bytes) -> None:
         """Forget an id wherever the ledger holds it; a row that waits is removed, and is not released.
@@ -585,24 +576,9 @@ class Ledger:
 
     def _keys(self, keys: ArrayLike, n: int) -> Ints:
         """Keys of n rows, in one column or several; text as codes."""
-        text = text_keys(keys, n) if self.key_columns == 1 else None
         so_far = "text" if self._names is not None else "integers" if self.counts.predictions else None
-        kind = "integers" if text is None else "text"
-        if n and so_far is not None and kind != so_far:
-            raise InputError("keys", f"holds {kind}, but the keys so far are {so_far}", f"pass {so_far}")
-        if text is not None:
-            names = KeyNames() if self._names is None else self._names
-            names.admit(text)
-            self._names = names if text else self._names
-            return names.add(text)
-        if self.key_columns == 1:
-            return column("keys", keys, n, np.int64)
-        given = np.asarray(keys)
-        if given.ndim > 0 and given.shape != (n, self.key_columns):
-            problem = f"has shape {given.shape}, and there are {plural(n, 'id')}"
-            raise InputError("keys", problem, f"pass {self.key_columns} integers per id")
-        shape = (n, self.key_columns)
-        return column("keys", given.reshape(-1) if given.ndim else given, math.prod(shape), np.int64).reshape(shape)
+        found, self._names = coded_keys(keys, n, self.key_columns, self._names, so_far)
+        return found
 
     def _named(self, keys: Ints) -> NDArray[Any]:
         """Keys as they were passed."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from calibrant.live.bank.keys import Codes, read_key_column
+from calibrant.live.inputs import column
 from calibrant.live.snapshots import damaged
 from calibrant.messages import InputError, plural
 from calibrant.numerics import Ints
@@ -93,3 +95,25 @@ class KeyNames:
         found.admit(stored)
         found.add(stored)
         return found
+
+
+def coded_keys(
+    keys: ArrayLike, n: int, width: int, names: KeyNames | None, so_far: str | None
+) -> tuple[Ints, KeyNames | None]:
+    """Keys of n rows as integers in one column or several, text as codes; and the names with those of the text."""
+    text = text_keys(keys, n) if width == 1 else None
+    kind = "integers" if text is None else "text"
+    if n and so_far is not None and kind != so_far:
+        raise InputError("keys", f"holds {kind}, but the keys so far are {so_far}", f"pass {so_far}")
+    if text is not None:
+        found = KeyNames() if names is None else names
+        found.admit(text)
+        return found.add(text), found if text else names
+    if width == 1:
+        return column("keys", keys, n, np.int64), names
+    given = np.asarray(keys)
+    if given.ndim > 0 and given.shape != (n, width):
+        problem = f"has shape {given.shape}, and there are {plural(n, 'id')}"
+        raise InputError("keys", problem, f"pass {width} integers per id")
+    shape = (n, width)
+    return column("keys", given.reshape(-1) if given.ndim else given, math.prod(shape), np.int64).reshape(shape), names

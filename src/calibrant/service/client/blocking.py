@@ -151,7 +151,7 @@ class Client:
         return self.send(calls.act(stream, "outcomes", {"complete": until.isoformat()}))
 
     def gap(self, stream: str, was: Literal["silent", "lost"]) -> Any:
-        """Say that outcomes did not come since nothing happened (silent), or that they were lost.
+        """Say that outcomes did not come since there were none (silent), or that they were lost.
 
         Needs the scope admin. The gap is from the last outcome until now; the HTTP interface also takes other times.
         """

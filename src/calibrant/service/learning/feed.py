@@ -30,7 +30,7 @@ MOST_PAST_DUE = 5_000_000
 """Rows that may wait after they are due: half of what a ledger holds, so that there is room for new ones."""
 
 WAS = ("silent", "lost")
-"""What a gap of the feed was: nothing happened, or outcomes were lost."""
+"""What a gap of the feed was: there were no events, or outcomes were lost."""
 
 
 @dataclass
@@ -148,7 +148,7 @@ class Feed:
             return
         stop = now if end is None else min(end / SECOND, now)
         if document["was"] == "lost":
-            ledger.drop_between(self.until if start is None else before(start / SECOND - grace), stop)
+            ledger.drop(after=self.until if start is None else before(start / SECOND - grace), before=stop)
         else:
             self.until = max(self.until, before(stop - grace))
         self.restart()

@@ -214,7 +214,7 @@ class StreamState:
         self.feed.look(self.ledger, now, self.settings.longest_delay, self.decisions.trusted)
         released = self.ledger.advance(now, self.feed.until)
         if self.ledger.counts.open > MOST_PAST_DUE:
-            self.ledger.drop_oldest(max(len(self.ledger.predicted(NEVER, now)) - MOST_PAST_DUE, 0))
+            self.ledger.drop(max(len(self.ledger.predicted(NEVER, now)) - MOST_PAST_DUE, 0))
         return released
 
     @property

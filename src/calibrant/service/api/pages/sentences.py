@@ -92,7 +92,7 @@ def about(view: Overview) -> Sentence:
         return Sentence("bad", f"{text} If not, check that calibrant learn is running. Nothing is lost.")
     feed = (report or {}).get("feed") or {}
     if feed.get("held"):
-        return Sentence("bad", f"{quiet(feed)}: nothing is learned or published. Say below what happened.")
+        return Sentence("bad", f"{quiet(feed)}: nothing is learned or published. Say below what the gap was.")
     if report is None or not report["rows_learned"]:
         served = "the score itself is served" if not view.served else f"version {view.served} is served"
         return Sentence("none", f"No outcome has been learned yet; {served}.")
