@@ -25,11 +25,12 @@ BODIES: dict[tuple[str, str], dict[str, Any]] = {
     ("post", "/v1/streams/{stream}/predictions"): {"rows": [{"id": "a", "score": 0.5}]},
     ("post", "/v1/streams/{stream}/outcomes"): {"outcomes": [{"id": "a", "outcome": 1}]},
     ("post", "/v2/models/{stream}/infer"): {"id": "a", "inputs": [TENSOR]},
-    ("post", "/v1/streams"): {"name": "sales", "settings": {"horizon": 3.0}},
+    ("post", "/v1/streams"): {"name": "sales", "settings": {"horizon": 3.0, "silence": "negative"}},
     ("put", "/v1/streams/{stream}/settings"): {"horizon": 3.0},
     ("post", "/v1/streams/{stream}/erase"): {"id": "a"},
     ("post", "/v1/streams/{stream}/versions"): {"document": {}},
     ("post", "/v1/streams/{stream}/pin"): {"version": None},
+    ("post", "/v1/streams/{stream}/gap"): {"was": "silent"},
     ("post", "/v1/streams/{stream}/canary"): {"version": None, "share": 0.0},
     ("post", "/v1/tokens"): {"name": "a", "scopes": ["read"]},
     ("post", "/v1/tokens/{number}/rotate"): {"overlap_seconds": 0.0},
@@ -198,7 +199,7 @@ def batches(n: int, rows: int) -> bytes:
 
 
 def test_batches_are_counted_also_empty_ones() -> None:
-    settings = Settings(horizon=60.0)
+    settings = Settings(horizon=60.0, silence="negative")
     assert len(read_columns(batches(MOST_BATCHES, 1), settings, 0, 10_000)) == MOST_BATCHES
     for n, rows in ((MOST_BATCHES + 1, 1), (30_000, 0)):
         begun = time.process_time()

@@ -386,8 +386,8 @@ def test_the_feed_gives_its_word_and_people_say_what_a_gap_was(
         assert (answer.status_code, answer.json()["accepted"]) == (200, accepted)
     one = [{"id": "a", "outcome": 1}]
     for body, argument in (
-        ({"outcomes": [], "complete": moment(1_000)}, "complete"), ({"complete": "now"}, "complete"), ({}, "body"),
-        ({"complete": until, "more": 1}, "body"), ({"outcomes": one, "complete": 5}, "complete"),
+        ({"outcomes": [], "complete": moment(1_000)}, "complete"), ({"complete": "now"}, "complete"), ({}, "outcomes"),
+        ({"complete": until, "more": 1}, "outcomes"), ({"outcomes": one, "complete": 5}, "complete"),
     ):  # fmt: skip
         answer = service.client.post(f"{path}/outcomes", json=body)
         assert (answer.status_code, answer.json()["error"]["argument"]) == (422, argument)

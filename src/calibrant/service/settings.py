@@ -223,9 +223,10 @@ class Settings:
             raise InputError("settings", "must be an object", SUCH)
         needed = {each.name: each.default is MISSING for each in fields(cls)}
         unknown = sorted(set(document) - needed.keys())
-        fix = "".join(f"{name!r} is not known; " for name in unknown[:1]) + f"the names are {', '.join(sorted(needed))}"
+        odd, names = "".join(f"{name!r} is not known; " for name in unknown[:1]), ", ".join(sorted(needed))
+        fix = f"{odd}the names are {names}"
         if missing := [name for name in needed if needed[name] and name not in document]:
-            raise InputError(missing[0], "is missing", SILENCES if missing[0] == "silence" else fix)
+            raise InputError(missing[0], "is missing", f"{odd}{SILENCES}" if missing[0] == "silence" else fix)
         if unknown:
             raise InputError("settings", f"has no {unknown[0]!r}", fix)
         return cls(**document)
