@@ -43,8 +43,8 @@ SILENCES = 'pass "negative" if no outcome means that the event did not happen, o
 
 NUMBERS: Mapping[str, tuple[float, float]] = {
     "horizon": SECONDS, "grace": SECONDS, "remember": SECONDS, "publish_seconds": SECONDS, "skew": SECONDS,
-    "cool_down": SECONDS, "stale_seconds": SECONDS, "half_life": (1.0, 1e15), "max_step": (1e-3, 100.0), "tolerance": (1e-3, 5.0),
-    "alarm_level": (1e-9, 0.5), "trial_level": (1e-9, 0.5),
+    "cool_down": SECONDS, "stale_seconds": SECONDS, "half_life": (1.0, 1e15), "max_step": (1e-3, 100.0),
+    "tolerance": (1e-3, 5.0), "alarm_level": (1e-9, 0.5), "trial_level": (1e-9, 0.5),
 }  # fmt: skip
 """Smallest and largest value of each setting that is a real number."""
 
