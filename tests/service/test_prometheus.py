@@ -87,6 +87,13 @@ def overloaded(service: Running, database: psycopg.Connection) -> None:
         list(pool.map(lambda _: predict(service, "overloaded", QUEUE_ROWS), range(8)))
 
 
+def dead(service: Running, database: psycopg.Connection) -> None:
+    """Outcomes come until versions follow them, and then no more."""
+    ids = predict(service, "dead", QUEUE_ROWS, score=0.3)
+    if not database.execute("select 1 from version join stream using (stream) where name = 'dead'").fetchone():
+        answer(service, "dead", ids[: QUEUE_ROWS * 3 // 10], 1)
+
+
 TROUBLES: list[tuple[Callable[[Running, psycopg.Connection], None], str | None]] = [
     (quiet, None),
     (behind, "CalibrantLearnerBehind"),
@@ -94,6 +101,7 @@ TROUBLES: list[tuple[Callable[[Running, psycopg.Connection], None], str | None]]
     (misspelled, "CalibrantUnknownOutcomes"),
     (changed, "CalibrantMonitorAlarm"),
     (overloaded, "CalibrantOverload"),
+    (dead, "CalibrantNoOutcomes"),
 ]
 """What happens again and again to the stream with the name of the function, and the alert that it fires."""
 
@@ -142,9 +150,10 @@ def firing(client: httpx.Client) -> set[tuple[str, str]]:
 def test_each_trouble_fires_its_alert_and_no_other(
     address: str, database: psycopg.Connection, token: str, tmp_path: Path
 ) -> None:
-    for trouble, _ in TROUBLES:
+    create_stream(database, None, "dead", Settings(horizon=1.0, silence="negative", publish_rows=1_000))
+    for trouble, _ in TROUBLES[:-1]:
         create_stream(database, None, trouble.__name__, Settings(horizon=1.0, silence="unknown", publish_rows=10_000))
-    learner, stop = LearnerLoop(address, ["quiet", "changed", "misspelled"], seconds=0.2), threading.Event()
+    learner, stop = LearnerLoop(address, ["quiet", "changed", "misspelled", "dead"], seconds=0.2), threading.Event()
     thread = threading.Thread(target=learner.run, args=[stop])
     wanted = {(trouble.__name__, alert) for trouble, alert in TROUBLES if alert}
     seen: set[tuple[str, str]] = set()
@@ -153,7 +162,7 @@ def test_each_trouble_fires_its_alert_and_no_other(
         try:
             end = time.monotonic() + 120.0
             while not seen >= wanted:
-                assert time.monotonic() < end, (seen, (tmp_path / "log").read_text())
+                assert time.monotonic() < end, (seen ^ wanted, (tmp_path / "log").read_text())
                 for trouble, _ in TROUBLES:
                     trouble(service, database)
                 time.sleep(0.2)

@@ -80,8 +80,8 @@ def about(view: Overview) -> Sentence:
     Returns
     -------
     Sentence
-        In this order: a learner that is behind, a feed that is held, nothing learned yet, an alarm that holds, rows that
-        are off after it, a pause, an alarm from which the stream recovers, how predictions and outcomes compare.
+        In this order: a learner that is behind, a feed that is held, nothing learned yet, an alarm that holds, rows
+        that are off after it, a pause, an alarm from which the stream recovers, how predictions and outcomes compare.
     """
     report = view.report
     if view.behind_seconds > LATE_SECONDS:
