@@ -17,17 +17,21 @@ from calibrant.service.api.serving.process import Process
 from calibrant.service.api.serving.versions import Served
 from calibrant.service.store.log import SECOND
 
-BODY = bodies.listed("outcomes", bodies.OUTCOME, 10_000)
-WITH_WORD: dict[str, Any] = BODY | {
-    "required": ["complete"],
+LISTED = bodies.listed("outcomes", bodies.OUTCOME, 10_000)
+BODY: dict[str, Any] = LISTED | {
     "properties": {
-        "outcomes": BODY["properties"]["outcomes"] | {"minItems": 0},
+        "outcomes": LISTED["properties"]["outcomes"] | {"minItems": 0},
         "complete": {
             "type": "string",
             "format": "date-time",
             "description": "All outcomes of predictions whose horizon ends by this time have been sent.",
         },
     },
+    "required": [],
+    "anyOf": [
+        {"required": ["outcomes"], "properties": {"outcomes": {"minItems": 1}}},
+        {"required": ["complete"]},
+    ],
 }
 
 router = APIRouter(tags=["predictions and outcomes"])
@@ -55,7 +59,7 @@ ACCEPTED: dict[str, Any] = {
     summary="Send outcomes",
     response_class=Response,
     responses=bodies.answered(ACCEPTED, "They are durable.") | responses(404, 408, 413),
-    openapi_extra=STREAM | bodies.described({"anyOf": [BODY, WITH_WORD]}),
+    openapi_extra=STREAM | bodies.described(BODY),
 )
 async def outcomes(request: Request) -> Response:
     """Outcomes of predictions, in the order in which they are to count. Scope: label.
