@@ -240,7 +240,15 @@ class Ledger:
         return np.asarray(self._columns["at"][self._releases.between(after, until)])
 
     def drop(self, most: int | None = None, *, after: float = -math.inf, before: float = math.inf) -> None:
-        """Drop and count waiting rows: those due first, or all due after a time and predicted before another one."""
+        """Drop and count rows that wait, with or without an outcome; they are not released.
+
+        Parameters
+        ----------
+        most
+            How many at most, those that are due first; by default there is no limit.
+        after, before
+            Of rows that are due after the one time and were predicted before the other.
+        """
         rows = self._in_order(self._releases.pop(math.inf) if most is None else self._releases.pop_oldest(most))
         due, late = self._columns["due"][rows], np.arange(len(rows)) >= (len(rows) if most is None else most)
         kept = late | (due <= after) | (self._columns["at"][rows] >= before)
