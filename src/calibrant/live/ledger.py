@@ -130,8 +130,6 @@ class Ledger:
         self._corrections: list[Correction] = []
         self._names: KeyNames | None = None  # of text keys
 
-    # ------------------------------------------------------------------------------------------------------- events
-
     def __repr__(self) -> str:
         return f"Ledger(horizon={self.horizon:g}): {self.counts}"
 
@@ -285,8 +283,6 @@ class Ledger:
         found, self._corrections = self._corrections, []
         return found
 
-    # ------------------------------------------------------------------------------------------------- predictions
-
     def _predict(self, ids: Ids, new: dict[str, NDArray[Any]]) -> None:
         """Predictions in order: of each id the first that is not late is admitted, while there is room."""
         n, columns = len(ids), self._columns
@@ -345,8 +341,6 @@ class Ledger:
         self._columns["label"][rows] = NONE
         return rows
 
-    # ---------------------------------------------------------------------------------------------------- outcomes
-
     def _outcomes(self, rows: Ints, label: NDArray[np.int8], at: Floats) -> None:
         """Outcomes of known predictions, in order; of each row, an outcome is compared with the one before it."""
         columns = self._columns
@@ -392,8 +386,6 @@ class Ledger:
         key = self._named(self._columns["key"][row : row + 1]).tolist()[0]
         numbers["key"] = tuple(key) if self.key_columns > 1 else key
         self._corrections.append(Correction(pair, **numbers, before=None if before == NONE else before, after=after))
-
-    # ---------------------------------------------------------------------------------------------------- time goes on
 
     def _release(self, rows: Ints) -> Released:
         silent = self._columns["label"][rows] == NONE
@@ -497,8 +489,6 @@ class Ledger:
     def _drop(self, rows: Ints) -> None:
         self._table.remove(rows)
         self._columns["state"][rows] = 0
-
-    # ---------------------------------------------------------------------------------------------------------- state
 
     def settings(self) -> dict[str, Any]:
         """The arguments of the ledger."""
